@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs packages of Debian, and starts nothing that they bring: hack/apt.sh PACKAGE... (as root)
+# Installs Debian packages without starting their services: hack/apt.sh PACKAGE... (as root)
 set -euo pipefail
 
 say() { printf 'apt: %s\n' "$*" >&2; }
 
-# Machines that have just been started often update themselves, and hold the lock meanwhile.
+# A machine that has just booted often updates itself, and holds the lock meanwhile.
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" 9<&- >&2; }
 
 update() {
   local pause
   for pause in 5 20 0; do
-    # Otherwise a list that could not be got counts as success.
+    # By default, a list that cannot be downloaded is not an error.
     apt update -o APT::Update::Error-Mode=any && return
     sleep "$pause"
   done
@@ -18,10 +18,10 @@ update() {
 }
 
 say "installing $*"
-# One at a time: the first to end would take the policy away from the others.
+# One run at a time: the first one to exit would remove the policy that the others need.
 exec 9<"$0"
 flock 9
-# A service that a package brings would be started at once otherwise, where there is somebody to start it.
+# Without this policy, installing a package starts its services if the machine has an init system.
 policy=/usr/sbin/policy-rc.d
 made=0
 clean_up() { ((!made)) || rm -f "$policy"; }
@@ -31,5 +31,5 @@ if [[ ! -e $policy ]]; then
   printf '#!/bin/sh\nexit 101\n' >"$policy"
   chmod 755 "$policy"
 fi
-update || say 'the lists of packages cannot be brought up to date: trying with those that are here'
+update || say 'cannot update the package lists: continuing with the present ones'
 apt install --yes --no-install-recommends "$@"

@@ -98,7 +98,7 @@ host_arch() {
 }
 
 cache_root() {
-  # A relative XDG_CACHE_HOME must be ignored, says its specification.
+  # The XDG specification says to ignore a relative path.
   if [[ ${XDG_CACHE_HOME:-} == /* ]]; then
     printf '%s\n' "$XDG_CACHE_HOME"
   elif [[ ${HOME:-} == /* ]]; then
@@ -212,7 +212,7 @@ check_version() { # NAME FILE
 lock_cache() {
   exec 9>"$cache/.lock"
   if ! command -v flock >/dev/null; then
-    # Renames keep every file whole even so; two runs may do the same work.
+    # Renames keep every file intact even then; two runs may do the same work.
     say 'no flock program: going on without a lock'
     return 0
   fi
@@ -314,8 +314,8 @@ run_go() { # FOLDER ARGUMENT...
     GOOS="$os" GOARCH="$arch" GOEXPERIMENT= go "$@"
 }
 
-# Sets go_problem to what a person has to put right, or to nothing. Asked inside
-# the module, so that a Go that can switch to a newer toolchain does.
+# Sets go_problem to the reason why Go cannot be used, or to nothing. Runs inside
+# the module, so that Go can switch to a newer toolchain.
 check_go() {
   local version
   go_problem=
@@ -354,8 +354,8 @@ build() { # NAME
   (run_go "$module" build -trimpath -buildvcs=false -tags="$tags" \
     -ldflags "$(link_flags "$name")" -o "$temporary/$name" "$package") >"$log" 2>&1 9>&- &
   builder=$!
-  # Its sleep holds none of our files: whoever reads our output to the end
-  # would otherwise wait for it.
+  # The sleep inherits no open file: a caller that reads this script's output to
+  # the end would otherwise wait for the sleep.
   (
     while sleep "$PROGRESS_SECONDS" <&- >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
       say "$name: still building, $((SECONDS - started)) s"
@@ -413,7 +413,7 @@ give_up() { # NAME...
 # Adds everything in `missing` to the cache. The lock is held.
 fill_cache() {
   local name failed=()
-  rm -rf "$cache"/.tmp.* # of runs that were killed: the lock says that none is alive
+  rm -rf "$cache"/.tmp.* # of killed runs: the lock excludes a running one
   temporary=$(mktemp -d "$cache/.tmp.XXXXXX")
   probe_hosts
   go_problem='' go_checked=0

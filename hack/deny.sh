@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks licences, bans and sources with cargo-deny, which it installs if it is missing.
-# Advisories need a database from the network: checked where it can be had.
+# Advisories are checked if their database can be reached over the network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-deny >/dev/null || {
@@ -11,5 +11,5 @@ cargo deny --log-level error check licenses bans sources
 if timeout 30 git ls-remote https://github.com/RustSec/advisory-db >/dev/null 2>&1; then
   cargo deny check advisories
 else
-  echo "advisories not checked: their database cannot be reached from here" >&2
+  echo "advisories not checked: their database cannot be reached" >&2
 fi

@@ -4,8 +4,8 @@
 #   SECONDS_EACH  time for each target (60)
 #   JOBS          processes for each target (1)
 #
-# libFuzzer comes with a crate; what it has to see is compiled in by flags that the pinned stable toolchain knows. So
-# neither nightly nor cargo-fuzz is needed, only a C++ compiler.
+# A crate contains libFuzzer, and flags of the pinned stable toolchain add the instrumentation that it needs. So this
+# requires neither nightly nor cargo-fuzz, only a C++ compiler.
 set -euo pipefail
 cd "$(dirname "$0")/../gitcd/fuzz"
 targets=("$@")
@@ -16,19 +16,19 @@ coverage="-Cpasses=sancov-module"
 for argument in sanitizer-coverage-{level=4,inline-8bit-counters,pc-table,trace-compares} simplifycfg-branch-fold-threshold=0; do
   coverage+=" -Cllvm-args=-$argument"
 done
-# With an explicit target, build scripts and macros are left without coverage; they could not be linked with it.
+# With an explicit target, build scripts and macros are not instrumented; they could not be linked otherwise.
 RUSTFLAGS="$coverage ${RUSTFLAGS:-}" cargo build --release --locked --target "$host"
 
 failed=()
 for target in "${targets[@]}"; do
   mkdir -p "corpus/$target" "artifacts/$target"
   echo "=== $target: ${SECONDS_EACH:-60} s"
-  # A target holds little: an input that makes it take more is a finding, like one that takes seconds.
+  # A target needs little memory and time: an input that exceeds these limits is a finding.
   "target/$host/release/$target" -max_total_time="${SECONDS_EACH:-60}" -fork="${JOBS:-0}" -timeout=10 -rss_limit_mb=1024 \
     -max_len=8192 -print_final_stats=1 -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target" ||
     failed+=("$target")
 done
 if [ ${#failed[@]} -gt 0 ]; then
-  echo "findings in: ${failed[*]}; the inputs are in gitcd/fuzz/artifacts/, a copy in seeds/ makes each a test" >&2
+  echo "findings in: ${failed[*]}; their inputs are in gitcd/fuzz/artifacts/, copy them to seeds/ to make them tests" >&2
   exit 1
 fi

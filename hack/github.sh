@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Gets what the contract tests of GitHubRepository need, and prints the folder that has it: hack/github.sh
+# Downloads what the contract tests of GitHubRepository need, and prints its folder: hack/github.sh
 #
 #   FOLDER/prism        the mock and validating proxy (needs Node.js)
-#   FOLDER/github.json  what is spoken to of GitHub's published OpenAPI description
+#   FOLDER/github.json  the part of GitHub's published OpenAPI description that the controller uses
 #
-# Versions are those of hack/github/package-lock.json. Everything is kept in ${XDG_CACHE_HOME:-~/.cache}/trishanku/github.
-# Where there is no Node.js, it is installed from the distribution's packages if that is allowed.
+# Versions are those of hack/github/package-lock.json. The cache is ${XDG_CACHE_HOME:-~/.cache}/trishanku/github.
+# If Node.js is missing, root installs it from the distribution's packages.
 set -euo pipefail
 cd "$(dirname "$0")/github"
 
@@ -17,10 +17,10 @@ die() {
 }
 
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
-  say 'there is no Node.js: trying to install it'
-  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || die 'cannot: install Node.js 18 or later with npm, and try again'
+  say 'Node.js or npm is missing: installing them'
+  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || die 'Node.js or npm is missing and cannot be installed without root and apt-get: install Node.js 18 or later with npm, and try again'
   { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends nodejs npm; } >&2 ||
-    die 'it cannot be installed: install Node.js 18 or later with npm, and try again'
+    die 'cannot install Node.js and npm with apt-get: install Node.js 18 or later with npm, and try again'
 fi
 
 key=$(cat package-lock.json select.mjs | sha256sum | cut -c1-16)
@@ -31,16 +31,16 @@ if [[ ! -f $folder/github.json ]]; then
   made=$(mktemp -d "$cache/.new.XXXXXX")
   trap 'rm -rf "$made"' EXIT
   cp package.json package-lock.json "$made"
-  say 'getting the mock and the description'
-  # No script of any package is run.
+  say 'downloading the mock server and the OpenAPI description'
+  # Without install scripts of packages.
   (cd "$made" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2) || die 'npm ci failed'
   described=$made/node_modules/@octokit/openapi
   node select.mjs "$described/generated/api.github.com.json" >"$made/github.json.new"
-  # It is large, and read no more.
+  # It is large and not needed anymore.
   rm -rf "$described"
   ln -s node_modules/.bin/prism "$made/prism"
   mv "$made/github.json.new" "$made/github.json"
-  # Somebody else may have been faster.
+  # Another run may have been faster.
   mv -T "$made" "$folder" 2>/dev/null || [[ -f $folder/github.json ]] || die "cannot write $folder"
 fi
 printf '%s\n' "$folder"

@@ -8,7 +8,7 @@ readonly OWN=(gitcd manager trishanku)
 readonly TEST=(pause kube-apiserver kube-controller-manager kube-scheduler etcd)
 readonly SOURCE=https://github.com/trishanku-org/trishanku
 readonly NOBODY=65532
-# Where distributions have the certificates of authorities.
+# Paths of the CA certificates on common distributions.
 readonly CERTIFICATES=(/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
 
 usage() {
@@ -16,25 +16,25 @@ usage() {
 Usage: hack/images.sh [OPTION...] [NAME...]
 
 Builds images and writes each to an archive, NAME.tar, that \`docker load\`, \`podman load\`,
-\`ctr image import\` and \`kind load image-archive\` take. Prints the folder of the archives, and
-nothing else, on standard output.
+\`ctr image import\` and \`kind load image-archive\` accept. Prints only the folder of the archives on
+standard output.
 
 NAMEs: ${OWN[*]} (the default), and for tests on a node without
-a registry ${TEST[*]}, under the names that manifests have;
-\`test\` is all of these.
+a registry ${TEST[*]}, under their official names;
+\`test\` stands for all of the latter.
 
-  --programs DIR   take the programs from DIR instead of building them with cargo
-  --registry NAME  what comes before an image's name (ghcr.io/trishanku-org)
-  --tag TAG        (the version of the workspace)
-  --output DIR     (target/images)
-  --builder NAME   buildah, podman or docker (the first that works)
+  --programs DIR   use the programs in DIR instead of building them with cargo
+  --registry NAME  prefix of the image names (default: ghcr.io/trishanku-org)
+  --tag TAG        tag of the images (default: the version of the workspace)
+  --output DIR     folder of the archives (default: target/images)
+  --builder NAME   buildah, podman or docker (default: the first that works)
 
-Where there is no builder, or no git, ssh or certificates to put into images, apt-get installs
-them, with the right to do so.
+If a builder is missing, or git, ssh or CA certificates, which the images need, root installs them
+with apt-get.
 
-The programs are linked against this machine's C library, so the images have it, and what else
-\`ldd\` names, from here: build them on a distribution that you would run. Each image has a list of
-what it consists of, SPDX in JSON: /usr/share/sbom/NAME.spdx.json, and beside its archive.
+The programs are linked against this machine's C library, so the images contain this library and
+all others that \`ldd\` names: build them on a distribution that you would run in production. Each
+image has an SBOM (SPDX, JSON): /usr/share/sbom/NAME.spdx.json, also beside its archive.
 EOF
 }
 
@@ -50,7 +50,7 @@ die() {
 works() { # BUILDER
   command -v "$1" >/dev/null || return 1
   case $1 in
-    # Without a daemon the program alone can do nothing.
+    # The program is of no use without its daemon.
     docker) docker info >/dev/null 2>&1 ;;
     podman) podman info >/dev/null 2>&1 ;;
     *) : ;;
@@ -70,14 +70,14 @@ choose_builder() {
       return
     fi
   done
-  can_install || die 'there is nothing to build images with: install buildah, podman or docker'
-  hack/apt.sh buildah || die 'buildah cannot be installed: install buildah, podman or docker'
+  can_install || die 'no image builder found: install buildah, podman or docker'
+  hack/apt.sh buildah || die 'cannot install buildah with apt-get: install buildah, podman or docker'
   builder=buildah
 }
 
 can_install() { [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; }
 
-# Installs what goes into images from this machine. What is missing all the same is named when an image needs it.
+# Installs the programs and files that the images copy from this machine. If one is still missing, the image that needs it fails.
 get_missing() { # NAME...
   local name packages=()
   for name; do
@@ -88,10 +88,10 @@ get_missing() { # NAME...
     command -v ssh >/dev/null || packages+=(openssh-client)
   done
   ((${#packages[@]})) && can_install || return 0
-  hack/apt.sh "${packages[@]}" || say "${packages[*]} cannot be installed"
+  hack/apt.sh "${packages[@]}" || say "cannot install ${packages[*]}"
 }
 
-# Its images go to a folder of their own, and with it: nobody's storage has anything of them afterwards.
+# Images are stored below the scratch folder and removed with it, so the user's own storage stays unchanged.
 buildah_here() { command buildah --storage-driver vfs --root "$scratch/storage" --runroot "$scratch/run" "$@"; }
 
 assemble() { # CONTEXT REFERENCE ARCHIVE LABEL...
@@ -116,14 +116,14 @@ assemble() { # CONTEXT REFERENCE ARCHIVE LABEL...
   esac
 }
 
-# ---- What is in an image -----------------------------------------------------
+# ---- Contents of the images --------------------------------------------------
 
-# Copies a program to a path in the image, with what it is linked against, to where the loader looks for that.
+# Copies a program to a path in the image, and its shared libraries to where the loader looks for them.
 put_program() { # ROOT FILE PATH
   local root=$1 file=$2 path=$3 library
   [[ -f $file ]] || die "there is no program $file"
   install -D -m 0755 "$file" "$root$path"
-  # Tables for debuggers are most of it; a program without any is left as it is.
+  # Debug information is most of the file; a program without any stays unchanged.
   strip --strip-debug "$root$path" 2>/dev/null || :
   sources+=("$file")
   while read -r library; do
@@ -138,14 +138,14 @@ put_text() { # ROOT PATH TEXT
   printf '%s\n' "$3" >"$1$2"
 }
 
-# What programs expect of any system: names of users, how names of hosts are found, whom to trust.
+# Writes what programs expect of any system: user names, host name resolution, CA certificates.
 put_base() { # ROOT
   local root=$1 certificates
   put_text "$root" /etc/passwd "nobody:x:$NOBODY:$NOBODY::/nonexistent:/nonexistent"
   put_text "$root" /etc/group "nobody:x:$NOBODY:"
   put_text "$root" /etc/nsswitch.conf 'hosts: files dns'
   for certificates in "${CERTIFICATES[@]}" ''; do
-    [[ -n $certificates ]] || die 'this machine has no certificates of authorities: install ca-certificates'
+    [[ -n $certificates ]] || die 'this machine has no CA certificates: install ca-certificates'
     if [[ -f $certificates ]]; then
       install -D -m 0644 "$certificates" "$root/etc/ssl/certs/ca-certificates.crt"
       sources+=("$certificates")
@@ -156,14 +156,14 @@ put_base() { # ROOT
 
 put_git() { # ROOT
   local root=$1 folder
-  command -v git >/dev/null || die 'this machine has no git, which is in the image of gitcd: install it'
+  command -v git >/dev/null || die 'this machine has no git, which the image of gitcd needs: install git'
   folder=$(git --exec-path)
   put_program "$root" "$(readlink -f "$(command -v git)")" /usr/bin/git
   mkdir -p "$root/usr/lib/git-core" "$root/usr/share/git-core/templates"
   ln -s ../../bin/git "$root/usr/lib/git-core/git"
   put_program "$root" "$folder/git-remote-http" /usr/lib/git-core/git-remote-http
   ln -s git-remote-http "$root/usr/lib/git-core/git-remote-https"
-  command -v ssh >/dev/null || die 'this machine has no ssh, which is in the image of gitcd: install openssh-client'
+  command -v ssh >/dev/null || die 'this machine has no ssh, which the image of gitcd needs: install openssh-client'
   put_program "$root" "$(readlink -f "$(command -v ssh)")" /usr/bin/ssh
 }
 
@@ -200,7 +200,7 @@ put_programs() { # NAME ROOT
       put_program "$root" "$assets/$name" "/usr/local/bin/$name"
       ;;
   esac
-  # Libraries that are not where the loader looks by itself.
+  # Caches the libraries that are outside of the loader's default paths.
   if [[ -e $root/etc/passwd ]] && command -v ldconfig >/dev/null; then
     mkdir -p "$root/etc"
     cat /etc/ld.so.conf.d/*.conf 2>/dev/null >"$root/etc/ld.so.conf" || :
@@ -222,7 +222,7 @@ reference_of() { # NAME
   esac
 }
 
-# ---- What it consists of -----------------------------------------------------
+# ---- SBOM --------------------------------------------------------------------
 
 package_of() { # NAME
   case $1 in
@@ -244,7 +244,7 @@ components() { # NAME
       print "cargo|" words[1] "|" version "|" $2 "|" $3 "|" sum[key] }' \
     <(awk '/^name = / { gsub(/"/, "", $3); name = $3 } /^version = / { gsub(/"/, "", $3); version = $3 }
            /^checksum = / { gsub(/"/, "", $3); print name " " version "|" $3 }' Cargo.lock) -
-  # Files of the distribution: by the packages that brought them.
+  # Files of the distribution, by their packages.
   if command -v dpkg-query >/dev/null; then
     printf '%s\n' "${sources[@]}" | sort -u | while read -r file; do
       dpkg-query --search "$file" "$(readlink -f "$file")" "/usr$file" 2>/dev/null || :
@@ -258,7 +258,7 @@ sbom() { # NAME REFERENCE
   components "$1" | sort -u | awk -F'|' -v name="$1" -v reference="$2" -v created="$created" -v source="$SOURCE" -v revision="$revision" '
     function text(value) { gsub(/\\/, "\\\\", value); gsub(/"/, "\\\"", value); return "\"" value "\"" }
     function id(kind, name, version) { version = kind "-" name "-" version; gsub(/[^A-Za-z0-9.-]/, "-", version); return "SPDXRef-" version }
-    # A slash was once how a choice was written.
+    # Cargo used to separate alternative licences with a slash.
     function licence(value) { gsub(/\//, " OR ", value); gsub(/  +/, " ", value); return value == "" ? "NOASSERTION" : value }
     BEGIN {
       print "{\n  \"spdxVersion\": \"SPDX-2.3\",\n  \"dataLicense\": \"CC0-1.0\",\n  \"SPDXID\": \"SPDXRef-DOCUMENT\","
@@ -300,13 +300,13 @@ make_image() { # NAME
   else
     { cat deploy/images/test/Containerfile && printf 'ENTRYPOINT ["/usr/local/bin/%s"]\n' "$name"; } >"$context/Containerfile"
   fi
-  # Everybody may read it, whatever the mask of who builds it.
+  # All users may read the files, whatever the umask of the build.
   chmod -R u=rwX,go=rX "$context/root"
-  # What is the same already is not made again.
+  # An unchanged image is not built again.
   key=$({ cd "$context" && find . -type f -print0 | sort -z | xargs -0 sha256sum && find . -type l -printf '%p %l\n' | sort &&
     printf '%s\n' "$reference" "${labels[@]}"; } | sha256sum | cut -d' ' -f1)
   if [[ -f $archive && $(cat "$archive.key" 2>/dev/null) == "$key" ]]; then
-    say "$reference: as it was"
+    say "$reference: unchanged"
     return
   fi
   rm -f "$archive.key"
@@ -318,7 +318,7 @@ make_image() { # NAME
 }
 
 clean_up() {
-  # Files of images may be others' inside of the storage.
+  # Files of images in the storage may belong to other users.
   rm -rf "$scratch"
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sees to it that this machine has what a node of the cluster tests is made of (e2e/src/nodes): hack/node.sh [--check]
+# Installs the programs that a node of the cluster tests needs (e2e/src/nodes): hack/node.sh [--check]
 #
-# Installs what is missing from the distribution's packages, if that is allowed. Nothing that it installs is started or enabled here.
-# With --check it installs nothing, and fails with the reason if a node cannot run here.
+# Installs missing packages of the distribution, without starting or enabling their services.
+# With --check, installs nothing, and fails with the reason if a node cannot run on this machine.
 set -euo pipefail
 
 say() { printf 'node: %s\n' "$*" >&2; }
@@ -12,11 +12,11 @@ die() {
   exit 1
 }
 
-# Nodes of other kinds bring all of it themselves.
+# Other kinds of nodes contain all programs.
 [[ ${TRISHANKU_E2E_CLUSTER:-host} == host ]] || exit 0
 
-[[ $(uname -s) == Linux ]] || die "a node runs on Linux alone; with a container engine: TRISHANKU_E2E_CLUSTER=kind"
-[[ $(id -u) == 0 ]] || die "a node needs root, for namespaces, mounts and control groups: run this as root"
+[[ $(uname -s) == Linux ]] || die "a node runs only on Linux; with a container engine, set TRISHANKU_E2E_CLUSTER=kind"
+[[ $(id -u) == 0 ]] || die "a node needs root for namespaces, mounts and control groups: run this as root"
 
 has_plugins() {
   local folder
@@ -31,13 +31,13 @@ check_groups() {
   if [[ -e $root/cgroup.controllers ]]; then
     hierarchies=("$root")
     for controller in cpu cpuset memory pids; do
-      # A node does the same.
+      # The node enables controllers in the same way.
       grep -qw "$controller" "$root/cgroup.subtree_control" || { echo "+$controller" >"$root/cgroup.subtree_control"; } 2>/dev/null ||
-        die "the controller $controller of control groups cannot be used: a node needs it"
+        die "cannot enable the cgroup controller $controller, which a node needs"
     done
   else
     for controller in cpu cpuset memory pids; do
-      [[ -d $root/$controller ]] || die "there is no controller $controller of control groups in $root: a node needs it"
+      [[ -d $root/$controller ]] || die "the cgroup controller $controller, which a node needs, is missing in $root"
     done
     for folder in "$root"/*; do
       if [[ -e $folder/cgroup.procs && ! -L $folder ]]; then hierarchies+=("$folder"); fi
@@ -45,21 +45,21 @@ check_groups() {
   fi
   for folder in "${hierarchies[@]}"; do
     { mkdir "$folder/trishanku-check-$$" && rmdir "$folder/trishanku-check-$$"; } 2>/dev/null ||
-      die "no control group can be made in $folder: a node needs one"
+      die "cannot create a control group in $folder, which a node needs"
   done
 }
 
-# Mounts one file system on another one as containers do, in namespaces like those of a node.
+# Mounts an overlay as a container runtime does, in namespaces like those of a node.
 check_namespaces() {
   local said
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   [[ $(stat -f -c %T "$scratch") != overlayfs ]] ||
-    die "$(dirname "$scratch") is on overlayfs, on which containers cannot be: set TMPDIR to a folder on a volume"
+    die "$(dirname "$scratch") is on overlayfs, on which containers cannot run: set TMPDIR to a folder on a volume"
   mkdir "$scratch"/{lower,upper,work,merged}
   said=$(unshare --mount --net --pid --ipc --uts --fork --kill-child --mount-proc --propagation private -- \
     sh -c 'cd "$0" && mount -t tmpfs tmpfs /run && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged' \
-    "$scratch" 2>&1) || die "a node needs namespaces with mounts of their own, and overlayfs: ${said:-they cannot be made}"
+    "$scratch" 2>&1) || die "a node needs mount namespaces and overlayfs, which do not work here: ${said:-no reason given}"
 }
 
 packages=()
@@ -67,10 +67,10 @@ for pair in unshare:util-linux nsenter:util-linux ip:iproute2 iptables:iptables 
   command -v "${pair%%:*}" >/dev/null || packages+=("${pair#*:}")
 done
 has_plugins || packages+=(containernetworking-plugins)
-# They go into images.
+# Images need CA certificates.
 [[ -f /etc/ssl/certs/ca-certificates.crt || -f /etc/pki/tls/certs/ca-bundle.crt ]] || packages+=(ca-certificates)
 ((!${#packages[@]})) || command -v apt-get >/dev/null ||
-  die "this machine lacks what these packages of Debian have; install them: ${packages[*]}"
+  die "programs are missing; install what these Debian packages contain: ${packages[*]}"
 
 case ${1:-} in
   --check)
@@ -78,7 +78,7 @@ case ${1:-} in
     check_namespaces
     ;;
   '')
-    ((!${#packages[@]})) || "$(dirname "$0")/apt.sh" "${packages[@]}" || die "they cannot be installed: install them, and try again"
+    ((!${#packages[@]})) || "$(dirname "$0")/apt.sh" "${packages[@]}" || die "cannot install ${packages[*]}: install them, and try again"
     ;;
   *) die "unknown argument '$1'; known is: --check" ;;
 esac

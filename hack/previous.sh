@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Builds the manager as it was at a commit: prints the folder with the program. For tests of what an upgrade from there does.
+# Builds the manager of an earlier commit for tests of an upgrade, and prints the folder with the program: hack/previous.sh COMMIT
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 commit="$(git rev-parse --verify --quiet "${1:-}^{commit}")" || {
-  echo "previous.sh: '${1:-}' is no commit here; give one, for example hack/previous.sh HEAD~20" >&2
+  echo "previous.sh: '${1:-}' is not a commit of this repository; usage: hack/previous.sh COMMIT, for example hack/previous.sh HEAD~20" >&2
   exit 2
 }
-# A build of its own: cargo would take the same files for the programs of both.
+# A separate target folder: cargo would use the same files for the programs of both commits.
 folder="${CARGO_TARGET_DIR:-$PWD/target}/previous"
 source="$folder/source"
 mkdir -p "$folder"
-# Only the files: a work tree would stay registered here.
+# Only the files: a Git worktree would stay registered in this repository.
 rm -rf "$source"
 mkdir -p "$source"
 git archive "$commit" | tar -x -m -C "$source"

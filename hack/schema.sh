@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes gitcd's table of how the built-in kinds of Kubernetes are merged: hack/schema.sh [--check]
+# Generates gitcd's merge schema of the built-in kinds of Kubernetes: hack/schema.sh [--check]
 #
-#   --check  compares with the table that is there instead of replacing it; passes with a word to
-#            standard error where Go, or the module that the OpenAPI is in, is not to be had
+#   --check  compares the existing table instead of replacing it; passes with a message on standard
+#            error if Go, or the module that contains the OpenAPI, is not available
 #
-# The OpenAPI is that of the Kubernetes version that hack/kube/go.mod names.
+# The OpenAPI is that of the Kubernetes version in hack/kube/go.mod.
 set -euo pipefail
 cd "$(dirname "$0")"
 readonly TABLE=../gitcd/crates/merge/src/schema/kubernetes.json
@@ -26,13 +26,13 @@ unavailable() {
   die "$*"
 }
 
-command -v go >/dev/null || unavailable 'there is no go program in PATH'
+command -v go >/dev/null || unavailable 'no go program in PATH'
 export GOFLAGS=-mod=readonly GOWORK=off GO111MODULE=on CGO_ENABLED=0
-module=$(cd kube && go mod download -json k8s.io/kubernetes) || unavailable "no module k8s.io/kubernetes: $module"
+module=$(cd kube && go mod download -json k8s.io/kubernetes) || unavailable "cannot download the module k8s.io/kubernetes: $module"
 field() { sed -n "s/^[[:space:]]*\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p" <<<"$module"; }
 version=$(field Version)
 openapi=$(field Dir)/api/openapi-spec
-[[ -n $version && -f $openapi/swagger.json ]] || die "the module k8s.io/kubernetes has no $openapi"
+[[ -n $version && -f $openapi/swagger.json ]] || die "the module k8s.io/kubernetes does not contain $openapi"
 
 # Beside the table, so that the last step is a rename.
 made=$(mktemp "$TABLE.XXXXXX")
@@ -41,7 +41,7 @@ trap 'rm -f "$made"' EXIT
 if ((check)); then
   cmp -s "$made" "$TABLE" || {
     diff "$TABLE" "$made" >&2 || :
-    die "the table is not the one of Kubernetes $version: run \`make schema\`"
+    die "the table differs from that of Kubernetes $version: run \`make schema\`"
   }
 else
   chmod 0644 "$made"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs one test binary for cargo, and repeats failed tests once: hack/test-runner.sh BINARY [ARGUMENT...]
 #
-# hack/test.sh sets it as cargo's runner. What failed, and what passed only when it was repeated, is appended to the
-# file $TRISHANKU_TEST_REPORT, a line each: `failed: BINARY TEST` or `flaky: BINARY TEST`. The binary's last line,
+# hack/test.sh sets it as cargo's runner. Appends a line to the file $TRISHANKU_TEST_REPORT for each test that failed or
+# passed only when it was repeated: `failed: BINARY TEST` or `flaky: BINARY TEST`. The binary's last line,
 # `test result: …`, is printed with the counts after the repetition. Exits with 0 if no test failed twice.
 #
 #   TEST_BINARY_TIMEOUT  a binary that runs longer than this is killed, and fails (25m)
@@ -16,7 +16,7 @@ shift
 name=$(basename -- "$binary")
 name=${name%-????????????????}
 
-# Documentation tests, which rustdoc reports on. It would give them this variable if cargo had no runner.
+# Documentation tests: rustdoc reports on them. Without a runner of cargo, it would set this variable for them.
 case $binary in
   */deps/* | */examples/*) ;;
   *) RUSTDOC_DOCTEST_BIN_PATH=$binary exec "$binary" "$@" ;;
@@ -35,9 +35,9 @@ run() { # ARGUMENT...
   fi
 }
 
-# Passes the output through, except for the last line with a result: that one is for the caller, in the file `result`. A test
-# can print such a line itself; it is indented, so that nothing adds it up. The file `failed` has the names of failed tests,
-# `passed` the number of those that passed. Not awk, some of which read a pipe in blocks, so that nothing is seen for minutes.
+# Passes the output through, except for the last line with a result, which is written to the file `result` for the caller. A test
+# may print such a line itself; it is indented, so that it is not counted. The file `failed` has the names of failed tests,
+# `passed` the number of passed tests. Not in awk, since some versions read a pipe in blocks and delay the output by minutes.
 watch() { # FOLDER
   local line held='' blank=0 passed=0 names=()
   while IFS= read -r line || [[ -n $line ]]; do
@@ -91,7 +91,7 @@ if [[ -z $result || ${#failed[@]} == 0 ]]; then
   exit "$status"
 fi
 
-# The arguments without filters, which name tests.
+# The arguments without filters (names of tests).
 flags=()
 takes_value=
 for argument; do
@@ -111,7 +111,7 @@ else
     mkdir "$folder/again"
     run ${flags[@]+"${flags[@]}"} --exact "$test" | watch "$folder/again"
     again=${PIPESTATUS[0]}
-    # A filter that names no test is a success, too.
+    # A filter that matches no test also exits with 0.
     if ((again == 0)) && grep -q '^test result: ok\. [1-9]' "$folder/again/result" 2>/dev/null; then
       flaky+=("$test")
     else

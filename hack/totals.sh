@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Adds up what test binaries of all runners reported: hack/totals.sh LOG REPORT
+# Sums up the results of all test runners: hack/totals.sh LOG REPORT
 #
-# LOG has their output, with a line `test result: …` for each. REPORT has a line `failed: …` for each failed test, and
+# LOG has their output, with a line `test result: …` for each binary. REPORT has a line `failed: …` for each failed test, and
 # `flaky: …` for each that passed only when it was repeated. A line `failed: step …` stands for a step that failed without
-# a failed test, because something does not compile for instance: it adds one failure. Prints the lines of REPORT and one
-# line of totals. Exits with 1 if anything failed.
+# a failed test, for example because something does not compile: it counts as one failure. Prints the lines of REPORT and
+# one line of totals. Exits with 1 if anything failed.
 set -euo pipefail
 
 awk '

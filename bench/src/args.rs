@@ -12,7 +12,7 @@ use gitcd_bench::output::Output;
 use crate::branches::Topology;
 use crate::headless::Shape;
 use crate::server::{Kind, Program};
-use crate::storage::{self, Part};
+use crate::storage_plan::{self, Part};
 use crate::workload::{self, Workload};
 
 const SECONDS: f64 = 120.0;
@@ -22,8 +22,8 @@ const QUICK_QUIET: Duration = Duration::from_secs(2);
 
 /// Measures gitcd side by side with etcd.
 ///
-/// Without a subcommand both are started and put under load in turns; tables go to standard output,
-/// progress to standard error.
+/// Without a subcommand, both servers are started and put under load in turns. Tables go to standard output, progress to
+/// standard error.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -33,23 +33,23 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) compare: Compare,
 
-    /// gitcd's program [default: next to this one]
+    /// gitcd's program [default: next to this program]
     #[arg(long, global = true, value_name = "PATH")]
     gitcd: Option<PathBuf>,
 
-    /// etcd's program [default: of `make assets`, in its cache or where `KUBEBUILDER_ASSETS` says]
+    /// etcd's program [default: from `make assets`, its cache or `KUBEBUILDER_ASSETS`]
     #[arg(long, global = true, value_name = "PATH")]
     etcd: Option<PathBuf>,
 
-    /// One more argument for `gitcd serve`; may be repeated
+    /// An extra argument for `gitcd serve`; may be repeated
     #[arg(long, global = true, value_name = "ARG", allow_hyphen_values = true)]
     gitcd_arg: Vec<OsString>,
 
-    /// One more argument for etcd; may be repeated
+    /// An extra argument for etcd; may be repeated
     #[arg(long, global = true, value_name = "ARG", allow_hyphen_values = true)]
     etcd_arg: Vec<OsString>,
 
-    /// Folder for the servers' data, which is removed at the end [default: next to this program]
+    /// Folder for the servers' data, removed at the end [default: next to this program]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
@@ -58,45 +58,45 @@ pub(crate) struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) connections: usize,
 
-    /// Threads of the client
+    /// Client threads
     #[arg(long, global = true, value_name = "N", default_value_t = 2,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
     threads: usize,
 }
 
-/// Other measurements.
+/// Measurements other than the comparison.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measures what gitcd writes to disk for one write a second into a directory of 10,000 keys
+    /// Measures the disk writes of gitcd for one write a second into a directory of 10,000 keys
     IdleCost(Idle),
-    /// Measures the memory of both for many keys and a long history
+    /// Measures the memory of both with many keys and a long history
     Memory(Memory),
-    /// Measures both through a kube-apiserver each
+    /// Measures both behind a kube-apiserver each
     Kube(Kube),
-    /// Measures Git as a database: bytes a revision, joining of packs, a commit each, a large directory, starts
+    /// Measures Git as a database: size, repacks, a commit per revision, a large directory, starts
     Storage(Storage),
-    /// Measures how fast branches of gitcd follow one another, and a merge into 100,000 keys
+    /// Measures replication between branches, and a merge into 100,000 keys
     Branches(Branches),
-    /// Measures a headless cluster beside a central control plane; ends with 1 if it is too slow
+    /// Measures a headless cluster beside a central control plane; exits with 1 if too slow
     Headless(Headless),
 }
 
 /// Options of the comparison.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// Seconds of load in all, over both servers and all workloads [default: 120]
+    /// Total seconds of load, over both servers and all workloads [default: 120]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
 
-    /// About 15 seconds of load: whether it works, not how fast
+    /// About 15 seconds of load, to check that it works
     #[arg(long, conflicts_with = "seconds")]
     quick: bool,
 
-    /// Only these workloads, separated by commas
+    /// Only these workloads, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Revisions between two compactions
+    /// Revisions between compactions
     #[arg(long, value_name = "N", default_value_t = 50_000,
           value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
     pub(crate) compact_every: i64,
@@ -109,7 +109,7 @@ pub(crate) struct Compare {
     pub(crate) output: Output,
 }
 
-/// Options of the idle cost.
+/// Options of the idle-cost measurement.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Idle {
     /// Number of writes, one a second
@@ -133,12 +133,12 @@ pub(crate) struct Memory {
           value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     pub(crate) keys: u64,
 
-    /// Puts to random ones of them after that
+    /// Updates of random keys after that
     #[arg(long, value_name = "N", default_value_t = 300_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) updates: u64,
 
-    /// Revisions between two compactions
+    /// Revisions between compactions
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
     pub(crate) compact_every: i64,
@@ -154,7 +154,7 @@ pub(crate) struct Memory {
 /// Options of the measurement through kube-apiserver.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Kube {
-    /// Number of objects that are created, patched, listed and deleted in each round
+    /// Objects created, patched, listed and deleted per round
     #[arg(long, value_name = "N", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(crate) objects: u64,
@@ -163,16 +163,16 @@ pub(crate) struct Kube {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) rounds: u32,
 
-    /// Writes under way at once
+    /// Concurrent writes
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     pub(crate) clients: usize,
 
-    /// How kube-apiserver encodes what it stores
+    /// Storage media type of kube-apiserver
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     pub(crate) storage_media_type: String,
 
-    /// Folder with kube-apiserver [default: of `make assets`, in its cache or where `KUBEBUILDER_ASSETS` says]
+    /// Folder with kube-apiserver [default: from `make assets`, its cache or `KUBEBUILDER_ASSETS`]
     #[arg(long, value_name = "DIR")]
     pub(crate) assets: Option<PathBuf>,
 
@@ -187,20 +187,20 @@ pub(crate) struct Kube {
 /// Options of the measurement of Git as a database.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Storage {
-    /// Revisions that are written at full speed
+    /// Revisions written at full speed
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
     pub(crate) revisions: u64,
 
-    /// Keys that they are spread over
+    /// Keys that hold them
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(crate) keys: u64,
 
-    /// Seconds of each stretch of load
+    /// Seconds of each load
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
 
-    /// Writes a second where each gets its commit
+    /// Writes a second, each with its own commit
     #[arg(long, value_name = "N", default_value_t = 8_500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rate: u64,
 
@@ -212,21 +212,21 @@ pub(crate) struct Storage {
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) trickle: u64,
 
-    /// Keys of the servers that are started
+    /// Keys of the started servers
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     pub(crate) start_keys: u64,
 
-    /// Updates of them before, each with its commit
+    /// Updates of them before, one commit each
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     pub(crate) start_updates: u64,
 
-    /// Starts of each
+    /// Starts of each server
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) starts: u32,
 
-    /// Only these, separated by commas
+    /// Only these, comma-separated
     #[arg(
         long,
         value_name = "NAMES",
@@ -243,11 +243,11 @@ pub(crate) struct Storage {
 /// Options of the measurement of branches.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Branches {
-    /// Seconds of writes for each way from one branch to the other
+    /// Seconds of writes per topology
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
 
-    /// Only these ways, separated by commas
+    /// Only these, comma-separated
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "folder,host,served")]
     pub(crate) only: Vec<Topology>,
 
@@ -255,16 +255,16 @@ pub(crate) struct Branches {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) rate: u64,
 
-    /// Keys of the branches that are merged
+    /// Keys of the merged branches
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     pub(crate) keys: u64,
 
-    /// Keys that each side changes before a merge
+    /// Keys changed on each side before a merge
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) changes: u64,
 
-    /// Merges
+    /// Number of merges
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) rounds: u32,
 
@@ -280,7 +280,7 @@ pub(crate) struct Headless {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     pub(crate) tries: usize,
 
-    /// Pods of each of them
+    /// Pods of each
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     pub(crate) replicas: usize,
@@ -295,7 +295,7 @@ pub(crate) struct Headless {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100))]
     pub(crate) pods_each: usize,
 
-    /// Only these, separated by commas
+    /// Only these, comma-separated
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "central,star,mesh")]
     pub(crate) only: Vec<Shape>,
 
@@ -304,7 +304,7 @@ pub(crate) struct Headless {
 }
 
 impl Headless {
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self) -> String {
         let Self { tries, replicas, deployments, pods_each, .. } = self;
         let only: Vec<&str> = self.only.iter().map(|one| one.name()).collect();
@@ -316,7 +316,7 @@ impl Headless {
 }
 
 impl Args {
-    /// gitcd, if it was given.
+    /// The path of gitcd, if given.
     pub(crate) fn gitcd(&self) -> Option<&Path> {
         self.gitcd.as_deref()
     }
@@ -326,7 +326,7 @@ impl Args {
         self.threads
     }
 
-    /// The program to start for a server of this kind.
+    /// Finds the program for a server of this kind.
     pub(crate) fn program(&self, kind: Kind) -> Result<Program> {
         let (given, more) = match kind {
             Kind::Gitcd => (&self.gitcd, &self.gitcd_arg),
@@ -335,12 +335,12 @@ impl Args {
         Program::find(kind, given.as_deref(), more)
     }
 
-    /// What was given, for the report: all that bears on figures, no paths of this machine.
+    /// The shared options for the report: all that affect measurements, without paths of this machine.
     fn shared(&self) -> String {
         let mut text = format!(" --connections {} --threads {}", self.connections, self.threads);
         for (name, arguments) in [("gitcd", &self.gitcd_arg), ("etcd", &self.etcd_arg)] {
             for argument in arguments {
-                write!(text, " --{name}-arg={}", argument.to_string_lossy()).expect("a string takes all");
+                write!(text, " --{name}-arg={}", argument.to_string_lossy()).expect("writing to a string cannot fail");
             }
         }
         text
@@ -348,7 +348,7 @@ impl Args {
 }
 
 impl Compare {
-    /// Seconds of load in all.
+    /// Total seconds of load.
     pub(crate) fn seconds(&self) -> f64 {
         match self.seconds {
             Some(seconds) => f64::from(seconds),
@@ -357,21 +357,21 @@ impl Compare {
         }
     }
 
-    /// Wait before disks are measured.
+    /// The wait before disk usage is measured.
     pub(crate) fn quiet(&self) -> Duration {
         if self.quick { QUICK_QUIET } else { QUIET }
     }
 
-    /// The workloads asked for.
+    /// Returns the selected workloads.
     ///
     /// # Errors
-    /// There is none of a name; the message has all names.
+    /// If a name is unknown; the message lists all names.
     pub(crate) fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
         let mut all = workload::all();
         let names: Vec<&str> = all.iter().map(|one| one.spec().name).collect();
         for asked in &self.only {
             let known = names.contains(&asked.as_str());
-            ensure!(known, "no workload {asked}; there are {}", names.join(", "));
+            ensure!(known, "no workload {asked}; choose from {}", names.join(", "));
         }
         if !self.only.is_empty() {
             all.retain(|one| self.only.iter().any(|asked| asked == one.spec().name));
@@ -379,7 +379,7 @@ impl Compare {
         Ok(all)
     }
 
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         let only = if self.only.is_empty() { String::new() } else { format!(" --only {}", self.only.join(",")) };
         format!(
@@ -392,14 +392,14 @@ impl Compare {
 }
 
 impl Idle {
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         format!("gitcd-bench idle-cost --seconds {}{}", self.seconds, args.shared())
     }
 }
 
 impl Memory {
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         let Self { keys, updates, compact_every, .. } = self;
         let shared = args.shared();
@@ -408,7 +408,7 @@ impl Memory {
 }
 
 impl Kube {
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         let Self { objects, rounds, clients, storage_media_type, .. } = self;
         format!(
@@ -420,15 +420,15 @@ impl Kube {
 }
 
 impl Storage {
-    /// How much is written.
-    pub(crate) fn plan(&self) -> storage::Plan {
+    /// The amount of load.
+    pub(crate) fn plan(&self) -> storage_plan::Plan {
         let &Self { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts, .. } = self;
-        storage::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts }
+        storage_plan::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts }
     }
 
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
-        let storage::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts } =
+        let storage_plan::Plan { revisions, keys, seconds, rate, entries, trickle, start_keys, start_updates, starts } =
             self.plan();
         let only: Vec<&str> = self.only.iter().map(|part| part.name()).collect();
         let only = if only.len() == Part::ALL.len() { String::new() } else { format!(" --only {}", only.join(",")) };
@@ -441,7 +441,7 @@ impl Storage {
 }
 
 impl Branches {
-    /// The command for the report.
+    /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         let Self { seconds, rate, keys, changes, rounds, .. } = self;
         let shared = args.shared();

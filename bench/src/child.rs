@@ -1,4 +1,4 @@
-//! A program that this one starts, and that ends with it.
+//! A child process that exits with this program.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A running program whose output goes to a file. Dropping it kills the process.
+/// A running program whose output goes to a file; killed on drop.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -22,51 +22,51 @@ pub struct Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Both fail only for a process that has been waited for already.
+        // Both fail only for a process that has already been reaped.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Child {
-    /// Starts it; everything that it prints goes to `log`.
+    /// Starts the program; its output goes to `log`.
     ///
     /// # Errors
-    /// The program or the file is not there; the message names the program.
+    /// If the program or the log's folder is missing; the message names the program.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
-        let output = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+        let output = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         let process = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            // Ctrl-C is for this program, which then ends its servers itself.
+            // A process group of its own, so that Ctrl-C reaches only this program, which stops its servers itself.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         Ok(Self { process, log: log.to_owned() })
     }
 
-    /// The process's id.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the process has exited.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
 
-    /// The end of what it printed.
+    /// The end of its output.
     pub fn last_words(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
-    /// Ends it as a service manager would; answers with how it ended.
+    /// Stops it with SIGTERM, as a service manager would; returns the exit status.
     ///
     /// # Errors
-    /// It did not end within 30 seconds; it is killed when this is dropped.
+    /// If it does not exit within 30 seconds; dropping it then kills it.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
         rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM)?;
         let start = Instant::now();
@@ -76,11 +76,11 @@ impl Child {
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!("it ignored SIGTERM for {STOP_LIMIT:?} and was killed")
+        bail!("it did not exit within {STOP_LIMIT:?} after SIGTERM")
     }
 }
 
-/// A port of the loopback interface that was free a moment ago.
+/// A loopback address whose port was free a moment ago.
 pub fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr()?)

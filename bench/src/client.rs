@@ -1,4 +1,4 @@
-//! The client that both servers are measured with: tonic, from gitcd's generated types.
+//! The client for both servers: tonic with gitcd's generated types.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -16,8 +16,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::data::KeySpace;
 
-/// HTTP/2 window of a stream and of a connection. The default of 64 KiB would measure round
-/// trips, not servers, where a list of 10,000 takes 7 MB.
+/// HTTP/2 window of a stream and of a connection. With the default of 64 KiB, a list of 10,000 keys (7 MB) would measure round
+/// trips instead of servers.
 const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Several HTTP/2 connections to one server, shared by all clients of a workload.
@@ -27,9 +27,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects; every connection is up when this returns.
+    /// Opens all connections.
     pub(crate) async fn connect(url: &str, connections: usize) -> Result<Self> {
-        ensure!(connections > 0, "at least one connection is needed");
+        ensure!(connections > 0, "requires at least one connection");
         let endpoint = Endpoint::from_shared(url.to_owned())?
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
@@ -40,7 +40,7 @@ impl Client {
         Ok(Self { connections })
     }
 
-    /// The connection of a client: clients take turns, as those of etcd's own benchmark do.
+    /// The connection of a client; clients are assigned round-robin, as in etcd's own benchmark.
     fn connection(&self, client: usize) -> Channel {
         self.connections[client % self.connections.len()].clone()
     }
@@ -55,14 +55,14 @@ impl Client {
         WatchClient::new(self.connection(client)).max_decoding_message_size(usize::MAX)
     }
 
-    /// What the server says of itself.
+    /// The server's status.
     pub(crate) async fn status(&self) -> Result<StatusResponse> {
         let mut maintenance = MaintenanceClient::new(self.connection(0));
         let answer = maintenance.status(StatusRequest::default()).await?;
         Ok(answer.into_inner())
     }
 
-    /// What the server has for `etcdctl defrag`.
+    /// Requests what `etcdctl defrag` does.
     pub(crate) async fn defragment(&self) -> Result<()> {
         MaintenanceClient::new(self.connection(0)).defragment(DefragmentRequest::default()).await?;
         Ok(())
@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-/// The revision in an answer's header; 0, which no store has, without one.
+/// The revision in a response's header; without one 0, which no store has.
 pub(crate) fn revision_in(header: Option<&ResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
@@ -102,7 +102,7 @@ pub(crate) fn get(key: Bytes) -> RangeRequest {
     RangeRequest { key, limit: 1, ..RangeRequest::default() }
 }
 
-/// kube-apiserver's create: put if the key does not exist, and nothing otherwise.
+/// kube-apiserver's create: put if the key does not exist.
 pub(crate) fn create(key: Bytes, value: Bytes) -> TxnRequest {
     TxnRequest {
         compare: vec![unchanged(key.clone(), 0)],

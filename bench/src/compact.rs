@@ -1,5 +1,4 @@
-//! Compaction as kube-apiserver does it, counted in revisions instead of minutes so that both
-//! servers keep equally much history.
+//! Compaction as kube-apiserver does it, but by revisions instead of minutes, so that both servers keep the same history.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -10,11 +9,11 @@ use gitcd::proto::etcdserverpb::{CompactionRequest, TxnRequest};
 
 use crate::client::{self, Client};
 
-/// The key that kube-apiservers agree through on who compacts.
+/// The key by which kube-apiservers agree on who compacts.
 const KEY: &[u8] = b"compact_rev_key";
 
-/// Compacts one server whenever `every` revisions have passed, to the revision `every` earlier: so
-/// between `every` and twice that many revisions of history remain.
+/// Compacts a server whenever `every` revisions have passed, to the revision `every` earlier. So between one and two times
+/// `every` revisions of history remain.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     every: i64,
@@ -23,7 +22,7 @@ pub(crate) struct Compactor {
 }
 
 impl Compactor {
-    /// For a server without history.
+    /// Creates a compactor for a server without history.
     pub(crate) fn new(every: i64) -> Self {
         Self { every, next: AtomicI64::new(2 * every), issued: AtomicU64::new(0) }
     }
@@ -33,14 +32,13 @@ impl Compactor {
         self.issued.load(Ordering::Relaxed)
     }
 
-    /// Tells that the server is at this revision; compacts if that is due. Costs one atomic read
-    /// otherwise.
+    /// Compacts if the server's revision makes it due; otherwise costs one atomic read.
     pub(crate) async fn observe(&self, client: &Client, revision: i64) -> Result<()> {
         let next = self.next.load(Ordering::Relaxed);
         if revision < next {
             return Ok(());
         }
-        // Of several clients that see the mark passed, the one that moves it compacts.
+        // Of several clients past the mark, the one that moves it compacts.
         let moved = self.next.compare_exchange(next, next + self.every, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
             self.compact(client, next - self.every).await?;

@@ -1,10 +1,10 @@
-//! What is written: keys and values as kube-apiserver stores them.
+//! Keys and values as kube-apiserver stores them.
 
 use std::fmt::Write;
 
 use bytes::Bytes;
 
-/// A Kubernetes resource, as far as a stored object shows it.
+/// A Kubernetes resource, as it appears in a stored object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resource {
     /// Directory under `/registry`.
@@ -18,11 +18,11 @@ pub(crate) struct Resource {
 /// Numbered keys `/registry/<resource>/<namespace>/<name>`, spread evenly over namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySpace {
-    /// What the keys hold.
+    /// The stored resource.
     pub(crate) resource: Resource,
-    /// Number of namespaces, that is, of directories; a single one is called `default`.
+    /// Number of namespaces, and thus of directories; a single one is called `default`.
     pub(crate) namespaces: u64,
-    /// Number of keys that exist once filled.
+    /// Number of keys once filled.
     pub(crate) keys: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) const DEPLOYMENTS: KeySpace = KeySpace {
     keys: 5_000,
 };
 
-/// Creates: empty at first, every operation adds a key to one of 50 directories.
+/// Creates: initially empty; every operation adds a key to one of 50 directories.
 pub(crate) const PODS: KeySpace =
     KeySpace { resource: Resource { plural: "pods", kind: "Pod", api_version: "v1" }, namespaces: NAMESPACES, keys: 0 };
 
@@ -61,7 +61,7 @@ pub(crate) const CONFIG_MAPS: KeySpace = KeySpace {
     keys: 10_000,
 };
 
-/// What a value ends with, after the stamp: kube-apiserver ends its JSON with a newline.
+/// The end of a value, after the stamp: kube-apiserver ends its JSON with a newline.
 const TAIL: &str = "\"}}\n";
 const STAMP_DIGITS: usize = 16;
 
@@ -71,14 +71,14 @@ impl KeySpace {
         Bytes::from(format!("{}{}/{}", self.prefix(), self.namespace(number), self.name(number)))
     }
 
-    /// What all keys start with.
+    /// The common prefix of all keys.
     pub(crate) fn prefix(&self) -> String {
         format!("/registry/{}/", self.resource.plural)
     }
 
     /// The first key after all keys of this space.
     pub(crate) fn end(&self) -> Bytes {
-        // '0' follows '/', with which every prefix ends.
+        // '0' follows '/', which ends every prefix.
         Bytes::from(format!("/registry/{}0", self.resource.plural))
     }
 
@@ -90,10 +90,10 @@ impl KeySpace {
         if self.namespaces == 1 { format!("cm-{number:05}") } else { format!("app-{number:06}") }
     }
 
-    /// An object of about 700 bytes, in kube-apiserver's compact form.
+    /// Returns an object of about 700 bytes in kube-apiserver's compact form.
     ///
-    /// Between two generations of one object change, besides the generation (three times), the
-    /// replicas (three times) and the stamp: about 30 of 700 bytes. That is a status update.
+    /// Between two generations, about 30 bytes change, as in a status update: generation and replicas (three times each) and
+    /// the stamp.
     pub(crate) fn value(&self, number: u64, generation: u64, stamp: u64) -> Bytes {
         let Resource { kind, api_version, .. } = self.resource;
         let (name, namespace) = (self.name(number), self.namespace(number));
@@ -130,7 +130,7 @@ impl KeySpace {
     }
 }
 
-/// The stamp that [`KeySpace::value`] put into this value, or nothing if it is another's.
+/// Returns the stamp that [`KeySpace::value`] put into a value, or `None` for other values.
 pub(crate) fn stamp_of(value: &[u8]) -> Option<u64> {
     let head = value.strip_suffix(TAIL.as_bytes())?;
     let digits = head.get(head.len().checked_sub(STAMP_DIGITS)?..)?;

@@ -1,4 +1,4 @@
-//! What a data folder takes on disk, by what it is for.
+//! Disk usage of a data folder, by purpose.
 
 use std::fs;
 use std::io;
@@ -10,16 +10,16 @@ use serde::Serialize;
 
 use crate::server::Kind;
 
-/// Bytes of one kind of file in a data folder.
+/// The size of the files with one purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Part {
-    /// What the files are for.
+    /// The purpose of the files.
     pub(crate) name: &'static str,
-    /// Bytes allocated, as `du` counts: blocks in use, those allocated in advance included.
+    /// Allocated bytes as counted by `du`, including preallocated blocks.
     pub(crate) bytes: u64,
 }
 
-/// Sizes of the parts of a server's data folder; every file belongs to one.
+/// Returns the parts of a server's data folder; every file belongs to one.
 pub(crate) fn parts(kind: Kind, folder: &Path) -> Result<Vec<Part>> {
     let mut parts: Vec<Part> = kind.disk_parts().iter().map(|&name| Part { name, bytes: 0 }).collect();
     walk(folder, Path::new(""), &mut |path, bytes| {
@@ -42,7 +42,7 @@ fn walk(root: &Path, below: &Path, seen: &mut impl FnMut(&Path, u64)) -> io::Res
     for entry in fs::read_dir(root.join(below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
-        // The server is still running: files come and go meanwhile.
+        // The server is running: files appear and disappear meanwhile.
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

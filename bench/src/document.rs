@@ -1,4 +1,4 @@
-//! `docs/benchmarks.md`: made of sections, each rewritten by the command that measures it.
+//! `docs/benchmarks.md`, whose sections are each rewritten by the command that measures them.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 const TITLE: &str = "\
 # Benchmarks
 
-Figures of one machine, each section written by the command that it names; do not edit by hand.
-Run the command on your own machine before you decide anything by them.
+Results of one machine; each section is written by the command that it names. Do not edit by hand.
+Run the command on your own machine before you base a decision on them.
 ";
 
-/// The sections, in their order.
+/// A section, in document order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// gitcd side by side with etcd.
@@ -22,15 +22,15 @@ pub enum Section {
     Kube,
     /// Memory of both with many keys.
     Memory,
-    /// What hardly any writes cost.
+    /// The cost of very few writes.
     IdleCost,
     /// Git as a database.
     Storage,
-    /// Branches that follow one another.
+    /// Replication between branches.
     Branches,
     /// A headless cluster beside a central control plane.
     Headless,
-    /// The framework for controllers side by side with others.
+    /// The controller framework beside others.
     Framework,
 }
 
@@ -59,10 +59,10 @@ impl Section {
         }
     }
 
-    /// Replaces this section of the document at `path`, which is made if there is none.
+    /// Replaces this section of the document at `path`, which is created if missing.
     ///
     /// # Errors
-    /// It cannot be read or written; the message names it.
+    /// If it cannot be read or written; the message names it.
     pub fn write(self, path: &Path, text: &str) -> Result<()> {
         let old = match fs::read_to_string(path) {
             Ok(old) => old,

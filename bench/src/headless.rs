@@ -15,7 +15,7 @@ use trishanku::{down, status};
 
 use crate::machine::Machine;
 
-/// What is measured.
+/// The amount of load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Plan {
     /// Deployments, one after the other.
@@ -28,15 +28,15 @@ pub(crate) struct Plan {
     pub(crate) pods_each: usize,
 }
 
-/// What a control plane consists of.
+/// The shape of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Shape {
     /// One kube-apiserver on one branch.
     Central,
-    /// Three, which meet in one repository.
+    /// Three kube-apiservers whose branches are merged in one repository.
     Star,
-    /// Three, each of which pulls from the others.
+    /// Three kube-apiservers, each of whose branches pulls from the others.
     Mesh,
 }
 
@@ -60,21 +60,21 @@ impl Shape {
     }
 }
 
-/// What came of one control plane. Times in seconds.
+/// Results of one control plane; times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) shape: Shape,
-    /// From nothing to ready.
+    /// From an empty folder until ready.
     pub(crate) ready: f64,
-    /// From the start of `kubectl create deployment` to the last bound pod, in the order of tries.
+    /// From the start of `kubectl create deployment` to the last bound pod, for each try.
     pub(crate) bound: Vec<f64>,
     /// The same for all Deployments at once.
     pub(crate) all_bound: f64,
-    /// From then on, until no branch moved any more.
+    /// From then until no branch moved any more.
     pub(crate) settled: f64,
-    /// Commits that this took, merges excluded.
+    /// Commits made meanwhile, without merges.
     pub(crate) commits: u64,
-    /// Merge commits that it took.
+    /// Merge commits made meanwhile.
     pub(crate) merges: u64,
 }
 
@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// Everything measured.
+/// The whole measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) command: String,
@@ -96,14 +96,14 @@ pub(crate) struct Measured {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// How long a step may take.
+/// Limit of each wait.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// A branch that has not moved for so long has settled.
+/// A branch that has not moved for this time has settled.
 const QUIET: Duration = Duration::from_secs(2);
-/// As often as a kubelet tells that it is there, roughly.
+/// About the interval of a kubelet's heartbeat.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// Measures each shape, one after the other.
+/// Measures one shape after the other.
 pub(crate) fn run(trishanku: &Path, gitcd: &Path, folder: &Path, shapes: &[Shape], plan: Plan) -> Result<Vec<Outcome>> {
     shapes.iter().map(|&shape| one(trishanku, gitcd, folder, shape, plan)).collect()
 }
@@ -148,7 +148,7 @@ fn one(trishanku: &Path, gitcd: &Path, folder: &Path, shape: Shape, plan: Plan) 
     })
 }
 
-/// One Deployment, as a person makes it. It is removed before the next.
+/// Measures one Deployment created with kubectl; it is deleted afterwards.
 fn deployment(kubectl: &Kubectl, name: &str, replicas: usize) -> Result<f64> {
     let mut pods = kubectl.follow_pods(name)?;
     let replicas_flag = format!("--replicas={replicas}");
@@ -187,13 +187,13 @@ fn many(kubectl: &Kubectl, node: &StandIn, plan: Plan) -> Result<()> {
     }
 }
 
-/// A control plane that is ended with this.
+/// A running control plane, stopped on drop.
 struct Plane {
     home: Home,
 }
 
 impl Plane {
-    /// Where its branches are, each in its own repository.
+    /// The repository and name of each branch.
     fn branches(&self) -> Result<Vec<(PathBuf, String)>> {
         let state = State::load(&self.home.state_file())?;
         if state.settings.form == Form::Central {
@@ -207,11 +207,11 @@ impl Plane {
         self.branches()?.iter().map(head).collect()
     }
 
-    /// Returns when no branch has moved for a while.
+    /// Waits until no branch has moved for a while.
     fn settle(&self) -> Result<()> {
         let (since, mut heads, mut last) = (Instant::now(), self.heads()?, Instant::now());
         while last.elapsed() < QUIET {
-            ensure!(since.elapsed() < PATIENCE, "the branches do not settle");
+            ensure!(since.elapsed() < PATIENCE, "the branches did not settle within {PATIENCE:?}");
             thread::sleep(Duration::from_millis(100));
             let now = self.heads()?;
             if now != heads {
@@ -221,9 +221,9 @@ impl Plane {
         Ok(())
     }
 
-    /// How many commits lead to the first branch, which by then has everything: others, and merges.
+    /// The number of commits and of merges on the first branch, which has everything by then.
     fn commits(&self) -> Result<(u64, u64)> {
-        let (repository, branch) = self.branches()?.into_iter().next().context("there is a branch")?;
+        let (repository, branch) = self.branches()?.into_iter().next().context("the control plane has no branch")?;
         let count =
             |which: &str| -> Result<u64> { Ok(git(&repository, &["rev-list", "--count", which, &branch])?.parse()?) };
         Ok((count("--no-merges")?, count("--merges")?))
@@ -233,10 +233,10 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         if let Err(error) = down::down(&self.home) {
-            eprintln!("cannot end the control plane: {error}");
+            eprintln!("cannot stop the control plane: {error}");
         }
         if status::read(&self.home).is_ok_and(|report| report.supervisor_pid.is_some()) {
-            eprintln!("a supervisor still runs in {}", self.home.dir().display());
+            eprintln!("a supervisor is still running in {}", self.home.dir().display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a server writes to disk when hardly anything is written to it.
+//! Disk writes of a server that is hardly written to.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ use crate::report::table::{Table, count, number};
 use crate::target::Target;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time for a server to commit what it was filled with, and at the end what it was told last.
+/// Limit until a server has committed what it was filled with, and its last writes.
 const SETTLE_LIMIT: Duration = Duration::from_mins(2);
-/// What this project allows itself.
+/// This project's goals.
 const GOAL_BYTES_PER_SECOND: f64 = 40.0 * 1024.0;
 const GOAL_LAG_SECONDS: f64 = 10.0;
 
@@ -35,9 +35,9 @@ pub(crate) struct IdleCost {
     pub(crate) keys: u64,
     /// Writes, one a second.
     pub(crate) writes: u64,
-    /// From the first write until the last was committed.
+    /// From the first write until the last one was committed.
     pub(crate) seconds: f64,
-    /// What the kernel accounts to the process.
+    /// Bytes that the kernel accounts to the process.
     pub(crate) written_bytes: u64,
     /// The data folder before and after.
     pub(crate) disk_before: Vec<Part>,
@@ -59,7 +59,7 @@ pub(crate) async fn measure(
     eprintln!("writing {} keys to one directory", space.keys);
     target.fill(space).await?;
     let settled = target.settle(SETTLE_LIMIT).await?;
-    anyhow::ensure!(settled.quiet, "no rest within {SETTLE_LIMIT:?} after filling");
+    anyhow::ensure!(settled.quiet, "not idle within {SETTLE_LIMIT:?} after filling");
     let server = &target.server;
     let disk_before = disk::parts(server.kind, &server.data())?;
     let (before, commits_before) = (target.usage()?, server.commits()?);
@@ -70,7 +70,7 @@ pub(crate) async fn measure(
     let mut kv = target.client.kv(0);
     for write in 0..writes {
         ticks.tick().await;
-        // A prime step visits all keys, far from one another.
+        // A step by a prime number visits all keys, each far from the previous one.
         let key = write * 7_919 % space.keys;
         kv.put(put(space.key(key), space.value(key, write + 2, write)))
             .await
@@ -83,7 +83,7 @@ pub(crate) async fn measure(
     }
     ticks.tick().await;
     let settled = target.settle(SETTLE_LIMIT).await?;
-    anyhow::ensure!(settled.quiet, "no rest within {SETTLE_LIMIT:?} after the last write");
+    anyhow::ensure!(settled.quiet, "not idle within {SETTLE_LIMIT:?} after the last write");
     let lag = match sampler {
         Some(sampler) => sampler.stop().await?,
         None => Vec::new(),
@@ -119,13 +119,13 @@ impl IdleCost {
         self.lag.iter().map(what).max_by(f64::total_cmp)
     }
 
-    /// Whether both goals are reached.
+    /// Whether both goals are met.
     pub(crate) fn good(&self) -> bool {
         self.bytes_per_second() <= GOAL_BYTES_PER_SECOND
             && self.most(|sample| sample.seconds).is_none_or(|lag| lag <= GOAL_LAG_SECONDS)
     }
 
-    /// The table alone.
+    /// The table.
     pub(crate) fn table(&self) -> String {
         let rate = |bytes: f64| format!("{} KiB/s", number(bytes / self.seconds / 1024.0));
         let mut table = Table::new(["measured", self.label.as_str(), "goal"]);
@@ -144,7 +144,7 @@ impl IdleCost {
             (self.most(|sample| sample.seconds), self.most(|sample| sample.revisions))
         {
             let goal = format!("≤ {GOAL_LAG_SECONDS} s");
-            table.row(["most commit lag".to_owned(), format!("{} s", number(seconds)), goal]);
+            table.row(["max commit lag".to_owned(), format!("{} s", number(seconds)), goal]);
             table.row([String::new(), format!("{} revisions", number(revisions))]);
         }
         if let Some(commits) = self.commits {
@@ -167,11 +167,10 @@ impl IdleCost {
 - Version: {} {}
 
 {}
-{} writes, one a second, to a directory that holds {} keys of about 700 bytes; all figures are from the first
-write until everything was committed ({} s). *Written to disk* is what the kernel accounts to the process
-(`write_bytes` in `/proc/<pid>/io`): every page that it made dirty, in whole pages of 4 KiB, also if the file was
-removed later. It is what wears a disk, without the file system's own journal. *Folder growth* is the difference of
-what `du` counts: what stays.
+{} writes, one a second, to a directory that holds {} keys of about 700 bytes, measured from the first write until
+everything was committed ({} s). *Written to disk* is what the kernel accounts to the process (`write_bytes` in
+`/proc/<pid>/io`): every page of 4 KiB that it dirtied, also of files removed later. This wears the disk, besides the
+file system's own journal. *Folder growth* is the difference of what `du` counts.
 ",
             self.command,
             self.date,

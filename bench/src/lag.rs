@@ -1,4 +1,4 @@
-//! How far a server's commits are behind its acknowledged writes, from its metrics.
+//! The lag of a server's commits behind its acknowledged writes, from its metrics.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,36 +19,36 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Sample {
     /// Seconds of load of the workload before this sample.
     pub(crate) at: f64,
-    /// Age of the oldest revision that is in no commit yet, in seconds.
+    /// Age of the oldest uncommitted revision, in seconds.
     pub(crate) seconds: f64,
-    /// Number of revisions that are in no commit yet.
+    /// Number of uncommitted revisions.
     pub(crate) revisions: f64,
 }
 
-/// Asks once.
+/// Fetches one sample.
 ///
 /// # Errors
-/// The server does not answer, or it has no such metrics.
+/// If the server does not respond or lacks the metrics.
 pub(crate) async fn sample(address: SocketAddr) -> Result<Sample> {
     parse(&figures(address).await?)
 }
 
-/// All that is at `/metrics`.
+/// Fetches `/metrics`.
 ///
 /// # Errors
-/// The server does not answer.
+/// If the server does not respond.
 pub(crate) async fn figures(address: SocketAddr) -> Result<String> {
-    tokio::time::timeout(TIMEOUT, scrape(address)).await.context("/metrics did not answer in time")?
+    tokio::time::timeout(TIMEOUT, scrape(address)).await.context("/metrics did not respond in time")?
 }
 
-/// Samples in the background until it is stopped.
+/// Takes samples in the background until it is stopped.
 pub(crate) struct Sampler {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<Vec<Sample>>>,
 }
 
 impl Sampler {
-    /// Starts; `offset` is the load that the workload has had before.
+    /// Starts sampling; `offset` is the workload's earlier load.
     pub(crate) fn start(address: SocketAddr, offset: Duration) -> Self {
         let (stop, mut stopped) = oneshot::channel();
         let start = Instant::now();
@@ -70,14 +70,14 @@ impl Sampler {
         Self { stop, task }
     }
 
-    /// Takes a last sample and returns all of them.
+    /// Takes a last sample and returns all samples.
     ///
     /// # Errors
-    /// One of them failed; the later ones were not taken then.
+    /// If one of them failed, after which none were taken.
     pub(crate) async fn stop(self) -> Result<Vec<Sample>> {
-        // Nobody listens only if the task has failed, which its result tells.
+        // The receiver is gone only if the task has failed, which its result reports.
         let _ = self.stop.send(());
-        self.task.await.context("the lag sampler died")?
+        self.task.await.context("the lag sampler panicked")?
     }
 }
 
@@ -89,7 +89,7 @@ fn parse(metrics: &str) -> Result<Sample> {
     })
 }
 
-/// The greatest value of a metric, over all its label sets.
+/// Returns the greatest value of a metric over all its label sets.
 pub(crate) fn value(metrics: &str, name: &str) -> Result<f64> {
     metrics
         .lines()
@@ -100,20 +100,20 @@ pub(crate) fn value(metrics: &str, name: &str) -> Result<f64> {
         .with_context(|| format!("the metrics have no {name}"))
 }
 
-/// The text at `/metrics` of the client port.
+/// Fetches the text of `/metrics` on the client port.
 async fn scrape(address: SocketAddr) -> Result<String> {
     let mut connection = TcpStream::connect(address).await?;
-    // HTTP/1.0 has neither chunks nor keep-alive: the body is what follows, up to the end.
+    // HTTP/1.0 has neither chunks nor keep-alive: the body ends with the stream.
     let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     connection.read_to_end(&mut answer).await?;
     let answer = String::from_utf8(answer)?;
     let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-        bail!("/metrics did not answer in HTTP");
+        bail!("/metrics: not an HTTP response");
     };
     let status = head.lines().next().unwrap_or_default();
-    ensure!(status.contains(" 200"), "/metrics answered {status:?}");
+    ensure!(status.contains(" 200"), "/metrics failed with {status:?}");
     Ok(body.to_owned())
 }
 

@@ -1,5 +1,5 @@
-//! What measurements have in common: a [`child`] is a program that is measured, [`process`] and [`machine`] are what the kernel tells about it and
-//! everything else, a [`table`] is for people, the [`document`] keeps what came out, and [`output`] is where it goes.
+//! Shared parts of the benchmarks: a [`child`] is a measured program, [`process`] and [`machine`] read the kernel's accounting,
+//! a [`table`] formats results, the [`document`] collects them, and [`output`] delivers them.
 
 pub mod child;
 pub mod document;

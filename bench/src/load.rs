@@ -1,4 +1,4 @@
-//! Closed-loop load: every client sends its next operation when the last one is answered.
+//! Closed-loop load: every client sends its next operation after the response to the last one.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -9,27 +9,27 @@ use tokio::task::JoinSet;
 
 use crate::target::Target;
 
-/// What one client does over and over.
+/// A client's repeated operation.
 pub(crate) trait Step: Send + 'static {
-    /// Does one operation and checks its answer.
+    /// Performs one operation and checks its response.
     fn step(&mut self) -> impl Future<Output = Result<Done>> + Send;
 }
 
 /// A finished operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// The server's revision in the answer.
+    /// The server's revision in the response.
     pub(crate) revision: i64,
-    /// How often the operation was tried again since another client had been faster.
+    /// Number of retries after conflicts with other clients.
     pub(crate) conflicts: u64,
 }
 
-/// What a stretch of load did.
+/// The result of a stretch of load.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// Finished operations.
     pub(crate) operations: u64,
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub(crate) elapsed: Duration,
     /// Time of each operation, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing done yet.
+    /// An empty tally.
     pub(crate) fn new() -> Self {
         Self { operations: 0, elapsed: Duration::ZERO, latency: histogram(), conflicts: 0 }
     }
@@ -66,10 +66,10 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 100_000_000_000, 3).expect("the bounds are valid")
 }
 
-/// Lets all `steps` work side by side for `length`; operations under way are finished.
+/// Runs all `steps` concurrently for `length`; operations in flight are finished.
 ///
 /// # Errors
-/// The first failed operation ends all.
+/// The first failed operation stops the load.
 pub(crate) async fn closed_loop<S: Step>(target: &Target, steps: Vec<S>, length: Duration) -> Result<Tally> {
     let start = Instant::now();
     let mut clients = JoinSet::new();
@@ -94,7 +94,7 @@ pub(crate) async fn closed_loop<S: Step>(target: &Target, steps: Vec<S>, length:
     }
     let mut total = Tally::new();
     while let Some(finished) = clients.join_next().await {
-        let tally = finished.context("a client died")??;
+        let tally = finished.context("a client panicked")??;
         let elapsed = total.elapsed.max(tally.elapsed);
         total.add(&tally);
         total.elapsed = elapsed;

@@ -1,4 +1,4 @@
-//! Facts about the machine that a figure means nothing without.
+//! Facts about the machine, without which a measurement means nothing.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::table::mebibytes;
 
-/// The machine, as far as it bears on the figures.
+/// The machine, as far as it affects measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Cores that may be used.
+    /// Usable cores.
     pub cores: usize,
     /// The processor's name.
     pub processor: String,
@@ -21,12 +21,12 @@ pub struct Machine {
     pub kernel: String,
     /// Type of the file system that holds the data folders.
     pub file_system: String,
-    /// Load average over the last minute at the start: other work disturbs.
+    /// Load average over the last minute at the start: other work distorts measurements.
     pub load_at_start: String,
 }
 
 impl Machine {
-    /// Looks; what cannot be found out is `unknown`.
+    /// Examines the machine; unavailable facts are `unknown`.
     pub fn look(data: &Path) -> Self {
         let line = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -64,8 +64,8 @@ impl Machine {
         )
     }
 
-    /// One line for the report: how much else the machine did while servers were under load for so many seconds. With
-    /// much of it, figures are too low.
+    /// One line for the report: the share of the cores that other work used during these seconds of load. With a high share,
+    /// results are too low.
     pub fn noise(&self, other_cpu_seconds: f64, load_seconds: f64) -> String {
         let share = other_cpu_seconds / (load_seconds * self.cores as f64).max(f64::EPSILON) * 100.0;
         format!("- Noise: other programs and the kernel's threads took {share:.0} % of the cores during the load")
@@ -77,7 +77,7 @@ impl Machine {
     }
 }
 
-/// The type of the mount with the longest path that holds this one.
+/// The type of the mount with the longest path that contains this one.
 fn file_system(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;

@@ -1,8 +1,8 @@
 //! Measures gitcd side by side with etcd.
 //!
-//! [`server`] starts both as processes, [`run`] lets them take turns under each [`workload`], and
-//! [`report`] prints what came out. A workload makes its requests through [`client`] and is driven
-//! by [`load`]; [`target`] is all it knows about a server. Measurements of their own are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`] and [`headless`].
+//! [`server`] starts both as processes, [`run`] gives them turns under each [`workload`], and [`report`] formats the results. A
+//! workload sends requests through [`client`] and is driven by [`load`]; it sees a server as a [`target`]. The other
+//! measurements are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`] and [`headless`].
 
 mod args;
 mod branches;
@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod server;
 mod storage;
+mod storage_plan;
 mod target;
 mod workload;
 
@@ -67,12 +68,12 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::Headless(options)) => headless_cluster(args, options).await,
             }
         };
-        // Whoever is dropped here kills its servers and removes their folders.
+        // Dropping the measurement kills its servers and removes their folders.
         tokio::select! {
             done = work => done,
             stopped = stop_signal() => {
                 stopped?;
-                bail!("stopped; the servers are ended and their data is removed");
+                bail!("interrupted; the servers are stopped and their data is removed");
             }
         }
     })
@@ -218,10 +219,10 @@ async fn headless_cluster(args: &Args, options: &Headless) -> Result<ExitCode> {
     Ok(exit_code(measured.good()))
 }
 
-/// Two servers and what the report calls them.
+/// Two servers with their names in the report.
 fn labelled(servers: &[Kind]) -> Result<[(Kind, String); 2]> {
     let &[first, second] = servers else {
-        bail!("--compare takes two servers");
+        bail!("--compare requires two servers");
     };
     let label = |kind: Kind, number| {
         if first == second { format!("{}-{number}", kind.name()) } else { kind.name().to_owned() }
@@ -246,13 +247,13 @@ async fn start_with(
     Target::connect(server, args.connections, compact_every).await
 }
 
-/// The folder that the servers' own folders are made in: on a disk, so not the system's temporary one.
+/// The folder for the servers' folders: on a disk, so not the system's temporary folder.
 fn data_folder(given: Option<&Path>) -> Result<PathBuf> {
     let folder = match given {
         Some(given) => given.to_owned(),
-        None => std::env::current_exe()?.parent().context("a program is in a folder")?.join("gitcd-bench-data"),
+        None => std::env::current_exe()?.parent().context("the program has no parent folder")?.join("gitcd-bench-data"),
     };
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}; give --dir", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}; set --dir", folder.display()))?;
     Ok(folder)
 }
 

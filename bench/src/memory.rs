@@ -1,4 +1,4 @@
-//! How much memory both servers take for many keys and a long history.
+//! Memory of both servers with many keys and a long history.
 
 use std::time::{Duration, Instant};
 
@@ -15,21 +15,21 @@ use crate::machine::Machine;
 use crate::process;
 use crate::target::Target;
 
-/// How often memory is looked at between the peaks that the kernel keeps.
+/// Interval of memory samples between the peaks that the kernel records.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Time for a server to finish what it put off during the load.
+/// Limit until a server has finished work deferred during the load.
 const SETTLE_LIMIT: Duration = Duration::from_mins(2);
 /// Both servers get the same updates in the same order.
 const SEED: u64 = 100_000;
 
-/// How much is written.
+/// The amount of load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Plan {
-    /// Keys at first.
+    /// Initial keys.
     pub(crate) keys: u64,
-    /// Puts to random ones of them after that.
+    /// Updates of random keys after that.
     pub(crate) updates: u64,
-    /// Revisions between two compactions.
+    /// Revisions between compactions.
     pub(crate) compact_every: i64,
 }
 
@@ -47,20 +47,20 @@ pub(crate) struct Measured {
     pub(crate) sides: Vec<Side>,
 }
 
-/// One server.
+/// The results of one server.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) label: String,
     pub(crate) version: String,
-    /// Highest resident memory since the start, in bytes: once all keys were there, and at the end.
+    /// Peak resident memory in bytes: with all keys, and at the end.
     pub(crate) peak_filled: u64,
     pub(crate) peak: u64,
-    /// Highest samples of the two kinds of it.
+    /// Highest samples of anonymous and of file-backed memory.
     pub(crate) peak_anonymous: u64,
     pub(crate) peak_file: u64,
-    /// Resident memory once the server had come to rest.
+    /// Resident memory once the server is idle.
     pub(crate) rest: u64,
-    /// Seconds of both parts of the load, and of work after them.
+    /// Seconds of the two load phases, and of the work after them.
     pub(crate) fill_seconds: f64,
     pub(crate) update_seconds: f64,
     pub(crate) settle_seconds: f64,
@@ -84,7 +84,7 @@ pub(crate) struct Sample {
     pub(crate) file: u64,
 }
 
-/// Writes everything to one server that has just been started, as fast as it takes it, and lets it come to rest.
+/// Loads a fresh server as fast as it can, and waits until it is idle.
 pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
     let (server, pid, own) = (&target.server, target.server.pid(), std::process::id());
     let label = &server.label;
@@ -114,7 +114,7 @@ pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
     let others = others.saturating_sub(target.usage()?.cpu.saturating_sub(before));
     let others = others.saturating_sub(process::cpu(own)?.saturating_sub(own_before));
     let settled = target.settle(SETTLE_LIMIT).await?;
-    anyhow::ensure!(settled.quiet, "{label}: no rest within {SETTLE_LIMIT:?} after the load");
+    anyhow::ensure!(settled.quiet, "{label}: not idle within {SETTLE_LIMIT:?} after the load");
     let samples = looking.stop().await?;
     let most = |what: fn(&Sample) -> u64| samples.iter().map(what).max().unwrap_or(0);
     let rest = process::resident(pid)?;
@@ -139,7 +139,7 @@ pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
     })
 }
 
-/// Looks at a process's memory in the background until it is stopped.
+/// Samples a process's memory in the background until it is stopped.
 struct Sampler {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<Vec<Sample>>>,
@@ -167,7 +167,7 @@ impl Sampler {
     }
 
     async fn stop(self) -> Result<Vec<Sample>> {
-        // Nobody listens only if the task has failed, which its result tells.
+        // The receiver is gone only if the task has failed, which its result reports.
         let _ = self.stop.send(());
         self.task.await?
     }

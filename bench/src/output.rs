@@ -1,4 +1,4 @@
-//! Where the figures of a measurement go.
+//! Delivery of results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use serde::Serialize;
 
 use crate::document::Section;
 
-/// Where the report goes besides standard output.
+/// Destinations of the report besides standard output.
 #[derive(Debug, clap::Args)]
 pub struct Output {
     /// Writes this measurement's section of a Markdown document
     #[arg(long, value_name = "PATH")]
     pub write: Option<PathBuf>,
 
-    /// Writes everything measured as JSON; `-` prints it instead of the tables
+    /// Writes all measurements as JSON; `-` prints it instead of the tables
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 }
 
 impl Output {
-    /// Prints the tables and writes what was asked for.
+    /// Prints the tables and writes the requested files.
     ///
     /// # Errors
-    /// A file cannot be written; the message names it.
+    /// If a file cannot be written; the message names it.
     pub fn deliver(&self, report: &impl Serialize, tables: &str, section: Section, text: &str) -> Result<()> {
         let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
         match self.json.as_deref() {
@@ -44,7 +44,7 @@ impl Output {
     }
 }
 
-/// The time of day, UTC.
+/// The current time, UTC.
 pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

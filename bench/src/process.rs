@@ -1,4 +1,4 @@
-//! What the kernel tells about a process.
+//! The kernel's accounting of a process.
 
 use std::fs;
 use std::time::Duration;
@@ -10,26 +10,25 @@ use anyhow::{Context, Result};
 pub struct Usage {
     /// Processor time, user and system, all threads; in steps of 10 ms.
     pub cpu: Duration,
-    /// Bytes that the process caused to be written to disk, in whole pages (`write_bytes`).
+    /// Bytes written to disk on behalf of the process, in whole pages (`write_bytes`).
     pub written: u64,
 }
 
-/// Usage of a process; 0 stands for `self` in no case, the id must be one.
+/// Returns the usage of a process; `pid` must be a process ID, 0 does not mean `self`.
 pub fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu: cpu(pid)?, written: written(pid)? })
 }
 
-/// Processor time that all processes and the kernel have used since the machine started, and that a
-/// host has taken from it.
+/// Processor time that all processes and the kernel have used since boot, and that a hypervisor has taken.
 pub fn machine_cpu() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let ticks = busy_ticks(&stat).context("/proc/stat has an unknown form")?;
+    let ticks = busy_ticks(&stat).context("cannot parse /proc/stat")?;
     Ok(duration(ticks))
 }
 
-/// All ticks but those of idling and of waiting for disks.
+/// All ticks except idle and I/O wait.
 fn busy_ticks(stat: &str) -> Option<u64> {
-    // user nice system idle iowait irq softirq steal; later ones are counted in user already.
+    // user nice system idle iowait irq softirq steal; later ones are included in user.
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
     let ticks = fields.map(|field| field.parse::<u64>().ok()).collect::<Option<Vec<_>>>()?;
     (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
@@ -42,16 +41,16 @@ fn duration(ticks: u64) -> Duration {
 /// Processor time of a process.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
-    ticks(&stat).map(duration).with_context(|| format!("/proc/{pid}/stat has an unknown form"))
+    ticks(&stat).map(duration).with_context(|| format!("cannot parse /proc/{pid}/stat"))
 }
 
-/// Whether a process that this one started has ended, though nobody has waited for it yet.
+/// Whether a child of this process has exited, even if it has not been reaped.
 pub fn ended(pid: u32) -> bool {
     read(pid, "stat").map_or(true, |stat| state(&stat) == Some('Z'))
 }
 
 fn state(stat: &str) -> Option<char> {
-    // The second field is the program's name in parentheses, which may hold spaces itself.
+    // The second field is the program's name in parentheses, which may contain spaces.
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
@@ -69,16 +68,16 @@ fn written(pid: u32) -> Result<u64> {
     field(&io, "write_bytes:").with_context(|| format!("/proc/{pid}/io has no write_bytes"))
 }
 
-/// Resident memory of a process at a moment, in bytes.
+/// Resident memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// What the process has written itself: heap, stacks, buffers.
+    /// Anonymous memory: heap, stacks, buffers.
     pub anonymous: u64,
-    /// Pages of files that it has mapped, its program and a database among them.
+    /// Pages of mapped files, such as its program and a database.
     pub file: u64,
 }
 
-/// Resident memory of a process now.
+/// Returns the current resident memory of a process.
 pub fn resident(pid: u32) -> Result<Resident> {
     let status = read(pid, "status")?;
     let figure = |name: &str| {
@@ -87,13 +86,13 @@ pub fn resident(pid: u32) -> Result<Resident> {
     Ok(Resident { anonymous: figure("RssAnon:")?, file: figure("RssFile:")? })
 }
 
-/// Highest resident memory since the process started or [`reset_peak_memory`], in bytes.
+/// Peak resident memory since the process started or [`reset_peak_memory`], in bytes.
 pub fn peak_memory(pid: u32) -> Result<u64> {
     let status = read(pid, "status")?;
     field(&status, "VmHWM:").map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/status has no VmHWM"))
 }
 
-/// Lets [`peak_memory`] start again from the memory in use now.
+/// Resets [`peak_memory`] to the memory in use now.
 pub fn reset_peak_memory(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
@@ -106,7 +105,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 fn read(pid: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{file}");
-    fs::read_to_string(&path).with_context(|| format!("cannot read {path}: has the server died?"))
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}: has the server exited?"))
 }
 
 #[cfg(test)]

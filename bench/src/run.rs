@@ -1,4 +1,4 @@
-//! Both servers through all workloads, in short turns.
+//! Runs both servers through all workloads, in short turns.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +12,24 @@ use crate::process::{self, Usage};
 use crate::target::Target;
 use crate::workload::{Spec, Workload};
 
-/// A turn should be short, so that noise hits both servers, and long enough for batches to form.
+/// Short enough for noise to hit both servers, long enough for batches to form.
 const TURN: Duration = Duration::from_millis(1_250);
 const FEWEST_TURNS: u32 = 2;
-/// Load before the first measured turn: connections, caches and allocators warm up.
+/// Load before the first measured turn, to warm up connections, caches and allocators.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long a server may take to finish what it put off during its turn.
+/// Limit until a server has finished work deferred during its turn.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
-/// How much load there is.
+/// The amount of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Load in all, over both servers and all workloads.
+    /// Total load, over both servers and all workloads.
     pub(crate) seconds: f64,
-    /// Wait before the folders are measured.
+    /// The wait before the folders are measured.
     pub(crate) quiet: Duration,
 }
 
-/// One workload on all servers.
+/// The results of one workload on all servers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     /// Name, description, unit, clients and goal, as in [`Spec`].
@@ -38,20 +38,20 @@ pub(crate) struct Comparison {
     pub(crate) unit: &'static str,
     pub(crate) clients: usize,
     pub(crate) goal: Option<f64>,
-    /// What each server did, in the order of the targets; the error if it failed.
+    /// The result of each server in the order of the targets, or its error.
     pub(crate) sides: Vec<Result<Side, String>>,
 }
 
-/// What one server did under one workload.
+/// The result of one server under one workload.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     /// Operations per second of load.
     pub(crate) rate: f64,
-    /// The same for every turn.
+    /// The rate of each turn.
     pub(crate) turns: Vec<f64>,
     /// Finished operations.
     pub(crate) operations: u64,
-    /// Updates that another client had forestalled and that were tried again.
+    /// Updates that were retried because another client had changed the key.
     pub(crate) conflicts: u64,
     /// Latencies in milliseconds.
     pub(crate) p50_ms: f64,
@@ -59,11 +59,11 @@ pub(crate) struct Side {
     pub(crate) max_ms: f64,
     /// Seconds of load.
     pub(crate) load_seconds: f64,
-    /// Seconds of work that the server went on with after its turns.
+    /// Seconds that the server kept working after its turns.
     pub(crate) settle_seconds: f64,
-    /// Whether it came to rest within the limit after every turn.
+    /// Whether the server became idle within the limit after every turn.
     pub(crate) settled: bool,
-    /// Processor seconds of the server, with what it did after its turns.
+    /// Processor seconds of the server, including work after its turns.
     pub(crate) cpu_seconds: f64,
     /// Processor seconds of this program in the turns.
     pub(crate) client_cpu_seconds: f64,
@@ -73,31 +73,31 @@ pub(crate) struct Side {
     pub(crate) written_bytes: u64,
     /// Peak memory of the server during this workload, in bytes.
     pub(crate) peak_memory: u64,
-    /// Revisions made in the turns.
+    /// Revisions created in the turns.
     pub(crate) revisions: i64,
-    /// Commits made of them, if the server makes any.
+    /// Commits of these revisions, if the server makes commits.
     pub(crate) commits: Option<u64>,
-    /// Commit lag, if the server reports one.
+    /// Commit lag, if the server reports it.
     pub(crate) lag: Vec<Sample>,
 }
 
-/// A server at the end.
+/// A server after all workloads.
 #[derive(Debug, Serialize)]
 pub(crate) struct End {
     pub(crate) label: String,
     pub(crate) version: String,
-    /// Highest of all workloads, in bytes.
+    /// The highest of all workloads, in bytes.
     pub(crate) peak_memory: u64,
     pub(crate) cpu_seconds: f64,
     pub(crate) written_bytes: u64,
     pub(crate) revisions: i64,
     pub(crate) compactions: u64,
     pub(crate) commits: Option<u64>,
-    /// The data folder after a quiet while.
+    /// The data folder once the server is idle.
     pub(crate) disk: Vec<Part>,
 }
 
-/// Everything measured.
+/// The whole measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) workloads: Vec<Comparison>,
@@ -106,10 +106,10 @@ pub(crate) struct Measured {
 
 /// Runs all workloads on all targets.
 ///
-/// A workload that fails on a server is reported as failed and the others go on.
+/// A workload that fails on a server is reported as failed, and the others continue.
 ///
 /// # Errors
-/// A server cannot be measured any more; usually it has died.
+/// If a server cannot be measured any more, usually because it has exited.
 pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], plan: Plan) -> Result<Measured> {
     let start = Instant::now();
     let weights: f64 = workloads.iter().map(|one| one.spec().weight).sum();
@@ -131,7 +131,7 @@ pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], pla
                 Err(error) => {
                     eprintln!("{passed:6.1} s  {:14} {label:8} FAILED: {error}", spec.name);
                     if process::ended(target.server.pid()) {
-                        bail!("{label} has died:\n{}", target.server.last_words());
+                        bail!("{label} has exited:\n{}", target.server.last_words());
                     }
                 }
             }
@@ -153,7 +153,7 @@ pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], pla
     Ok(Measured { workloads: compared, servers })
 }
 
-/// One workload: all targets in turns, each coming to rest after its own.
+/// Runs one workload on all targets in turns; after each turn the server becomes idle.
 async fn compare(targets: &[Target], workload: &dyn Workload, share: Duration) -> Vec<Result<Side, String>> {
     let spec = workload.spec();
     let turns = turns(&spec, share);
@@ -162,7 +162,7 @@ async fn compare(targets: &[Target], workload: &dyn Workload, share: Duration) -
         gathered.push(Gathered::prepare(target, workload).await);
     }
     for turn in 0..turns {
-        // First, second, second, first: neither always has the warmer or the noisier turn.
+        // First, second, second, first: so that neither always has the warmer or noisier turn.
         let mut order: Vec<usize> = (0..targets.len()).collect();
         if turn % 2 == 1 {
             order.reverse();
@@ -195,7 +195,7 @@ fn turns(spec: &Spec, share: Duration) -> u32 {
     (fitting as u32).max(FEWEST_TURNS)
 }
 
-/// What has been measured so far of one server under one workload.
+/// The sum of the turns of one server under one workload so far.
 struct Gathered {
     total: Tally,
     turns: Vec<f64>,
@@ -212,7 +212,7 @@ struct Gathered {
 impl Gathered {
     async fn prepare(target: &Target, workload: &dyn Workload) -> Result<Self> {
         workload.prepare(target).await?;
-        // After this the first turn starts from rest, as all others do.
+        // So the first turn starts from an idle server, as all others do.
         workload.slice(target, WARM_UP).await.context("warming up")?;
         let settled = target.settle(SETTLE_LIMIT).await?;
         target.reset_peak_memory()?;

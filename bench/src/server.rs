@@ -1,4 +1,4 @@
-//! The servers as processes: found, started on free ports with fresh folders, ended by id.
+//! The servers as processes: found, started on free ports with fresh folders, stopped by process ID.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::child::{Child, free_address};
 use crate::client::Client;
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// Short beside the start of any server, which is measured too.
+/// Short compared with the start of any server, which is measured too.
 const POLL: Duration = Duration::from_millis(5);
 const REPOSITORY: &str = "repo.git";
 
@@ -40,12 +40,12 @@ impl Kind {
         }
     }
 
-    /// Whether it makes commits some time after it has acknowledged writes, and reports their lag.
+    /// Whether the server commits acknowledged writes later, and reports its lag.
     pub(crate) fn commits_later(self) -> bool {
         self == Self::Gitcd
     }
 
-    /// The parts that a data folder is made of, see [`Kind::disk_part`].
+    /// The parts of a data folder, see [`Kind::disk_part`].
     pub(crate) fn disk_parts(self) -> &'static [&'static str] {
         match self {
             Self::Gitcd => &["packs", "journal", "other"],
@@ -68,7 +68,7 @@ impl Kind {
     fn find(self) -> Result<PathBuf> {
         let (found, looked) = match self {
             Self::Gitcd => {
-                let own = env::current_exe().context("where is this program?")?;
+                let own = env::current_exe().context("cannot locate this program")?;
                 (Some(own.with_file_name("gitcd")), "next to this program")
             }
             Self::Etcd => (find_etcd(), "in $KUBEBUILDER_ASSETS and in ${XDG_CACHE_HOME:-~/.cache}/trishanku/assets"),
@@ -77,7 +77,7 @@ impl Kind {
     }
 }
 
-/// etcd where `make assets` puts it, the newest if there are several.
+/// Finds the etcd of `make assets`, the newest if there are several.
 fn find_etcd() -> Option<PathBuf> {
     let given = env::var_os("KUBEBUILDER_ASSETS").map(|folder| Path::new(&folder).join("etcd"));
     if let Some(given) = given.filter(|path| path.is_file()) {
@@ -94,7 +94,7 @@ fn find_etcd() -> Option<PathBuf> {
     found.pop()
 }
 
-/// A program and the arguments that a user adds to ours.
+/// A program with the user's additional arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     kind: Kind,
@@ -103,10 +103,10 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Takes the given program or looks for one.
+    /// Takes the given program or searches for one.
     ///
     /// # Errors
-    /// There is none; the message tells where it was looked for.
+    /// If there is none; the message names the searched locations.
     pub(crate) fn find(kind: Kind, given: Option<&Path>, more: &[OsString]) -> Result<Self> {
         let path = match given {
             Some(path) => {
@@ -119,23 +119,23 @@ impl Program {
         Ok(Self { kind, path, more: more.to_vec() })
     }
 
-    /// Where it is.
+    /// The path of the program.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same with more arguments, before those of the user.
+    /// Adds arguments before those of the user.
     pub(crate) fn with(mut self, arguments: &[String]) -> Self {
         self.more.splice(..0, arguments.iter().map(OsString::from));
         self
     }
 
-    /// Starts it with a fresh data folder below `data`; it answers requests when this returns.
+    /// Starts the program with a fresh data folder below `data`, and waits until it responds.
     pub(crate) async fn start(&self, label: String, data: &Path) -> Result<Server> {
         let folder = tempfile::Builder::new()
             .prefix(&format!("{label}-"))
             .tempdir_in(data)
-            .with_context(|| format!("cannot make a folder in {}", data.display()))?;
+            .with_context(|| format!("cannot create a folder in {}", data.display()))?;
         let store = folder.path().join("data");
         fs::create_dir(&store)?;
         if self.kind == Kind::Gitcd {
@@ -145,7 +145,7 @@ impl Program {
         Ok(server)
     }
 
-    /// Starts it with the data of a server that was ended; gives the time until it answered.
+    /// Starts the program with the data of a stopped server; returns the time until it responds.
     pub(crate) async fn resume(&self, rest: Rest) -> Result<(Server, Duration)> {
         let Rest { kind, label, folder } = rest;
         let (address, peer) = (free_address()?, free_address()?);
@@ -199,7 +199,7 @@ impl Program {
         command
     }
 
-    /// The version for the report. gitcd answers the API as etcd does, so its own is asked for.
+    /// The version for the report. gitcd's API reports etcd's, so the program is asked for its own.
     fn version(&self, served: String) -> String {
         match self.kind {
             Kind::Etcd => served,
@@ -207,7 +207,7 @@ impl Program {
         }
     }
 
-    /// What `gitcd version` prints.
+    /// The output of `gitcd version`.
     pub(crate) fn own_version(&self) -> Option<String> {
         let output = Command::new(&self.path).arg("version").output().ok().filter(|output| output.status.success())?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -222,42 +222,42 @@ fn repo(store: &Path) -> OsString {
     argument
 }
 
-/// The data of a server that was ended. Dropping it removes its folder.
+/// The data of a stopped server; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// What it is.
+    /// The kind of the server.
     pub(crate) kind: Kind,
     label: String,
     folder: TempDir,
 }
 
-/// A running server. Dropping it kills the process and removes its folder.
+/// A running server; killed on drop, and its folder removed.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// What it is.
+    /// The kind of the server.
     pub(crate) kind: Kind,
-    /// What the report calls it.
+    /// The name in the report.
     pub(crate) label: String,
-    /// Its version.
+    /// The version in the report.
     pub(crate) version: String,
     address: SocketAddr,
-    // Dropped before the folder: nothing must write there while it is removed.
+    // Dropped before the folder, so that the process does not write while it is removed.
     process: Child,
     folder: TempDir,
 }
 
 impl Server {
-    /// The process's id.
+    /// The process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Where it listens for clients.
+    /// The client address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as a URL.
+    /// The client URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -272,9 +272,9 @@ impl Server {
         self.data().join(REPOSITORY)
     }
 
-    /// Number of data commits so far, 0 before the first one; nothing for etcd, which has none.
+    /// Returns the number of data commits so far; `None` for etcd, which has none.
     ///
-    /// The repository has one branch, the data ref; metadata is not in a branch.
+    /// The repository has one branch, the data reference; metadata is not in a branch.
     pub(crate) fn commits(&self) -> Result<Option<u64>> {
         if !self.kind.commits_later() {
             return Ok(None);
@@ -284,19 +284,19 @@ impl Server {
             .arg(self.repository())
             .args(["rev-list", "--count", "--branches"])
             .output()
-            .context("git cannot be started; it counts the commits")?;
+            .context("cannot start git to count the commits")?;
         let said = String::from_utf8_lossy(&counted.stderr);
         ensure!(counted.status.success(), "git rev-list failed: {said}");
         let count = String::from_utf8_lossy(&counted.stdout).trim().parse()?;
         Ok(Some(count))
     }
 
-    /// Waits until it answers and returns the version that it serves.
+    /// Waits until the server responds and returns its version.
     async fn ready(&mut self) -> Result<String> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.process.ended()? {
-                bail!("{} ended at once ({status}):\n{}", self.label, self.last_words());
+                bail!("{} exited at startup ({status}):\n{}", self.label, self.last_words());
             }
             let refused = match Client::connect(&self.url(), 1).await {
                 Ok(client) => match client.status().await {
@@ -313,28 +313,28 @@ impl Server {
         }
     }
 
-    /// The end of what the server logged.
+    /// The end of the server's log.
     pub(crate) fn last_words(&self) -> String {
         self.process.last_words()
     }
 
-    /// Ends it as a service manager would and removes its data.
+    /// Stops the server with SIGTERM, as a service manager would, and removes its data.
     ///
     /// # Errors
-    /// It did not end in time, and was killed; or it ended with a failure.
+    /// If it does not exit in time and is killed, or if it exits with a failure.
     pub(crate) async fn stop(self) -> Result<()> {
         self.rest().await?;
         Ok(())
     }
 
-    /// Ends it as a service manager would and keeps its data.
+    /// Stops the server with SIGTERM and keeps its data.
     ///
     /// # Errors
-    /// As [`Server::stop`]; the data is removed then.
+    /// Like [`Server::stop`]; the data is then removed.
     pub(crate) async fn rest(mut self) -> Result<Rest> {
         let stopped = self.process.stop().await;
         let status = stopped.with_context(|| format!("{} did not stop", self.label))?;
-        // etcd re-raises the signal that ended it; gitcd exits with 0.
+        // etcd re-raises the signal that stopped it; gitcd exits with 0.
         let clean = status.success() || self.kind == Kind::Etcd;
         ensure!(clean, "{} stopped with {status}:\n{}", self.label, self.last_words());
         Ok(Rest { kind: self.kind, label: self.label, folder: self.folder })

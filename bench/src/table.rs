@@ -1,30 +1,30 @@
-//! Markdown tables that are also readable as they are, and numbers in them.
+//! Markdown tables that are also readable as text, and number formats.
 
 use std::fmt::Write;
 
-/// A table with one heading; the first column is aligned to the left, all others to the right.
+/// A table with one heading; the first column is left-aligned, all others are right-aligned.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with this heading and no rows.
+    /// Creates a table with this heading and no rows.
     pub fn new<T: Into<String>>(heading: impl IntoIterator<Item = T>) -> Self {
         let heading = heading.into_iter().map(Into::into).collect();
         Self { rows: vec![heading] }
     }
 
-    /// Adds a row; lacking cells stay empty.
+    /// Adds a row; missing cells stay empty.
     pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Whether there is nothing but the heading.
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
-    /// The table in Markdown, every column as wide as its widest cell.
+    /// Renders Markdown, every column as wide as its widest cell.
     pub fn render(&self) -> String {
         let columns = self.rows[0].len();
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
@@ -58,7 +58,7 @@ impl Table {
     }
 }
 
-/// A number with as many digits as mean something, and commas between thousands.
+/// Formats a number with its significant digits and thousands separators.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -68,7 +68,7 @@ pub fn number(value: f64) -> String {
     grouped(&format!("{value:.decimals$}"))
 }
 
-/// A whole number, with commas between thousands.
+/// Formats a whole number with thousands separators.
 pub fn count<T: ToString + Copy>(value: T) -> String {
     grouped(&value.to_string())
 }
@@ -90,12 +90,12 @@ fn grouped(plain: &str) -> String {
     text
 }
 
-/// Bytes in MiB.
+/// Formats bytes in MiB.
 pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", number(bytes as f64 / 1_048_576.0))
 }
 
-/// Bytes, spread over so many things.
+/// Formats bytes divided by a number of things.
 pub fn bytes_each(bytes: u64, things: i64) -> String {
     if things <= 0 {
         return "–".to_owned();

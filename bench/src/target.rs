@@ -1,4 +1,4 @@
-//! One of the servers that are compared, with everything the workloads keep about it.
+//! A compared server with the state that workloads keep about it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::lag;
 use crate::process::{self, Usage};
 use crate::server::Server;
 
-/// Puts under way at once where only their number is given.
+/// Concurrent puts where only their number matters.
 pub(crate) const WRITERS: usize = 64;
-/// A server is quiet when it used less than this part of one core …
+/// A server is idle when it uses less than this share of one core …
 const QUIET_CORE: f64 = 0.05;
 /// … over this time.
 const QUIET_WINDOW: Duration = Duration::from_millis(300);
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     pub(crate) client: Client,
     /// Compacts as the workloads write.
     pub(crate) compactor: Arc<Compactor>,
-    /// Number of the next key that a create makes.
+    /// Number of the next created key.
     pub(crate) next_new: Arc<AtomicU64>,
     filled: Mutex<HashSet<&'static str>>,
     /// Highest memory before the last reset.
@@ -40,7 +40,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Connects to a server that was just started.
+    /// Connects to a freshly started server.
     pub(crate) async fn connect(server: Server, connections: usize, every: i64) -> Result<Self> {
         let client = Client::connect(&server.url(), connections).await?;
         Ok(Self {
@@ -62,7 +62,7 @@ impl Target {
         self.put_all(space, values).await
     }
 
-    /// Puts all these values, by the numbers of their keys, as fast as the server takes them.
+    /// Puts all these values, by the numbers of their keys, as fast as the server accepts them.
     pub(crate) async fn put_all(&self, space: KeySpace, values: impl Iterator<Item = (u64, Bytes)>) -> Result<()> {
         stream::iter(values.enumerate())
             .map(|(client, (number, value))| {
@@ -79,7 +79,7 @@ impl Target {
             .with_context(|| format!("writing to {} failed", space.prefix()))
     }
 
-    /// What the server's process has used so far.
+    /// The server process's usage so far.
     pub(crate) fn usage(&self) -> Result<Usage> {
         process::usage(self.server.pid())
     }
@@ -94,7 +94,7 @@ impl Target {
         Ok(self.peak_memory()?.max(self.peak_memory.load(Ordering::Relaxed)))
     }
 
-    /// Lets [`Target::peak_memory`] start again from the memory in use now.
+    /// Resets [`Target::peak_memory`] to the memory in use now.
     pub(crate) fn reset_peak_memory(&self) -> Result<()> {
         self.peak_memory.fetch_max(self.peak_memory()?, Ordering::Relaxed);
         process::reset_peak_memory(self.server.pid())
@@ -105,10 +105,10 @@ impl Target {
         next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until the server has nothing left to do: it uses hardly any processor time, and if it
-    /// reports a commit lag, that is zero. Gives up after `limit`.
+    /// Waits until the server is idle: it uses hardly any processor time, and a reported commit lag is zero. Gives up after
+    /// `limit`.
     ///
-    /// Returns the time until it became quiet; the window in which that was seen is not counted.
+    /// Returns the time until it became idle, without the window in which that was observed.
     pub(crate) async fn settle(&self, limit: Duration) -> Result<Settled> {
         let start = Instant::now();
         loop {
@@ -128,11 +128,11 @@ impl Target {
     }
 }
 
-/// How long a server went on working after its load had ended.
+/// How long a server kept working after its load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
-    /// Time of that work.
+    /// Duration of that work.
     pub(crate) after: Duration,
-    /// Whether it ended at all within the limit.
+    /// Whether the server became idle within the limit.
     pub(crate) quiet: bool,
 }

@@ -16,14 +16,15 @@ use trishanku::up::Adaptations;
 
 /// Runs Kubernetes controllers on Git branches of their own, as plain processes of this machine.
 ///
-/// A heaven is a controller with a kube-apiserver of its own, whose store is a Git branch; a headless cluster is what several heavens make whose branches are merged. The desk is the heaven of a person.
+/// A heaven is a controller with a kube-apiserver of its own, whose store is a Git branch. A headless cluster consists of
+/// several heavens whose branches are merged. The desk is the heaven for people.
 #[derive(Debug, Parser)]
 #[command(
     name = "trishanku",
     version,
     after_help = "\
 Examples:
-  trishanku up                       bring a headless cluster up; Ctrl-C ends it, the data stays
+  trishanku up                       bring a headless cluster up; Ctrl-C stops it; the data stays
   trishanku up --detach              the same in the background
   trishanku demo                     make a Deployment, and see which branch did what
   trishanku kubectl get namespaces   kubectl with the right kubeconfig
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Which control plane is meant.
+/// Selects the control plane.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     #[arg(
@@ -55,10 +56,10 @@ pub(crate) struct Which {
         help = "The control plane's name; its state is in $XDG_DATA_HOME/trishanku/NAME"
     )]
     name: String,
-    /// The folder of its state, in place of a name
+    /// State folder, instead of a name
     #[arg(long, global = true, env = "TRISHANKU_DIR", value_name = "DIR", conflicts_with = "name")]
     dir: Option<PathBuf>,
-    /// The heaven whose kube-apiserver or repository is meant [default: the desk, or the first]
+    /// Heaven to use [default: the desk, or the first one]
     #[arg(long, global = true, env = "TRISHANKU_HEAVEN", value_name = "HEAVEN")]
     pub(crate) heaven: Option<String>,
 }
@@ -69,9 +70,9 @@ pub(crate) enum Command {
     Up(Up),
     /// Run the heavens and merges of manifests as processes
     Run(Run),
-    /// End the control plane; its data stays
+    /// Stop the control plane; its data stays
     Down,
-    /// Tell what runs; exits with 0 if everything is ready, otherwise with 3
+    /// Show what runs; exits with 0 if everything is ready, otherwise with 3
     Status(Status),
     /// Draw how the branches were merged
     #[command(disable_help_flag = true)]
@@ -93,29 +94,29 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Give Services new cluster IPs and node ports that two branches gave away at once; runs in one heaven of a cluster
+    /// Reassign cluster IPs and node ports that two branches assigned at once; runs in one heaven of a cluster
     Allocations {
-        /// Of an administrator of the heaven's kube-apiserver
+        /// Kubeconfig of an administrator of the heaven's kube-apiserver
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
     },
-    /// Say what is wrong with manifests of heavens, merges and repositories, without a cluster; ends with 1 if anything is
+    /// Check manifests of heavens, merges and repositories without a cluster; exits with 1 if there are errors
     Lint(crate::lint::Lint),
-    /// Make something new in this folder
+    /// Create something new in this folder
     New {
         #[command(subcommand)]
         what: New,
     },
     /// Print a completion script, such as for `source <(trishanku completion bash)`
     Completion {
-        /// The shell it is for
+        /// Shell to complete for
         shell: Shell,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum New {
-    /// A Kubernetes controller in Rust that builds, is tested and is deployed as it is
+    /// A Kubernetes controller in Rust, ready to build, test and deploy
     Controller(NewController),
 }
 
@@ -127,10 +128,10 @@ Examples:
 
 The folder has a kind (RainGauge), its reconciler, a test on a real kube-apiserver, and manifests for `kubectl apply -k`.")]
 pub(crate) struct NewController {
-    /// Its name, also that of its folder, crate and namespace: lower-case letters, digits and hyphens
+    /// Name of the controller, its folder, crate and namespace: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     pub(crate) called: scaffold::Name,
-    /// Where the framework comes from: a checkout of Trishanku, or the URL of a Git repository
+    /// Source of the framework: a checkout of Trishanku, or the URL of a Git repository
     #[arg(long, value_name = "PATH|GIT-URL", default_value = env!("CARGO_PKG_REPOSITORY"))]
     pub(crate) framework: scaffold::Source,
 }
@@ -143,26 +144,26 @@ Examples:
   trishanku up --filename more.yaml --image-program my-controller=target/release/my-controller
   trishanku up --dir /tmp/plane --central --storage-media-type application/yaml
 
-In the foreground, the first Ctrl-C ends everything in reverse order and a second one kills. A component that dies is
-started again. Running `up` again continues with the same data, ports and certificates.")]
+In the foreground, the first Ctrl-C stops everything in reverse order, and a second one kills it. A component that dies is
+restarted. Running `up` again continues with the same data, ports and certificates.")]
 pub(crate) struct Up {
-    /// How the branches reach one another [default: as they did, at first star]
+    /// How the branches are connected [default: unchanged; star for a new cluster]
     #[arg(long, value_name = "TOPOLOGY")]
     pub(crate) topology: Option<Topology>,
     /// One kube-apiserver on one branch, with kube-controller-manager and kube-scheduler beside it
     #[arg(long, conflicts_with_all = ["topology", "filename", "drop_flag", "add_flag"])]
     pub(crate) central: bool,
-    /// More manifests, or changes of those of the cluster (see `run`)
+    /// More manifests, or changes to those of the cluster (see `run`)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) adapt: Adapt,
     #[command(flatten)]
     pub(crate) supervise: Supervise,
-    /// How kube-apiserver encodes what it stores; JSON and YAML are readable in Git [default: what it was, at first JSON]
+    /// Encoding of stored objects; JSON and YAML are readable in Git [default: unchanged; JSON for a new control plane]
     #[arg(long, value_name = "TYPE", value_parser = MEDIA_TYPES, requires = "central")]
     pub(crate) storage_media_type: Option<String>,
-    /// Run on another store, to compare
+    /// Run on another store, for comparison
     #[arg(long, hide = true, requires = "central")]
     pub(crate) store: Option<Store>,
 }
@@ -173,10 +174,10 @@ Examples:
   trishanku --name mine run --filename heaven.yaml --image-program example.org/app=target/release/app
   trishanku --name mine run -f published.yaml -f changes.yaml --remote-url https://github.com/me/cluster=/srv/cluster.git
 
-The files have TrishankuHeavens, AutomatedMerges, and the Secrets and ConfigMaps that these name. A later document of the same kind and name
-changes an earlier one, as a JSON merge patch does. Certificates that are missing are made. docs/processes.md says more.")]
+The files contain TrishankuHeavens, AutomatedMerges, and the Secrets and ConfigMaps that they name. A later document of the same kind and name
+is applied to the earlier one as a JSON merge patch. Missing certificates are issued. See docs/processes.md.")]
 pub(crate) struct Run {
-    /// A file with manifests; give it again for more
+    /// File with manifests; may be repeated
     #[arg(long, short, required = true, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
@@ -189,19 +190,19 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Manifests as processes")]
 pub(crate) struct Adapt {
-    /// The program that stands in for an image, with or without tag, or by the end of its name
+    /// Program to run for an image; the image may be given without tag, or as the end of its name
     #[arg(long, value_name = "IMAGE=PATH")]
     image_program: Vec<Mapping>,
-    /// A file with a line `IMAGE: PATH` for each image
+    /// File with a line `IMAGE: PATH` for each image
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
-    /// Another repository in place of that of remotes; a folder that is not there is made
+    /// Repository to use instead of a remote's; a folder that does not exist is created
     #[arg(long, value_name = "OLD=NEW")]
     remote_url: Vec<RemoteOption>,
-    /// A flag that a process does not get, such as one that a newer version does not know
+    /// Flag to remove from a process, such as one that a newer version does not know
     #[arg(long, value_name = "PROCESS=--FLAG")]
     drop_flag: Vec<FlagOption>,
-    /// A flag that a process gets, in place of the same one with another value
+    /// Flag to add to a process; replaces the same flag with another value
     #[arg(long, value_name = "PROCESS=--FLAG[=VALUE]")]
     add_flag: Vec<FlagOption>,
 }
@@ -218,11 +219,11 @@ impl Adapt {
     }
 }
 
-/// How processes are found and looked after.
+/// How programs are found and supervised.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Processes")]
 pub(crate) struct Supervise {
-    /// Return when everything is ready; a supervisor goes on in the background
+    /// Return when everything is ready; a supervisor keeps running in the background
     #[arg(long)]
     pub(crate) detach: bool,
     #[arg(
@@ -231,23 +232,23 @@ pub(crate) struct Supervise {
         help = "The folder of the Kubernetes programs [default: $TRISHANKU_ASSETS, $KUBEBUILDER_ASSETS, what `make assets` made]"
     )]
     pub(crate) assets: Option<PathBuf>,
-    /// The gitcd program [default: the one beside trishanku, else on PATH]
+    /// gitcd program [default: the one beside trishanku, else on PATH]
     #[arg(long, env = "TRISHANKU_GITCD", value_name = "PROGRAM")]
     pub(crate) gitcd: Option<PathBuf>,
-    /// How many seconds each component may take to get ready
+    /// Seconds that each component has to become ready
     #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
     pub(crate) ready_within: Duration,
-    /// End everything when standard input ends: for programs that must not leave a control plane behind
+    /// Stop everything when standard input closes: for programs that must not leave a control plane behind
     #[arg(long, conflicts_with = "detach")]
     pub(crate) until_stdin_closes: bool,
-    /// This is the supervisor that --detach starts
+    /// Set by --detach for the supervisor that it starts
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub(crate) in_background: Option<Colour>,
 }
 
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Whether the terminal of whoever started the supervisor shows colours.
+/// Whether the terminal from which the supervisor was started shows colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Colour {
     Always,
@@ -260,12 +261,12 @@ Examples:
   trishanku demo
   trishanku demo --replicas=10 --keep
 
-Where there is no node, a Node object stands in: pods are bound to it and run nowhere.")]
+If there is no node, a placeholder Node object is created: pods are bound to it, but do not run.")]
 pub(crate) struct Demo {
-    /// How many pods
+    /// Number of pods
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) replicas: u32,
-    /// Leave the Deployment and the node that stands in
+    /// Keep the Deployment and the placeholder node
     #[arg(long)]
     pub(crate) keep: bool,
     /// Print JSON
@@ -280,15 +281,15 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
-/// Commands that are about no control plane.
+/// Commands that need no control plane.
 const WITHOUT_PLANE: [&str; 3] = ["allocations", "new", "completion"];
 
-/// The command line, with help that names a control plane only where there is one.
+/// The command line, with the options that select a control plane hidden where none is needed.
 pub(crate) fn command() -> clap::Command {
     let command = Arguments::command();
     let global = command.get_arguments().filter(|argument| argument.is_global_set());
     let hidden: Vec<_> = global.map(|argument| argument.clone().hide(true)).collect();
-    // What a command has already it does not get from above, and what it has it hands down.
+    // Arguments that a subcommand defines itself are not inherited, and its own subcommands inherit its definition.
     WITHOUT_PLANE
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, |sub| sub.args(hidden.clone())))
@@ -302,7 +303,7 @@ impl Which {
         }
     }
 
-    /// What has to follow `trishanku` so that a command finds this control plane again.
+    /// The option that makes another command select this control plane; `None` for the default one.
     pub(crate) fn selector(&self) -> Option<(&'static str, PathBuf)> {
         match &self.dir {
             Some(dir) => Some(("--dir", Home::at(dir).dir().into())),
@@ -315,7 +316,7 @@ impl Which {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: u64 = text.parse().map_err(|_| "not a whole number".to_owned())?;
     if seconds == 0 {
-        return Err("nothing is ready in no time".into());
+        return Err("must be at least 1".into());
     }
     Ok(Duration::from_secs(seconds))
 }

@@ -1,4 +1,4 @@
-//! What a person reads while a control plane comes up, runs and ends.
+//! Messages to the user while a control plane starts, runs and stops.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -24,11 +24,11 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Where messages go: one or two places at a time.
+/// Writes messages to one or two destinations.
 pub(crate) struct Console {
     sinks: Vec<Box<dyn Write>>,
     in_background: bool,
-    /// Which component was started again last, and why.
+    /// The component that was restarted last, and why.
     last_restart: Option<(String, String)>,
 }
 
@@ -38,7 +38,7 @@ impl Console {
         Self { sinks: vec![Box::new(anstream::stdout())], in_background: false, last_restart: None }
     }
 
-    /// A supervisor in the background: the pipe to whoever started it, and its own log.
+    /// For a supervisor in the background: writes to the pipe to its starter, and to its own log.
     pub(crate) fn background(colour: Colour, log: File) -> Self {
         let choice = match colour {
             Colour::Always => anstream::ColorChoice::Always,
@@ -51,30 +51,30 @@ impl Console {
         }
     }
 
-    /// From now on only the log is written; whoever reads standard output sees its end.
+    /// Closes standard output, so that the starter reads its end; from now on only the log is written.
     pub(crate) fn release_starter(&mut self) {
         let nowhere = File::options().write(true).open("/dev/null");
         let released = nowhere.and_then(|file| Ok(rustix::stdio::dup2_stdout(&file)?));
         self.sinks.remove(0);
         if let Err(error) = released {
-            self.say(&format_args!("{WARN}warning:{WARN:#} cannot let go of standard output: {error}"));
+            self.say(&format_args!("{WARN}warning:{WARN:#} cannot close standard output: {error}"));
         }
     }
 
-    /// One line, or several.
+    /// Prints one or more lines.
     pub(crate) fn say(&mut self, text: &dyn Display) {
         for sink in &mut self.sinks {
-            // Nobody can be told that nobody reads: whoever started a supervisor may have gone.
+            // There is nowhere to report a failed write: the process that started the supervisor may have exited.
             let _unread = writeln!(sink, "{text}").and_then(|()| sink.flush());
         }
     }
 
-    /// A failure with all its causes.
+    /// Prints an error with all its causes.
     pub(crate) fn fail(&mut self, error: &anyhow::Error) {
         self.say(&format_args!("{BAD}error:{BAD:#} {error:#}"));
     }
 
-    /// A line of progress.
+    /// Prints a line of progress.
     pub(crate) fn progress(&mut self, progress: &Progress) {
         match progress {
             Progress::EndedLeftover(left) => self.say(&format_args!(
@@ -102,17 +102,17 @@ impl Console {
                 self.say(&format_args!("  {DIM}ignored {kind} {name}: {remedy}{DIM:#}"));
             }
             Remark::Rests(what) => {
-                self.say(&format_args!("  {DIM}{what} rests: it is suspended or has no replicas{DIM:#}"));
+                self.say(&format_args!("  {DIM}{what} is not started: it is suspended or has no replicas{DIM:#}"));
             }
             Remark::OneReplica(what) => {
-                self.say(&format_args!("  {DIM}{what} runs once: replicas are for a cluster{DIM:#}"));
+                self.say(&format_args!("  {DIM}{what} runs as one process; replicas need a cluster{DIM:#}"));
             }
             Remark::RepositoryMade(folder) => {
-                self.say(&format_args!("  {DIM}made the repository {}{DIM:#}", folder.display()));
+                self.say(&format_args!("  {DIM}created the repository {}{DIM:#}", folder.display()));
             }
             Remark::NoCredentials { of, secret } => {
                 self.say(&format_args!(
-                    "  {DIM}{of} goes without Secret {secret}: its remotes are on this machine{DIM:#}"
+                    "  {DIM}{of} needs no Secret {secret}, since its remotes are on this machine{DIM:#}"
                 ));
             }
             _ => self.say(&format_args!("{remark:?}")),
@@ -133,7 +133,7 @@ impl Console {
             Notice::Restarting(failure, pause) => {
                 let Failure { component, cause, .. } = failure;
                 let pause = seconds(*pause);
-                // The same once more is told shortly.
+                // A repetition is reported briefly.
                 let again = (component.clone(), cause.clone());
                 if self.last_restart.as_ref() == Some(&again) {
                     self.say(&format_args!("{WARN}restarting{WARN:#} in {pause}: {component} {cause}"));
@@ -156,21 +156,21 @@ impl Console {
                 let again = if kept_up.restart.is_empty() {
                     String::new()
                 } else {
-                    format!("; begins anew: {}", kept_up.restart.join(", "))
+                    format!("; restarts: {}", kept_up.restart.join(", "))
                 };
                 self.say(&format_args!("{GOOD}renewed{GOOD:#} the certificates {}{again}", kept_up.renewed.join(", ")));
             }
             Notice::NotRenewed(error) => {
                 self.say(&format_args!(
-                    "{WARN}warning:{WARN:#} certificates cannot be renewed: {error}; tried again in a minute"
+                    "{WARN}warning:{WARN:#} cannot renew certificates: {error}; retrying in a minute"
                 ));
             }
             Notice::StateNotWritten(error) => {
-                self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` is out of date"));
+                self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` shows old state"));
             }
             Notice::LogNotRotated(log, error) => {
                 let log = log.display();
-                self.say(&format_args!("{WARN}warning:{WARN:#} {log} is large and cannot be put aside: {error}"));
+                self.say(&format_args!("{WARN}warning:{WARN:#} {log} is large and cannot be rotated: {error}"));
             }
             _ => self.say(&format_args!("{notice:?}")),
         }
@@ -181,7 +181,7 @@ fn stream<S: RawStream + AsLockedWrite + 'static>(raw: S, choice: anstream::Colo
     Box::new(AutoStream::new(raw, choice))
 }
 
-/// What to do with a control plane that is ready.
+/// Prints how to use a control plane that is ready.
 pub(crate) struct Tour<'a> {
     pub(crate) home: &'a Home,
     pub(crate) state: &'a State,
@@ -218,9 +218,9 @@ impl Display for Tour<'_> {
             writeln!(f, "  git -C {} log --oneline main", quoted(repository))?;
         }
         if self.in_background {
-            write!(f, "\n`{program} down` ends it; the data stays.")
+            write!(f, "\n`{program} down` stops it; the data stays.")
         } else {
-            write!(f, "\nCtrl-C ends it; the data stays.")
+            write!(f, "\nCtrl-C stops it; the data stays.")
         }
     }
 }
@@ -234,7 +234,7 @@ pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String 
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
@@ -244,7 +244,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Seconds with one decimal, which is all that a person compares.
+/// Formats seconds with one decimal.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1}s", duration.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Starting a supervisor in the background, and waiting with its messages on our terminal until it is ready.
+//! Starts a supervisor in the background, and prints its messages on this terminal until it is ready.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -13,13 +13,13 @@ use trishanku::plane::state::Phase;
 use trishanku::plane::supervisor::Stop;
 use trishanku::plane::{Home, State};
 
-/// Runs this same command line again as a supervisor in the background; returns when it is ready or has failed.
+/// Runs this same command line again as a supervisor in the background. Returns when it is ready or has failed.
 ///
-/// A request to stop that comes while waiting is passed on to it.
+/// Requests to stop that arrive while waiting are forwarded to it.
 pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyhow::Result<ExitCode> {
     home.create()?;
     let mut child = spawn(home)?;
-    let mut messages = child.stdout.take().context("the supervisor was started with a pipe")?;
+    let mut messages = child.stdout.take().context("no pipe from the supervisor")?;
     let mut buffer = vec![0; 4096];
     loop {
         tokio::select! {
@@ -34,7 +34,7 @@ pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyh
             Some(Stop) = stops.recv() => stop(&child)?,
         }
     }
-    // It lets go of its output when it is ready, and when it ends.
+    // The supervisor closes its output when it is ready, and when it exits.
     let state = State::load(&home.state_file())?;
     let supervisor = state.supervisor.map(|supervisor| supervisor.pid);
     if state.phase == Phase::Ready && supervisor == child.id() {
@@ -71,7 +71,7 @@ fn spawn(home: &Home) -> anyhow::Result<Child> {
 
 fn stop(child: &Child) -> anyhow::Result<()> {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
-    // Until it is waited for, a child's id cannot be recycled.
+    // The process id cannot be reused before wait().
     if let Some(pid) = id.and_then(rustix::process::Pid::from_raw) {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
     }

@@ -1,4 +1,4 @@
-//! Ending a control plane from outside.
+//! Stops a control plane from another process.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,33 +10,33 @@ use crate::plane::home::{Home, HomeError};
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
 use crate::plane::state::{Phase, State, StateError};
 
-/// Longer than all components' grace together, so that it only passes if something is wrong.
+/// Longer than the grace periods of all components together: it only passes if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// How a control plane was found and left.
+/// How a control plane was found and stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Down {
     /// Nothing ran.
     NotRunning,
-    /// The supervisor ended everything and then itself.
+    /// The supervisor stopped everything and exited.
     Stopped,
-    /// There was no supervisor any more; these were ended in its place.
+    /// There was no supervisor; these processes were stopped in its place.
     EndedLeftovers(Vec<Leftover>),
 }
 
-/// Why a control plane could not be ended.
+/// Why a control plane could not be stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownError {
-    /// The supervisor cannot be told to stop.
+    /// The supervisor cannot be signalled.
     #[error("cannot stop the supervisor (process {pid})")]
     Signal {
         /// The supervisor.
         pid: u32,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The supervisor does not end.
+    /// The supervisor does not exit.
     #[error(
         "the supervisor (process {pid}) still runs after {PATIENCE:?}; see {log:?}, then kill it and run `trishanku down` again"
     )]
@@ -46,8 +46,8 @@ pub enum DownError {
         /// Its log.
         log: PathBuf,
     },
-    /// A supervisor is about to start or to end.
-    #[error("another `trishanku` is at work in {dir:?}; try again when it is done")]
+    /// Another `trishanku` process is starting or stopping the control plane.
+    #[error("another `trishanku` is starting or stopping the control plane in {dir:?}; try again when it is done")]
     Busy {
         /// The control plane's folder.
         dir: PathBuf,
@@ -63,7 +63,7 @@ pub enum DownError {
     Leftover(#[from] LeftoverError),
 }
 
-/// Ends the control plane in `home` and waits until nothing of it runs any more. Blocks the thread.
+/// Stops the control plane in `home` and waits until none of its processes run. Blocks the thread.
 ///
 /// # Errors
 /// See [`DownError`].
@@ -85,7 +85,7 @@ pub fn down(home: &Home) -> Result<Down, DownError> {
     let Some(_lock) = home.try_lock()? else {
         return Err(DownError::Busy { dir: home.dir().into() });
     };
-    // Also after a graceful end: a supervisor that was killed while stopping leaves components behind.
+    // Also after a graceful stop: a supervisor that was killed while stopping leaves components behind.
     let mut after = State::load(&home.state_file())?;
     let leftovers = leftovers::end(&after)?;
     if after.phase != Phase::Stopped {

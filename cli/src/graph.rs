@@ -1,4 +1,4 @@
-//! `trishanku graph`: gitcd's drawing of the repository in which all branches are to be found.
+//! `trishanku graph`: draws the repository that has all branches, with gitcd.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use trishanku::plane::assets::find_gitcd;
 use trishanku::plane::{Home, State};
 use trishanku::status;
 
-/// Replaces this process by `gitcd graph`; returns only to say why that did not work.
+/// Replaces this process with `gitcd graph`; returns only if that fails.
 pub(crate) fn become_graph(home: &Home, heaven: Option<&str>, args: &[OsString]) -> anyhow::Error {
     let explicit = std::env::var_os("TRISHANKU_GITCD").map(PathBuf::from);
     let gitcd = match find_gitcd(explicit.as_deref()) {
@@ -21,7 +21,7 @@ pub(crate) fn become_graph(home: &Home, heaven: Option<&str>, args: &[OsString])
         let error = Command::new(&gitcd).arg("graph").args(repository).args(args).exec();
         anyhow::anyhow!("cannot start {}: {error}", gitcd.display())
     };
-    // Help is there without anything to draw.
+    // Help is available without a repository.
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         return become_gitcd(None);
     }

@@ -1,5 +1,5 @@
-//! The headless cluster that `trishanku up` brings up, as manifests: a person's desk, kube-controller-manager and kube-scheduler, each with a
-//! kube-apiserver on a branch of its own.
+//! The headless cluster of `trishanku up`, as manifests: the desk, kube-controller-manager and kube-scheduler, each with
+//! a kube-apiserver on its own branch.
 //!
 //! ```text
 //! star:  desk ──► upstream.git ◄── kube-controller-manager      mesh:  desk ◄──────────► kube-controller-manager
@@ -8,56 +8,36 @@
 //!                the merge
 //! ```
 //!
-//! In a star, everybody pushes its own branch to one repository, a merge makes `cluster/data` of all of them there, and everybody pulls that. In a mesh everybody pulls
-//! from the repositories of the others. They are ordinary manifests: [`files`] writes them into the folder of the control plane, where a person reads them,
-//! and `trishanku run` would run them just so.
+//! In a star, each heaven pushes its branch to one repository, a merge combines them there into `cluster/data`, and each
+//! heaven pulls that. In a mesh, each heaven pulls from the repositories of the others. They are ordinary manifests:
+//! [`files`] writes them into the control plane's folder, where people can read them, and `trishanku run` accepts them
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trishanku_api::{Certificates, Gitcd, TrishankuHeavenSpec};
 
 use crate::heavens::{self, Manifests, SecretError};
 use crate::plane::{Home, file};
 
-/// How the branches of a headless cluster reach one another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Topology {
-    /// By one repository, in which a merge makes one branch of all.
-    #[default]
-    Star,
-    /// Each from each, with no centre.
-    Mesh,
-}
+pub use crate::record::Topology;
 
-impl Topology {
-    /// As on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Star => "star",
-            Self::Mesh => "mesh",
-        }
-    }
-}
-
-/// The person's heaven.
+/// The heaven for people.
 pub const DESK: &str = "desk";
-/// The other ones, and the names of their branches.
+/// The other heavens, and the names of their branches.
 const CONTROLLERS: [(&str, &str); 2] = [("kube-controller-manager", "kcm"), ("kube-scheduler", "scheduler")];
-/// The branch that all are merged into, in a star.
+/// The branch with the merged state, in a star.
 pub const CLUSTER: &str = "cluster";
 const API: &str = "controllers.trishanku.org.trishanku.org/v1alpha1";
 const KUBECONFIG: &str = "/var/run/heaven/kubeconfig";
 
-/// Writes the manifests, and makes the repositories that have to be there; answers with the files.
+/// Writes the manifests and creates the repositories that have to exist; returns the files.
 ///
 /// # Errors
-/// [`SecretError::File`] with what cannot be made.
+/// [`SecretError::File`] with the path that cannot be created.
 pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretError> {
     let failed = |path: &PathBuf, source| SecretError::File { path: path.clone(), source };
     let dir = home.manifests();
@@ -65,7 +45,7 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
     let mut repositories = Vec::new();
     match topology {
         Topology::Star => repositories.push(home.upstream()),
-        // Each is to be found by the others before it has begun.
+        // The others have to find each repository before its heaven has started.
         Topology::Mesh => repositories.extend(names().map(|name| repository(home, name))),
     }
     for repository in repositories.iter().filter(|repository| !repository.join("HEAD").exists()) {
@@ -82,8 +62,8 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
     Ok(files)
 }
 
-/// Which components a heaven waits for on its first start: its branch begins with what the desk's kube-apiserver has made, so that there is one set of
-/// default objects and not three.
+/// Returns the components that each heaven waits for on its first start: its branch starts from what the desk's
+/// kube-apiserver has created, so that there is one set of default objects and not three.
 #[must_use]
 pub fn first_start(topology: Topology, manifests: &Manifests) -> BTreeMap<String, Vec<String>> {
     let desk = format!("{DESK}/kube-apiserver");
@@ -96,10 +76,11 @@ pub fn first_start(topology: Topology, manifests: &Manifests) -> BTreeMap<String
     others.map(|name| (name.clone(), vec![before.clone()])).chain([(merge, vec![desk])]).collect()
 }
 
-/// Lets heavens of a person's files join: what they do not say of their branch and their certificates is as it is for the cluster's own, and these follow them.
+/// Adds heavens of user files to the cluster: branch and certificates that they leave out become those of the cluster,
+/// and in a mesh the cluster's own heavens pull from them.
 ///
 /// # Errors
-/// [`SecretError::File`] with a repository that cannot be made.
+/// [`SecretError::File`] with a repository that cannot be created.
 pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Result<(), SecretError> {
     let is_new = |(name, spec): &&(String, TrishankuHeavenSpec)| {
         let is_own = names().any(|own| own == name) || name == CLUSTER;
@@ -119,7 +100,7 @@ pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Resul
             or(&mut given.kubernetes_secret_name, shared.kubernetes_secret_name);
             or(&mut given.admin_secret_name, shared.admin_secret_name);
         }
-        // In a mesh the cluster's own follow it as well, unless somebody has said whom they follow.
+        // In a mesh the cluster's own heavens pull from it as well, unless a file says from whom they pull.
         let follows = topology == Topology::Mesh && !new.is_empty() && names().any(|own| own == name);
         if joins || follows {
             let wanted: Gitcd = typed(gitcd(home, topology, name, &all));
@@ -139,16 +120,16 @@ pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Resul
     Ok(())
 }
 
-/// What was written here can be read.
+/// Deserializes values written in this file.
 fn typed<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("it is what the manifests of this cluster have")
+    serde_json::from_value(value).expect("the manifests of this cluster have this type")
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(DESK).chain(CONTROLLERS.iter().map(|(name, _)| *name))
 }
 
-/// Where the branch of a heaven is.
+/// The repository of a heaven.
 fn repository(home: &Home, heaven: &str) -> PathBuf {
     home.heavens().join(heaven).join("root/repo")
 }
@@ -158,7 +139,7 @@ fn branch(heaven: &str) -> String {
     format!("{short}/data")
 }
 
-/// The branch of a heaven, and whom it follows, of all.
+/// The branch of a heaven, and from which of `all` it pulls.
 fn gitcd(home: &Home, topology: Topology, name: &str, all: &[String]) -> Value {
     match topology {
         Topology::Star => {
@@ -188,7 +169,7 @@ fn gitcd(home: &Home, topology: Topology, name: &str, all: &[String]) -> Value {
     }
 }
 
-/// A heaven among those that the merge follows.
+/// A heaven as a remote of the merge.
 fn merged(home: &Home, name: &str) -> Value {
     json!({
         "name": name,
@@ -197,7 +178,7 @@ fn merged(home: &Home, name: &str) -> Value {
     })
 }
 
-/// What all heavens of the cluster share.
+/// The certificates that all heavens of the cluster share.
 fn certificates() -> Value {
     json!({
         "certificateAuthoritySecretName": "cluster-cert-ca",
@@ -251,7 +232,7 @@ fn heaven(name: &str, user: &str, gitcd: &Value, pod: &Value) -> Value {
     object("TrishankuHeaven", name, &spec)
 }
 
-/// Nothing runs at a person's desk. In a pod that has to be something.
+/// Nothing runs at the desk, but a pod needs a container.
 fn desk() -> Value {
     json!({"containers": [{"name": "desk", "image": "registry.k8s.io/pause:3.10"}]})
 }
@@ -278,7 +259,7 @@ fn controller_manager() -> Value {
                 {"name": "service-accounts", "mountPath": "/certificates/service-accounts"},
             ],
         }, {
-            // What kube-apiserver only reports, each on its own branch.
+            // Repairs conflicts that kube-apiserver only reports, each on its own branch.
             "name": "allocations",
             "image": concat!("ghcr.io/trishanku-org/trishanku:", env!("CARGO_PKG_VERSION")),
             "command": ["trishanku", "allocations", "--kubeconfig=/certificates/admin/kubeconfig"],
@@ -325,7 +306,7 @@ mod tests {
                 assert!(git.remotes.iter().all(|remote| remote.repo != repository(&home, name).display().to_string()));
             }
         }
-        // One of a person's, of which nothing is said but what it is.
+        // A user's heaven that leaves out branch and certificates.
         let more = dir.path().join("more.yaml");
         let mine = heaven("mine", "me", &Value::Null, &desk());
         let mine = json!({

@@ -1,4 +1,4 @@
-//! `trishanku log` and `trishanku diff`: what gitcd tells of a branch, with the names that kubectl has for things.
+//! `trishanku log` and `trishanku diff`: run gitcd on a branch, with kubectl's names for objects.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use trishanku::plane::assets::find_gitcd;
 use trishanku::plane::state::{Form, Store};
 use trishanku::plane::{Home, State};
 
-/// What `kubectl` takes if nobody says it.
+/// The namespace that kubectl uses by default.
 const NAMESPACE: &str = "default";
-/// What all keys of a kube-apiserver begin with.
+/// The prefix of all keys of a kube-apiserver.
 const PREFIX: &str = "/registry";
-/// The definitions of kinds.
+/// Key prefix of `CustomResourceDefinitions`.
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
-/// The state of now as a difference from nothing.
+/// Shows the current state as a difference from nothing.
 const EVER: &str = "--since=nothing";
-/// So many objects are named to who looked for another one.
+/// The number of existing objects that an error about a missing one lists.
 const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
@@ -32,29 +32,29 @@ Examples:
   trishanku log --since=10m                 everything that happened at the desk
   trishanku --heaven kube-scheduler log pod web-0
 
-Kinds are called as for kubectl: in short (cm), by one (configmap) or many, with their group (deployments.apps). Those of CustomResourceDefinitions
-are found in the store. No server needs to run.")]
+Kinds are named as in kubectl: short (cm), singular (configmap), plural, or with their group (deployments.apps). CustomResourceDefinitions
+are read from the store. No server needs to run.")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Log {
-    /// The object: KIND/NAME, or KIND NAME; all commits of the branch if there is none
+    /// Object: KIND/NAME, or KIND NAME [default: all commits of the branch]
     #[arg(value_name = "OBJECT", num_args = 0..=2)]
     object: Vec<String>,
-    /// Its namespace [default: default]
+    /// Namespace of the object [default: default]
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Show which fields changed, and what merges had to decide
+    /// Show which fields changed, and how merges decided
     #[arg(long, short, requires = "object")]
     patch: bool,
-    /// None from before this: how long ago (10m), a time, or a revision
+    /// Only changes since this moment: how long ago (10m), a time, or a revision
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// So many versions or commits
+    /// Show at most N versions or commits
     #[arg(long, value_name = "N", default_value = "40")]
     limit: std::num::NonZeroUsize,
-    /// Do not cut long values
+    /// Do not shorten long values
     #[arg(long)]
     whole: bool,
-    /// Print the values of Secrets, which are hidden otherwise
+    /// Print the values of Secrets, which are hidden by default
     #[arg(long)]
     show_secrets: bool,
     /// Print JSON
@@ -69,31 +69,31 @@ Examples:
   trishanku diff --since=10m deploy/nginx -n shop
   trishanku diff --since=1h --until=30m deploy -A --name-only
 
-Ends with code 0 if nothing differs, 1 if something does, 2 if the status is unknown.")]
+Exits with 0 if nothing differs, 1 if something does, 2 if the comparison failed.")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Diff {
-    /// Objects: KIND/NAME, KIND NAME, or KIND for all of them; everything if there is none
+    /// Objects: KIND/NAME, KIND NAME, or KIND for all of them [default: everything]
     #[arg(value_name = "OBJECT")]
     objects: Vec<String>,
-    /// Their namespace; without objects everything that is in it [default: default, for objects]
+    /// Namespace of the objects; without objects, everything in it [default: default, for objects]
     #[arg(long, short, value_name = "NAMESPACE", conflicts_with = "all_namespaces")]
     namespace: Option<String>,
-    /// In all namespaces
+    /// All namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// From when: how long ago (10m), a time, or a revision
+    /// Start: how long ago (10m), a time, or a revision
     #[arg(long, value_name = "WHEN")]
     since: String,
-    /// Until when
+    /// End, in the same form
     #[arg(long, value_name = "WHEN", default_value = "now")]
     until: String,
-    /// Only the keys
+    /// Print only the keys
     #[arg(long)]
     name_only: bool,
-    /// Do not cut long values
+    /// Do not shorten long values
     #[arg(long)]
     whole: bool,
-    /// Print the values of Secrets, which are hidden otherwise
+    /// Print the values of Secrets, which are hidden by default
     #[arg(long)]
     show_secrets: bool,
     /// Print JSON
@@ -101,10 +101,10 @@ pub(crate) struct Diff {
     json: bool,
 }
 
-/// Replaces this process by `gitcd log`.
+/// Replaces this process with `gitcd log`.
 ///
 /// # Errors
-/// Why that is not done.
+/// The reason why that is impossible.
 pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> anyhow::Result<()> {
     let branch = Branch::find(home, heaven)?;
     let mut command = branch.command("log");
@@ -134,10 +134,10 @@ pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> an
     Err(branch.become_gitcd(command))
 }
 
-/// Replaces this process by `gitcd diff`.
+/// Replaces this process with `gitcd diff`.
 ///
 /// # Errors
-/// Why that is not done.
+/// The reason why that is impossible.
 pub(crate) fn become_diff(home: &Home, heaven: Option<&str>, options: &Diff) -> anyhow::Result<()> {
     let branch = Branch::find(home, heaven)?;
     let mut command = branch.command("diff");
@@ -172,13 +172,13 @@ pub(crate) fn become_diff(home: &Home, heaven: Option<&str>, options: &Diff) -> 
     Err(branch.become_gitcd(command))
 }
 
-/// What somebody has named: an object, or all of a kind.
+/// What a word on the command line names: an object, or all objects of a kind.
 struct Object {
     kind: Kind,
     name: Option<String>,
 }
 
-/// A branch that gitcd can tell of.
+/// A branch that gitcd can read.
 struct Branch {
     gitcd: PathBuf,
     repository: PathBuf,
@@ -187,7 +187,7 @@ struct Branch {
 }
 
 impl Branch {
-    /// That of a heaven; unless one is named, of the desk, or of the first one that has a kube-apiserver.
+    /// Finds the branch of the given heaven; without one, that of the desk, or of the first heaven with a kube-apiserver.
     fn find(home: &Home, heaven: Option<&str>) -> anyhow::Result<Self> {
         let explicit = std::env::var_os("TRISHANKU_GITCD").map(PathBuf::from);
         let gitcd = find_gitcd(explicit.as_deref())?;
@@ -240,17 +240,17 @@ impl Branch {
         command.output().with_context(|| format!("cannot start {}", self.gitcd.display()))
     }
 
-    /// What gitcd prints as JSON.
+    /// Runs gitcd and parses the JSON that it prints.
     fn told(&self, command: &mut Command) -> anyhow::Result<Value> {
         let output = self.output(command)?;
-        // A difference is told with code 1.
+        // Code 1 means that there are differences.
         if !matches!(output.status.code(), Some(0 | 1)) || output.stdout.is_empty() {
             bail!("{}", complaint(&output));
         }
-        serde_json::from_slice(&output.stdout).context("gitcd prints what is no JSON")
+        serde_json::from_slice(&output.stdout).context("gitcd printed invalid JSON")
     }
 
-    /// The kinds of Kubernetes, and those that the store defines.
+    /// Returns the built-in kinds, and those that `CustomResourceDefinitions` in the store define.
     fn all_kinds(&self) -> anyhow::Result<Kinds> {
         let definitions =
             self.told(self.command("diff").args([EVER, "--json", "--show-secrets", "--", DEFINITIONS]))?;
@@ -260,7 +260,7 @@ impl Branch {
         Ok(Kinds::builtin().with_definitions(specs))
     }
 
-    /// What words name: `KIND/NAME` each, or a `KIND` with names behind it.
+    /// Parses words: each `KIND/NAME`, or one `KIND` followed by names.
     fn objects(&self, words: &[String]) -> anyhow::Result<Vec<Object>> {
         let builtin = Kinds::builtin();
         let mut all = None;
@@ -278,7 +278,7 @@ impl Branch {
         match words {
             [first, names @ ..] if !first.contains('/') => {
                 if let Some(name) = names.iter().find(|name| name.contains('/')) {
-                    bail!("{first:?} is a kind, so names of its objects follow, and {name:?} is none");
+                    bail!("{first:?} is a kind, so names of its objects must follow, and {name:?} is not a name");
                 }
                 let kind = kind(first)?;
                 found.extend(names.iter().map(|name| Object { kind: kind.clone(), name: Some(name.clone()) }));
@@ -290,7 +290,7 @@ impl Branch {
                 for word in words {
                     let Some((of, name)) = word.split_once('/').filter(|(of, name)| !of.is_empty() && !name.is_empty())
                     else {
-                        bail!("{word:?} is no object: name each as KIND/NAME");
+                        bail!("{word:?} is not an object: name each as KIND/NAME");
                     };
                     found.push(Object { kind: kind(of)?, name: Some(name.to_owned()) });
                 }
@@ -302,7 +302,7 @@ impl Branch {
         Ok(found)
     }
 
-    /// An error, with what there is, if there never was such an object.
+    /// Fails if the object never existed; the error lists objects that exist.
     fn has_known(&self, key: &str, kind: &Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
         let output = self.output(self.command("log").args(["--json", "--limit=1", "--", key]))?;
         let said = complaint(&output);
@@ -332,7 +332,7 @@ impl Branch {
     }
 }
 
-/// What gitcd said was wrong.
+/// The error that gitcd printed, without its prefix.
 fn complaint(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim();

@@ -1,6 +1,6 @@
-//! Kinds by the names that kubectl has for them, and the keys of their objects.
+//! Kinds by their kubectl names, and the keys of their objects.
 //!
-//! Those of Kubernetes are in a table, those of `CustomResourceDefinitions` in the definitions, which are in the store like everything else: no server is asked.
+//! Built-in kinds come from a table, custom ones from the `CustomResourceDefinitions` in the store: no server is needed.
 //!
 //! ```
 //! use trishanku::kinds::Kinds;
@@ -24,19 +24,19 @@ pub struct Kind {
     pub singular: String,
     /// Such as `deploy`.
     pub short: Vec<String>,
-    /// Such as `apps`; empty for the oldest kinds.
+    /// Such as `apps`; empty for the core group.
     pub group: String,
     /// Whether its objects are in namespaces.
     pub is_namespaced: bool,
-    /// What follows `/registry/` in their keys.
+    /// The part of their keys after `/registry/`.
     prefix: String,
 }
 
-/// All kinds that are known.
+/// All known kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kinds(Vec<Kind>);
 
-/// Nobody has heard of that kind.
+/// The kind is neither built in nor defined in the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no kind {name:?}, neither in Kubernetes nor among the CustomResourceDefinitions of this store{}", self.alike())]
 pub struct UnknownKind {
@@ -60,7 +60,7 @@ impl Kind {
         Some(Self { plural, singular, short, group, is_namespaced: scope == "namespaced", prefix })
     }
 
-    /// Of the `spec` of a `CustomResourceDefinition`.
+    /// Parses the `spec` of a `CustomResourceDefinition`.
     fn of_definition(spec: &Value) -> Option<Self> {
         let text = |at: &str| spec.pointer(at).and_then(Value::as_str).map(ToOwned::to_owned);
         let (plural, group) = (text("/names/plural")?, text("/group")?);
@@ -76,7 +76,7 @@ impl Kind {
         })
     }
 
-    /// Whether it is called so: in one or many, in short, with its group, or with version and group.
+    /// Whether this is one of its names: singular, plural or short, alone, with the group, or with version and group.
     fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let (name, rest) = name.split_once('.').unwrap_or((&name, ""));
@@ -87,13 +87,13 @@ impl Kind {
         is_of_group && is_named
     }
 
-    /// The key of an object, without what all keys begin with.
+    /// The key of an object, without the prefix of all keys.
     #[must_use]
     pub fn key(&self, namespace: Option<&str>, name: &str) -> String {
         self.below(namespace) + name
     }
 
-    /// What the keys of its objects begin with; in one namespace, or in all.
+    /// The key prefix of its objects in one namespace, or in all of them.
     #[must_use]
     pub fn below(&self, namespace: Option<&str>) -> String {
         let prefix = &self.prefix;
@@ -105,21 +105,21 @@ impl Kind {
 }
 
 impl Kinds {
-    /// Those of Kubernetes.
+    /// Returns the built-in kinds of Kubernetes.
     #[must_use]
     pub fn builtin() -> Self {
         let lines = BUILTIN.lines().filter(|line| !line.starts_with('#'));
         Self(lines.map(|line| Kind::parse(line).expect("each line of the table has six words")).collect())
     }
 
-    /// Adds those that specifications of `CustomResourceDefinitions` define.
+    /// Adds the kinds that the given `spec`s of `CustomResourceDefinitions` define.
     #[must_use]
     pub fn with_definitions<'s>(mut self, specs: impl IntoIterator<Item = &'s Value>) -> Self {
         self.0.extend(specs.into_iter().filter_map(Kind::of_definition));
         self
     }
 
-    /// The kind of this name; the first one, as kubectl chooses.
+    /// Finds a kind by name; the first match wins, as in kubectl.
     ///
     /// # Errors
     /// [`UnknownKind`].
@@ -133,13 +133,13 @@ impl Kinds {
         })
     }
 
-    /// Those whose objects are in namespaces.
+    /// Iterates over the namespaced kinds.
     pub fn namespaced(&self) -> impl Iterator<Item = &Kind> {
         self.0.iter().filter(|kind| kind.is_namespaced)
     }
 }
 
-/// How many letters have to be changed, added or left out.
+/// The edit distance of two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -184,7 +184,7 @@ mod tests {
         let all = names.len();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), all, "a name stands for one kind");
+        assert_eq!(names.len(), all, "each name stands for one kind");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `trishanku kubectl`: the kubectl beside the other programs, with this control plane's kubeconfig.
+//! `trishanku kubectl`: runs the kubectl beside the other programs with this control plane's kubeconfig.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use trishanku::heavens::HeavenRecord;
 use trishanku::plane::{Assets, Home, State};
 use trishanku::status::{self, Health};
 
-/// Replaces this process by kubectl; returns only to say why that did not work.
+/// Replaces this process with kubectl; returns only if that fails.
 pub(crate) fn become_kubectl(home: &Home, heaven: Option<&str>, args: &[OsString], program: &str) -> anyhow::Error {
     let kubeconfig = match heaven.map(|name| kubeconfig_of(home, name)) {
         None => home.kubeconfig(),
@@ -20,7 +20,7 @@ pub(crate) fn become_kubectl(home: &Home, heaven: Option<&str>, args: &[OsString
         let dir = home.dir().display();
         return anyhow::anyhow!("there is no control plane in {dir}; bring one up with `{program} up`");
     }
-    // What kubectl says of a server that is not there does not help. Some of its commands need none, such as `config`.
+    // kubectl's error for a stopped server would not help. Some of its commands need no server, such as `config`.
     let needs_server = !matches!(
         args.first().and_then(|word| word.to_str()),
         None | Some("config" | "version" | "help" | "completion" | "--help" | "-h" | "kustomize" | "plugin")
@@ -28,9 +28,9 @@ pub(crate) fn become_kubectl(home: &Home, heaven: Option<&str>, args: &[OsString
     if needs_server && status::read(home).is_ok_and(|report| report.health == Health::Stopped) {
         let dir = home.dir().display();
         let start = State::load(&home.state_file()).unwrap_or_default().settings.form.command();
-        return anyhow::anyhow!("the control plane in {dir} does not run; start it with `{program} {start}`");
+        return anyhow::anyhow!("the control plane in {dir} is not running; start it with `{program} {start}`");
     }
-    // Any kubectl is better than none: it tolerates other versions of the apiserver.
+    // Any kubectl will do: it tolerates other versions of kube-apiserver.
     let kubectl = Assets::find(None).map_or_else(|_| PathBuf::from("kubectl"), |assets| assets.program("kubectl"));
     let error = Command::new(&kubectl).args(args).env("KUBECONFIG", kubeconfig).exec();
     let kubectl = kubectl.display();
@@ -42,7 +42,7 @@ fn kubeconfig_of(home: &Home, name: &str) -> anyhow::Result<PathBuf> {
     found.kubeconfig.ok_or_else(|| anyhow::anyhow!("{name} has no kube-apiserver"))
 }
 
-/// A heaven or merge by its name.
+/// Finds a heaven or merge by its name.
 pub(crate) fn heaven(state: &State, name: &str) -> anyhow::Result<HeavenRecord> {
     let found = state.heavens.iter().find(|heaven| heaven.name == name);
     found.cloned().ok_or_else(|| {

@@ -1,9 +1,11 @@
 //! Runs Kubernetes controllers on Git branches of their own, as plain processes of this machine.
 //!
-//! [`up`] brings a control plane up from nothing and keeps it up: a [`headless`] cluster, the [`heavens`] of manifests, or one kube-apiserver on one branch.
-//! [`down`] ends it from outside; [`status`] tells what runs; [`demo`] shows what the branches of a headless cluster do. The parts that are run
-//! are in [`plane`], in the order in which they are used. [`allocations`] repairs what two branches gave away at once. [`scaffold`] makes new controllers, and [`kinds`] tells where objects are kept. The `trishanku` program adds the command line, the messages and running in the background.
-//!
+//! [`up`] brings up a control plane and supervises it: a [`headless`] cluster, the [`heavens`] of manifests, or one
+//! kube-apiserver on one branch. [`down`] stops it from another process; [`status`] reports its health; [`demo`] shows
+//! which branch of a headless cluster did what. [`plane`] has the processes and their certificates, ports and state.
+//! [`allocations`] repairs cluster IPs and node ports that two branches assigned at once. [`scaffold`] generates new
+//! controllers, and [`kinds`] maps objects to their keys. The `trishanku` program adds the command line, the messages and
+//! background operation.
 //! ```no_run
 //! use trishanku::plane::Home;
 //!
@@ -20,6 +22,7 @@ pub mod headless;
 pub mod heavens;
 pub mod kinds;
 pub mod plane;
+mod record;
 pub mod scaffold;
 pub mod status;
 pub mod up;

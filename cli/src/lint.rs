@@ -11,18 +11,18 @@ use gitcd::merge::schema::Schemas;
 
 use self::files::File;
 
-/// Which manifests.
+/// The manifests to check.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lint {
-    /// Manifests, folders with them, checkouts of branches, files of a branch, or - for standard input; may be given several times
+    /// Manifests, folders with them, checkouts of branches, files of a branch, or - for standard input; may be repeated
     #[arg(short, long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
-    /// Look into folders in folders, too
+    /// Also check folders in folders
     #[arg(short = 'R', long)]
     recursive: bool,
 }
 
-/// Prints what is wrong, one finding a line; exits with 1 if anything is more than a warning.
+/// Prints the findings, one a line; exits with 1 if any is an error.
 pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
     let builtin = Schemas::builtin();
     let mut files = Vec::new();

@@ -20,15 +20,15 @@ use trishanku::status::Health;
 
 use crate::args::{Arguments, Command, New};
 
-/// What `status` exits with unless everything is ready, as service managers do.
+/// Exit code of `status` unless everything is ready, as service managers do it.
 const NOT_READY: u8 = 3;
-/// What `diff` exits with if it cannot be told whether something differs.
+/// Exit code of `diff` if the comparison failed.
 const CANNOT_TELL: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&args::command().get_matches());
     let arguments = arguments.unwrap_or_else(|error| error.exit());
-    // Everything waits for processes and sockets, so one thread will do.
+    // The work is waiting for processes and sockets, so one thread suffices.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop");
     let outcome = runtime.and_then(|runtime| runtime.block_on(run(&arguments)));
@@ -68,7 +68,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         Command::Diff(options) => {
             let done = history::become_diff(&home()?, arguments.which.heaven.as_deref(), options);
-            // As `diff` does it: 1 means that something differs.
+            // As `diff` does: 1 means that there are differences.
             Ok(done.map_or_else(
                 |error| {
                     print::error(&error);

@@ -1,4 +1,4 @@
-//! What `status`, `down` and `new` print.
+//! Output of `status`, `down`, `demo` and `new`.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use trishanku::status::{ComponentReport, Health, HeavenReport, Report, Unlistabl
 use crate::args;
 use crate::console::{BAD, GOOD, STRONG, WARN, quoted};
 
-/// A failed command, with all causes, on standard error.
+/// Prints an error with all its causes on standard error.
 pub(crate) fn error(error: &anyhow::Error) {
     trishanku_stdio::eprintln!("{BAD}error:{BAD:#} {error:#}");
 }
@@ -33,7 +33,7 @@ pub(crate) fn down(outcome: &Down) {
     }
 }
 
-/// What there is now, and what to do with it.
+/// Prints the result of `new`, and the next steps.
 pub(crate) fn new_controller(name: &Name) {
     let (kind, name) = (name.kind(), name.as_str());
     trishanku_stdio::println!("{GOOD}Made{GOOD:#} {STRONG}{name}{STRONG:#}, a controller of {kind} objects");
@@ -42,7 +42,7 @@ pub(crate) fn new_controller(name: &Name) {
     trishanku_stdio::println!("  kubectl apply -k deploy    # to your cluster; README.md says more");
 }
 
-/// Who did what, and when.
+/// Prints what the demo found out.
 pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()> {
     let mut out = trishanku_stdio::stdout();
     let Outcome { story, bound_after, node_stays } = outcome;
@@ -76,7 +76,7 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
         )?;
     }
     writeln!(out, "\nIn between, {} merge commits.", story.merges)?;
-    let by = |what: &str| story.maker(what).unwrap_or("nobody").to_owned();
+    let by = |what: &str| story.maker(what).unwrap_or("unknown").to_owned();
     writeln!(
         out,
         "{GOOD}The ReplicaSet was made by {}, the pods by {}, their node was chosen by {}.{GOOD:#}",
@@ -92,7 +92,7 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
     if *node_stays {
         writeln!(
             out,
-            "The node that stands in stays, since other pods are bound to it: `trishanku kubectl get nodes`."
+            "The placeholder node stays, because other pods are bound to it: `trishanku kubectl get nodes`."
         )?;
     }
     Ok(())
@@ -235,7 +235,7 @@ fn row(out: &mut impl Write, component: &ComponentReport, width: usize) -> std::
     )
 }
 
-/// A span of time in its two largest units.
+/// Formats a duration in its two largest units.
 fn span(seconds: u64) -> String {
     let whole = seconds;
     let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);

@@ -1,4 +1,4 @@
-//! `trishanku up`, in the foreground, in the background, and as the supervisor in the background itself.
+//! `trishanku up`: in the foreground, with `--detach`, and as the background supervisor itself.
 
 use std::fs::OpenOptions;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
             }
             let mut console = Console::terminal();
             console.say(&match what {
-                What::Manifests(_) => "Already running, with the files as they were when it was started",
+                What::Manifests(_) => "Already running with the files given at its start; nothing changed",
                 _ => "Already running",
             });
             show_tour(&mut console, &home, program, true);
@@ -45,7 +45,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
     let mut console = match options.in_background {
         None => Console::terminal(),
         Some(colour) => {
-            // A session of its own, so that closing the terminal does not end it.
+            // A session of its own, so that closing the terminal does not stop it.
             rustix::process::setsid().context("cannot leave the terminal")?;
             let log = home.log("supervisor");
             let log = OpenOptions::new().create(true).append(true).open(log)?;
@@ -72,7 +72,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
         }
     });
     match outcome.await {
-        // Whoever started it reads one pipe.
+        // The process that started it reads only this pipe.
         Err(error) if in_background => {
             console.fail(&error.into());
             Ok(ExitCode::FAILURE)
@@ -83,7 +83,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
 }
 
 fn show_tour(console: &mut Console, home: &Home, program: String, in_background: bool) {
-    // What was just written, so it can be read; if not, the tour is shorter.
+    // The supervisor has just written it; if it cannot be read, the tour is shorter.
     let state = State::load(&home.state_file()).unwrap_or_default();
     console.say(&Tour { home, state: &state, program, in_background });
 }

@@ -1,4 +1,4 @@
-//! What runs of a control plane, and how far the store's commits are behind.
+//! The health of a control plane, and how far the store's commits are behind.
 
 mod heavens;
 mod kinds;
@@ -18,10 +18,10 @@ use crate::plane::state::{Component, Condition, Form, Phase, State, StateError, 
 pub use self::heavens::{HeavenReport, RemoteReport};
 pub use self::kinds::Unlistable;
 
-/// One control plane at one moment.
+/// The status of one control plane.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the whole does.
+    /// The overall health.
     pub health: Health,
     /// Its folder.
     pub dir: PathBuf,
@@ -29,13 +29,13 @@ pub struct Report {
     pub kubeconfig: PathBuf,
     /// What it consists of.
     pub form: Form,
-    /// The Git repository in which everything is to be found, unless the data is in an etcd.
+    /// The Git repository with all branches; `None` if the data is in an etcd.
     pub repository: Option<PathBuf>,
     /// The supervisor's process id, while it runs.
     pub supervisor_pid: Option<u32>,
-    /// The components in the order in which they start.
+    /// The components in start order.
     pub components: Vec<ComponentReport>,
-    /// What the store says about itself, if there is one and it answers.
+    /// Metrics of the store, if there is one and it responds.
     pub store: Option<StoreFigures>,
     /// The heavens and merges.
     pub heavens: Vec<HeavenReport>,
@@ -45,44 +45,44 @@ pub struct Report {
     records: Vec<HeavenRecord>,
 }
 
-/// What a whole control plane does, checked against the processes that really run.
+/// The overall health, checked against the running processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// Nothing runs.
     Stopped,
-    /// It is coming up.
+    /// It is starting.
     Starting,
     /// Every component is ready.
     Ready,
-    /// Another server writes a branch: what is not ready waits for its turn.
+    /// Another server writes a branch: the components that are not ready wait for their turn.
     StandingBy,
     /// A component that has been ready is not, or an API server cannot list a kind.
     Degraded,
-    /// It is ending.
+    /// It is stopping.
     Stopping,
-    /// Components run without the supervisor; `up` or `down` ends them.
+    /// Components run without the supervisor; `up` or `down` stops them.
     Orphaned,
 }
 
-/// One component at one moment.
+/// The status of one component.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComponentReport {
     /// Its name.
     pub name: String,
     /// Its process id, while it runs.
     pub pid: Option<u32>,
-    /// What it does.
+    /// Its condition.
     pub condition: Condition,
     /// Its loopback port, if it has one.
     pub port: Option<u16>,
     /// How long it has been running.
     pub uptime_seconds: Option<u64>,
-    /// How often it was started again after it ended unasked.
+    /// How often it was restarted after it exited by itself.
     pub restarts: u32,
 }
 
-/// Figures from the store's metrics. What a store does not publish is absent.
+/// Metrics of the store. Those that a store does not publish are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StoreFigures {
     /// The current revision.
@@ -93,10 +93,10 @@ pub struct StoreFigures {
     pub commit_lag_seconds: Option<f64>,
 }
 
-/// Reads the state and checks it against the running processes; asks nobody.
+/// Reads the state and checks it against the running processes; sends no requests.
 ///
 /// # Errors
-/// [`StateError`] if the state file is unreadable.
+/// [`StateError`] if the state file cannot be read.
 pub fn read(home: &Home) -> Result<Report, StateError> {
     let state = State::load(&home.state_file())?;
     let now = SystemTime::now();
@@ -116,7 +116,8 @@ pub fn read(home: &Home) -> Result<Report, StateError> {
     })
 }
 
-/// Where everything of a control plane is to be found: with a centre, there; without, at the first heaven, which follows all others.
+/// The repository with all branches: the upstream, if there is one; otherwise that of the first heaven, which pulls from
+/// all others.
 #[must_use]
 pub fn repository(home: &Home, state: &State) -> Option<PathBuf> {
     match state.settings.form {
@@ -129,7 +130,7 @@ pub fn repository(home: &Home, state: &State) -> Option<PathBuf> {
 }
 
 impl Report {
-    /// Asks the stores for their figures, if they run. A store that does not answer within seconds has none.
+    /// Adds the metrics of the stores that run. A store that does not respond within seconds has none.
     #[must_use]
     pub async fn with_store_figures(mut self) -> Self {
         let keys = Home::at(&self.dir).keys();
@@ -157,7 +158,7 @@ impl Report {
 }
 
 impl Report {
-    /// Lists every kind at each ready API server. The plane is degraded if one of them cannot list a kind.
+    /// Lists every kind at each ready API server; the control plane is degraded if one cannot list a kind.
     #[must_use]
     pub async fn with_kinds(mut self) -> Self {
         let is_ready = |name: &str| {
@@ -190,7 +191,7 @@ impl Report {
 }
 
 impl ComponentReport {
-    /// The heaven or merge that it belongs to.
+    /// The heaven or merge to which it belongs.
     #[must_use]
     pub fn heaven(&self) -> Option<&str> {
         self.name.split_once('/').map(|(heaven, _)| heaven)
@@ -224,14 +225,14 @@ fn health(state: &State, components: &[ComponentReport]) -> Health {
         Phase::Ready if all_ready => Health::Ready,
         Phase::Ready if stands_by => Health::StandingBy,
         Phase::Ready => Health::Degraded,
-        // A living supervisor that has not written yet, or is about to end.
+        // The supervisor runs, but has not written its state yet, or is about to exit.
         Phase::Starting => Health::Starting,
         Phase::Stopping | Phase::Stopped => Health::Stopping,
     }
 }
 
 impl StoreFigures {
-    /// Reads the figures out of a Prometheus text.
+    /// Parses the metrics from Prometheus text.
     fn parse(text: &str) -> Self {
         let value = |name: &str| -> Option<f64> {
             text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {

@@ -1,4 +1,4 @@
-//! Where requests to stop come from.
+//! Sources of requests to stop.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use trishanku::plane::supervisor::Stop;
 
-/// Requests to stop: SIGINT, SIGTERM, SIGHUP, and, if asked for, the end of standard input.
+/// Returns the channel of requests to stop: SIGINT, SIGTERM, SIGHUP and, optionally, the end of standard input.
 pub(crate) fn requests(until_stdin_closes: bool) -> io::Result<mpsc::Receiver<Stop>> {
     let (sender, receiver) = mpsc::channel(4);
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -14,13 +14,13 @@ pub(crate) fn requests(until_stdin_closes: bool) -> io::Result<mpsc::Receiver<St
         let sender = sender.clone();
         tokio::spawn(async move {
             while signals.recv().await.is_some() {
-                // A full channel holds more requests than there are degrees of urgency.
+                // If the channel is full, more requests are waiting than there are degrees of urgency.
                 let _already_urgent = sender.try_send(Stop);
             }
         });
     }
     if until_stdin_closes {
-        // A plain thread: the runtime would wait for its own blocking reads when it ends.
+        // A plain thread, since the runtime would wait for its own blocking reads at shutdown.
         std::thread::spawn(move || {
             let mut ignored = [0; 256];
             while !matches!(io::stdin().read(&mut ignored), Ok(0) | Err(_)) {}

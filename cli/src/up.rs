@@ -1,4 +1,4 @@
-//! From nothing to a running control plane, and back.
+//! Starts a control plane, supervises it, and stops it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,36 +25,36 @@ use crate::plane::state::{Form, Settings, State, StateError, Store};
 use crate::plane::supervisor::{KeptUp, Notice, StartError, Stop, Supervisor, Upkeep};
 use crate::plane::{kubeconfig, log};
 
-/// How often certificates are looked at whose end nobody computes.
+/// Interval of certificate checks where no renewal time is computed.
 const LOOK: Duration = Duration::from_hours(1);
-/// Those that run beside a kube-apiserver on one branch.
+/// The clients beside a kube-apiserver on one branch.
 const CLIENTS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
-/// What can be chosen about a control plane.
+/// Options of a control plane.
 #[derive(Clone, Debug)]
 pub struct Up {
-    /// Where everything is kept.
+    /// The folder of all its state.
     pub home: Home,
-    /// The folder of the Kubernetes programs; `None` searches as [`Assets::find`] tells.
+    /// The folder of the Kubernetes programs; `None` searches as [`Assets::find`] describes.
     pub assets: Option<PathBuf>,
-    /// The gitcd program; `None` searches as [`assets::find_gitcd`] tells.
+    /// The gitcd program; `None` searches as [`assets::find_gitcd`] describes.
     pub gitcd: Option<PathBuf>,
     /// What it consists of.
     pub what: What,
-    /// How long each component may take to get ready.
+    /// How long each component may take to become ready.
     pub ready_within: Duration,
 }
 
-/// What a control plane is to consist of.
+/// What a control plane consists of.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// What it had; a headless cluster, if it is new.
+    /// The same as in the previous run; a headless cluster, if it is new.
     Anything(Adaptations),
     /// One kube-apiserver on one branch.
     Central {
-        /// What the objects are stored in; `None` keeps what the control plane has.
+        /// The store of the objects; `None` keeps the present one.
         store: Option<Store>,
-        /// The encoding in which kube-apiserver stores objects; `None` keeps what the control plane has.
+        /// The encoding in which kube-apiserver stores objects; `None` keeps the present one.
         storage_media_type: Option<String>,
     },
     /// A headless cluster.
@@ -64,12 +64,12 @@ pub enum What {
 }
 
 impl What {
-    /// Whether files or changes of manifests are given, which only a start takes.
+    /// Whether files or changes to manifests are given, which are only read at the start.
     #[must_use]
     pub fn asks_for_files(&self) -> bool {
         match self {
             Self::Anything(given) | Self::Headless(_, given) => *given != Adaptations::default(),
-            // These are given each time.
+            // These are given on every call.
             Self::Central { .. } | Self::Manifests(_) => false,
         }
     }
@@ -90,25 +90,25 @@ pub struct Adaptations {
     pub added_flags: Vec<FlagOption>,
 }
 
-/// What is told while a control plane comes up and runs.
+/// An event while a control plane starts and runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A process of an earlier run was ended.
+    /// A process of an earlier run was stopped.
     EndedLeftover(Leftover),
-    /// Somebody else has taken a port of the previous run.
+    /// Another program uses a port of the previous run.
     PortMoved(Moved),
-    /// Certificates were issued for these.
+    /// Certificates were issued for these subjects.
     Issued(Vec<String>),
-    /// Something about the manifests.
+    /// A remark about the manifests.
     Remark(Remark),
-    /// A heaven that was there is in none of the files.
+    /// A heaven of the previous run is in none of the files.
     LeftOut(String),
-    /// From the running components.
+    /// A notice about the running components.
     Plane(Notice),
 }
 
-/// Why a control plane did not come up.
+/// Why a control plane did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpError {
@@ -120,7 +120,7 @@ pub enum UpError {
         /// The control plane's folder.
         dir: PathBuf,
     },
-    /// There is data of another store.
+    /// The folder has data in another store.
     #[error(
         "the control plane in {dir:?} keeps its data in {has}; choose another --name or --dir for one in {wanted}",
         has = .has.name(), wanted = .wanted.name()
@@ -128,22 +128,22 @@ pub enum UpError {
     OtherStore {
         /// The control plane's folder.
         dir: PathBuf,
-        /// What it has.
+        /// The store of the existing data.
         has: Store,
-        /// What was asked for.
+        /// The requested store.
         wanted: Store,
     },
-    /// There is data of a control plane that consists of something else.
+    /// The folder has data of a control plane of another form.
     #[error(
-        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}, or go on with `trishanku {}`",
+        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}, or continue with `trishanku {}`",
         .has.command(), has = .has.name(), wanted = .wanted.name()
     )]
     OtherForm {
         /// The control plane's folder.
         dir: PathBuf,
-        /// What it has.
+        /// The existing form.
         has: Form,
-        /// What was asked for.
+        /// The requested form.
         wanted: Form,
     },
     /// See [`ManifestError`].
@@ -155,12 +155,12 @@ pub enum UpError {
     /// The system has no free port.
     #[error("no free port on 127.0.0.1")]
     Ports(#[source] io::Error),
-    /// The previous run's log cannot be put aside.
+    /// The previous run's log cannot be rotated.
     #[error("cannot rotate the log {path:?}")]
     Log {
         /// The log.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// This process cannot be identified.
@@ -187,10 +187,10 @@ pub enum UpError {
 }
 
 impl Up {
-    /// Brings the control plane up and keeps it up until told to stop; nothing of it runs any more on return.
+    /// Starts the control plane and supervises it until it is asked to stop; on return none of its processes run.
     ///
     /// # Errors
-    /// Whatever keeps it from coming up, see [`UpError`]. What happens later is told, not returned.
+    /// See [`UpError`]. Failures after the start are reported through `tell`, not returned.
     pub async fn run(&self, stops: &mut mpsc::Receiver<Stop>, mut tell: impl FnMut(Progress)) -> Result<(), UpError> {
         let home = &self.home;
         let assets = Assets::find(self.assets.as_deref())?;
@@ -212,7 +212,7 @@ impl Up {
         for component in &components {
             log::rotate(&component.log).map_err(|source| UpError::Log { path: component.log.clone(), source })?;
         }
-        // Later failures to write are only told; but without this first one nobody could find what is about to start.
+        // Later failures to save are only reported; without this first save, no other command could find the processes.
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
         let supervisor = Supervisor::new(components, state, home.state_file(), &mut tell_notice)?;
@@ -220,7 +220,7 @@ impl Up {
         Ok(())
     }
 
-    /// One kube-apiserver on one branch.
+    /// Prepares one kube-apiserver on one branch.
     fn central(
         &self,
         assets: &Assets,
@@ -241,7 +241,7 @@ impl Up {
         let blueprint = Blueprint { home: &self.home, assets, store: &store, ports, settings: &state.settings };
         let keep_up = move || {
             let renewed = self.equip(ports).map_err(|error| with_causes(&error))?;
-            // kube-apiserver reads its certificates again when they change; its clients read theirs once.
+            // kube-apiserver reloads its certificates when they change; its clients read theirs only once.
             let clients = CLIENTS.into_iter().filter(|client| renewed.contains(client));
             let restart = clients.map(ToOwned::to_owned).collect();
             let renewed = renewed.into_iter().map(ToOwned::to_owned).collect();
@@ -250,7 +250,7 @@ impl Up {
         Ok((blueprint.components(), Upkeep { due_in: LOOK, keep_up: Box::new(keep_up) }))
     }
 
-    /// Heavens and merges: those of a headless cluster, changed by files, or those of files alone.
+    /// Prepares heavens and merges: those of a headless cluster, changed by files, or those of files alone.
     fn heavens(
         &self,
         topology: Option<Topology>,
@@ -296,7 +296,7 @@ impl Up {
         if !rendered.issued.is_empty() {
             tell(Progress::Issued(rendered.issued));
         }
-        // The person's: that of the desk, or of the first heaven that has one.
+        // The user's kubeconfig is that of the desk, or of the first heaven that has one.
         let first = rendered.records.iter().find_map(|record| record.kubeconfig.as_ref());
         if let Some(kubeconfig) = first {
             let path = home.kubeconfig();
@@ -322,7 +322,7 @@ impl Up {
         }
         let wanted = match (&self.what, settings.form) {
             (What::Anything(_), Form::Undecided) => Form::Headless(Topology::default()),
-            // Which files these were, nobody knows any more.
+            // The files of the previous run are not recorded.
             (What::Anything(given), Form::Manifests) if given.files.is_empty() => Form::Headless(Topology::default()),
             (What::Anything(_), form) => form,
             (What::Central { .. }, _) => Form::Central,
@@ -330,7 +330,7 @@ impl Up {
             (What::Manifests(_), _) => Form::Manifests,
         };
         match (settings.form, wanted) {
-            // Branches do not care how they reach one another.
+            // The topology can change without affecting the branches.
             (Form::Undecided, _) | (Form::Headless(_), Form::Headless(_)) => {}
             (has, wanted) if has != wanted => {
                 return Err(UpError::OtherForm { dir: self.home.dir().into(), has, wanted });
@@ -352,7 +352,7 @@ impl Up {
         Ok(settings)
     }
 
-    /// Certificates and kubeconfigs.
+    /// Issues missing certificates and writes the kubeconfigs.
     fn equip(&self, ports: Ports) -> Result<Vec<&'static str>, CertsError> {
         let keys = self.home.keys();
         let issued = certs::ensure(&keys, OffsetDateTime::now_utc())?;
@@ -365,20 +365,20 @@ impl Up {
     }
 }
 
-/// Makes the certificates of heavens anew, and lets those begin anew that read them only once.
+/// Renews certificates of heavens, and restarts the components that read them only once.
 fn upkeep<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component]) -> Upkeep<'a> {
     let until = |due: Option<OffsetDateTime>| {
         let left = due.map(|due| due - OffsetDateTime::now_utc());
-        // What is due in this moment is due in the next one.
+        // Not zero: what is due now is renewed a moment later.
         left.map_or(LOOK, |left| Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1)))
     };
-    // What a user runs in a heaven; the others read their certificates again when these change.
+    // Only users' components restart; the others reload certificates when these change.
     let users = components.iter().filter(|component| !component.is_essential).map(|component| component.name.clone());
     let users: Vec<String> = users.collect();
     let due_in = until(renewal.as_ref().and_then(Renewal::due));
     let mut renewal = renewal;
     let keep_up = move || {
-        // Those of this machine nobody has to be told of: both sides read them for each connection.
+        // No restart for the certificates of this machine: both sides read them for each connection.
         let local = certs::ensure_local(&keys, OffsetDateTime::now_utc()).map_err(|error| with_causes(&error))?;
         let mut renewed: Vec<String> = local.into_iter().map(ToOwned::to_owned).collect();
         let Some(renewal) = &mut renewal else { return Ok(KeptUp { renewed, restart: Vec::new(), due_in: LOOK }) };
@@ -391,14 +391,14 @@ fn upkeep<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component])
     Upkeep { due_in, keep_up: Box::new(keep_up) }
 }
 
-/// Heavens of before that are none of those of now. A merge comes and goes with the topology.
+/// Heavens of the previous run that are missing from this one. Merges are left out: they depend on the topology.
 fn left_out(before: &[HeavenRecord], now: &[HeavenRecord]) -> impl Iterator<Item = String> {
     let is_there = |name: &str| now.iter().any(|record| record.name == name);
     let gone = before.iter().filter(move |record| record.kind == Kind::Heaven && !is_there(&record.name));
     gone.map(|record| record.name.clone())
 }
 
-/// An error in one line.
+/// Formats an error and its causes in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -407,7 +407,7 @@ async fn end_leftovers(state: &State) -> Result<Vec<Leftover>, LeftoverError> {
     let state = state.clone();
     tokio::task::spawn_blocking(move || leftovers::end(&state))
         .await
-        .expect("ending processes does not panic, and nothing cancels it")
+        .expect("stopping processes does not panic, and nothing cancels it")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The scripts that run the tests: what fails is named and counted, and hides nothing.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! The scripts that run the tests: every failure is named and counted, and hides no other.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn script(file: &Path, text: &str) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A stand-in for a test binary, run by hack/test-runner.sh: its status, what it printed, and what it reported.
+/// Runs hack/test-runner.sh on a fake test binary; returns success, output and report.
 fn runner(binary: &str, args: &[&str]) -> (bool, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("deps/binary-0123456789abcdef");
@@ -82,7 +82,7 @@ fn a_binary_that_crashes_hangs_or_exits_with_an_error_is_a_failure() {
     assert_eq!(results(&printed), ["FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"], "{printed}");
 }
 
-/// A checkout that has the scripts of CI only, with a stand-in for make.
+/// A checkout with only the scripts of CI, and a fake make.
 fn checkout(make: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     for file in [".ci/run", ".ci/fresh-home", "hack/totals.sh"] {

@@ -1,9 +1,9 @@
-//! What a command does when the reader of its output has gone, as in `trishanku status | head`.
+//! Commands whose reader closes the pipe, as in `trishanku status | head`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The reader has seen enough, which is no failure.
+/// The reader has read enough, which is not a failure.
 const CLOSED: i32 = 0;
 
 fn trishanku(folder: &Path, args: &[&str]) -> Command {
@@ -12,9 +12,9 @@ fn trishanku(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// A pipe that nothing reads.
+/// A pipe without a reader.
 fn closed() -> Stdio {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (reader, writer) = std::io::pipe().expect("a pipe can be created");
     drop(reader);
     writer.into()
 }

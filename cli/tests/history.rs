@@ -1,6 +1,6 @@
-//! `trishanku log` and `trishanku diff`: what they ask gitcd for, and what they say if there is nothing to ask for.
+//! `trishanku log` and `trishanku diff`: their requests to gitcd, and their errors.
 //!
-//! gitcd is a script here, which prints what it was asked; the real one is in `e2e/`.
+//! Here gitcd is a script that prints its arguments; the tests in `e2e/` use the real one.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -30,12 +30,12 @@ struct Plane {
 
 impl Plane {
     fn new(form: Form, heavens: &[&str]) -> Self {
-        let plane = Self { dir: tempfile::tempdir().expect("there is room for a folder") };
+        let plane = Self { dir: tempfile::tempdir().expect("the temp folder is writable") };
         let gitcd = plane.dir.path().join("gitcd");
-        std::fs::write(&gitcd, GITCD).expect("the folder is ours");
-        std::fs::set_permissions(&gitcd, PermissionsExt::from_mode(0o755)).expect("the file is ours");
+        std::fs::write(&gitcd, GITCD).expect("the folder is writable");
+        std::fs::set_permissions(&gitcd, PermissionsExt::from_mode(0o755)).expect("the file is writable");
         let home = plane.home();
-        home.create().expect("the folder is ours");
+        home.create().expect("the folder is writable");
         let heavens = heavens.iter().map(|name| HeavenRecord {
             name: (*name).to_owned(),
             kind: Kind::Heaven,
@@ -48,7 +48,7 @@ impl Plane {
         });
         let settings = Settings { form, ..Settings::default() };
         let state = State { settings, heavens: heavens.collect(), ..State::default() };
-        state.save(&home.state_file()).expect("the folder is ours");
+        state.save(&home.state_file()).expect("the folder is writable");
         plane
     }
 
@@ -59,30 +59,30 @@ impl Plane {
     fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trishanku"));
         command.arg("--dir").arg(self.home().dir()).args(args).env_remove("TRISHANKU_HEAVEN");
-        command.env("TRISHANKU_GITCD", self.dir.path().join("gitcd")).output().expect("it was just built")
+        command.env("TRISHANKU_GITCD", self.dir.path().join("gitcd")).output().expect("the binary was built")
     }
 
-    /// What gitcd is asked for, behind what names the branch.
+    /// The arguments of gitcd after those that name the branch.
     fn asked(&self, args: &[&str]) -> Vec<String> {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "the code of gitcd: {output:?}");
         let words: Vec<_> =
-            String::from_utf8(output.stdout).expect("it prints text").lines().map(ToOwned::to_owned).collect();
+            String::from_utf8(output.stdout).expect("the output is UTF-8").lines().map(ToOwned::to_owned).collect();
         assert_eq!((&*words[1], &*words[5]), ("--repo", "--key-prefixes=default=/registry"), "{words:?}");
         [&words[..1], &words[6..]].concat()
     }
 
-    /// What is said instead.
+    /// The error of a command that fails before it runs gitcd.
     fn complaint(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
-        String::from_utf8(output.stderr).expect("it prints text")
+        String::from_utf8(output.stderr).expect("the output is UTF-8")
     }
 }
 
 fn repository(dir: &Path, name: &str) -> std::path::PathBuf {
     let path = dir.join(format!("{name}.git"));
-    std::fs::create_dir_all(&path).expect("the folder is ours");
+    std::fs::create_dir_all(&path).expect("the folder is writable");
     path
 }
 
@@ -133,7 +133,7 @@ fn what_cannot_be_meant_is_said_with_what_could_be() {
         (&["log", "deploy"], "name one object, such as deploy/NAME"),
         (&["log", "-n", "shop"], "trishanku diff --since=10m -n shop"),
         (&["log", "ev/x"], "events are never committed"),
-        (&["diff", "--since=1h", "deploy/"], "\"deploy/\" is no object: name each as KIND/NAME"),
+        (&["diff", "--since=1h", "deploy/"], "\"deploy/\" is not an object: name each as KIND/NAME"),
         (&["diff", "--since=1h", "deploy", "svc/x"], "\"deploy\" is a kind"),
         (&["diff", "--since=1h", "deploy/x", "-A"], "is in one namespace: say in which with -n"),
         (&["--heaven", "other", "log"], "there is no heaven \"other\", but desk"),
@@ -142,9 +142,9 @@ fn what_cannot_be_meant_is_said_with_what_could_be() {
         assert!(said.contains(words), "{args:?}: {said}");
     }
     let nothing = plane.run(&["diff", "--since=1h", "nonsense"]);
-    assert_eq!(nothing.status.code(), Some(2), "1 says that something differs: {nothing:?}");
-    let empty = TempDir::new().expect("there is room for a folder");
-    std::fs::copy(plane.dir.path().join("gitcd"), empty.path().join("gitcd")).expect("the folder is ours");
+    assert_eq!(nothing.status.code(), Some(2), "1 would mean that something differs: {nothing:?}");
+    let empty = TempDir::new().expect("the temp folder is writable");
+    std::fs::copy(plane.dir.path().join("gitcd"), empty.path().join("gitcd")).expect("the folder is writable");
     let said = Plane { dir: empty }.complaint(&["log"]);
     assert!(said.contains("there is no repository in "), "{said}");
 }
@@ -154,7 +154,7 @@ fn it_is_the_branch_of_the_desk_unless_another_heaven_is_named() {
     let branch = |plane: &Plane, args: &[&str]| {
         let output = plane.run(&[args, &["log"]].concat());
         let words: Vec<_> =
-            String::from_utf8(output.stdout).expect("it prints text").lines().map(ToOwned::to_owned).collect();
+            String::from_utf8(output.stdout).expect("the output is UTF-8").lines().map(ToOwned::to_owned).collect();
         (Path::new(&words[2]).file_name().unwrap().to_string_lossy().into_owned(), words[3..5].join(" "))
     };
     let told = |name: &str, metadata: &str| {
@@ -166,7 +166,7 @@ fn it_is_the_branch_of_the_desk_unless_another_heaven_is_named() {
     let plane = Plane::new(Form::Manifests, &["merge", "kcm", "desk", "old"]);
     assert_eq!(branch(&plane, &[]), told("desk", "refs/heads/desk/metadata"));
     assert_eq!(branch(&plane, &["--heaven", "kcm"]), told("kcm", "refs/heads/kcm/metadata"));
-    // As those have it that an older program wrote down.
+    // As in records of older versions.
     assert_eq!(branch(&plane, &["--heaven", "old"]), told("old", "refs/gitcd/metadata/old/data"));
     let plane = Plane::new(Form::Manifests, &["merge", "kcm"]);
     assert_eq!(branch(&plane, &[]), told("kcm", "refs/heads/kcm/metadata"));

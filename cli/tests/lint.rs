@@ -31,7 +31,7 @@ spec:
     let output = lint(&bad);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let at = "TrishankuHeaven a: spec.gitcd.git.remotes[0].repo: a password does not belong into a URL";
+    let at = "TrishankuHeaven a: spec.gitcd.git.remotes[0].repo: a password does not belong in a URL";
     assert!(told.contains("bad.yaml") && told.contains(at) && !told.contains("secret@"), "{told}");
     let output = lint(&folder.path().join("none.yaml"));
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("none.yaml"), "{output:?}");

@@ -1,4 +1,4 @@
-//! A new controller is what the example is, which is built and tested here; and a real kube-apiserver takes it.
+//! A generated controller equals the example, which is built and tested, and a real kube-apiserver accepts its manifests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use trishanku_testkit::TestCluster;
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const EXAMPLE: &str = "examples/rain-gauge";
 
-/// An empty folder.
+/// Creates an empty folder.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     match std::fs::remove_dir_all(&folder) {
@@ -19,15 +19,15 @@ fn folder(name: &str) -> PathBuf {
         }
         _ => {}
     }
-    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    std::fs::create_dir_all(&folder).expect("the folder is writable");
     folder
 }
 
 fn trishanku(here: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trishanku")).current_dir(here).args(args).output().expect("it was just built")
+    Command::new(env!("CARGO_BIN_EXE_trishanku")).current_dir(here).args(args).output().expect("the binary was built")
 }
 
-/// What it printed, if it went well.
+/// The output of a command that must succeed.
 fn said(output: &Output) -> String {
     let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success(), "{said}{complained}");
@@ -35,43 +35,43 @@ fn said(output: &Output) -> String {
     said
 }
 
-/// The platform that these tests run on, as rustc names it.
+/// The target triple of this machine.
 fn host() -> String {
     let mut cargo = Command::new(env!("CARGO"));
-    let version = said(&cargo.args(["--version", "--verbose"]).output().expect("it runs this"));
+    let version = said(&cargo.args(["--version", "--verbose"]).output().expect("cargo runs this test"));
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.unwrap_or_else(|| panic!("cargo names no host: {version}")).to_owned()
 }
 
 /// The packages of the crate in `folder`, as cargo reports them without network access.
 ///
-/// A build fetches only packages of the platform it builds for. Without `--filter-platform` or `--no-deps`, cargo also wants packages of all other platforms, and
-/// fails on every machine that has never fetched them.
+/// A build fetches only packages for its target. Without `--filter-platform` or `--no-deps`, cargo also needs packages
+/// for all other platforms, and fails on machines that never fetched them.
 fn metadata(folder: &Path, args: &[&str]) -> serde_json::Value {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args(["metadata", "--offline", "--format-version=1", "--quiet"]).args(args).current_dir(folder);
-    serde_json::from_str(&said(&metadata.output().expect("it runs this"))).expect("it is JSON")
+    serde_json::from_str(&said(&metadata.output().expect("cargo runs this test"))).expect("it is JSON")
 }
 
-/// The files below `folder`, by their paths in it.
+/// The files below `folder`, by relative path.
 fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
-        for entry in std::fs::read_dir(&next).expect("it is there") {
-            let path = entry.expect("it is there").path();
+        for entry in std::fs::read_dir(&next).expect("it exists") {
+            let path = entry.expect("it exists").path();
             if path.is_dir() {
                 folders.push(path);
             } else {
-                let text = std::fs::read_to_string(&path).expect("a text");
-                found.insert(path.strip_prefix(folder).expect("it is below").to_owned(), text);
+                let text = std::fs::read_to_string(&path).expect("a text file");
+                found.insert(path.strip_prefix(folder).expect("it is below the folder").to_owned(), text);
             }
         }
     }
     found
 }
 
-/// The example is what `new controller rain-gauge` makes, but for what makes it a member of this workspace, which has no image of its own: so it is built and
-/// tested with it, in the same way, and nothing is built twice.
+/// The example is the output of `new controller rain-gauge`, except that it is a member of this workspace without an
+/// image. So it is built and tested in the same way, but nothing is built twice.
 #[test]
 fn the_example_is_what_a_new_controller_is() {
     let parent = folder("scaffold-example");
@@ -84,13 +84,13 @@ fn the_example_is_what_a_new_controller_is() {
          kubectl apply -k deploy    # to your cluster; README.md says more\n"
     );
     let (mut new, example) = (files(&parent.join("rain-gauge")), files(&Path::new(CHECKOUT).join(EXAMPLE)));
-    let root = std::fs::canonicalize(CHECKOUT).expect("it is there");
-    let manifest = new.get_mut(Path::new("Cargo.toml")).expect("it has one");
-    let (member, workspace) = manifest.split_once("\n# A workspace of its own").expect("it ends with that");
+    let root = std::fs::canonicalize(CHECKOUT).expect("it exists");
+    let manifest = new.get_mut(Path::new("Cargo.toml")).expect("it is generated");
+    let (member, workspace) = manifest.split_once("\n# A workspace of its own").expect("it has this part");
     assert!(workspace.contains("\n[workspace]\n"), "{workspace}");
     *manifest = member.replace(&format!("{}/", root.display()), "../../");
-    let readme = new.get_mut(Path::new("README.md")).expect("it has one");
-    readme.truncate(readme.find("\n## The image\n").expect("it ends with that"));
+    let readme = new.get_mut(Path::new("README.md")).expect("it is generated");
+    readme.truncate(readme.find("\n## The image\n").expect("it has this part"));
     for file in ["Dockerfile", ".dockerignore"] {
         assert!(new.remove(Path::new(file)).is_some(), "{file}");
     }
@@ -105,8 +105,8 @@ async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
     let parent = folder("scaffold");
     said(&trishanku(&parent, &["new", "controller", "rain-gauge", "--framework", CHECKOUT]));
     let new = parent.join("rain-gauge");
-    // The versions that are here, so that nothing is fetched.
-    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are ours");
+    // The locked versions of this workspace, so that nothing is fetched.
+    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are accessible");
     let metadata = metadata(&new, &["--filter-platform", &host()]);
     let versions = |of: &str| {
         let packages = metadata["packages"].as_array().into_iter().flatten();
@@ -121,7 +121,7 @@ async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
     let kubectl = |args: &[&str]| {
         let mut command = Command::new(&kubectl);
         command.current_dir(&new).env("KUBECONFIG", cluster.kubeconfig(None)).args(args);
-        said(&command.output().expect("it is there"))
+        said(&command.output().expect("it exists"))
     };
     // A dry run needs the namespace.
     kubectl(&["apply", "-f", "deploy/namespace.yaml"]);
@@ -143,7 +143,7 @@ async fn a_new_controller_is_a_crate_by_itself_and_is_taken_by_an_apiserver() {
     );
 }
 
-/// What a line of a Dockerfile says, lines that go on being one; without comments.
+/// The instructions of a Dockerfile without comments, with continued lines joined.
 fn instructions(dockerfile: &str) -> Vec<(String, String)> {
     let lines = dockerfile.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
     let lines = lines.replace("\\\n", " ");
@@ -151,13 +151,13 @@ fn instructions(dockerfile: &str) -> Vec<(String, String)> {
     words.map(|(what, rest)| (what.to_owned(), rest.split_whitespace().collect::<Vec<_>>().join(" "))).collect()
 }
 
-/// As far as it can be told without building it.
+/// Checks the image without building it.
 #[test]
 fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
     let parent = folder("scaffold-image");
     said(&trishanku(&parent, &["new", "controller", "rain-gauge", "--framework", CHECKOUT]));
     let (new, context) = (parent.join("rain-gauge"), parent.join("context"));
-    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are ours");
+    std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), new.join("Cargo.lock")).expect("both are accessible");
     let there = files(&new);
     let text = |path: &str| there[Path::new(path)].as_str();
     let instructions = instructions(text("Dockerfile"));
@@ -172,9 +172,9 @@ fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
     let names = ["FROM", "WORKDIR", "COPY", "COPY", "RUN", "FROM", "COPY", "USER", "EXPOSE", "ENTRYPOINT"];
     assert_eq!(instructions.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
 
-    // What is copied is let in, and is there; and it is a crate without anything else.
+    // The copied files exist, are not ignored, and are a complete crate.
     let ignored: Vec<_> = text(".dockerignore").lines().filter(|line| !line.starts_with('#')).collect();
-    let (nothing, let_in) = ignored.split_first().expect("it says something");
+    let (nothing, let_in) = ignored.split_first().expect("it is not empty");
     assert_eq!(*nothing, "*");
     let [manifests, sources, program] = all("COPY")[..] else { panic!("{:?}", all("COPY")) };
     let mut copied: Vec<_> = manifests.trim_end_matches(" ./").split(' ').collect();
@@ -183,32 +183,32 @@ fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
     assert_eq!(copied, let_in.iter().map(|line| line.trim_start_matches('!')).collect::<Vec<_>>());
     for (path, text) in there.iter().filter(|(path, _)| copied.iter().any(|copied| path.starts_with(copied))) {
         let path = context.join(path);
-        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is ours");
-        std::fs::write(path, text).expect("the folder is ours");
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is writable");
+        std::fs::write(path, text).expect("the folder is writable");
     }
     let metadata = metadata(&context, &["--no-deps"]);
     let package = &metadata["packages"][0];
     let programs = package["targets"].as_array().into_iter().flatten().filter(|target| target["kind"][0] == "bin");
     assert_eq!(programs.map(|target| target["name"].clone()).collect::<Vec<_>>(), ["rain-gauge"]);
 
-    // It is built where the framework is, with a compiler that is new enough, and runs where its C library is.
+    // The build stage has the framework and a recent compiler; the final image has the matching C library.
     let run = only("RUN");
     assert!(
         run.ends_with("cargo build --release --locked --bin rain-gauge && cp target/release/rain-gauge /rain-gauge"),
         "{run}"
     );
-    let root = std::fs::canonicalize(CHECKOUT).expect("it is there");
+    let root = std::fs::canonicalize(CHECKOUT).expect("it exists");
     let mount = format!("--mount=type=bind,from=trishanku,target={}", root.display());
     assert!(run.contains(&mount), "{run}");
     let command = format!("docker build --tag rain-gauge --build-context trishanku='{}' .", root.display());
     assert!(text("README.md").contains(&command), "{}", text("README.md"));
-    let rust = package["rust_version"].as_str().expect("it says so");
+    let rust = package["rust_version"].as_str().expect("it has a rust-version");
     assert_eq!(
         all("FROM"),
         [&format!("docker.io/library/rust:{rust}-slim-bookworm AS build"), "gcr.io/distroless/cc-debian12:nonroot"]
     );
 
-    // What is run, and who runs it.
+    // The command and its user.
     let deployment = text("deploy/deployment.yaml");
     assert_eq!((program, only("ENTRYPOINT")), ("--from=build /rain-gauge /rain-gauge", r#"["/rain-gauge"]"#));
     for line in ["command: [/rain-gauge]", "runAsUser: 65532", "containerPort: 8081", "containerPort: 8080"] {
@@ -220,9 +220,9 @@ fn the_image_of_a_new_controller_has_what_its_deployment_runs() {
 #[test]
 fn what_cannot_be_made_is_explained_and_nothing_is_left() {
     let parent = folder("scaffold-refused");
-    std::fs::create_dir(parent.join("there")).expect("the folder is ours");
+    std::fs::create_dir(parent.join("there")).expect("the folder is writable");
     for (args, code, expected) in [
-        (["there", "--framework", CHECKOUT], 1, "is there already; choose another name"),
+        (["there", "--framework", CHECKOUT], 1, "already exists; choose another name"),
         (["Rain_Gauge", "--framework", CHECKOUT], 2, "use lower-case letters, digits and hyphens"),
         (["rain", "--framework", "/nowhere"], 2, "\"/nowhere\" cannot be read"),
     ] {
@@ -232,6 +232,6 @@ fn what_cannot_be_made_is_explained_and_nothing_is_left() {
         assert!(complained.contains(expected), "{complained}");
     }
     let left: Vec<_> =
-        std::fs::read_dir(&parent).expect("it is there").map(|entry| entry.expect("it is ours").file_name()).collect();
+        std::fs::read_dir(&parent).expect("it exists").map(|entry| entry.expect("readable").file_name()).collect();
     assert_eq!(left, ["there"]);
 }

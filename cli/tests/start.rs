@@ -1,6 +1,6 @@
-//! `trishanku up` when something is wrong: each failure is one clear message, and nothing is left running.
+//! `trishanku up` with failures: each is reported in one clear message, and nothing is left running.
 //!
-//! The programs are scripts here, so no Kubernetes is needed; real ones are in `e2e/`.
+//! The programs are scripts, so no Kubernetes is needed; the tests in `e2e/` use real ones.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use trishanku::plane::state::{Form, Settings};
 use trishanku::plane::{Home, State};
 use trishanku::status::{self, Health};
 
-/// A folder with a control plane's home, and with programs that are scripts.
+/// A folder with a control plane's home and fake programs.
 struct Sandbox {
     dir: TempDir,
 }
 
 impl Sandbox {
-    /// A gitcd that does `serve` in place of serving; the Kubernetes programs are never reached.
+    /// A gitcd that runs `serve` instead of serving; the Kubernetes programs are never reached.
     fn with_gitcd(serve: &str) -> Self {
-        let sandbox = Self { dir: tempfile::tempdir().expect("there is room for a folder") };
+        let sandbox = Self { dir: tempfile::tempdir().expect("the temp folder is writable") };
         for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             sandbox.script(program, "exit 9");
         }
@@ -30,8 +30,8 @@ impl Sandbox {
 
     fn script(&self, name: &str, body: &str) -> PathBuf {
         let path = self.dir.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the folder is ours");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("the file is ours");
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the folder is writable");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("the file is writable");
         path
     }
 
@@ -49,10 +49,10 @@ impl Sandbox {
             .env("TRISHANKU_ASSETS", self.dir.path())
             .env("TRISHANKU_GITCD", self.dir.path().join("gitcd"))
             .output()
-            .expect("it was just built")
+            .expect("the binary was built")
     }
 
-    /// Runs `up`, expects it to fail with nothing left running, and answers with what it printed.
+    /// Runs `up`, which must fail with nothing left running; returns its output.
     fn failing_up(&self, args: &[&str]) -> String {
         let output = self.trishanku(&[&["up", "--central"], args].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -168,11 +168,11 @@ fn settings_are_kept_from_run_to_run() {
 fn kubectl_for_a_control_plane_that_does_not_run_says_so() {
     let sandbox = Sandbox::with_gitcd("echo no; exit 4");
     sandbox.failing_up(&[]);
-    // As after an orderly end: the credentials are there, nothing runs.
-    std::fs::write(sandbox.home().kubeconfig(), "{}").expect("the folder is ours");
+    // As after a graceful stop: the credentials exist, nothing runs.
+    std::fs::write(sandbox.home().kubeconfig(), "{}").expect("the folder is writable");
     let output = sandbox.trishanku(&["kubectl", "get", "pods"]);
     let printed = printed(&output);
-    assert!(!output.status.success() && printed.contains("does not run; start it with"), "{printed}");
+    assert!(!output.status.success() && printed.contains("is not running; start it with"), "{printed}");
 }
 
 #[test]
@@ -186,11 +186,11 @@ fn a_name_and_a_folder_exclude_each_other() {
 fn what_a_control_plane_consists_of_is_not_changed_behind_its_back() {
     let refused = |form: Form, args: &[&str], expected: &str| {
         let sandbox = Sandbox::with_gitcd("exit 4");
-        sandbox.home().create().expect("the folder is ours");
-        std::fs::create_dir_all(sandbox.home().heavens()).expect("the folder is ours");
+        sandbox.home().create().expect("the folder is writable");
+        std::fs::create_dir_all(sandbox.home().heavens()).expect("the folder is writable");
         let settings = Settings { form, ..Settings::default() };
         let state = State { settings, ..State::default() };
-        state.save(&sandbox.home().state_file()).expect("the folder is ours");
+        state.save(&sandbox.home().state_file()).expect("the folder is writable");
         let printed = printed(&sandbox.trishanku(args));
         assert!(printed.contains(expected) && printed.contains("--dir"), "{args:?}: {printed}");
     };
@@ -202,9 +202,9 @@ fn what_a_control_plane_consists_of_is_not_changed_behind_its_back() {
 #[test]
 fn a_control_plane_from_before_there_was_a_choice_stays_central() {
     let sandbox = Sandbox::with_gitcd("echo the old way >&2; exit 4");
-    std::fs::create_dir_all(sandbox.home().repository()).expect("the folder is ours");
+    std::fs::create_dir_all(sandbox.home().repository()).expect("the folder is writable");
     let old = r#"{"phase": "stopped", "supervisor": null, "ports": null, "settings": {"store": "gitcd", "storage_media_type": "application/json"}, "components": []}"#;
-    std::fs::write(sandbox.home().state_file(), old).expect("the folder is ours");
+    std::fs::write(sandbox.home().state_file(), old).expect("the folder is writable");
     let printed = printed(&sandbox.trishanku(&["up"]));
     assert!(printed.contains("gitcd exited with code 4") && printed.contains("| the old way"), "{printed}");
     assert!(!sandbox.home().heavens().exists());
@@ -218,7 +218,7 @@ fn manifests_that_cannot_be_run_are_named() {
         ("kind: ConfigMap\nmetadata: {name: a}\n", "there is no TrishankuHeaven and no AutomatedMerge"),
         ("kind: [", "mine.yaml\" is not YAML"),
     ] {
-        std::fs::write(&file, text).expect("the folder is ours");
+        std::fs::write(&file, text).expect("the folder is writable");
         let printed = printed(&sandbox.trishanku(&["run", "-f", &file.display().to_string()]));
         assert!(printed.contains(expected), "{printed}");
     }

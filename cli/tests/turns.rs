@@ -1,4 +1,4 @@
-//! What the supervisor makes of servers that take turns. The programs are scripts here; real ones are in `e2e/tests/processes/turns/`.
+//! The supervisor and servers that take turns. The programs are scripts; `e2e/tests/processes/turns/` uses real ones.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use trishanku::plane::state::{Condition, Phase};
 use trishanku::plane::supervisor::{Notice, Stop, Supervisor};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// It is its turn while there is a file `turn`, and it ends when that is over.
+/// It is its turn while the file `turn` exists, and it exits after that.
 const TURNS: &str = "while [ ! -e turn ]; do sleep 0.05; done; touch serving
     while [ -e turn ]; do sleep 0.05; done; rm serving; exit 1";
 
@@ -47,13 +47,13 @@ fn component(folder: &Path, name: &str, text: &str, after: &[&str]) -> Component
 
 async fn told(notices: &mut UnboundedReceiver<Notice>, what: &str, is_it: impl Fn(&Notice) -> bool) {
     let wait = async { while !is_it(&notices.recv().await.expect("the supervisor runs")) {} };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("nobody told {what}"));
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("no notice: {what}"));
 }
 
 async fn until(what: &str, mut look: impl FnMut() -> bool) {
     let since = Instant::now();
     while !look() {
-        assert!(since.elapsed() < PATIENCE, "waited for {what}");
+        assert!(since.elapsed() < PATIENCE, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -64,39 +64,39 @@ async fn ready(notices: &mut UnboundedReceiver<Notice>, name: &str) {
 
 #[tokio::test]
 async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
-    let dir = TempDir::new().expect("there is room for a folder");
+    let dir = TempDir::new().expect("the temp folder is writable");
     let (folder, turn) = (dir.path(), dir.path().join("turn"));
     let started = || std::fs::read_to_string(folder.join("started")).unwrap_or_default().lines().count();
     let app = "echo it >> started; exec sleep 600";
-    // It takes longer to end than what comes after it.
+    // Stops more slowly than the components after it.
     let slow = "trap 'sleep 0.5; exit 0' TERM; while :; do sleep 0.05; done";
     let components = vec![
         component(folder, "a/gitcd", TURNS, &[]),
         component(folder, "a/slow", slow, &["a/gitcd"]),
         component(folder, "a/app", app, &["a/slow"]),
-        // Of another heaven, which merely begins later: it is none of its business.
+        // Of another heaven that merely starts later: it is not affected.
         component(folder, "b/gitcd", "exec sleep 600", &["a/gitcd"]),
     ];
     let (tell, mut notices) = mpsc::unbounded_channel();
     let mut tell = move |notice| drop(tell.send(notice));
     let file = folder.join("state.json");
-    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("it is in order");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let story = async {
-        told(&mut notices, "that it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
-        let state = State::load(&file).expect("it was written");
+        told(&mut notices, "it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
+        let state = State::load(&file).expect("the state was saved");
         assert_eq!((state.phase, started()), (Phase::Ready, 0));
         assert!(state.components[..3].iter().all(|component| component.condition == Condition::Waiting));
 
-        std::fs::write(&turn, "").expect("the folder is ours");
+        std::fs::write(&turn, "").expect("the folder is writable");
         ready(&mut notices, "a/gitcd").await;
         ready(&mut notices, "b/gitcd").await;
         until("the first start", || started() == 1).await;
 
-        std::fs::remove_file(&turn).expect("it is there");
+        std::fs::remove_file(&turn).expect("it exists");
         told(&mut notices, "the end of the turn", |notice| matches!(notice, Notice::Restarting(..))).await;
         until("all to wait", || {
-            let state = State::load(&file).expect("it was written");
+            let state = State::load(&file).expect("the state was saved");
             let [store, slow, app, other] = &state.components[..] else { panic!("{state:?}") };
             assert_eq!(other.condition, Condition::Ready);
             let all_wait = [store, slow, app].iter().all(|component| component.condition == Condition::Waiting);
@@ -104,24 +104,24 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
         })
         .await;
 
-        std::fs::write(&turn, "").expect("the folder is ours");
+        std::fs::write(&turn, "").expect("the folder is writable");
         ready(&mut notices, "a/app").await;
         until("the second start", || started() == 2).await;
         stop.send(Stop).await.expect("the supervisor runs");
     };
     let (outcome, ()) = tokio::join!(supervisor.run(&mut stops, Duration::from_millis(500)), story);
-    outcome.expect("nothing failed");
-    let state = State::load(&file).expect("it was written");
+    outcome.expect("no component failed");
+    let state = State::load(&file).expect("the state was saved");
     assert!(state.components.iter().all(|component| component.condition == Condition::Stopped), "{state:?}");
 }
 
-/// As a kube-apiserver at a store that shows what another one writes.
+/// Like a kube-apiserver on a store that shows what another server writes.
 #[tokio::test]
 async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_rest_until_then() {
-    let dir = TempDir::new().expect("there is room for a folder");
+    let dir = TempDir::new().expect("the temp folder is writable");
     let (folder, turn) = (dir.path(), dir.path().join("turn"));
     let started = |what: &str| std::fs::read_to_string(folder.join(what)).unwrap_or_default().lines().count();
-    // It ends when the turn does, and comes back as a standby.
+    // It exits when its turn is over, and restarts as a standby.
     let store = "touch serving; while [ ! -e turn ]; do sleep 0.05; done
         while [ -e turn ]; do sleep 0.05; done; rm serving; exit 1";
     let mut warm = component(folder, "a/warm", "echo it >> warm; exec sleep 600", &["a/gitcd"]);
@@ -134,10 +134,10 @@ async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_r
     let (tell, mut notices) = mpsc::unbounded_channel();
     let mut tell = move |notice| drop(tell.send(notice));
     let file = folder.join("state.json");
-    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("it is in order");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let is_warm = || {
-        let state = State::load(&file).expect("it was written");
+        let state = State::load(&file).expect("the state was saved");
         let [store, warm, app] = &state.components[..] else { panic!("{state:?}") };
         let conditions = [store.condition, warm.condition, app.condition];
         conditions == [Condition::Ready, Condition::Waiting, Condition::Waiting]
@@ -146,31 +146,31 @@ async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_r
     };
     let events = async {
         let waits = |notice: &Notice| matches!(notice, Notice::StandingBy { component } if component == "a/warm");
-        told(&mut notices, "that it stands by", waits).await;
+        told(&mut notices, "it stands by", waits).await;
         until("it to be warm", || is_warm() && started("warm") == 1).await;
         assert_eq!(started("app"), 0);
-        std::fs::write(&turn, "").expect("the folder is ours");
+        std::fs::write(&turn, "").expect("the folder is writable");
         ready(&mut notices, "a/app").await;
         until("the rest", || started("app") == 1).await;
-        assert_eq!(started("warm"), 1, "it was there already");
+        assert_eq!(started("warm"), 1, "it was already running");
 
-        // Its own death ends nothing else.
-        let warm = || State::load(&file).expect("it was written").components[1].process.clone();
+        // When it exits by itself, nothing else stops.
+        let warm = || State::load(&file).expect("the state was saved").components[1].process.clone();
         let process = warm().expect("it runs");
-        process.signal(rustix::process::Signal::KILL).expect("it is ours");
+        process.signal(rustix::process::Signal::KILL).expect("the process runs");
         until("it to be back", || started("warm") == 2).await;
         ready(&mut notices, "a/warm").await;
         assert_eq!(started("app"), 1);
 
-        std::fs::remove_file(&turn).expect("it is there");
+        std::fs::remove_file(&turn).expect("it exists");
         until("a warm standby again", || is_warm() && started("warm") == 3).await;
         assert_eq!(started("app"), 1);
-        std::fs::write(&turn, "").expect("the folder is ours");
+        std::fs::write(&turn, "").expect("the folder is writable");
         ready(&mut notices, "a/app").await;
         until("the rest", || started("app") == 2).await;
         stop.send(Stop).await.expect("the supervisor runs");
     };
-    // Enough for the store to be ready on a busy machine: otherwise it is the one that stands by.
+    // Long enough for the store to become ready on a busy machine; otherwise the store would stand by.
     let (outcome, ()) = tokio::join!(supervisor.run(&mut stops, Duration::from_secs(5)), events);
-    outcome.expect("nothing failed");
+    outcome.expect("no component failed");
 }

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package suites pins the suites that run starts and what their tests import.
+// Package suites pins the versions of the suites and of their tests' imports.
 package suites
 
 import (
@@ -12,8 +12,7 @@ import (
 	_ "k8s.io/apiserver/pkg/storage/feature"
 	_ "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 
-	// Imports of their _test.go files that nothing above imports: `go mod tidy`
-	// does not look into the tests of other modules.
+	// Imports of their _test.go files only: `go mod tidy` ignores the tests of other modules.
 	_ "github.com/stretchr/testify/require"
 	_ "k8s.io/apimachinery/pkg/api/apitesting"
 	_ "k8s.io/apiserver/pkg/apis/example2/v1"

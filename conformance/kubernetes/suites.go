@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package suites pins the suite that run starts and what its tests import.
+// Package suites pins the version of the suite.
 package suites
 
 import (

@@ -6,19 +6,19 @@ import (
 
 var badOperations = []badHistory{
 	{"a stale read", claimLinearizable, func(s *scene) { s.answered(s.read, 3) }},
-	{"a stale read goes back", claimMonotonic, func(s *scene) { s.answered(s.read, 3) }},
+	{"a stale read with an older revision", claimMonotonic, func(s *scene) { s.answered(s.read, 3) }},
 	{"a stale serializable read of a single server", claimLinearizable, func(s *scene) {
 		s.op(s.read).Request.Range.Serializable = true
 		s.answered(s.read, 3)
 	}},
 	{"a read from the future", claimLinearizable, func(s *scene) { s.answered(s.read, s.txnRevision+1) }},
-	{"a read without a key", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs = s.op(s.read).Answer.Pairs[1:] }},
+	{"a read with a missing key", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs = s.op(s.read).Answer.Pairs[1:] }},
 	{"a wrong value", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs[0].Value = "1" }},
 	{"a wrong version", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs[0].Version++ }},
 	{"a wrong create revision", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs[0].Create++ }},
 	{"a wrong lease", claimAnswers, func(s *scene) { s.op(s.read).Answer.Pairs[0].Lease = 7 }},
 	{"a wrong count", claimAnswers, func(s *scene) { s.op(s.read).Answer.Count++ }},
-	{"more, where there is no more", claimAnswers, func(s *scene) { s.op(s.read).Answer.More = true }},
+	{"more without more keys", claimAnswers, func(s *scene) { s.op(s.read).Answer.More = true }},
 	{"a wrong header", claimLinearizable, func(s *scene) { s.op(s.read).Answer.Revision-- }},
 	{"a wrong header inside a transaction", claimAnswers, func(s *scene) { s.op(s.txn).Answer.Answers[3].Revision-- }},
 	{"a wrong previous pair", claimAnswers, func(s *scene) { s.op(s.overwrite).Answer.Pairs[0].Value = "0" }},
@@ -34,8 +34,8 @@ var badOperations = []badHistory{
 		s.op(s.afterDown).ID, s.op(s.afterDown).Call, s.op(s.afterDown).Return = s.afterDown, s.now-2, s.now-1
 		s.op(s.afterDown).Answer.Revision = s.log.Last()
 	}},
-	{"a refusal for a write that is not there yet", claimLinearizable, func(s *scene) {
-		// While the deletion is under way, a put that keeps the value is refused; then the key is still there.
+	{"a refusal before the deletion that causes it", claimLinearizable, func(s *scene) {
+		// During the deletion, a put with IgnoreValue is refused, although a later read still finds the key.
 		remove := s.op(s.remove)
 		remove.Return += 10 * tick
 		refused := Operation{ID: len(s.history.Operations), Client: 5, Call: remove.Call + 1, Return: remove.Call + 2}
@@ -44,8 +44,8 @@ var badOperations = []badHistory{
 		s.history.Operations = append(s.history.Operations, refused, read)
 		s.answered(read.ID, s.txnRevision)
 	}},
-	{"a refusal without a reason", claimLinearizable, func(s *scene) { s.op(s.old).Answer = Answer{Error: errCompacted} }},
-	{"a compaction of the future", claimLinearizable, func(s *scene) { s.op(s.compaction).Request.Compact.Revision = 1000 }},
+	{"an unjustified refusal", claimLinearizable, func(s *scene) { s.op(s.old).Answer = Answer{Error: errCompacted} }},
+	{"a compaction at a future revision", claimLinearizable, func(s *scene) { s.op(s.compaction).Request.Compact.Revision = 1000 }},
 	{"an answered write that is lost at the end", claimDurable, func(s *scene) {
 		s.op(s.afterDown).Answer.Revision = s.log.Last() + 1
 	}},
@@ -58,7 +58,7 @@ var badOperations = []badHistory{
 	{"half a transaction", claimRevisions, func(s *scene) {
 		s.everywhere(func(leg *Leg) { without(leg, s.txnRevision, "c") })
 	}},
-	{"a write that nobody made", claimRevisions, func(s *scene) { s.op(s.lost).Request.Put.Value = "another" }},
+	{"a write that no client requested", claimRevisions, func(s *scene) { s.op(s.lost).Request.Put.Value = "another" }},
 	{"a write that was done twice", claimRevisions, func(s *scene) {
 		s.everywhere(func(leg *Leg) {
 			for _, answer := range leg.Answers {
@@ -75,19 +75,19 @@ var badOperations = []badHistory{
 	{"two writes in one revision", claimRevisions, func(s *scene) {
 		s.op(s.overwrite).Answer.Revision = s.op(s.first).Answer.Revision
 	}},
-	{"a term that goes back", claimMonotonic, func(s *scene) { s.op(s.afterDown).Server = &Server{1, 1, 1} }},
+	{"a term that decreases", claimMonotonic, func(s *scene) { s.op(s.afterDown).Server = &Server{1, 1, 1} }},
 	{"another cluster", claimMonotonic, func(s *scene) { s.op(s.afterDown).Server = &Server{2, 1, 2} }},
-	{"a lease that ends too early", claimLeases, func(s *scene) { s.op(s.grant).Request.Grant.TTL = 600 }},
+	{"a lease that expires too early", claimLeases, func(s *scene) { s.op(s.grant).Request.Grant.TTL = 600 }},
 	{"a lease that leaves a key behind", claimRevisions, func(s *scene) {
 		s.everywhere(func(leg *Leg) { without(leg, s.expired, "e") })
 	}},
-	{"a lease that does not end", claimLeases, func(s *scene) { s.history.Leftover = []Pair{{Key: "d", Lease: 7}} }},
+	{"a lease that does not expire", claimLeases, func(s *scene) { s.history.Leftover = []Pair{{Key: "d", Lease: 7}} }},
 	{"a key with a lease that was never granted", claimLinearizable, func(s *scene) { s.op(s.leased).Call = 1; s.op(s.grant).Answer.Error = errLeaseExists }},
-	{"a lease without its keys", claimLeases, func(s *scene) {
+	{"a lease with a missing key", claimLeases, func(s *scene) {
 		o := s.find(func(r Request) bool { return r.TimeToLive != 0 })
 		o.Answer.Keys = o.Answer.Keys[1:]
 	}},
-	{"a lease with a key of another", claimLeases, func(s *scene) {
+	{"a lease with a key that does not have it", claimLeases, func(s *scene) {
 		o := s.find(func(r Request) bool { return r.TimeToLive != 0 })
 		o.Answer.Keys = append(o.Answer.Keys, "c")
 	}},
@@ -95,14 +95,14 @@ var badOperations = []badHistory{
 		o := s.find(func(r Request) bool { return r.Leases })
 		o.Answer.Leases = append(o.Answer.Leases, 99)
 	}},
-	{"a lease that is dead while it has keys", claimLinearizable, func(s *scene) {
+	{"a lease that is not found while it has keys", claimLinearizable, func(s *scene) {
 		s.find(func(r Request) bool { return r.TimeToLive != 0 }).Answer = Answer{TTL: -1, Revision: s.expired - 1}
 	}},
-	{"no answer from a server that runs", claimRunning, func(s *scene) {
+	{"no answer from a running server", claimRunning, func(s *scene) {
 		s.op(s.read).Unknown, s.op(s.read).Failure = true, "deadline exceeded"
 	}},
-	{"a read behind what a watch has shown", claimMonotonic, func(s *scene) {
-		// The watch shows the transaction before the read is called; the write itself has not returned.
+	{"a read older than a watch has shown", claimMonotonic, func(s *scene) {
+		// The watch shows the transaction before the read is called, and the transaction returns only after the read.
 		s.op(s.txn).Return = s.op(s.read).Return + tick
 		s.answered(s.read, s.txnRevision-1)
 	}},

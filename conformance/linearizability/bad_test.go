@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// scene is a history with something of everything, and the places that tests spoil.
+// scene is a correct history that covers every claim, with references to the parts that tests corrupt.
 type scene struct {
 	*store
 	history *History
-	// plain sees all keys with previous pairs; filtered only deletions; resumed has two legs; bookmarked was promised
-	// everything in the middle; refused began below the compact revision.
+	// plain sees all keys with previous pairs; filtered only deletions; resumed has two legs; bookmarked gets a progress
+	// notification halfway; refused starts below the compact revision.
 	plain, filtered, resumed, bookmarked, refused *openLeg
 	second                                        *openLeg
 	// ids of operations
@@ -64,7 +64,7 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) op(id int) *Operation { return &s.history.Operations[id] }
 
-// lastOf is the last response with events of a leg.
+// lastOf returns the last response with events of a leg.
 func lastOf(o *openLeg) *WatchAnswer {
 	for _, answer := range slices.Backward(o.leg.Answers) {
 		if len(answer.Events) > 0 {
@@ -74,12 +74,12 @@ func lastOf(o *openLeg) *WatchAnswer {
 	return nil
 }
 
-// holding is the place of the response that has a revision.
+// holding returns the index of the response whose first event has a revision.
 func holding(leg *Leg, revision int64) int {
 	return slices.IndexFunc(leg.Answers, func(a *WatchAnswer) bool { return len(a.Events) > 0 && a.Events[0].Mod == revision })
 }
 
-// everywhere changes the answers of all watches: what the server itself has wrong, not only one of its watches.
+// everywhere changes the answers of all watches, like a fault of the store itself, not only of one watch.
 func (s *scene) everywhere(change func(leg *Leg)) {
 	for _, watcher := range append([]*Watcher{s.history.Reference, s.history.Final}, s.history.Watchers...) {
 		for _, leg := range watcher.Legs {
@@ -105,15 +105,15 @@ func TestTheSceneIsRight(t *testing.T) {
 	}
 	for _, claim := range claims {
 		if f.Checked[claim] == 0 {
-			t.Errorf("%s is not tried", claim)
+			t.Errorf("%s was not checked", claim)
 		}
 	}
 	if f.Expired != 1 || f.Pinned != 1 {
-		t.Errorf("%d leases expired and %d operations were pinned, not one of each", f.Expired, f.Pinned)
+		t.Errorf("%d leases expired and %d operations were pinned, want one of each", f.Expired, f.Pinned)
 	}
 }
 
-// Every history that is spoiled in one place must be reported, for the right reason.
+// Every corruption of a history must be reported, with the right claim.
 func TestABadHistoryIsReported(t *testing.T) {
 	for _, bad := range append(badOperations, badWatches...) {
 		t.Run(bad.name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestABadHistoryIsReported(t *testing.T) {
 			bad.spoil(s)
 			f := check(s.history, time.Minute, t.TempDir())
 			if !f.Violates(bad.claim) {
-				t.Errorf("%s is not reported; this is: %v", bad.claim, f.Violations)
+				t.Errorf("%s was not reported, but: %v", bad.claim, f.Violations)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ type badHistory struct {
 	spoil func(s *scene)
 }
 
-// answered replaces the answer of an operation by the one that the state at another revision would give.
+// answered replaces the answer of an operation with the one from the state at another revision.
 func (s *scene) answered(id int, revision int64) {
 	o := s.op(id)
 	o.Answer, _ = view{log: s.log, revision: revision}.execute(o.Request)

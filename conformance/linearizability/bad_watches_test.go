@@ -21,9 +21,9 @@ var badWatches = []badHistory{
 	{"an event before it happened", claimReliable, func(s *scene) {
 		s.plain.leg.Answers[holding(s.plain.leg, 4)].At = 1
 	}},
-	{"a header behind the events", claimReliable, func(s *scene) { lastOf(s.plain).Revision-- }},
+	{"a header older than the events", claimReliable, func(s *scene) { lastOf(s.plain).Revision-- }},
 	{"a watcher that is stuck", claimReliable, func(s *scene) { s.history.Stuck = []string{"plain"} }},
-	{"a watch from now on with the past", claimReliable, func(s *scene) {
+	{"a watch from now on with past events", claimReliable, func(s *scene) {
 		open := s.bookmarked.leg
 		open.Sent = s.now
 	}},
@@ -44,8 +44,8 @@ var badWatches = []badHistory{
 		s.plain.leg.Answers = slices.Replace(s.plain.leg.Answers, at, at+1, &first, &second)
 	}},
 	{"half a revision", claimAtomic, func(s *scene) { without(s.plain.leg, s.txnRevision, "c") }},
-	{"a gap where it was resumed", claimResumable, func(s *scene) { without(s.second.leg, s.second.leg.Start, "a") }},
-	{"events again where it was resumed", claimResumable, func(s *scene) {
+	{"a gap at the resumption", claimResumable, func(s *scene) { without(s.second.leg, s.second.leg.Start, "a") }},
+	{"repeated events at the resumption", claimResumable, func(s *scene) {
 		before := *lastOf(s.resumed)
 		answers := s.second.leg.Answers
 		s.second.leg.Answers = slices.Insert(answers, 1, &before)
@@ -60,21 +60,21 @@ var badWatches = []badHistory{
 			without(s.bookmarked.leg, s.txnRevision, key)
 		}
 	}},
-	{"a bookmark of the future", claimBookmarkable, func(s *scene) {
+	{"a bookmark at a future revision", claimBookmarkable, func(s *scene) {
 		leg := s.bookmarked.leg
 		leg.Answers[slices.IndexFunc(leg.Answers, (*WatchAnswer).isProgress)].Revision = s.log.Last()
 	}},
 	{"a wrong previous pair", claimPrevious, func(s *scene) { lastOf(s.second).Events[0].Prev = &Pair{Key: "x"} }},
-	{"no previous pair", claimPrevious, func(s *scene) {
+	{"a missing previous pair", claimPrevious, func(s *scene) {
 		s.plain.leg.Answers[holding(s.plain.leg, s.txnRevision)].Events[0].Prev = nil
 	}},
 	{"a previous pair of a new key", claimPrevious, func(s *scene) {
 		s.plain.leg.Answers[holding(s.plain.leg, 2)].Events[0].Prev = &Pair{Key: "a", Version: 1}
 	}},
-	{"a previous pair that nobody asked for", claimPrevious, func(s *scene) {
+	{"an unrequested previous pair", claimPrevious, func(s *scene) {
 		lastOf(s.filtered).Events[0].Prev = &Pair{Key: "a"}
 	}},
-	{"an event that is filtered", claimFilters, func(s *scene) {
+	{"an event that should be filtered", claimFilters, func(s *scene) {
 		put := *s.plain.leg.Answers[holding(s.plain.leg, 2)]
 		put.Events = []Event{{Change: put.Events[0].Change}}
 		s.filtered.leg.Answers = slices.Insert(s.filtered.leg.Answers, 1, &put)
@@ -82,14 +82,14 @@ var badWatches = []badHistory{
 	{"an event of another key", claimFilters, func(s *scene) {
 		s.filtered.watcher.Key = "b"
 	}},
-	{"a watch of compacted revisions with events", claimCompacted, func(s *scene) {
+	{"a watch of compacted revisions that has events", claimCompacted, func(s *scene) {
 		s.refused.leg.Answers[1] = &WatchAnswer{At: s.now, Revision: s.log.Last(), Events: lastOf(s.plain).Events}
 	}},
 	{"a watch of compacted revisions that is not refused", claimCompacted, func(s *scene) {
 		s.refused.leg.Answers, s.refused.leg.End = s.refused.leg.Answers[:1], endRound
 	}},
-	{"a refusal with another revision", claimCompacted, func(s *scene) { s.refused.leg.Answers[1].Compact = 3 }},
-	{"a refusal without need", claimCompacted, func(s *scene) {
+	{"a refusal with a wrong compact revision", claimCompacted, func(s *scene) { s.refused.leg.Answers[1].Compact = 3 }},
+	{"an unjustified refusal of a watch", claimCompacted, func(s *scene) {
 		s.second.leg.Answers = append(s.second.leg.Answers, &WatchAnswer{At: s.now, Canceled: true, Compact: 4})
 	}},
 	{"a reference with a gap", claimReliable, func(s *scene) { without(s.history.Reference.Legs[0], 3, "a") }},
@@ -98,7 +98,7 @@ var badWatches = []badHistory{
 		again := *leg.Answers[holding(leg, 2)]
 		leg.Answers = append(leg.Answers, &again)
 	}},
-	{"a reference with a gap where it was resumed", claimResumable, func(s *scene) {
+	{"a reference with a gap at the resumption", claimResumable, func(s *scene) {
 		without(s.history.Reference.Legs[1], s.log.Last(), "g")
 		leg := s.history.Reference.Legs[1]
 		event := Event{Change: Change{Pair: Pair{Key: "h", Mod: s.log.Last() + 1, Create: s.log.Last() + 1, Version: 1}}}
@@ -106,7 +106,7 @@ var badWatches = []badHistory{
 	}},
 }
 
-// current is the last leg of a watcher.
+// current returns the last leg of a watcher.
 func (s *scene) current(name string) *Leg {
 	for _, watcher := range s.history.Watchers {
 		if watcher.Name == name {

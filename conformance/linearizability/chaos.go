@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Chaos ends the server and starts it again, in different ways at random moments.
+// Chaos stops and restarts the server, in different ways at random moments.
 type Chaos struct {
 	rng      *rand.Rand
 	process  *Process
 	recorder *Recorder
 	world    *World
-	// pace is the longest time between two failures.
+	// pace is the maximum time between two failures.
 	pace      time.Duration
 	counters  *Counters
 	downtimes []Downtime
 }
 
-// Run goes on until the time is over. The server runs when it returns without an error.
+// Run causes failures until a time. If it returns no error, the server is running.
 func (c *Chaos) Run(ctx context.Context, until time.Time) error {
 	for {
 		wait := 100*time.Millisecond + time.Duration(c.rng.Int64N(int64(c.pace)))
@@ -34,7 +34,7 @@ func (c *Chaos) Run(ctx context.Context, until time.Time) error {
 	}
 }
 
-// Fail ends the server once in the given way, and waits until it serves again.
+// Fail stops the server in the given way, restarts it, and waits until it serves again.
 func (c *Chaos) Fail(ctx context.Context, kind string) error {
 	c.world.rush.Store(true)
 	pause(ctx, time.Duration(20+c.rng.IntN(100))*time.Millisecond)
@@ -47,7 +47,7 @@ func (c *Chaos) Fail(ctx context.Context, kind string) error {
 		if err := c.process.Start(); err != nil {
 			return err
 		}
-		// Most often while it recovers.
+		// The second kill is usually during recovery.
 		pause(ctx, time.Duration(c.rng.IntN(120))*time.Millisecond)
 		c.kill()
 	case "terminate":

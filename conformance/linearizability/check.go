@@ -2,7 +2,8 @@ package main
 
 import "time"
 
-// check runs all checks on a history. A picture of operations that are not linearizable goes to folder, if given.
+// check runs all checks on a history. If its operations are not linearizable, a visualization is written to folder, unless
+// that is empty.
 func check(h *History, patience time.Duration, folder string) *Findings {
 	f := NewFindings()
 	log, ok := buildLog(h, f)

@@ -2,14 +2,14 @@ package main
 
 import "slices"
 
-// events holds the events of one response against the log.
+// events compares the events of one response with the log.
 func (w *walk) events(b batch) {
 	last := b.events[len(b.events)-1].Mod
 	if b.header < last {
 		w.violated(claimReliable, "a response with events up to revision %d has revision %d in its header", last, b.header)
 	}
 	if last > w.timeline.Possible(b.at) {
-		w.violated(claimReliable, "revision %d was delivered before it can have been made", last)
+		w.violated(claimReliable, "revision %d was delivered before it could have been made", last)
 	}
 	w.f.Events += len(b.events)
 	for _, claim := range []string{claimOrdered, claimUnique, claimReliable, claimFilters} {
@@ -20,7 +20,7 @@ func (w *walk) events(b batch) {
 	}
 }
 
-// group takes the events of one revision.
+// group checks the events of one revision.
 func (w *walk) group(events []Event, b batch) {
 	revision := events[0].Mod
 	known := true
@@ -36,7 +36,7 @@ func (w *walk) group(events []Event, b batch) {
 		if w.resumed && w.fresh {
 			claim = claimResumable
 		}
-		w.violated(claim, "revision %d was left out; revision %d came instead", missing, revision)
+		w.violated(claim, "revision %d was skipped; revision %d came next", missing, revision)
 	}
 	w.next = revision + 1
 	if !known {
@@ -56,7 +56,7 @@ func (w *walk) group(events []Event, b batch) {
 	}
 }
 
-// event holds one event against the log; false if the log does not have it.
+// event compares one event with the log, and reports whether it is an expected one.
 func (w *walk) event(event Event, b batch) bool {
 	changes := w.log.Changes(event.Mod)
 	at := slices.IndexFunc(changes, func(c Change) bool { return c.Key == event.Key })
@@ -65,11 +65,11 @@ func (w *walk) event(event Event, b batch) bool {
 		return false
 	}
 	if changes[at] != event.Change {
-		w.violated(claimReliable, "revision %d is delivered as %v, but was %v", event.Mod, event.Change, changes[at])
+		w.violated(claimReliable, "revision %d was delivered as %v, but is %v", event.Mod, event.Change, changes[at])
 		return false
 	}
 	if !w.watcher.wants(event.Change) {
-		w.violated(claimFilters, "%v is not what was asked for", event.Change)
+		w.violated(claimFilters, "%v is outside the watched range or filtered", event.Change)
 		return false
 	}
 	w.previous(event, b)
@@ -80,7 +80,7 @@ func (w *walk) event(event Event, b batch) bool {
 	return true
 }
 
-// late finds out what is wrong with events of a revision that is behind what was delivered already.
+// late classifies events of a revision that should have been delivered earlier.
 func (w *walk) late(events []Event) {
 	revision := events[0].Mod
 	switch {
@@ -89,9 +89,9 @@ func (w *walk) late(events []Event) {
 		if w.resumed {
 			claim = claimResumable
 		}
-		w.violated(claim, "revision %d is from before the start", revision)
+		w.violated(claim, "revision %d is before the start", revision)
 	case revision == w.next-1:
-		// A second time, or the rest of a revision that was split: both are told already.
+		// A repetition, or the second part of a split revision: both have been reported.
 	case revision <= w.promised:
 		w.violated(claimBookmarkable, "revision %d was delivered after revision %d had been promised", revision, w.promised)
 	default:
@@ -99,11 +99,11 @@ func (w *walk) late(events []Event) {
 	}
 }
 
-// previous: the pair before is there if it was asked for, unless it may have been compacted meanwhile.
+// previous checks the previous pair: it is present and correct if requested, unless it may have been compacted.
 func (w *walk) previous(event Event, b batch) {
 	if !w.watcher.Prev {
 		if event.Prev != nil {
-			w.violated(claimPrevious, "revision %d of %q comes with a previous pair, not asked for", event.Mod, event.Key)
+			w.violated(claimPrevious, "revision %d of %q has a previous pair, which was not requested", event.Mod, event.Key)
 		}
 		return
 	}
@@ -111,11 +111,11 @@ func (w *walk) previous(event Event, b batch) {
 	before, existed := w.log.At(event.Mod - 1).Find(event.Key)
 	switch {
 	case event.Prev == nil && existed && event.Mod-1 >= w.maybeCompacted(b.at):
-		w.violated(claimPrevious, "revision %d of %q comes without the previous pair %v", event.Mod, event.Key, before)
+		w.violated(claimPrevious, "revision %d of %q lacks the previous pair %v", event.Mod, event.Key, before)
 	case event.Prev != nil && !existed:
-		w.violated(claimPrevious, "revision %d creates %q, but comes with a previous pair %v", event.Mod, event.Key, *event.Prev)
+		w.violated(claimPrevious, "revision %d creates %q, but has the previous pair %v", event.Mod, event.Key, *event.Prev)
 	case event.Prev != nil && *event.Prev != before:
-		w.violated(claimPrevious, "revision %d of %q comes with the previous pair %v instead of %v",
+		w.violated(claimPrevious, "revision %d of %q has the previous pair %v instead of %v",
 			event.Mod, event.Key, *event.Prev, before)
 	}
 }

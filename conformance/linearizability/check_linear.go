@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// porcupineModel is the model in the checker's terms. The input is a *Move, which has the output, too.
+// porcupine adapts the model to the checker. The input is a *Move, which includes the output.
 func (m *Model) porcupine() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return m.Init() },
@@ -29,7 +29,7 @@ func (m *Model) porcupine() porcupine.Model {
 	}
 }
 
-// operations are the moves in the checker's terms. Those that never return come as clients of their own.
+// operations converts the moves for the checker. Each unanswered move gets a client of its own.
 func (p *Plan) operations() []porcupine.Operation {
 	clients, end := 0, int64(0)
 	for _, move := range p.moves {
@@ -42,7 +42,7 @@ func (p *Plan) operations() []porcupine.Operation {
 	for _, move := range p.moves {
 		operation := porcupine.Operation{Input: move, Call: move.Call, Return: move.Return}
 		if move.Return == never {
-			// One tick behind everything, whatever the call of an expiry that was not due yet.
+			// One tick after everything else, even if the expiry was not due yet.
 			operation.Return = max(end, move.Call) + 1
 		}
 		if move.known() {
@@ -56,7 +56,8 @@ func (p *Plan) operations() []porcupine.Operation {
 	return operations
 }
 
-// checkLinearizable looks for one order of all moves that the model allows. If there is none, a picture goes to folder.
+// checkLinearizable searches for an order of all moves that the model allows. If there is none, it writes a visualization to
+// folder.
 func checkLinearizable(p *Plan, f *Findings, patience time.Duration, folder string) {
 	f.checked(claimLinearizable, len(p.moves))
 	model, operations := p.model.porcupine(), p.operations()
@@ -66,7 +67,7 @@ func checkLinearizable(p *Plan, f *Findings, patience time.Duration, folder stri
 	case porcupine.Unknown:
 		f.violated(claimLinearizable, "not decided within %v", patience)
 	case porcupine.Illegal:
-		f.violated(claimLinearizable, "there is no order of the operations that a store could have done them in")
+		f.violated(claimLinearizable, "there is no order in which a store could have executed the operations")
 	}
 	_, info := porcupine.CheckOperationsVerbose(model, operations, patience)
 	f.violated(claimLinearizable, "%s", p.furthest(info))
@@ -74,15 +75,15 @@ func checkLinearizable(p *Plan, f *Findings, patience time.Duration, folder stri
 		return
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		f.violated(claimLinearizable, "no picture: %v", err)
+		f.violated(claimLinearizable, "no visualization: %v", err)
 		return
 	}
 	if err := porcupine.VisualizePath(model, info, filepath.Join(folder, "linearization.html")); err != nil {
-		f.violated(claimLinearizable, "no picture: %v", err)
+		f.violated(claimLinearizable, "no visualization: %v", err)
 	}
 }
 
-// furthest names the operations around the end of the longest order that was found.
+// furthest describes the end of the longest order found, and the operations that could not follow.
 func (p *Plan) furthest(info porcupine.LinearizationInfo) string {
 	var longest []int
 	for _, partition := range info.PartialLinearizations() {
@@ -110,9 +111,9 @@ func (p *Plan) furthest(info porcupine.LinearizationInfo) string {
 	}
 	slices.SortFunc(waiting, func(a, b int) int { return int(p.moves[a].Return - p.moves[b].Return) })
 	for _, id := range waiting[:min(len(waiting), shown)] {
-		text += "\n    and then not " + p.line(id)
+		text += "\n    impossible next: " + p.line(id)
 	}
-	return fmt.Sprintf("an order of %d of %d operations ends so:%s", len(longest), len(p.moves), text)
+	return fmt.Sprintf("the longest order, of %d of %d operations, ends with:%s", len(longest), len(p.moves), text)
 }
 
 func (p *Plan) line(id int) string {

@@ -1,7 +1,7 @@
 package main
 
-// buildLog makes the log of revisions from the reference watch. What it says must be without gap or repetition and
-// each revision must follow from the one before; otherwise there is nothing to hold the rest against, and ok is false.
+// buildLog builds the log of revisions from the reference watch. The watch must have no gaps or repetitions, and each
+// revision must follow from the previous one. Otherwise there is no reference for the other checks, and ok is false.
 func buildLog(h *History, f *Findings) (log *Log, ok bool) {
 	log = NewLog()
 	for i, leg := range h.Reference.Legs {
@@ -14,7 +14,7 @@ func buildLog(h *History, f *Findings) (log *Log, ok bool) {
 				revision := group[0].Mod
 				switch {
 				case revision == log.Last() && revision > 1:
-					f.violated(claimAtomic, "reference watch: revision %d came in two responses, or twice", revision)
+					f.violated(claimAtomic, "reference watch: revision %d was split over two responses, or repeated", revision)
 					return log, false
 				case revision <= log.Last():
 					f.violated(claimUnique, "reference watch: revision %d came after revision %d", revision, log.Last())
@@ -40,17 +40,16 @@ func buildLog(h *History, f *Findings) (log *Log, ok bool) {
 	return log, true
 }
 
-// A batch is the events of one response, or of several that are fragments of one.
+// A batch is the events of one response, or of all its fragments.
 type batch struct {
 	at     int64
 	header int64
 	events []Event
-	// answer is the last response that the batch came in.
+	// answer is the last response of the batch.
 	answer *WatchAnswer
 }
 
-// batches puts fragments together; fragments whose rest never came are left out. Answers without events are batches
-// without events.
+// batches assembles fragments, and drops those of incomplete responses. Answers without events are batches without events.
 func batches(leg *Leg) []batch {
 	var all []batch
 	var parts []Event
@@ -68,7 +67,7 @@ func batches(leg *Leg) []batch {
 	return all
 }
 
-// byRevision groups neighbours of the same revision.
+// byRevision groups adjacent events of the same revision.
 func byRevision(events []Event) [][]Event {
 	var groups [][]Event
 	for i, event := range events {

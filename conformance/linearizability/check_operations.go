@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// checkOperations holds every answer by itself against the state at its revision. The order of operations is left to
-// checkLinearizable; what is wrong here is told in words.
+// checkOperations compares every answer, on its own, with the state at its revision, and reports differences in readable
+// form. The order of operations is left to checkLinearizable.
 func checkOperations(p *Plan, f *Findings) {
 	for i := range p.history.Operations {
 		o := &p.history.Operations[i]
@@ -50,8 +50,8 @@ func checkAnswer(p *Plan, o *Operation, f *Findings) {
 	}
 }
 
-// checkKeysOfLease: the keys of a lease are not read at one revision. So those that had it all the time must be
-// listed, and those that had it at no time must not.
+// checkKeysOfLease checks the list of a lease's keys, which is not read at a single revision: keys that had the lease all
+// the time must be listed, and keys that never had it must not.
 func checkKeysOfLease(p *Plan, o *Operation, f *Findings) {
 	lease := o.Request.TimeToLive
 	from, to := p.timeline.Certain(o.Call), min(p.timeline.Possible(o.Return), p.log.Last())
@@ -78,15 +78,16 @@ func checkKeysOfLease(p *Plan, o *Operation, f *Findings) {
 	}
 }
 
-// life is what is certain of a lease.
+// life is what is certain about the times of a lease.
 type life struct {
-	asked   int64 // before this, nobody had asked for it
-	granted int64 // from this on it was alive…
-	alive   int64 // …until this at least
-	dead    int64 // from this on it was dead
+	asked   int64 // the call of its grant
+	granted int64 // it was alive from here on…
+	alive   int64 // …at least until here
+	dead    int64 // it had ended from here on
 }
 
-// checkLists: a list of all leases has those that were certainly alive all the time, and none that certainly was not.
+// checkLists checks the lists of all leases: leases that were certainly alive throughout must be listed, and leases that
+// were certainly not must not.
 func checkLists(p *Plan, f *Findings) {
 	lives := livesOf(p.history)
 	for i := range p.history.Operations {
@@ -106,7 +107,7 @@ func checkLists(p *Plan, f *Findings) {
 		}
 		for _, lease := range o.Answer.Leases {
 			if _, known := lives[lease]; !known {
-				f.violated(claimLeases, "operation %d lists lease %d, which nobody asked for", o.ID, lease)
+				f.violated(claimLeases, "operation %d lists lease %d, which no client requested", o.ID, lease)
 			}
 		}
 	}

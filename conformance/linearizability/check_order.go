@@ -2,10 +2,12 @@ package main
 
 import "time"
 
-// A failure may be noticed a little late: a connection that broke, a client that reconnects.
+// afterDowntime is how long after a downtime requests may still fail: clients notice broken connections late, and
+// reconnect.
 const afterDowntime = int64(2 * time.Second)
 
-// checkOrder: revisions, terms and names as anyone sees them one after the other, also over failures.
+// checkOrder checks that revisions and terms never go back, and that cluster and member ids never change, across all
+// clients, watchers and failures.
 func checkOrder(p *Plan, f *Findings) {
 	watched := highest(watchSightings(p.history))
 	var terms []sighting
@@ -48,7 +50,8 @@ func checkOrder(p *Plan, f *Findings) {
 	}
 }
 
-// lostOrLate tells revisions that were lost in a failure from those that were only not seen.
+// lostOrLate returns the claim that an answer with too low a revision violates: durability if a failure lost revisions that
+// had been seen, otherwise monotonicity.
 func (p *Plan) lostOrLate(o *Operation) string {
 	for _, d := range p.history.Downtimes {
 		if d.To <= o.Call && p.history.seenBefore(d.From) > o.Answer.Revision {
@@ -58,7 +61,7 @@ func (p *Plan) lostOrLate(o *Operation) string {
 	return claimMonotonic
 }
 
-// seenBefore is the highest revision that anyone had seen before a time.
+// seenBefore returns the highest revision that any client or watcher had seen before a time.
 func (h *History) seenBefore(at int64) int64 {
 	seen := before(highest(watchSightings(h)), at)
 	for i := range h.Operations {
@@ -69,20 +72,20 @@ func (h *History) seenBefore(at int64) int64 {
 	return seen
 }
 
-// linearizable says whether an answer must show everything that anyone has seen before.
+// linearizable reports whether an answer must include everything that any client has seen before.
 func linearizable(r Request) bool {
 	switch {
 	case r.Range != nil:
 		return !r.Range.Serializable
 	case r.Txn != nil:
-		// etcd takes one that does nothing for one whose reads are all serializable.
+		// etcd treats an empty transaction as one whose reads are all serializable.
 		return len(r.Txn.Then)+len(r.Txn.Else) > 0
 	default:
 		return r.Put != nil || r.Delete != nil || r.Compact != nil || r.Revoke != 0
 	}
 }
 
-// watchSightings are the revisions of delivered events and progress notifications.
+// watchSightings returns the revisions of delivered events and progress notifications.
 func watchSightings(h *History) []sighting {
 	var sightings []sighting
 	for _, watcher := range append([]*Watcher{h.Reference}, h.Watchers...) {
@@ -99,7 +102,7 @@ func watchSightings(h *History) []sighting {
 	return sightings
 }
 
-// checkFailures: what lies around failures, and what is left at the end.
+// checkFailures checks that requests fail only around downtimes, and the state at the end of the round.
 func checkFailures(p *Plan, f *Findings) {
 	h := p.history
 	f.checked(claimDurable, len(h.Downtimes))
@@ -112,10 +115,10 @@ func checkFailures(p *Plan, f *Findings) {
 		}
 	}
 	for _, pair := range h.Leftover {
-		f.violated(claimLeases, "%v is still there long after its lease should have ended", pair)
+		f.violated(claimLeases, "%v still exists long after its lease should have expired", pair)
 	}
 	for _, name := range h.Stuck {
-		f.violated(claimReliable, "watcher %s did not come to the last revision in time", name)
+		f.violated(claimReliable, "watcher %s did not reach the last revision in time", name)
 	}
 	if h.Final == nil {
 		return
@@ -124,11 +127,11 @@ func checkFailures(p *Plan, f *Findings) {
 	checkWatcher(p, h.Final, again)
 	f.checked(claimDurable, again.Checked[claimReliable])
 	for _, violation := range again.Violations {
-		f.violated(claimDurable, "watched again at the end: %s", violation.Text)
+		f.violated(claimDurable, "repeated watch at the end: %s", violation.Text)
 	}
 }
 
-// down says whether the server was away at some moment between two times.
+// down reports whether the server was unavailable at any moment between two times.
 func (h *History) down(from, to int64) bool {
 	for _, d := range h.Downtimes {
 		if from <= d.To+afterDowntime && to >= d.From {

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// checkWatches holds every watcher against the log.
+// checkWatches compares every watcher with the log.
 func checkWatches(p *Plan, f *Findings) {
 	checkWatcher(p, p.history.Reference, f)
 	for _, watcher := range p.history.Watchers {
@@ -10,19 +10,19 @@ func checkWatches(p *Plan, f *Findings) {
 	}
 }
 
-// A walk goes along the answers of one leg of a watcher.
+// A walk checks the answers of one leg of a watcher, in order.
 type walk struct {
 	*Plan
 	watcher *Watcher
 	leg     *Leg
 	f       *Findings
 	resumed bool
-	// next: everything below has been delivered, or is not for this watcher.
+	// next is the revision below which everything that the watcher wants has been delivered.
 	next int64
-	// promised is the highest bookmark.
+	// promised is the highest revision of a progress notification.
 	promised  int64
 	delivered map[string]int64 // last revision delivered for each key
-	// fresh: no event has come in this leg yet.
+	// fresh means that this leg has had no event yet.
 	fresh bool
 }
 
@@ -40,7 +40,8 @@ func (w *walk) violated(claim, format string, arguments ...any) {
 		append([]any{w.watcher.Name, w.leg.Start}, arguments...)...)
 }
 
-// begin finds out where the leg starts.
+// begin determines the first revision of the leg. It reports false for a watch from now on that was never
+// created.
 func (w *walk) begin() bool {
 	if w.resumed {
 		w.f.checked(claimResumable, 1)
@@ -64,7 +65,7 @@ func (w *walk) begin() bool {
 	}
 	certain := w.timeline.Certain(w.leg.Sent)
 	if created < certain {
-		w.violated(claimMonotonic, "created at revision %d, when revision %d had been seen", created, certain)
+		w.violated(claimMonotonic, "created at revision %d, after revision %d had been seen", created, certain)
 	}
 	w.next = created + 1
 	if first >= 0 && first <= created {
@@ -72,13 +73,13 @@ func (w *walk) begin() bool {
 		w.next = first
 	}
 	if w.next <= certain {
-		w.violated(claimReliable, "it is for what comes, but begins with revision %d, when revision %d had been seen",
+		w.violated(claimReliable, "it watches from now on, but begins with revision %d, after revision %d had been seen",
 			w.next, certain)
 	}
 	return true
 }
 
-// refusal: a start that was compacted before the watch was asked for must be refused.
+// refusal checks that a watch from a revision that was compacted before the request is refused.
 func (w *walk) refusal() {
 	if w.leg.Start >= w.compacted(w.leg.Sent) {
 		return
@@ -106,7 +107,7 @@ func (w *walk) along() {
 			w.fresh = false
 		}
 		if answer.Canceled && i < len(all)-1 {
-			w.violated(claimReliable, "an answer came after the end of the watch")
+			w.violated(claimReliable, "an answer came after the watch was cancelled")
 		}
 	}
 	if w.leg.End == endRound && !slices.Contains(w.history.Stuck, w.watcher.Name) {
@@ -116,7 +117,7 @@ func (w *walk) along() {
 	}
 }
 
-// missing is the first revision up to a bound that is for this watcher and not delivered, or 0.
+// missing returns the first revision up to a bound that the watcher wants and that was not delivered, or 0.
 func (w *walk) missing(to int64) int64 {
 	for revision := max(w.next, 1); revision <= min(to, w.log.Last()); revision++ {
 		if slices.ContainsFunc(w.log.Changes(revision), w.watcher.wants) {
@@ -132,7 +133,7 @@ func (w *walk) progress(b batch) {
 		w.violated(claimBookmarkable, "revision %d was promised before revision %d was delivered", b.header, missing)
 	}
 	if b.header > w.timeline.Possible(b.at) {
-		w.violated(claimBookmarkable, "revision %d was promised before it can have been made", b.header)
+		w.violated(claimBookmarkable, "revision %d was promised before it could have been made", b.header)
 	}
 	w.promised = max(w.promised, b.header)
 	w.next = max(w.next, b.header+1)
@@ -145,16 +146,16 @@ func (w *walk) compact(b batch) {
 	case !b.answer.Canceled:
 		w.violated(claimCompacted, "there is a compact revision, %d, but the watch is not cancelled", compact)
 	case w.next >= compact:
-		w.violated(claimCompacted, "it is refused with compact revision %d, but needs only revision %d", compact, w.next)
+		w.violated(claimCompacted, "it is refused with compact revision %d, but continues at revision %d", compact, w.next)
 	case !w.wasCompacted(compact, b.at):
-		w.violated(claimCompacted, "it is refused with compact revision %d, which nobody asked for", compact)
+		w.violated(claimCompacted, "it is refused with compact revision %d, which no client compacted", compact)
 	case compact < w.compacted(w.leg.Sent):
-		w.violated(claimCompacted, "it is refused with compact revision %d, when revision %d was compacted",
+		w.violated(claimCompacted, "it is refused with compact revision %d, after revision %d was compacted",
 			compact, w.compacted(w.leg.Sent))
 	}
 }
 
-// compacted is the compact revision that was certainly in force at a time.
+// compacted returns the compact revision that was certainly in effect at a time.
 func (p *Plan) compacted(at int64) int64 {
 	compact := int64(0)
 	for _, o := range p.compactions {
@@ -165,14 +166,14 @@ func (p *Plan) compacted(at int64) int64 {
 	return compact
 }
 
-// wasCompacted says whether a compaction was asked for by a time, and not refused.
+// wasCompacted reports whether a compaction at a revision was requested by a time, and not refused.
 func (p *Plan) wasCompacted(revision, at int64) bool {
 	return slices.ContainsFunc(p.compactions, func(o *Operation) bool {
 		return o.Call <= at && o.Request.Compact.Revision == revision
 	})
 }
 
-// maybeCompacted is the highest revision that may have been compacted by a time.
+// maybeCompacted returns the highest revision that may have been compacted by a time.
 func (p *Plan) maybeCompacted(at int64) int64 {
 	compact := int64(0)
 	for _, o := range p.compactions {

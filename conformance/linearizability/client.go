@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// operationPatience bounds one request, a restart of the server included.
+// operationPatience is the timeout of one request, including a restart of the server.
 const operationPatience = 20 * time.Second
 
-// connect gives a client of etcd's own. It waits while the server is away, so that requests are there at the very
-// moment it is back, but never sends a write a second time: then nobody could tell how often it was done.
+// connect returns a client of etcd's library. Requests wait while the server is down, so that they arrive as soon as it is
+// back. Writes are never retried, because they could then take effect twice.
 func connect(url string, options ...grpc.DialOption) (*clientv3.Client, error) {
 	options = append(options,
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -38,14 +38,14 @@ func connect(url string, options ...grpc.DialOption) (*clientv3.Client, error) {
 	})
 }
 
-// A Client does operations and records them.
+// A Client executes operations and records them.
 type Client struct {
 	id       int
 	etcd     *clientv3.Client
 	recorder *Recorder
 }
 
-// Do does one request, records it and gives it with its outcome.
+// Do sends one request, records the operation with its outcome, and returns it.
 func (c *Client) Do(ctx context.Context, request Request) Operation {
 	ctx, cancel := context.WithTimeout(ctx, operationPatience)
 	defer cancel()
@@ -67,7 +67,7 @@ func (c *Client) Do(ctx context.Context, request Request) Operation {
 	return operation
 }
 
-// refusals are the errors that are answers.
+// refusals maps the errors that count as answers.
 var refusals = map[error]string{
 	rpctypes.ErrCompacted:     errCompacted,
 	rpctypes.ErrFutureRev:     errFuture,
@@ -120,7 +120,7 @@ func (c *Client) send(ctx context.Context, r Request) (*pb.ResponseHeader, Answe
 func (c *Client) sendLease(ctx context.Context, r Request) (*pb.ResponseHeader, Answer, error) {
 	switch {
 	case r.Grant != nil:
-		// etcd's client does not let one choose the id.
+		// The Grant of etcd's client has no parameter for the id.
 		request := &pb.LeaseGrantRequest{ID: r.Grant.Lease, TTL: r.Grant.TTL}
 		response, err := pb.NewLeaseClient(c.etcd.ActiveConnection()).LeaseGrant(ctx, request)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// differs says how an answer differs from the one that is expected, or nothing if it does not.
+// differs describes how an answer differs from the expected one; empty if it does not.
 func differs(request Request, want, got Answer) string {
 	if want.Error != got.Error {
 		return fmt.Sprintf("answered %q instead of %q", outcome(got.Error), outcome(want.Error))
@@ -66,8 +66,8 @@ func differentPairs(request Request, want Answer, got []Pair) string {
 	return fmt.Sprintf("the pairs are %v instead of %v", got, want.Pairs)
 }
 
-// sameBut allows for ties: where pairs are equal by what was asked for, they may come in any order, and a limit may cut
-// any of them. So every rank must be right, and every pair one of the state, only once.
+// sameBut allows for ties: pairs that are equal in the requested order may come in any order, and a limit may cut any of
+// them. So every rank must be right, and every pair must be a candidate and appear only once.
 func sameBut(q *Range, want, got, candidates []Pair) bool {
 	for i := range want {
 		if q.order(want[i], got[i]) != 0 || !slices.Contains(candidates, got[i]) || slices.Contains(got[:i], got[i]) {
@@ -77,7 +77,7 @@ func sameBut(q *Range, want, got, candidates []Pair) bool {
 	return true
 }
 
-// sameChanges compares what a request should change with what a revision did; the order within does not count.
+// sameChanges reports whether a revision has exactly the expected changes, in any order.
 func sameChanges(want, got []Change) bool {
 	if len(want) != len(got) {
 		return false

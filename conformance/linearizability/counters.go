@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Counters are what the line of progress shows.
+// Counters count what the progress line shows.
 type Counters struct {
 	start                                                     time.Time
 	rounds, operations, unanswered, kills, terms, compactions atomic.Int64

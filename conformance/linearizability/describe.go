@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// describe is a move in a few words, for messages and pictures.
+// describe returns a short description of a move, for messages and visualizations.
 func describe(m *Move) string {
 	if m.Operation == nil {
-		return fmt.Sprintf("the end of lease %d", m.Request.Expire)
+		return fmt.Sprintf("the expiry of lease %d", m.Request.Expire)
 	}
 	text := fmt.Sprintf("operation %d of client %d, %s", m.Operation.ID, m.Operation.Client, words(m.Request))
 	if m.Operation.Unknown {
@@ -18,13 +18,13 @@ func describe(m *Move) string {
 	return text
 }
 
-// words are a request without its empty fields: put{key:a value:b}.
+// words formats a request without its empty fields: put{key:a value:b}.
 func words(r Request) string {
 	text := plain(r)
 	return strings.TrimSuffix(strings.TrimPrefix(strings.Replace(text, ":", "", 1), "{"), "}")
 }
 
-// answerWords go on behind describe or words.
+// answerWords formats the answer, to follow describe or words.
 func answerWords(o *Operation) string {
 	switch {
 	case o == nil:
@@ -37,7 +37,7 @@ func answerWords(o *Operation) string {
 	return ", answered " + plain(o.Answer)
 }
 
-// plain is JSON without what is hard to read.
+// plain formats a value as JSON without quotes and commas.
 func plain(value any) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// What the servers promise; each is one test of the result.
+// The promises of a server; each is one test in the report.
 const (
 	claimLinearizable = "operations_are_linearizable"
 	claimAnswers      = "answers_are_those_of_the_state_at_their_revision"
@@ -23,38 +23,38 @@ const (
 	claimCompacted    = "watch_of_compacted_revisions_is_refused"
 )
 
-// claims are all of them, in the order of the report.
+// claims lists all claims, in the order of the report.
 var claims = []string{
 	claimLinearizable, claimAnswers, claimOldReads, claimRevisions, claimMonotonic, claimDurable, claimLeases,
 	claimRunning, claimOrdered, claimUnique, claimReliable, claimAtomic, claimResumable, claimBookmarkable,
 	claimPrevious, claimFilters, claimCompacted,
 }
 
-// A Violation is a promise that was not kept.
+// A Violation is a broken promise.
 type Violation struct {
 	Claim string `json:"claim"`
 	Text  string `json:"text"`
 }
 
-// Findings are what the checks of one history have found, and how much they looked at.
+// Findings are the violations in one history, and how often each claim was checked.
 type Findings struct {
 	Violations []Violation    `json:"violations"`
 	Checked    map[string]int `json:"checked"`
-	// Expired counts leases that ended by themselves and took keys with them.
+	// Expired counts expired leases whose keys were deleted.
 	Expired int `json:"expired"`
-	// Pinned counts operations without an answer that were found to have happened.
+	// Pinned counts unanswered operations that were found to have happened.
 	Pinned int `json:"pinned"`
-	// Events counts events held against the reference.
+	// Events counts events compared with the reference.
 	Events int `json:"events"`
 }
 
-// NewFindings are empty.
+// NewFindings returns empty findings.
 func NewFindings() *Findings { return &Findings{Checked: map[string]int{}} }
 
-// checked counts one more thing that a claim was tried on.
+// checked adds n checks of a claim.
 func (f *Findings) checked(claim string, n int) { f.Checked[claim] += n }
 
-// violated notes a violation. Of one claim, the first few say it all.
+// violated records a violation, up to ten of each claim.
 func (f *Findings) violated(claim, format string, arguments ...any) {
 	const enough = 10
 	same := 0
@@ -68,7 +68,7 @@ func (f *Findings) violated(claim, format string, arguments ...any) {
 	}
 }
 
-// Violates says whether a claim was found violated.
+// Violates reports whether a claim was violated.
 func (f *Findings) Violates(claim string) bool {
 	for _, violation := range f.Violations {
 		if violation.Claim == claim {
@@ -78,7 +78,7 @@ func (f *Findings) Violates(claim string) bool {
 	return false
 }
 
-// add sums up another round.
+// add adds the findings of another round.
 func (f *Findings) add(other *Findings) {
 	f.Violations = append(f.Violations, other.Violations...)
 	for claim, n := range other.Checked {

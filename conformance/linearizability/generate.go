@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// A Generator makes random requests of one client.
+// A Generator generates the random requests of one client.
 type Generator struct {
 	rng    *rand.Rand
 	world  *World
 	client int
 	values int
-	// large says that some values are of several kilobytes.
+	// large means that some values have several kilobytes.
 	large bool
 }
 
-// Next is the next request.
+// Next returns the next request.
 func (g *Generator) Next() Request {
 	type weighted struct {
 		weight int
@@ -51,7 +51,7 @@ func (g *Generator) Next() Request {
 
 func (g *Generator) chance(p float64) bool { return g.rng.Float64() < p }
 
-// key is one of all, the first more often.
+// key returns a random key, one of the first five more often.
 func (g *Generator) key() string {
 	if g.chance(0.5) {
 		return keys[g.rng.IntN(5)]
@@ -65,7 +65,7 @@ func (g *Generator) key() string {
 
 func (g *Generator) span() [2]string { return spans[g.rng.IntN(len(spans))] }
 
-// value is one that nobody else puts, in one of the forms that matter.
+// value returns a unique value in a random one of the relevant forms.
 func (g *Generator) value() string {
 	g.values++
 	id := fmt.Sprintf("c%d-%d", g.client, g.values)
@@ -113,7 +113,8 @@ func (g *Generator) putWithLease() Request {
 		put.Lease = g.world.Lease(g.rng)
 	}
 	if put.Lease != 0 && put.IgnoreValue {
-		// Of two reasons to refuse it, etcd looks for the lease first here, but for the key first in a transaction.
+		// If both the lease and the key are missing, etcd reports the lease for a put, but the key for a put in a
+		// transaction.
 		return Request{Txn: &Txn{Then: []Request{{Put: put}}}}
 	}
 	return Request{Put: put}
@@ -138,7 +139,7 @@ func (g *Generator) removeSpan() *Delete {
 	return &Delete{Key: span[0], End: span[1], Prev: g.chance(0.4)}
 }
 
-// compact is behind the reference watch; sometimes it is of what is compacted already, or of the far future.
+// compact returns a compaction up to the reference watch; sometimes at an already compacted or a far future revision.
 func (g *Generator) compact() *Compact {
 	compact := &Compact{Physical: g.chance(0.2)}
 	reference := g.world.reference.Load()
@@ -155,7 +156,7 @@ func (g *Generator) compact() *Compact {
 	return compact
 }
 
-// old is a revision that is likely to be readable.
+// old returns a revision that is probably readable.
 func (g *Generator) old() int64 {
 	from, to := max(1, g.world.compacted.Load()-2), g.world.revision.Load()+2
 	if to-from > 400 && g.chance(0.5) {

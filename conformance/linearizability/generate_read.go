@@ -34,7 +34,7 @@ func (g *Generator) readOld() *Range {
 	return r
 }
 
-// txn has at most one change for each key in each branch, which is what etcd asks for.
+// txn returns a transaction with at most one change of each key in each branch, as etcd requires.
 func (g *Generator) txn(depth int) *Txn {
 	txn := &Txn{}
 	for range g.rng.IntN(3) {
@@ -55,7 +55,7 @@ func (g *Generator) branch(depth, operations int) []Request {
 		key := g.key()
 		switch {
 		case depth > 0 && g.chance(0.05):
-			// Nested reads only: its changes could clash with ours.
+			// Nested transactions only read: their changes could conflict with those of this branch.
 			inner := &Txn{If: []Compare{g.compare()}, Then: []Request{{Range: g.inTxn()}}, Else: []Request{{Range: g.inTxn()}}}
 			requests = append(requests, Request{Txn: inner})
 		case g.chance(0.25):
@@ -84,7 +84,7 @@ func (g *Generator) inTxn() *Range {
 	return r
 }
 
-// take marks the keys of a range as changed, unless one of them is already.
+// take marks the keys of a range as changed. It reports false, and marks none, if one of them already is.
 func take(free map[string]bool, key, end string) bool {
 	var taken []string
 	for name, isFree := range free {
@@ -122,7 +122,7 @@ func (g *Generator) compare() Compare {
 	default:
 		c.Target, c.Value = "value", seen.Value
 		if strings.HasPrefix(c.Relation, "=") && g.chance(0.2) {
-			c.Value = "nobody puts this"
+			c.Value = "no such value"
 		}
 	}
 	return c

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Pair is a key with everything that etcd says about it. Key and Value are in their printable form (see value.go).
+// A Pair is a key with its value and metadata. Key and Value are in their printable form (see value.go).
 type Pair struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`
@@ -15,13 +15,13 @@ type Pair struct {
 	Lease   int64  `json:"lease,omitempty"`
 }
 
-// A Change is what one revision did to one key: a put, or a deletion (then only Key and Mod count).
+// A Change is the effect of one revision on one key: a put, or a deletion (in which only Key and Mod count).
 type Change struct {
 	Delete bool `json:"delete,omitempty"`
 	Pair
 }
 
-// A Request is exactly one of its fields; transactions hold further requests.
+// A Request has exactly one of its fields set; transactions contain further requests.
 type Request struct {
 	Range      *Range   `json:"range,omitempty"`
 	Put        *Put     `json:"put,omitempty"`
@@ -33,11 +33,11 @@ type Request struct {
 	KeepAlive  int64    `json:"keepAlive,omitempty"`
 	TimeToLive int64    `json:"timeToLive,omitempty"`
 	Leases     bool     `json:"leases,omitempty"`
-	// Expire is no request: it is what the server does to a lease by itself.
+	// Expire is not a client's request: it is the expiry of a lease.
 	Expire int64 `json:"expire,omitempty"`
 }
 
-// A Range reads. End is etcd's: empty for one key, "\x00" for everything from Key on.
+// A Range reads keys. End is as in etcd: empty for one key, "\x00" for everything from Key on.
 type Range struct {
 	Key          string `json:"key"`
 	End          string `json:"end,omitempty"`
@@ -54,7 +54,7 @@ type Range struct {
 	MaxCreate    int64  `json:"maxCreate,omitempty"`
 }
 
-// A Put writes. Values that clients put are unique over a history.
+// A Put writes a key. The values that clients put are unique in a history.
 type Put struct {
 	Key         string `json:"key"`
 	Value       string `json:"value,omitempty"`
@@ -71,7 +71,7 @@ type Delete struct {
 	Prev bool   `json:"prev,omitempty"`
 }
 
-// A Txn does Then if all compares hold, otherwise Else.
+// A Txn runs Then if all compares hold, otherwise Else.
 type Txn struct {
 	If   []Compare `json:"if"`
 	Then []Request `json:"then"`
@@ -88,7 +88,7 @@ type Compare struct {
 	Value    string `json:"value,omitempty"`
 }
 
-// A Compact compacts.
+// A Compact compacts the history below a revision.
 type Compact struct {
 	Revision int64 `json:"revision"`
 	Physical bool  `json:"physical,omitempty"`
@@ -100,7 +100,7 @@ type Grant struct {
 	TTL   int64 `json:"ttl"`
 }
 
-// Errors that are answers: the request was looked at and refused.
+// Errors that are answers: the server has processed and refused the request.
 const (
 	errCompacted     = "compacted"
 	errFuture        = "future revision"
@@ -109,7 +109,7 @@ const (
 	errKeyNotFound   = "key not found"
 )
 
-// An Answer to a request. Only what belongs to the kind of the request is set.
+// An Answer is the response to a request. Only fields for the kind of the request are set.
 type Answer struct {
 	Error    string `json:"error,omitempty"`
 	Revision int64  `json:"revision"` // of the header
@@ -117,7 +117,7 @@ type Answer struct {
 	Pairs []Pair `json:"pairs,omitempty"` // of a range; previous pairs of a put or delete
 	Count int64  `json:"count,omitempty"` // of a range; deleted keys
 	More  bool   `json:"more,omitempty"`
-	// candidates are the pairs of a range before the limit; only an expected answer has them.
+	// candidates are the pairs of a range before the limit; set only in expected answers.
 	candidates []Pair
 
 	Succeeded bool     `json:"succeeded,omitempty"`
@@ -129,28 +129,29 @@ type Answer struct {
 	Leases  []int64  `json:"leases,omitempty"`
 }
 
-// Who answered.
+// A Server identifies the server that answered.
 type Server struct {
 	Cluster uint64 `json:"cluster"`
 	Member  uint64 `json:"member"`
 	Term    uint64 `json:"term"`
 }
 
-// An Operation is a request with all that is known of its outcome. Times are nanoseconds since the round began.
+// An Operation is a request with its outcome, as far as known. Times are nanoseconds since the start of the round.
 type Operation struct {
 	ID      int     `json:"id"`
 	Client  int     `json:"client"`
 	Call    int64   `json:"call"`
 	Return  int64   `json:"return"`
 	Request Request `json:"request"`
-	// Unknown says that no answer came: the request may have been done or not.
+	// Unknown means that there was no answer: the request may or may not have been executed.
 	Unknown bool    `json:"unknown,omitempty"`
 	Failure string  `json:"failure,omitempty"`
 	Answer  Answer  `json:"answer"`
 	Server  *Server `json:"server,omitempty"`
 }
 
-// A Downtime is when the server was not there for everyone: from before it was ended until it was healthy again.
+// A Downtime is a time in which the server was not available throughout: from before it was stopped until it was healthy
+// again.
 type Downtime struct {
 	Kind string `json:"kind"` // kill, kill twice, terminate
 	From int64  `json:"from"`
@@ -163,18 +164,18 @@ type History struct {
 	Program    string      `json:"program"`
 	Operations []Operation `json:"operations"`
 	Watchers   []*Watcher  `json:"watchers"`
-	// Reference is a watch of all keys from the first revision on; Final is the same seen again at the end, as far
-	// back as the compaction allows.
+	// Reference is a watch of all keys from the first revision on. Final is the same watch, repeated at the end of the
+	// round from the compact revision.
 	Reference *Watcher   `json:"reference"`
 	Final     *Watcher   `json:"final,omitempty"`
 	Downtimes []Downtime `json:"downtimes"`
-	// Leftover are keys whose lease should have run out long before the end of the round.
+	// Leftover are keys whose lease should have expired long before the end of the round.
 	Leftover []Pair `json:"leftover,omitempty"`
 	// Stuck are watchers that did not reach the last revision in time.
 	Stuck []string `json:"stuck,omitempty"`
 }
 
-// A Recorder takes operations from all clients.
+// A Recorder records the operations of all clients.
 type Recorder struct {
 	start      time.Time
 	mutex      sync.Mutex
@@ -184,10 +185,10 @@ type Recorder struct {
 // NewRecorder starts the clock of a round.
 func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
 
-// Now is nanoseconds on the round's monotonic clock.
+// Now returns the nanoseconds since the start of the round, on a monotonic clock.
 func (r *Recorder) Now() int64 { return int64(time.Since(r.start)) }
 
-// Add records a finished operation and gives it its id.
+// Add records a finished operation and assigns its id.
 func (r *Recorder) Add(operation Operation) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -195,14 +196,14 @@ func (r *Recorder) Add(operation Operation) {
 	r.operations = append(r.operations, operation)
 }
 
-// Count is how many operations have been recorded.
+// Count returns the number of recorded operations.
 func (r *Recorder) Count() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return len(r.operations)
 }
 
-// Operations are all that were recorded, in the order of their return.
+// Operations returns all recorded operations, in the order of their return.
 func (r *Recorder) Operations() []Operation {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -1,5 +1,5 @@
-// Linearizability holds an etcd server to its promises: clients, watchers and failures at random, then a check of
-// everything that anyone saw. README.md says what is checked and how.
+// Linearizability checks an etcd server: it runs random clients, watchers and failures, and then checks every response
+// against a model of etcd. See README.md for the checks.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// checkPatience bounds the search for one order of all operations of a round.
+// checkPatience is the time limit of the search for an order of all operations of a round.
 const checkPatience = 2 * time.Minute
 
 type options struct {
@@ -29,13 +29,13 @@ type options struct {
 
 func main() {
 	var o options
-	recheck := flag.String("check", "", "check a history that was kept, instead of making new ones")
-	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to go on with new rounds")
-	flag.Int64Var(&o.seed, "seed", time.Now().UnixNano()%1_000_000_000, "seed of the first round; the next ones count up")
-	flag.IntVar(&o.rounds, "rounds", 0, "at most so many rounds; 0 is no limit")
+	recheck := flag.String("check", "", "check this saved history instead of running rounds")
+	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to start new rounds")
+	flag.Int64Var(&o.seed, "seed", time.Now().UnixNano()%1_000_000_000, "seed of the first round; each further round adds 1")
+	flag.IntVar(&o.rounds, "rounds", 0, "maximum number of rounds; 0 means no limit")
 	flag.StringVar(&o.out, "out", "violations", "folder for histories with violations")
-	flag.IntVar(&o.enough, "violations", 3, "end after so many rounds with violations: more would say the same")
-	flag.BoolVar(&o.keep, "keep", false, "keep the histories of all rounds, good ones too")
+	flag.IntVar(&o.enough, "violations", 3, "stop after this many rounds with violations")
+	flag.BoolVar(&o.keep, "keep", false, "save the histories of all rounds, not only of those with violations")
 	flag.Parse()
 	ok, err := false, error(nil)
 	if *recheck != "" {
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// program is a copy of what the environment names, so that all rounds are with the same.
+// program copies the program that $ETCD or $GITCD names, so that a rebuild does not affect later rounds.
 func program() (Program, error) {
 	for _, kind := range []string{"etcd", "gitcd"} {
 		path := os.Getenv(map[string]string{"etcd": "ETCD", "gitcd": "GITCD"}[kind])
@@ -69,7 +69,7 @@ func program() (Program, error) {
 		copied := filepath.Join(folder, kind)
 		return Program{Kind: kind, Path: copied}, os.WriteFile(copied, raw, 0o755)
 	}
-	return Program{}, errors.New("set GITCD, or ETCD, to the program to be checked")
+	return Program{}, errors.New("set GITCD or ETCD to the program to check")
 }
 
 func checkAgain(path string) (bool, error) {

@@ -5,43 +5,43 @@ import (
 	"slices"
 )
 
-// A Move is one step of the server that the checker has to find a moment for: a client's operation, or the expiry of
+// A Move is one step of the server, for which the checker has to find a moment: a client's operation, or the expiry of
 // a lease.
 type Move struct {
 	Operation *Operation // nil for an expiry
 	Request   Request
 	Call      int64
 	Return    int64
-	// Optional says that it may not have happened at all.
+	// Optional means that it may not have happened at all.
 	Optional bool
-	// Wrote is the revision that it made, where that is known for certain.
+	// Wrote is the revision that it made, if that is certain.
 	Wrote int64
 	// Candidates are revisions that an optional move may have made.
 	Candidates []int64
 }
 
-// known says whether there is an answer to hold against the model.
+// known reports whether there is an answer to compare with the model.
 func (m *Move) known() bool { return m.Operation != nil && !m.Operation.Unknown }
 
-// A State is the whole store: what the keys hold follows from the revision, through the log. So a write is only
-// possible where the log has just what the write changes.
+// A State is the whole store: the values of the keys follow from the revision, through the log. So a write is possible
+// only where the log has exactly its changes.
 type State struct {
 	Revision int64
 	Compact  int64
-	// Leases has one letter for each lease of the history: '-' not there (yet, or any more), 'a' alive.
+	// Leases has one letter for each lease of the history: '-' before its grant or after its end, 'a' alive.
 	Leases string
 }
 
-// A Model says which moves a store can make.
+// A Model decides which moves a store can make.
 type Model struct {
 	log *Log
-	// owner are the moves that certainly made a revision.
+	// owner maps revisions to the moves that certainly made them.
 	owner map[int64]*Move
-	// lease is the place of each lease in State.Leases.
+	// lease is the index of each lease in State.Leases.
 	lease map[int64]int
 }
 
-// Init is the empty store.
+// Init returns the state of an empty store.
 func (m *Model) Init() State {
 	return State{Revision: 1, Leases: string(slices.Repeat([]byte{'-'}, len(m.lease)))}
 }
@@ -62,10 +62,10 @@ func (m *Model) with(s State, lease int64, status byte) State {
 	return s
 }
 
-// Step says whether a move is possible in a state, with its answer if there is one, and the state after it.
+// Step reports whether a move, with its answer if there is one, is possible in a state, and returns the next state.
 //
-// A move that may not have happened is done where it has an effect that the log bears out. Otherwise it is put off to
-// the end of the history, where it counts as not done: it never returns, so there is always room for it there.
+// An optional move is executed where it has an effect that the log confirms. Otherwise it is postponed to the end of the
+// history, where it counts as not executed: it never returns, so it always fits there.
 func (m *Model) Step(s State, move *Move) (bool, State) {
 	request := move.Request
 	if move.Wrote != 0 && move.Wrote != s.Revision+1 {
@@ -85,7 +85,7 @@ func (m *Model) Step(s State, move *Move) (bool, State) {
 		if !m.alive(s, request.KeepAlive) {
 			return answer.Error == errLeaseNotFound, s
 		}
-		// The header is made before the lease is looked at.
+		// The server makes the header before it looks up the lease.
 		return answer.Error == "" && answer.Revision <= s.Revision, s
 	case request.TimeToLive != 0:
 		return m.alive(s, request.TimeToLive) == (move.Operation.Answer.Granted != 0), s
@@ -110,7 +110,7 @@ func (m *Model) keyValue(s State, move *Move) (bool, State) {
 	return m.commit(s, move, changes)
 }
 
-// commit makes the next revision, if the log says that it was made so and by nobody else.
+// commit makes the next revision, unless the log has other changes there or another move certainly made it.
 func (m *Model) commit(s State, move *Move, changes []Change) (bool, State) {
 	next := s.Revision + 1
 	if owner := m.owner[next]; owner != nil && owner != move || !sameChanges(changes, m.log.Changes(next)) {
@@ -147,7 +147,7 @@ func (m *Model) grant(s State, move *Move) (bool, State) {
 	exists := m.alive(s, lease)
 	if move.known() {
 		answer := move.Operation.Answer
-		// The header may be of a moment after the grant.
+		// The header may be from a moment after the grant.
 		if exists != (answer.Error == errLeaseExists) || !exists && answer.Revision < s.Revision {
 			return false, s
 		}
@@ -160,7 +160,7 @@ func (m *Model) grant(s State, move *Move) (bool, State) {
 	return true, m.with(s, lease, 'a')
 }
 
-// end takes a lease with all its keys away, in one revision.
+// end removes a lease and deletes all its keys, in one revision.
 func (m *Model) end(s State, move *Move, lease int64) (bool, State) {
 	if !m.alive(s, lease) {
 		if move.known() {
@@ -189,7 +189,7 @@ func (m *Model) end(s State, move *Move, lease int64) (bool, State) {
 	return !move.known() || move.Operation.Answer.Revision == after.Revision, after
 }
 
-// endOf is what the end of a lease changes.
+// endOf returns the changes at the end of a lease.
 func endOf(state Snapshot, lease, revision int64) []Change {
 	var changes []Change
 	for _, key := range state.Attached(lease) {

@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// A view is what one request meets: the state at a revision, and everything before it that is not compacted.
+// A view is the store as one request sees it: the state at a revision, and the history before it, as far as it is not
+// compacted.
 type view struct {
 	log      *Log
 	revision int64
 	compact  int64
-	// alive says whether a lease can be attached to; nil takes every lease for alive.
+	// alive reports whether a lease can be attached to; nil means that every lease is alive.
 	alive func(lease int64) bool
 }
 
-// run is the execution of one request, with what it has changed so far.
+// run is the execution of one request, with its changes so far.
 type run struct {
 	view
 	now     Snapshot
 	changes []Change
 }
 
-// execute gives the only right answer to a request to the key-value service, and what it changes.
+// execute returns the only correct answer to a request to the key-value service, and its changes.
 func (v view) execute(request Request) (Answer, []Change) {
 	r := run{view: v, now: v.log.At(v.revision)}
 	chosen := r.choose(request)
@@ -35,8 +36,8 @@ func (v view) execute(request Request) (Answer, []Change) {
 	return answer, r.changes
 }
 
-// A choice is a request with the branches of its transactions chosen: all compares, nested ones too, are made
-// against the state before.
+// A choice is a request with the branches of its transactions chosen: all compares, nested ones too, are evaluated
+// against the state before the request.
 type choice struct {
 	Request
 	succeeded bool
@@ -62,7 +63,7 @@ func (r *run) choose(request Request) choice {
 func (r *run) holds(c Compare) bool {
 	pairs := r.now.Within(c.Key, c.End)
 	if len(pairs) == 0 {
-		// An absent key is compared as all zeros, but has no value that could be compared.
+		// An absent key compares as all zeros, except that it has no value to compare.
 		return c.Target != "value" && c.holdsFor(Pair{})
 	}
 	return !slices.ContainsFunc(pairs, func(pair Pair) bool { return !c.holdsFor(pair) })
@@ -94,7 +95,7 @@ func (c Compare) holdsFor(pair Pair) bool {
 	}
 }
 
-// check refuses a whole request before anything of it is done.
+// check returns the error with which the whole request is refused, before any of it is executed.
 func (r *run) check(c choice) string {
 	switch {
 	case c.Range != nil && c.Range.Revision > r.revision:
@@ -126,7 +127,7 @@ func (r *run) do(c choice) Answer {
 	case c.Delete != nil:
 		return r.remove(c.Delete)
 	}
-	// etcd leaves the header of a transaction within another one empty.
+	// etcd leaves the header of a nested transaction empty.
 	answer := Answer{Succeeded: c.succeeded}
 	for _, inner := range c.branch {
 		answer.Answers = append(answer.Answers, r.do(inner))
@@ -134,7 +135,7 @@ func (r *run) do(c choice) Answer {
 	return answer
 }
 
-// visible is the revision that a reader inside the transaction sees.
+// visible returns the revision that a read inside the transaction sees.
 func (r *run) visible() int64 {
 	if len(r.changes) == 0 {
 		return r.revision
@@ -165,7 +166,7 @@ func (r *run) read(request *Range) Answer {
 	return answer
 }
 
-// filtered is a copy of the pairs that the bounds on revisions let through.
+// filtered returns a copy of the pairs within the revision bounds.
 func (q *Range) filtered(pairs []Pair) []Pair {
 	var kept []Pair
 	for _, pair := range pairs {
@@ -182,7 +183,7 @@ func (q *Range) sorted(pairs []Pair) []Pair {
 	return pairs
 }
 
-// order compares by what was asked for; equal pairs may come in any order.
+// order compares by the requested field; equal pairs may come in any order.
 func (q *Range) order(a, b Pair) int {
 	var order int
 	switch q.SortBy {

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// A Plan is a history ready to be checked: its moves, with everything pinned down that the log of revisions tells.
+// A Plan is a history prepared for the checks: its moves, pinned to revisions as far as the log determines them.
 type Plan struct {
 	history  *History
 	log      *Log
@@ -10,12 +10,12 @@ type Plan struct {
 	timeline *Timeline
 	moves    []*Move
 	signs    map[int64]*signs
-	// compactions are those that were done, or may have been.
+	// compactions are those that were executed, or may have been.
 	compactions []*Operation
 }
 
-// NewPlan makes the moves of a history and finds out who made which revision. It reports revisions that nobody can
-// have made, or two did.
+// NewPlan creates the moves of a history and assigns revisions to them. It reports revisions that no move, or more than
+// one, made.
 func NewPlan(h *History, log *Log, f *Findings) *Plan {
 	p := &Plan{history: h, log: log, timeline: NewTimeline(h, log.Last())}
 	p.model = &Model{log: log, owner: map[int64]*Move{}, lease: map[int64]int{}}
@@ -73,7 +73,7 @@ func leasesOf(r Request) []int64 {
 	return leases
 }
 
-// wrote says whether an answered request to the key-value service certainly made the revision of its header.
+// wrote reports whether an answered request to the key-value service certainly made the revision of its header.
 func wrote(request Request, answer Answer) bool {
 	switch {
 	case answer.Error != "":
@@ -92,7 +92,7 @@ func wrote(request Request, answer Answer) bool {
 	return false
 }
 
-// own notes that a move made a revision.
+// own records that a move made a revision.
 func (p *Plan) own(revision int64, move *Move, f *Findings) {
 	move.Wrote = revision
 	f.checked(claimRevisions, 1)
@@ -109,8 +109,8 @@ func (p *Plan) own(revision int64, move *Move, f *Findings) {
 	p.timeline.madeAfter(revision, move.Call)
 }
 
-// pin finds out which writes without an answer have happened, by the unique values that they put. It gives back those
-// about which that says nothing.
+// pin finds the unanswered writes that have happened, by the unique values that they put. It returns the moves without
+// such a value in the log.
 func (p *Plan) pin(unknown []*Move, f *Findings) []*Move {
 	made := map[string]int64{}
 	for revision := int64(2); revision <= p.log.Last(); revision++ {

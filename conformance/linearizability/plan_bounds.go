@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A move without an answer could come at any moment after its call, and with some of those in a history the search for
-// an order would never end. But what is answered later often shows that it cannot have come before: a read of an old
-// revision, that it was not compacted yet; a put with a lease, that the lease was alive. So such a move is given the
-// latest of these calls as its own. Then it can be made as soon as it fits, and that is never wrong.
+// An unanswered move could happen at any moment after its call; with a few of them in a history, the search for an order
+// would never end. But later answers often prove that it had not happened yet: a read of an old revision, that the
+// revision was not compacted; a put with a lease, that the lease was alive. So the latest call of such an operation
+// becomes the call of the move. Then the move can be placed as soon as it fits, without excluding a valid order.
 
-// signs are what shows that a lease was alive.
+// signs are the evidence of when a lease was alive.
 type signs struct {
 	granted, seen bool
-	// hinted says that a transaction was refused that has to do with it, and one cannot tell from that how it was.
+	// hinted means that a transaction with this lease was refused, which does not show whether the lease was alive.
 	hinted bool
-	// due is when it can have run out by itself.
+	// due is the earliest time at which it can have expired.
 	due int64
-	// last is the latest call of an operation that found it alive, first the earliest return of one.
+	// last is the latest call, and first the earliest return, of an operation that found it alive.
 	last, first int64
-	// revoked says that a client ended it, so nothing else did.
+	// revoked means that a client revoked it, so that it did not expire.
 	revoked bool
-	// missed are the returns of operations behind the last sign of life that did not find it any more; suspected those
-	// of transactions and puts that failed for want of a lease, which may be this one.
+	// missed are the returns of operations after the last sign of life that did not find it; suspected are the returns of
+	// transactions and puts that failed because of a missing lease, which may be this one.
 	missed, suspected []int64
 }
 
@@ -31,10 +31,10 @@ func (s *signs) alive(call, end int64) {
 	s.seen, s.last, s.first = true, max(s.last, call), min(s.first, end)
 }
 
-// possible says whether there may have been such a lease at all.
+// possible reports whether the lease may have existed at all.
 func (s *signs) possible() bool { return s.granted || s.seen || s.hinted }
 
-// signsOfLife looks through all operations, and all keys that were put with a lease.
+// signsOfLife collects the signs of all leases, from all operations and from all keys that were put with a lease.
 func (p *Plan) signsOfLife() map[int64]*signs {
 	all := map[int64]*signs{}
 	for lease := range p.model.lease {
@@ -80,7 +80,7 @@ func (p *Plan) signsOfLife() map[int64]*signs {
 	return all
 }
 
-// signsOfDeath looks for operations behind the last sign of life.
+// signsOfDeath collects failed operations after the last sign of life of their leases.
 func (p *Plan) signsOfDeath(all map[int64]*signs) {
 	for i := range p.history.Operations {
 		o := &p.history.Operations[i]
@@ -103,8 +103,8 @@ func (p *Plan) signsOfDeath(all map[int64]*signs) {
 	}
 }
 
-// matters says whether an optional move without an effect on keys can make a difference: someone did not find a lease
-// any more, or a revision. An expiry that someone certainly saw must have come before.
+// matters reports whether an optional move without an effect on keys can explain an answer: a missing lease, or a compacted
+// revision. An expiry that an answer proves returns before that answer.
 func (p *Plan) matters(move *Move, optional []*Move) bool {
 	r := move.Request
 	if r.Grant != nil {
@@ -136,8 +136,8 @@ func (p *Plan) matters(move *Move, optional []*Move) bool {
 	return missed != never || behind(s.suspected) != never
 }
 
-// boundLeases bounds grants and revocations without an answer, and adds the expiry of each lease that there was. A
-// grant happened if the lease was ever seen alive; if there is not even a hint, it makes no difference to anyone.
+// boundLeases bounds unanswered grants and revocations, and adds an expiry for each lease that may have existed. A grant
+// happened if the lease was ever seen alive; without even a hint, it cannot matter. Returns the optional moves.
 func (p *Plan) boundLeases(unknown []*Move) []*Move {
 	all := p.signsOfLife()
 	p.signs = all
@@ -172,7 +172,8 @@ func (p *Plan) boundLeases(unknown []*Move) []*Move {
 	return append(optional, expiries...)
 }
 
-// boundCompactions: a read of an older revision, or an older compaction, was answered before it.
+// boundCompactions moves the call of each optional compaction to the latest call of a successful read of an older revision
+// or of an earlier compaction, which must have come first.
 func (p *Plan) boundCompactions(optional []*Move) {
 	for _, move := range optional {
 		if move.Request.Compact == nil {

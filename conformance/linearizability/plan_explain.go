@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// explain finds for every revision that nobody certainly made those who may have made it: operations without an
-// answer, ends of leases. If there is only one, it certainly did. Optional moves that make no difference are dropped.
+// explain finds the moves that may have made each revision without a certain owner: unanswered operations and ends of
+// leases. If there is only one, it owns the revision. Optional moves that cannot matter are dropped.
 func (p *Plan) explain(optional []*Move, f *Findings) {
 	var revokes []*Move
 	for _, move := range p.moves {
@@ -38,7 +38,7 @@ func (p *Plan) explain(optional []*Move, f *Findings) {
 	}
 }
 
-// made says whether a move changes the state before a revision just as the revision did.
+// made reports whether a move has exactly the changes of a revision, applied to the state before it.
 func (p *Plan) made(move *Move, revision int64) bool {
 	state := p.log.At(revision - 1)
 	var changes []Change
@@ -55,7 +55,7 @@ func (p *Plan) made(move *Move, revision int64) bool {
 
 func (p *Plan) judge(revision int64, makers []*Move, f *Findings) {
 	if len(makers) == 0 {
-		f.violated(claimRevisions, "revision %d was made by no operation and no lease's end: %v",
+		f.violated(claimRevisions, "revision %d was made by no operation and no end of a lease: %v",
 			revision, p.log.Changes(revision))
 		return
 	}
@@ -69,7 +69,7 @@ func (p *Plan) judge(revision int64, makers []*Move, f *Findings) {
 		f.Expired++
 		f.checked(claimLeases, 1)
 		if seen := p.timeline.seen[revision-1]; seen < earliest {
-			f.violated(claimLeases, "lease %d ended with revision %d at %v, but lives until %v at least",
+			f.violated(claimLeases, "lease %d ended with revision %d at %v, but lives at least until %v",
 				makers[0].Request.Expire, revision, time.Duration(seen), time.Duration(earliest))
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// keep writes a history with what is wrong in it to a folder.
+// keep writes a history and the findings to a folder.
 func keep(folder string, h *History, f *Findings) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -25,7 +25,7 @@ func keep(folder string, h *History, f *Findings) error {
 	return nil
 }
 
-// load reads a history that keep wrote.
+// load reads a history that keep has written.
 func load(path string) (*History, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func tell(out io.Writer, seed int64, folder string, f *Findings) {
 	fmt.Fprintln(out)
 }
 
-// summarize prints a line for each claim and the result in the form of Rust's test runner. A claim that nothing was
-// tried on is not one that holds.
+// summarize prints a line for each claim, and the result in the format of Rust's test runner. A claim that was never
+// checked counts as failed.
 func summarize(out io.Writer, all *Findings) (ok bool) {
 	passed, failed := 0, 0
 	fmt.Fprintln(out)
@@ -54,7 +54,7 @@ func summarize(out io.Writer, all *Findings) (ok bool) {
 			fmt.Fprintf(out, "test %s ... FAILED\n", claim)
 			failed++
 		case all.Checked[claim] == 0:
-			fmt.Fprintf(out, "test %s ... FAILED (there was nothing to try it on)\n", claim)
+			fmt.Fprintf(out, "test %s ... FAILED (never checked)\n", claim)
 			failed++
 		default:
 			fmt.Fprintf(out, "test %s ... ok (%d)\n", claim, all.Checked[claim])

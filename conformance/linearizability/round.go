@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A Round is one life of a store: clients, watchers and failures, until everyone has seen the last revision.
+// A Round runs clients, watchers and failures on one store, until all watchers have seen the last revision.
 type Round struct {
 	seed     int64
 	rng      *rand.Rand
@@ -26,8 +26,8 @@ type Round struct {
 	history  *History
 }
 
-// RunRound does one round in a folder of its own and gives its history. An error is one of the round itself: what the
-// server did wrong shows in the history, unless it could not be started at all.
+// RunRound runs one round in a folder of its own and returns its history. An error means that the round itself failed, for
+// instance because the server did not start: other faults of the server show in the history.
 func RunRound(ctx context.Context, program Program, seed int64, counters *Counters) (history *History, err error) {
 	folder, err := os.MkdirTemp("", "linearizability-")
 	if err != nil {
@@ -55,11 +55,11 @@ func RunRound(ctx context.Context, program Program, seed int64, counters *Counte
 		cancel()
 		r.watches.running.Wait()
 		for _, client := range r.clients {
-			_ = client.Close() // the connection is of no use any more
+			_ = client.Close() // the connection is no longer needed
 		}
 		process.Kill()
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w (the store is left in %s)", err, folder)
+			err = fmt.Errorf("%w (the store is kept in %s)", err, folder)
 			return
 		}
 		err = errors.Join(err, os.RemoveAll(folder))
@@ -103,7 +103,7 @@ func (r *Round) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// client is a client on a connection of its own.
+// client returns a client with a connection of its own.
 func (r *Round) client(id int) (*Client, error) {
 	etcd, err := connect(r.process.URL())
 	if err != nil {
@@ -116,10 +116,10 @@ func (r *Round) client(id int) (*Client, error) {
 // load runs clients, watchers and failures together for some seconds.
 func (r *Round) load(ctx context.Context) error {
 	until := time.Now().Add(time.Duration(5000+r.rng.IntN(6000)) * time.Millisecond)
-	// In calm rounds, leases have the time to end.
+	// In rounds with few failures, leases have time to expire.
 	r.chaos.pace = []time.Duration{2400 * time.Millisecond, 2400 * time.Millisecond, 8 * time.Second}[r.rng.IntN(3)]
 	large, clients := r.rng.IntN(3) == 0, 3+r.rng.IntN(5)
-	// The machine is shared: all clients together make some 400 requests a second.
+	// The machine is shared: all clients together send about 400 requests a second.
 	think := time.Duration(clients) * 2500 * time.Microsecond
 	var working sync.WaitGroup
 	for i := range clients {
@@ -147,7 +147,7 @@ func (r *Round) work(ctx context.Context, client *Client, g *Generator, until ti
 	}
 }
 
-// startWatchers starts some at once and some later, when there is a past to watch from.
+// startWatchers starts some watchers at once and some later, when there is a history to watch from.
 func (r *Round) startWatchers(ctx context.Context, until time.Time) {
 	rng := rand.New(rand.NewPCG(uint64(r.seed), 2))
 	styles := []rawStyle{{watchers: 1, manual: true}, {watchers: 3}, {watchers: 1, slow: true}, {watchers: 2, manual: true, slow: true}}
@@ -169,7 +169,7 @@ func (r *Round) startWatchers(ctx context.Context, until time.Time) {
 	}()
 }
 
-// awaitLeases waits until no key has a lease any more. Those that still do long after they should are left over.
+// awaitLeases waits until no key has a lease any more. Keys that still have one after a timeout are recorded as leftover.
 func (r *Round) awaitLeases(ctx context.Context, client *Client) {
 	const patience = 15 * time.Second
 	for began := time.Now(); ctx.Err() == nil; {
@@ -192,8 +192,8 @@ func (r *Round) awaitLeases(ctx context.Context, client *Client) {
 	}
 }
 
-// readAll reads everything once more after the last restart, now and at old revisions, and tells the watchers which
-// revision is the last.
+// readAll reads everything once more after the last restart, at the current and at old revisions, and announces the last
+// revision to the watchers.
 func (r *Round) readAll(ctx context.Context, client *Client) error {
 	final := client.Do(ctx, Request{Range: &Range{Key: everything[0], End: everything[1]}})
 	if final.Unknown {

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// A Program is what serves: gitcd, or etcd to prove the checks themselves.
+// A Program is the server under test: gitcd, or etcd to test the checks themselves.
 type Program struct {
 	Kind string
 	Path string
 }
 
-// startPatience bounds a start, recovery included, on a busy machine.
+// startPatience is the timeout of a start, including recovery, on a busy machine.
 const startPatience = 60 * time.Second
 
-// A Process is a server with its state in a folder, which can be killed and started again.
+// A Process is a server with its data in a folder, which can be killed and restarted.
 type Process struct {
 	program Program
 	folder  string
@@ -35,7 +35,7 @@ type Process struct {
 	exited  chan struct{}
 }
 
-// NewProcess prepares the folder of a new server.
+// NewProcess creates the data of a new server in folder.
 func NewProcess(program Program, folder string, rng *rand.Rand) (*Process, error) {
 	p := &Process{program: program, folder: folder, port: freePort(rng), peer: freePort(rng)}
 	if program.Kind == "etcd" {
@@ -52,10 +52,10 @@ func NewProcess(program Program, folder string, rng *rand.Rand) (*Process, error
 
 func (p *Process) repository() string { return filepath.Join(p.folder, "repo.git") }
 
-// URL is where clients connect.
+// URL returns the client URL.
 func (p *Process) URL() string { return fmt.Sprintf("http://127.0.0.1:%d", p.port) }
 
-// environment is ours without flags for gitcd or etcd in it.
+// environment returns our environment without variables that configure gitcd or etcd.
 func environment() []string {
 	var kept []string
 	for _, variable := range os.Environ() {
@@ -66,7 +66,7 @@ func environment() []string {
 	return kept
 }
 
-// maxRequestBytes is small, so that watch responses reach the size from which they are fragmented.
+// maxRequestBytes is small, so that watch responses get large enough to be fragmented.
 const maxRequestBytes = 128 << 10
 
 func (p *Process) arguments() []string {
@@ -77,7 +77,7 @@ func (p *Process) arguments() []string {
 			"--name=test", "--log-level=warn", "--data-dir=" + filepath.Join(p.folder, "etcd"),
 			"--listen-client-urls=" + p.URL(), "--advertise-client-urls=" + p.URL(),
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer,
-			// SIGKILL does not empty the page cache.
+			// The page cache survives SIGKILL.
 			"--unsafe-no-fsync", "--watch-progress-notify-interval=1s", limit,
 		}
 	}
@@ -87,7 +87,7 @@ func (p *Process) arguments() []string {
 	}
 }
 
-// Start starts the process, without waiting for it to serve.
+// Start starts the process, without waiting until it serves.
 func (p *Process) Start() error {
 	log, err := os.OpenFile(filepath.Join(p.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -101,19 +101,19 @@ func (p *Process) Start() error {
 	}
 	p.exited = make(chan struct{})
 	go func(command *exec.Cmd, exited chan struct{}) {
-		_ = command.Wait() // what it says is in the log
+		_ = command.Wait() // the log has the reason
 		close(exited)
 	}(p.command, p.exited)
 	return nil
 }
 
-// Kill is SIGKILL.
+// Kill sends SIGKILL and waits for the exit.
 func (p *Process) Kill() {
-	_ = p.command.Process.Kill() // it may have ended by itself: whoever waits for it to serve is told
+	_ = p.command.Process.Kill() // an error means that it has already exited
 	<-p.exited
 }
 
-// Terminate is SIGTERM, and an error if the process does not end by it.
+// Terminate sends SIGTERM, and fails if the process does not exit.
 func (p *Process) Terminate() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
@@ -121,11 +121,11 @@ func (p *Process) Terminate() error {
 		return nil
 	case <-time.After(startPatience):
 		p.Kill()
-		return fmt.Errorf("it did not end within %v of SIGTERM", startPatience)
+		return fmt.Errorf("it did not exit within %v of SIGTERM", startPatience)
 	}
 }
 
-// Serving waits until the server says that it is healthy.
+// Serving waits until the server reports that it is healthy.
 func (p *Process) Serving(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -142,7 +142,7 @@ func (p *Process) Serving(ctx context.Context) error {
 		}
 		select {
 		case <-p.exited:
-			return errors.New("the server ended at its start:\n" + p.lastWords())
+			return errors.New("the server exited at its start:\n" + p.lastWords())
 		case <-ctx.Done():
 			return fmt.Errorf("the server is not healthy: %w:\n%s", ctx.Err(), p.lastWords())
 		case <-time.After(5 * time.Millisecond):
@@ -156,8 +156,8 @@ func (p *Process) lastWords() string {
 	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 }
 
-// freePort is below the range that the kernel gives to outgoing connections: such a connection could otherwise take
-// the port while its server is down.
+// freePort returns a port below those that the kernel gives to outgoing connections: such a connection could otherwise
+// take the port while its server is down.
 func freePort(rng *rand.Rand) int {
 	for {
 		port := 12_000 + rng.IntN(20_000)

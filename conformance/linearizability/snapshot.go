@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A Snapshot is all pairs at one revision, by key. Snapshots are never changed once made.
+// A Snapshot is all pairs at one revision, sorted by key. It is immutable.
 type Snapshot []Pair
 
 func byKey(pair Pair, key string) int { return strings.Compare(pair.Key, key) }
 
-// Find gives the pair of a key.
+// Find returns the pair of a key.
 func (s Snapshot) Find(key string) (Pair, bool) {
 	at, found := slices.BinarySearchFunc(s, key, byKey)
 	if !found {
@@ -20,7 +20,7 @@ func (s Snapshot) Find(key string) (Pair, bool) {
 	return s[at], true
 }
 
-// Within gives the pairs of an etcd range.
+// Within returns the pairs in an etcd range.
 func (s Snapshot) Within(key, end string) []Pair {
 	if end == "" {
 		if pair, found := s.Find(key); found {
@@ -39,7 +39,7 @@ func (s Snapshot) Within(key, end string) []Pair {
 	return s[from:to]
 }
 
-// Apply gives the snapshot after changes.
+// Apply returns the snapshot after changes.
 func (s Snapshot) Apply(changes []Change) Snapshot {
 	next := slices.Clone(s)
 	for _, change := range changes {
@@ -57,7 +57,7 @@ func (s Snapshot) Apply(changes []Change) Snapshot {
 	return next
 }
 
-// Attached are the keys of a lease.
+// Attached returns the keys of a lease.
 func (s Snapshot) Attached(lease int64) []string {
 	var keys []string
 	for _, pair := range s {
@@ -79,23 +79,22 @@ func inRange(name, key, end string) bool {
 	}
 }
 
-// A Log is what every revision changed: the reference that everything else is held against.
-// Index 0 is revision 1, the empty store.
+// A Log is the changes of every revision: the reference for all checks. Index 0 is revision 1, the empty store.
 type Log struct {
 	changes   [][]Change
 	snapshots []Snapshot
 }
 
-// NewLog is the log of an empty store.
+// NewLog returns the log of an empty store.
 func NewLog() *Log { return &Log{changes: [][]Change{nil}, snapshots: []Snapshot{nil}} }
 
-// Last is the last revision.
+// Last returns the last revision.
 func (l *Log) Last() int64 { return int64(len(l.changes)) }
 
-// Has says whether a revision is in the log.
+// Has reports whether a revision is in the log.
 func (l *Log) Has(revision int64) bool { return revision >= 1 && revision <= l.Last() }
 
-// Changes are what a revision did.
+// Changes returns the changes of a revision.
 func (l *Log) Changes(revision int64) []Change {
 	if !l.Has(revision) {
 		return nil
@@ -103,11 +102,11 @@ func (l *Log) Changes(revision int64) []Change {
 	return l.changes[revision-1]
 }
 
-// At is the state at a revision.
+// At returns the state at a revision.
 func (l *Log) At(revision int64) Snapshot { return l.snapshots[revision-1] }
 
-// Append adds the next revision. It refuses what cannot follow from the state before: changes of another revision,
-// versions that do not count up, deletions of nothing.
+// Append adds the next revision. It rejects changes that cannot follow from the previous state: changes of another
+// revision, versions that do not count up, deletions of absent keys.
 func (l *Log) Append(changes []Change) error {
 	revision, before := l.Last()+1, l.At(l.Last())
 	if len(changes) == 0 {
@@ -116,7 +115,7 @@ func (l *Log) Append(changes []Change) error {
 	seen := map[string]bool{}
 	for _, change := range changes {
 		if change.Mod != revision {
-			return fmt.Errorf("revision %d holds a change with mod revision %d of %q", revision, change.Mod, change.Key)
+			return fmt.Errorf("revision %d has a change with mod revision %d of %q", revision, change.Mod, change.Key)
 		}
 		if seen[change.Key] {
 			return fmt.Errorf("revision %d changes %q twice", revision, change.Key)
@@ -135,7 +134,7 @@ func follows(before Snapshot, change Change) error {
 	old, existed := before.Find(change.Key)
 	switch {
 	case change.Delete && !existed:
-		return fmt.Errorf("%q is deleted, but was not there", change.Key)
+		return fmt.Errorf("%q is deleted, but did not exist", change.Key)
 	case change.Delete:
 	case existed && (change.Version != old.Version+1 || change.Create != old.Create):
 		return fmt.Errorf("%q has version %d and create revision %d after version %d and create revision %d",

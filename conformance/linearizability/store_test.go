@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A store is a perfect server in a few lines: what the checks must find nothing wrong with. It makes a history, and
-// tests then spoil it.
+// A store is a minimal server without faults, in whose histories the checks must find nothing. Tests then corrupt these
+// histories.
 type store struct {
 	t       *testing.T
 	history *History
 	log     *Log
 	compact int64
-	granted map[int64]int64 // leases that are alive, with their time to live
+	granted map[int64]int64 // TTLs of the leases that are alive
 	now     int64
 	legs    []*openLeg
-	// lose makes the next operation go without an answer.
+	// lose drops the answer of the next operation.
 	lose bool
 }
 
@@ -37,7 +37,7 @@ func newStore(t *testing.T) *store {
 	return s
 }
 
-// do does a request and gives the operation's place in the history.
+// do executes a request and returns its operation in the history.
 func (s *store) do(client int, request Request) *Operation {
 	s.now += tick
 	operation := Operation{ID: len(s.history.Operations), Client: client, Request: request, Call: s.now}
@@ -108,7 +108,7 @@ func (s *store) end(lease int64) {
 	s.append(endOf(s.log.At(s.log.Last()), lease, s.log.Last()+1))
 }
 
-// expire ends a lease by itself, some time later.
+// expire lets time pass, and then ends a lease.
 func (s *store) expire(lease int64, later time.Duration) {
 	s.now += int64(later)
 	s.end(lease)
@@ -147,7 +147,7 @@ func (s *store) receive(o *openLeg, answer *WatchAnswer) {
 	o.leg.Answers = append(o.leg.Answers, answer)
 }
 
-// deliver sends what is new to all watchers: all in one response for each.
+// deliver sends new events to all watchers, in one response for each.
 func (s *store) deliver() {
 	for _, open := range s.legs {
 		answer := &WatchAnswer{Revision: s.log.Last()}
@@ -169,17 +169,17 @@ func (s *store) deliver() {
 	}
 }
 
-// progress promises to a watcher that it has everything.
+// progress sends a progress notification for the last revision.
 func (s *store) progress(o *openLeg) { s.receive(o, &WatchAnswer{Revision: s.log.Last()}) }
 
-// stop ends a leg and gives the revision to resume from.
+// stop ends a leg and returns the revision to resume from.
 func (s *store) stop(o *openLeg, why string) int64 {
 	s.legs = slices.DeleteFunc(s.legs, func(other *openLeg) bool { return other == o })
 	o.leg.End, o.leg.Ended = why, s.now
 	return o.leg.next()
 }
 
-// down is a failure: all watches break and are resumed.
+// down simulates a failure: all watches break and are resumed.
 func (s *store) down() {
 	downtime := Downtime{Kind: "kill", From: s.now}
 	s.now += int64(time.Second)
@@ -190,7 +190,7 @@ func (s *store) down() {
 	}
 }
 
-// finish ends the round.
+// finish ends the round and returns its history.
 func (s *store) finish() *History {
 	s.history.Final = &Watcher{Name: "final", Key: everything[0], End: everything[1], Prev: true}
 	s.watch(s.history.Final, max(1, s.compact))
@@ -206,7 +206,7 @@ func get(key string) Request { return Request{Range: &Range{Key: key}} }
 
 func getAll() Request { return Request{Range: &Range{Key: everything[0], End: everything[1]}} }
 
-// A random history of the perfect store, with operations that overlap and some without an answer, is right.
+// The checks find nothing in random histories of the store, with overlapping and unanswered operations.
 func TestAPerfectStoreViolatesNothing(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestAPerfectStoreViolatesNothing(t *testing.T) {
 	}
 }
 
-// random does to the watchers and leases what a server and its clients do now and then.
+// random sometimes breaks, starts or notifies watchers, or expires a lease.
 func (s *store) random(rng *rand.Rand, i int) {
 	switch n := rng.IntN(40); {
 	case n == 0:

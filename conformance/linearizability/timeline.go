@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// A Timeline says when revisions can have been made, from what clients sent and saw.
+// A Timeline bounds the times at which revisions were made, from the requests and responses of clients.
 type Timeline struct {
-	// earliest[r-1] is before revision r was made: no operation that can have made it had been called.
+	// earliest[r-1] is a time before which revision r cannot have been made: its operation had not been called.
 	earliest []int64
-	// seen[r-1] is when some client first saw revision r or a later one.
+	// seen[r-1] is when a client first saw revision r or a later one.
 	seen []int64
-	// answered are the header revisions of all answers with the highest so far, by time of return.
+	// answered are the highest header revisions so far at the return of each answer.
 	answered []sighting
 }
 
@@ -19,7 +19,7 @@ type sighting struct{ at, revision int64 }
 
 const never = math.MaxInt64
 
-// NewTimeline takes all sightings of a history; earliest times are told with madeAfter.
+// NewTimeline collects all sightings of a history. The earliest times are added with madeAfter.
 func NewTimeline(h *History, last int64) *Timeline {
 	t := &Timeline{earliest: make([]int64, last), seen: slices.Repeat([]int64{never}, int(last))}
 	for _, operation := range h.Operations {
@@ -47,7 +47,7 @@ func NewTimeline(h *History, last int64) *Timeline {
 	return t
 }
 
-// highest sorts sightings by time and gives each the highest revision so far.
+// highest sorts sightings by time and raises each to the highest revision so far.
 func highest(sightings []sighting) []sighting {
 	slices.SortFunc(sightings, func(a, b sighting) int { return int(a.at - b.at) })
 	for i := 1; i < len(sightings); i++ {
@@ -56,7 +56,7 @@ func highest(sightings []sighting) []sighting {
 	return sightings
 }
 
-// before is the highest revision of sightings strictly before a time.
+// before returns the highest revision of sightings strictly before a time.
 func before(sightings []sighting, at int64) int64 {
 	i, _ := slices.BinarySearchFunc(sightings, at, func(s sighting, at int64) int {
 		if s.at < at {
@@ -70,19 +70,19 @@ func before(sightings []sighting, at int64) int64 {
 	return max(1, sightings[i-1].revision)
 }
 
-// madeAfter notes that a revision, and so everything behind it, was made after a time.
+// madeAfter records that a revision, and therefore every later one, was made after a time.
 func (t *Timeline) madeAfter(revision, at int64) {
 	t.earliest[revision-1] = max(t.earliest[revision-1], at)
 }
 
-// settle completes the earliest times, once all are noted.
+// settle propagates the earliest times to later revisions, once all are recorded.
 func (t *Timeline) settle() {
 	for r := 1; r < len(t.earliest); r++ {
 		t.earliest[r] = max(t.earliest[r], t.earliest[r-1])
 	}
 }
 
-// Possible is the highest revision that can have been made by a time.
+// Possible returns the highest revision that can have been made by a time.
 func (t *Timeline) Possible(at int64) int64 {
 	i, _ := slices.BinarySearchFunc(t.earliest, at, func(earliest, at int64) int {
 		if earliest <= at {
@@ -93,5 +93,5 @@ func (t *Timeline) Possible(at int64) int64 {
 	return int64(i)
 }
 
-// Certain is the highest revision that an answer had shown before a time.
+// Certain returns the highest revision that an answer had shown before a time.
 func (t *Timeline) Certain(at int64) int64 { return before(t.answered, at) }

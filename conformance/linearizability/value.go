@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Values are unique texts, some of them JSON (which gitcd keeps in another form), some not text at all, some large.
-// Histories keep them in a short printable form: small text as it is, "<text>~<n>" for a text with n bytes of padding,
-// "hex:…" for everything else. The form of two different values differs.
+// Values are unique texts; some are JSON (which gitcd stores in another form), some binary, some large. Histories have
+// them in a short printable form: small text unchanged, "<text>~<n>" for a text with n bytes of padding, "hex:…" for
+// everything else. Different values have different forms.
 
 const padding = '~'
 
-// expand gives the bytes of a printable form that clients put.
+// expand returns the bytes of a printable form.
 func expand(form string) []byte {
 	if rest, found := strings.CutPrefix(form, "hex:"); found {
 		raw, err := hex.DecodeString(rest)
@@ -34,7 +34,7 @@ func expand(form string) []byte {
 	return append([]byte(text), strings.Repeat(string(padding), n)...)
 }
 
-// printable is the reverse of expand; it takes whatever a server answers.
+// printable is the inverse of expand, for any bytes that a server may return.
 func printable(raw []byte) string {
 	text := string(raw)
 	if start := strings.IndexByte(text, padding); start >= 0 {

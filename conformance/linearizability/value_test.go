@@ -11,7 +11,7 @@ func TestPrintableFormsAreReversible(t *testing.T) {
 	for _, raw := range []string{"", "a", "~", "a~", "a~~~", "a~1", "~a", "hex:", "hex:00", "\x00", "\xff~~", "a\n", `{"a":"~"}`} {
 		form := printable([]byte(raw))
 		if seen[form] {
-			t.Errorf("%q has the form %q of another value", raw, form)
+			t.Errorf("%q has the same form %q as another value", raw, form)
 		}
 		seen[form] = true
 		if got := expand(form); !bytes.Equal(got, []byte(raw)) {
@@ -29,7 +29,7 @@ func TestGeneratedValuesAreUniqueAndInTheirPrintableForm(t *testing.T) {
 			t.Errorf("%q is not in its printable form", form)
 		}
 		if seen[form] {
-			t.Errorf("%q comes twice", form)
+			t.Errorf("%q was generated twice", form)
 		}
 		seen[form] = true
 	}

@@ -11,20 +11,20 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A clientWatch watches with etcd's own client, which resumes by itself when the connection breaks.
+// A clientWatch watches with etcd's own client, which resumes watches when the connection breaks.
 type clientWatch struct {
 	*Watches
 	etcd    *clientv3.Client
 	rng     *rand.Rand
 	watcher *Watcher
 	leg     *Leg
-	manual  bool // asks for progress from time to time
-	shared  bool // on one stream with others
+	manual  bool // requests progress from time to time
+	shared  bool // shares a stream with others
 	slow    bool
 	streams int
 }
 
-// Clients starts watchers that have one client of etcd together.
+// Clients starts count watchers that share one etcd client.
 func (w *Watches) Clients(ctx context.Context, etcd *clientv3.Client, count int, seed uint64) {
 	for i := range count {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -54,7 +54,7 @@ func (c *clientWatch) run(ctx context.Context) {
 
 func (c *clientWatch) renew() { c.watcher = c.spec(c.rng, "client") }
 
-// begins is explicit: a watch "from now on" may be resumed by the client from the revision of its creation.
+// begins returns an explicit start: the client may resume a watch "from now on" from the revision of its creation.
 func (c *clientWatch) begins() int64 {
 	if start := c.start(c.rng, false); start != 0 {
 		return start
@@ -62,13 +62,13 @@ func (c *clientWatch) begins() int64 {
 	return c.world.revision.Load() + 1
 }
 
-// follow watches until the leg ends, and says why it did. At the end of the round it asks for progress until it has
+// follow watches until the leg ends, and returns the reason. At the end of the round it requests progress until it has
 // everything, on a stream of its own.
 func (c *clientWatch) follow(ctx context.Context) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if _, closing := c.closing(); closing || !c.shared {
-		c.streams++ // etcd's client has a stream for each set of metadata
+		c.streams++ // etcd's client opens a stream for each set of metadata
 		ctx = metadata.AppendToOutgoingContext(ctx, "stream", fmt.Sprintf("%s-%d", c.watcher.Name, c.streams))
 	}
 	began := time.Now()
@@ -99,7 +99,7 @@ func (c *clientWatch) follow(ctx context.Context) string {
 		case closing && !beganClosing, !closing && time.Now().After(until):
 			cancelled = endCancelled
 		case (closing || c.manual) && time.Now().After(nextProgress):
-			// It fails when the stream is not there; the watch says so, too.
+			// An error means that the stream is broken, which the watch reports, too.
 			_ = c.etcd.RequestProgress(ctx)
 			nextProgress = time.Now().Add(50*time.Millisecond + c.some(500))
 		}
@@ -113,7 +113,7 @@ func (c *clientWatch) some(milliseconds int) time.Duration {
 	return time.Duration(c.rng.IntN(milliseconds)) * time.Millisecond
 }
 
-// why a leg ended: what we asked for, unless the server was first.
+// why returns the reason why a leg ended: our cancellation, unless the server was first.
 func (c *clientWatch) why(cancelled string) string {
 	if n := len(c.leg.Answers); n > 0 && c.leg.Answers[n-1].Compact != 0 {
 		return endRefused

@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// control sends what a stream's client has to say after the creations, until the stream ends. It gives the reason why
-// the legs that are still open end.
+// control sends all requests after the creations, until the stream ends. It returns the reason for the end of the legs
+// that are still open.
 func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stream pb.Watch_WatchClient, current []*live) string {
 	defer cancel()
 	nextProgress := time.Now().Add(s.some(300))
@@ -21,7 +21,8 @@ func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stre
 		case <-time.After(20 * time.Millisecond):
 		}
 		now := time.Now()
-		// etcd cancels what was compacted, but answers no request for progress on the stream until its client does, too.
+		// etcd cancels watches of compacted revisions, but answers no progress request on the stream until the client has
+		// cancelled them, too.
 		s.cancel(stream, current, func(l *live) bool { return l.leg.End == endRefused })
 		if final, closing := s.closing(); closing {
 			if deadline.IsZero() {
@@ -40,7 +41,7 @@ func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stre
 			continue
 		}
 		if s.all(current, func(l *live) bool { return l.leg.End != "" }) {
-			return endCancelled // refused, all of them
+			return endCancelled // all were refused or cancelled
 		}
 		if now.After(nextCancel) {
 			nextCancel = now.Add(300*time.Millisecond + s.some(3000))
@@ -56,8 +57,8 @@ func (s *rawStream) control(ctx context.Context, cancel context.CancelFunc, stre
 	}
 }
 
-// finish ends a stream when all of its watchers have what there is, or there is no hope for it. Those that were
-// cancelled or refused need another one.
+// finish returns endRound if all watchers of the stream have received everything or have timed out, or if the remaining
+// ones were cancelled or refused and need another stream. Otherwise it returns an empty reason.
 func (s *rawStream) finish(current []*live, final int64, late bool) string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -65,7 +66,7 @@ func (s *rawStream) finish(current []*live, final int64, late bool) string {
 	for _, l := range current {
 		switch {
 		case l.leg.Start > final:
-			// It blocks the progress of the others until it is off the stream; nothing is for it.
+			// It will get no events, and blocks the progress of the others until it is cancelled.
 		case l.leg.End == "" && l.leg.next() <= final:
 			if !late {
 				s.finished = false
@@ -94,13 +95,14 @@ func (s *rawStream) all(current []*live, holds func(*live) bool) bool {
 	return true
 }
 
-// wantsProgress: by hand from time to time, and in the end for everyone, but never while a creation is under way.
+// wantsProgress reports whether to request progress: with a manual style, and always at the end of the round, but never
+// before all creations are answered.
 func (s *rawStream) wantsProgress(current []*live) bool {
 	_, closing := s.closing()
 	return (closing || s.style.manual) && s.all(current, func(l *live) bool { return l.created || l.leg.End != "" })
 }
 
-// cancel takes watchers off the stream.
+// cancel cancels the chosen watchers on the stream.
 func (s *rawStream) cancel(stream pb.Watch_WatchClient, current []*live, chosen func(*live) bool) {
 	var ids []int64
 	s.lock.Lock()
@@ -116,7 +118,7 @@ func (s *rawStream) cancel(stream pb.Watch_WatchClient, current []*live, chosen 
 	}
 }
 
-// again resumes on the same stream what was cancelled or refused.
+// again resumes cancelled and refused watchers on the same stream.
 func (s *rawStream) again(stream pb.Watch_WatchClient, current []*live) {
 	for i, l := range current {
 		s.lock.Lock()

@@ -10,26 +10,25 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A rawStream is one gRPC stream after the other, with some watchers on it. It sees every response as it comes:
-// fragments, several watchers on a stream, answers to a cancellation. It can be slow, so that the server has to keep
-// back what it has for it.
+// A rawStream is a sequence of gRPC streams, with some watchers on each. It sees every response as it arrives: fragments,
+// several watchers on a stream, answers to a cancellation. It can be slow, so that the server has to buffer its events.
 type rawStream struct {
 	*Watches
 	style rawStyle
-	// rng is for the goroutine that sends, slowness for the one that receives.
+	// rng is used by the goroutine that sends, slowness by the one that receives.
 	rng, slowness *rand.Rand
 
 	lock   sync.Mutex
 	live   map[int64]*live
 	nextID int64
-	// finished says that all that was wanted has come, or that there is no hope for it.
+	// finished means that all watchers have received everything, or have timed out.
 	finished bool
 }
 
 type rawStyle struct {
 	watchers int
-	// manual asks for progress by hand. Then the watchers of a stream stay as they are: etcd may send the answer to a
-	// request behind the creation of a watcher that the request knew nothing of.
+	// manual requests progress explicitly. The watchers of the stream then never change: etcd may send the answer to a
+	// request after the creation of a watcher that the request did not cover.
 	manual    bool
 	slow      bool
 	reference bool
@@ -41,16 +40,16 @@ type live struct {
 	leg      *Leg
 	id       int64
 	created  bool
-	canceled bool // asked for
+	canceled bool // requested by us
 }
 
-// Raw starts a stream with watchers.
+// Raw starts a rawStream with new watchers.
 func (w *Watches) Raw(ctx context.Context, style rawStyle, seed uint64) {
 	s := &rawStream{Watches: w, style: style, rng: rand.New(rand.NewPCG(seed, 1)), slowness: rand.New(rand.NewPCG(seed, 2))}
 	w.running.Go(func() { s.run(ctx) })
 }
 
-// Reference starts the watch of everything from the first revision on; its watcher is complete when all is done.
+// Reference starts the watch of all keys from the first revision on; its watcher is complete at the end of the round.
 func (w *Watches) Reference(ctx context.Context) *Watcher {
 	watcher := &Watcher{Name: "reference", Key: everything[0], End: everything[1]}
 	s := &rawStream{Watches: w, style: rawStyle{watchers: 1, reference: true}, rng: rand.New(rand.NewPCG(1, 1))}
@@ -58,7 +57,7 @@ func (w *Watches) Reference(ctx context.Context) *Watcher {
 	return watcher
 }
 
-// Again watches everything once more, from a revision to the last one.
+// Again watches all keys once more, from a revision to the last one.
 func (w *Watches) Again(ctx context.Context, start int64) *Watcher {
 	watcher := &Watcher{Name: "final", Key: everything[0], End: everything[1], Prev: true}
 	s := &rawStream{Watches: w, style: rawStyle{watchers: 1}, rng: rand.New(rand.NewPCG(2, 1))}
@@ -76,7 +75,7 @@ func (s *rawStream) run(ctx context.Context) {
 	s.connections(ctx, watchers, starts)
 }
 
-// connections goes from stream to stream, and resumes the watchers on each.
+// connections opens one stream after the other, and resumes the watchers on each.
 func (s *rawStream) connections(ctx context.Context, watchers []*Watcher, starts []int64) {
 	client, err := connect(s.url, grpc.WithInitialWindowSize(65_535), grpc.WithInitialConnWindowSize(65_535))
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *rawStream) connections(ctx context.Context, watchers []*Watcher, starts
 	}
 }
 
-// stream serves the watchers on one stream, and gives their latest legs.
+// stream runs the watchers on one stream, and returns their latest legs and the reason for their end.
 func (s *rawStream) stream(ctx context.Context, client pb.WatchClient, watchers []*Watcher, starts []int64) ([]*Leg, string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,7 +129,7 @@ func (s *rawStream) stream(ctx context.Context, client pb.WatchClient, watchers 
 	return legs, why
 }
 
-// create puts a watcher on the stream. A failure to send shows when receiving.
+// create adds a watcher to the stream. A failed send shows up as an error when receiving.
 func (s *rawStream) create(stream pb.Watch_WatchClient, watcher *Watcher, start int64) *live {
 	s.lock.Lock()
 	s.nextID++
@@ -177,7 +176,7 @@ func (s *rawStream) receive(response *pb.WatchResponse) {
 	}
 }
 
-// dawdle does not take the next response for a while.
+// dawdle delays the next receive if the watcher is a slow one.
 func (s *rawStream) dawdle(ctx context.Context) {
 	if _, closing := s.closing(); closing || !s.style.slow {
 		return

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// reachPatience bounds how long a watcher may need for what is left when everyone else has stopped.
+// reachPatience is the time that a watcher has to catch up once all clients have stopped.
 const reachPatience = 30 * time.Second
 
-// Watches starts watchers and keeps what they see.
+// Watches starts watchers and collects what they receive.
 type Watches struct {
 	world    *World
 	recorder *Recorder
@@ -24,12 +24,12 @@ type Watches struct {
 	errors   chan error
 }
 
-// NewWatches has no watchers yet.
+// NewWatches returns Watches without watchers.
 func NewWatches(world *World, recorder *Recorder, url string) *Watches {
 	return &Watches{world: world, recorder: recorder, url: url, errors: make(chan error, 1)}
 }
 
-// spec is a new watcher of something.
+// spec creates a watcher with a random range and random options.
 func (w *Watches) spec(rng *rand.Rand, style string) *Watcher {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -50,7 +50,7 @@ func (w *Watches) spec(rng *rand.Rand, style string) *Watcher {
 	return watcher
 }
 
-// start chooses where a new watcher begins: now, in the past, in what is compacted or in the future.
+// start chooses the start of a new watcher: 0 for now, or a past, compacted or future revision.
 func (w *Watches) start(rng *rand.Rand, future bool) int64 {
 	compacted, now := w.world.compacted.Load(), w.world.revision.Load()
 	switch n := rng.IntN(12); {
@@ -84,7 +84,7 @@ func (w *Watches) end(leg *Leg, why string) {
 	}
 }
 
-// resume is where the next leg of a watcher begins.
+// resume returns the revision from which the next leg of a watcher starts.
 func resume(leg *Leg) int64 {
 	for _, answer := range leg.Answers {
 		if answer.Compact != 0 {
@@ -94,20 +94,20 @@ func resume(leg *Leg) int64 {
 	return leg.next()
 }
 
-// closing says that the round is at its last revision, which is given.
+// closing returns the last revision of the round, and whether the round has reached it.
 func (w *Watches) closing() (int64, bool) {
 	final := w.world.final.Load()
 	return final, final != 0
 }
 
-// giveUp notes watchers that did not get everything.
+// giveUp records a watcher that did not receive everything in time.
 func (w *Watches) giveUp(watcher *Watcher) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.stuck = append(w.stuck, watcher.Name)
 }
 
-// fail notes what kept a watcher from watching at all.
+// fail records an error that prevents a watcher from running at all.
 func (w *Watches) fail(err error) {
 	select {
 	case w.errors <- err:
@@ -115,7 +115,7 @@ func (w *Watches) fail(err error) {
 	}
 }
 
-// pause sleeps, unless the round ends before.
+// pause sleeps, or returns early when ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -1,6 +1,6 @@
 package main
 
-// A Watcher is one watch as its client sees it: over all connections, cancellations and resumptions.
+// A Watcher is one watch as its client sees it, across all connections, cancellations and resumptions.
 type Watcher struct {
 	Name     string `json:"name"`
 	Key      string `json:"key"`
@@ -13,19 +13,19 @@ type Watcher struct {
 	Legs     []*Leg `json:"legs"`
 }
 
-// A Leg is a watch from its creation to its end. A client of etcd may reconnect within one; resuming on our own makes
-// a new one.
+// A Leg is a watch from its creation to its end. etcd's client may reconnect within one; a resumption of ours starts a
+// new one.
 type Leg struct {
-	// Start is the revision asked for; 0 is "from now on".
+	// Start is the requested revision; 0 means "from now on".
 	Start   int64          `json:"start"`
 	Sent    int64          `json:"sent"`
 	Answers []*WatchAnswer `json:"answers"`
-	// End says why: cancelled by us, refused by the server, broken connection, end of the round.
+	// End is why the leg ended: cancelled by us, refused by the server, broken connection, end of the round.
 	End   string `json:"end"`
 	Ended int64  `json:"ended"`
 }
 
-// How a leg ended.
+// Reasons for the end of a leg.
 const (
 	endCancelled = "cancelled"
 	endRefused   = "refused"
@@ -33,7 +33,7 @@ const (
 	endRound     = "round"
 )
 
-// A WatchAnswer is one response.
+// A WatchAnswer is one watch response.
 type WatchAnswer struct {
 	At       int64   `json:"at"`
 	Revision int64   `json:"revision"` // of the header
@@ -46,18 +46,18 @@ type WatchAnswer struct {
 	Events   []Event `json:"events,omitempty"`
 }
 
-// An Event is a change, with the pair before it if that was sent.
+// An Event is a change, with the previous pair if it was sent.
 type Event struct {
 	Change
 	Prev *Pair `json:"prev,omitempty"`
 }
 
-// isProgress says whether an answer promises that everything up to its revision has been delivered.
+// isProgress reports whether an answer promises that everything up to its revision has been delivered.
 func (a *WatchAnswer) isProgress() bool {
 	return len(a.Events) == 0 && !a.Created && !a.Canceled && a.Compact == 0 && a.Revision != 0
 }
 
-// wants says whether a change concerns the watcher.
+// wants reports whether a change matches the watcher's range and filters.
 func (w *Watcher) wants(change Change) bool {
 	if change.Delete && w.NoDelete || !change.Delete && w.NoPut {
 		return false
@@ -65,7 +65,7 @@ func (w *Watcher) wants(change Change) bool {
 	return inRange(change.Key, w.Key, w.End)
 }
 
-// next is the revision to resume a leg from: behind everything that was delivered or promised to be.
+// next returns the revision to resume a leg from: after everything that was delivered or promised by progress.
 func (l *Leg) next() int64 {
 	next, created := l.Start, l.Start
 	for _, answer := range l.Answers {
@@ -79,7 +79,7 @@ func (l *Leg) next() int64 {
 		}
 	}
 	if next == 0 {
-		// Nothing has come yet. (The watch may have begun a little below the revision that its creation reports.)
+		// No events or progress yet. (The watch may have started slightly below the revision that its creation reports.)
 		return created
 	}
 	return next

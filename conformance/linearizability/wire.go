@@ -6,7 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Between the history's words and etcd's.
+// Conversions between the types of the history and those of etcd.
 
 func operationOf(r Request) clientv3.Op {
 	switch {

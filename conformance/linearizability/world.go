@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// A World is what the clients of a round share, so that their requests meet: the newest revision, the newest pairs,
-// leases. It may be out of date; that only makes a request fail now and then.
+// A World is shared by the clients of a round, so that their requests interact: the newest revision, pairs and leases. It
+// may be out of date; then some requests fail.
 type World struct {
 	revision atomic.Int64
-	// reference is the last revision that the reference watch has: nothing above is compacted.
+	// reference is the last revision that the reference watch has received; no later one is compacted.
 	reference atomic.Int64
 	compacted atomic.Int64
-	// final is the last revision of the round, once there is one.
+	// final is the last revision of the round, or 0 before its end.
 	final atomic.Int64
-	// rush says that the server will end in a moment: nobody pauses, so that many requests are under way then.
+	// rush means that a failure is imminent: clients do not pause, so that many requests are in flight.
 	rush atomic.Bool
 
 	mutex  sync.Mutex
@@ -24,7 +24,7 @@ type World struct {
 	next   int64
 }
 
-// NewWorld is that of an empty store.
+// NewWorld returns the world of an empty store.
 func NewWorld() *World {
 	w := &World{pairs: map[string]Pair{}, next: 1000}
 	w.revision.Store(1)
@@ -41,7 +41,7 @@ func raise(value *atomic.Int64, to int64) {
 	}
 }
 
-// Learn takes over what an operation has shown.
+// Learn updates the world from the outcome of an operation.
 func (w *World) Learn(o Operation) {
 	if o.Request.Compact != nil && (o.Unknown || o.Answer.Error == "") {
 		raise(&w.compacted, o.Request.Compact.Revision)
@@ -81,14 +81,14 @@ func (w *World) learn(r Request, a Answer) {
 	}
 }
 
-// Pair is what was last seen of a key.
+// Pair returns the last seen pair of a key.
 func (w *World) Pair(key string) Pair {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.pairs[key]
 }
 
-// NewLease is an id that nobody else has.
+// NewLease returns a new, unique lease id.
 func (w *World) NewLease() int64 {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -96,7 +96,7 @@ func (w *World) NewLease() int64 {
 	return w.next
 }
 
-// Lease is one of the latest leases, dead or alive, or 0 if there is none.
+// Lease returns one of the latest leases, alive or not, or 0 if there is none.
 func (w *World) Lease(rng *rand.Rand) int64 {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -106,8 +106,8 @@ func (w *World) Lease(rng *rand.Rand) int64 {
 	return w.leases[rng.IntN(len(w.leases))]
 }
 
-// keys are of every kind that gitcd keeps in another way: files, a file that is a directory of others, keys without
-// the prefix, keys that are never committed.
+// keys cover every way in which gitcd stores a key: files, a file that is also a directory, keys outside the prefix, keys
+// that are never committed.
 var keys = []string{
 	"/registry/a/0", "/registry/a/1", "/registry/a/2", "/registry/a/3", "/registry/a",
 	"/registry/b/0", "/registry/b/1", "/registry/b/0/deep/x",
@@ -116,7 +116,7 @@ var keys = []string{
 	"compact_rev_key", "local/0", "local/1", "zz",
 }
 
-// leased are keys that are put with leases mostly, so that some live until their lease ends.
+// leased are keys that are mostly put with leases, so that some live until their lease ends.
 var leased = []string{"/registry/leased/0", "/registry/leased/1", "local/leased"}
 
 // spans are ranges of more than one key.

@@ -1,4 +1,4 @@
-//! A control plane that belongs to one test binary.
+//! A control plane for one test binary.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,37 +17,37 @@ use trishanku::status::{self, Health};
 
 use crate::{programs, wait};
 
-/// Longer than the graces of all components together.
+/// Longer than the grace periods of all components together.
 const STOP_WITHIN: Duration = Duration::from_mins(2);
 
-/// What can be chosen about a control plane under test.
+/// Options of a control plane under test.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How kube-apiserver encodes what it stores; `None` is `trishanku up`'s default.
+    /// The storage media type of kube-apiserver; `None` is the default of `trishanku up`.
     pub storage_media_type: Option<&'static str>,
-    /// What it consists of.
+    /// The shape of the control plane.
     pub shape: Shape,
-    /// More arguments for `trishanku up`.
+    /// Additional arguments for `trishanku up`.
     pub arguments: Vec<String>,
-    /// Whether its gitcd serves the repository to Git clients, too.
+    /// Whether its gitcd also serves the repository to Git clients.
     pub git_host: bool,
-    /// Whether its gitcd tries files that people push at the kube-apiserver.
+    /// Whether its gitcd dry-runs pushed files at the kube-apiserver.
     pub tries_pushes: bool,
 }
 
-/// What a control plane consists of.
+/// The shape of a control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// One kube-apiserver on one branch.
     #[default]
     Central,
-    /// A headless cluster with one repository in the middle.
+    /// A headless cluster with an upstream repository.
     Star,
-    /// A headless cluster in which everybody pulls from everybody.
+    /// A headless cluster in which each heaven pulls from all others.
     Mesh,
 }
 
-/// A running control plane in a temporary folder. Dropping it ends everything.
+/// A running control plane in a temporary folder, stopped on drop.
 pub struct Cluster {
     home: Home,
     assets: Assets,
@@ -58,17 +58,17 @@ pub struct Cluster {
     dir: TempDir,
 }
 
-/// The `trishanku up` process. It ends everything when this lets go of its standard input.
+/// The `trishanku up` process, which stops everything when its standard input is closed.
 struct Supervisor {
     process: Child,
     input: ChildStdin,
 }
 
 impl Cluster {
-    /// Brings a control plane up, and returns when it is ready.
+    /// Starts a control plane and waits until it is ready.
     ///
     /// # Errors
-    /// If programs are missing or it does not get ready; the text has what `trishanku up` printed.
+    /// If programs are missing or it does not become ready; the text has the output of `trishanku up`.
     pub fn start(options: Options) -> anyhow::Result<Self> {
         let assets = Assets::find(None)?;
         let programs = programs::folder()?;
@@ -88,27 +88,27 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether the objects are kept in Git (and not in the etcd that it is compared with).
+    /// Whether the objects are stored in gitcd (and not in etcd, for comparison).
     #[must_use]
     pub fn is_on_git() -> bool {
         std::env::var("TRISHANKU_E2E_STORE").as_deref() != Ok("etcd")
     }
 
-    /// Brings the control plane up (again), and returns when it is ready.
+    /// Starts the control plane (again) and waits until it is ready.
     ///
     /// # Errors
-    /// If it runs already or does not get ready.
+    /// If it is already running or does not become ready.
     pub fn up(&self) -> anyhow::Result<()> {
         self.up_with(&self.options)
     }
 
-    /// [`Self::up`] with other options for this time.
+    /// [`Self::up`] with other options for this run.
     ///
     /// # Errors
-    /// As [`Self::up`].
+    /// Like [`Self::up`].
     pub fn up_with(&self, options: &Options) -> anyhow::Result<()> {
         let mut supervisor = self.supervisor();
-        ensure!(supervisor.is_none(), "the control plane runs already");
+        ensure!(supervisor.is_none(), "the control plane is already running");
         let printed = self.dir.path().join("up.log");
         let output = File::create(&printed)?;
         let store = if Self::is_on_git() { "gitcd" } else { "etcd" };
@@ -129,50 +129,50 @@ impl Cluster {
             .stderr(output)
             .spawn()
             .context("cannot start trishanku")?;
-        let input = process.stdin.take().context("it was started with a pipe")?;
+        let input = process.stdin.take().context("the process has no pipe")?;
         let started = supervisor.insert(Supervisor { process, input });
         loop {
             if status::read(&self.home)?.health == Health::Ready {
                 return Ok(());
             }
-            // `up` has its own time-outs, so this ends.
+            // `up` has timeouts of its own, so this loop ends.
             if let Some(status) = started.process.try_wait()? {
                 *supervisor = None;
-                bail!("`trishanku up` ended with {status}:\n{}", std::fs::read_to_string(&printed)?);
+                bail!("`trishanku up` exited with {status}:\n{}", std::fs::read_to_string(&printed)?);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Ends the control plane as Ctrl-C does; the data stays.
+    /// Stops the control plane like Ctrl-C; the data remains.
     ///
     /// # Errors
-    /// If it does not run, or does not end properly.
+    /// If it is not running, or does not exit successfully.
     pub fn down(&self) -> anyhow::Result<()> {
-        let supervisor = self.supervisor().take().context("it does not run")?;
+        let supervisor = self.supervisor().take().context("the control plane is not running")?;
         let process = i32::try_from(supervisor.process.id()).ok().and_then(Pid::from_raw);
-        // It is not waited for yet, so its id cannot be recycled.
-        kill_process(process.context("a process has an id")?, Signal::INT)?;
+        // Not reaped yet, so its process ID cannot be reused.
+        kill_process(process.context("the process has no ID")?, Signal::INT)?;
         let status = supervisor.wait()?;
-        ensure!(status.success(), "`trishanku up` ended with {status}");
+        ensure!(status.success(), "`trishanku up` exited with {status}");
         Ok(())
     }
 
-    /// Kills the supervisor, and nothing else. Returns when it is gone.
+    /// Kills only the supervisor, and waits until it is gone.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill_supervisor(&self) -> anyhow::Result<()> {
-        let mut supervisor = self.supervisor().take().context("it does not run")?;
+        let mut supervisor = self.supervisor().take().context("the control plane is not running")?;
         supervisor.process.kill()?;
         supervisor.process.wait()?;
         Ok(())
     }
 
-    /// Kills a component with SIGKILL, and returns when it is gone.
+    /// Kills a component with SIGKILL, and waits until it is gone.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill(&self, component: &str) -> anyhow::Result<()> {
         let state = State::load(&self.home.state_file())?;
         let process = state
@@ -180,13 +180,13 @@ impl Cluster {
             .into_iter()
             .find(|c| c.name == component)
             .and_then(|component| component.process)
-            .with_context(|| format!("{component} does not run"))?;
+            .with_context(|| format!("{component} is not running"))?;
         process.signal(Signal::KILL)?;
-        ensure!(process.wait_ended(wait::PATIENCE)?, "it outlives SIGKILL");
+        ensure!(process.wait_ended(wait::PATIENCE)?, "it survived SIGKILL");
         Ok(())
     }
 
-    /// Returns when every component is ready (again).
+    /// Waits until every component is ready (again).
     ///
     /// # Errors
     /// If that takes longer than [`wait::PATIENCE`].
@@ -194,14 +194,14 @@ impl Cluster {
         wait::until_true("every component to be ready", || Ok(status::read(&self.home)?.health == Health::Ready))
     }
 
-    /// The name of the store's component.
+    /// The name of the store component.
     #[must_use]
     pub fn store(&self) -> &'static str {
         let store = if Self::is_on_git() { Store::Gitcd } else { Store::Etcd };
         store.name()
     }
 
-    /// `trishanku --dir <this control plane>`, for more arguments.
+    /// `trishanku --dir FOLDER` for this control plane, to add arguments.
     #[must_use]
     pub fn trishanku(&self) -> Command {
         let mut command = Command::new(self.programs.join("trishanku"));
@@ -209,14 +209,14 @@ impl Cluster {
         command
     }
 
-    /// `etcdctl` on the store, as kube-apiserver's own client.
+    /// `etcdctl` on the store, with kube-apiserver's client certificate.
     ///
     /// # Errors
     /// If the state file cannot be read, or the store has no port.
     pub fn etcdctl(&self) -> anyhow::Result<Command> {
         let state = State::load(&self.home.state_file())?;
         let store = state.components.iter().find(|component| component.name == self.store());
-        let port = store.and_then(|store| store.port).context("the store has a port")?;
+        let port = store.and_then(|store| store.port).context("the store has no port")?;
         let keys = self.home.keys();
         let mut command = Command::new(self.program("etcdctl"));
         command.arg(format!("--endpoints=https://127.0.0.1:{port}"));
@@ -232,18 +232,18 @@ impl Cluster {
         &self.home
     }
 
-    /// Where the repository is served to Git clients.
+    /// The URL at which the repository is served to Git clients.
     ///
     /// # Errors
-    /// If it is not to be.
+    /// If the options enable no Git host.
     pub fn git_url(&self) -> anyhow::Result<String> {
-        let address = self.git_host.context("the options ask for no Git host")?;
+        let address = self.git_host.context("the options enable no Git host")?;
         let repository = self.home.repository();
-        let name = repository.file_name().and_then(|name| name.to_str()).context("a repository has a name")?;
+        let name = repository.file_name().and_then(|name| name.to_str()).context("the repository has no name")?;
         Ok(format!("http://{address}/{name}"))
     }
 
-    /// A folder for files of the tests.
+    /// A folder for the tests' files.
     #[must_use]
     pub fn scratch(&self) -> &std::path::Path {
         self.dir.path()
@@ -268,20 +268,20 @@ impl Cluster {
     }
 
     fn supervisor(&self) -> MutexGuard<'_, Option<Supervisor>> {
-        // A scenario that failed while holding it left nothing half done in it.
+        // A scenario that failed while holding the lock left it consistent.
         self.supervisor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Supervisor {
-    /// Lets go of its standard input, at which it ends everything.
+    /// Closes its standard input, which stops everything.
     fn stop(self) -> anyhow::Result<ExitStatus> {
         let Self { process, input } = self;
         drop(input);
         wait_for(process)
     }
 
-    /// Waits for its end, with its standard input still open.
+    /// Waits for its exit with its standard input open.
     fn wait(self) -> anyhow::Result<ExitStatus> {
         let Self { process, input } = self;
         let status = wait_for(process);
@@ -299,7 +299,7 @@ fn wait_for(mut process: Child) -> anyhow::Result<ExitStatus> {
         if Instant::now() >= deadline {
             process.kill()?;
             process.wait()?;
-            bail!("the supervisor did not end within {STOP_WITHIN:?}");
+            bail!("the supervisor did not exit within {STOP_WITHIN:?}");
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -309,11 +309,11 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let stopped = self.supervisor().take().map(Supervisor::stop);
         if let Some(Err(error)) = stopped {
-            eprintln!("cannot end the control plane properly: {error:#}");
+            eprintln!("cannot stop the control plane gracefully: {error:#}");
         }
-        // What a killed supervisor left behind, by this test's intention or not.
+        // Processes left by a killed supervisor.
         if let Err(error) = trishanku::down::down(&self.home) {
-            eprintln!("cannot end the control plane: {error:#}");
+            eprintln!("cannot stop the control plane: {error:#}");
         }
         if std::env::var_os("TRISHANKU_E2E_KEEP").is_some() {
             eprintln!("kept {}", self.dir.path().display());

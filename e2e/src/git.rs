@@ -1,4 +1,4 @@
-//! Git, as a person uses it on the repository of a control plane.
+//! Stock Git on the repository of a control plane.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 
 use crate::Cluster;
 
-/// Runs stock Git in `folder`, without the user's settings, and answers with what it printed.
+/// Runs stock Git in `folder` without the user's configuration, and returns its output.
 ///
 /// # Errors
-/// If it fails; the text has the arguments and what it printed.
+/// If it fails; the text has the arguments and the output.
 pub fn run(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new("git");
     plain(command.arg("-C").arg(folder).args(args));
@@ -23,7 +23,7 @@ pub fn run(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
     Ok(printed)
 }
 
-/// Keeps the user's settings away from a command that runs Git.
+/// Isolates a command that runs Git from the user's configuration.
 pub fn plain(command: &mut Command) {
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env_remove("GIT_DIR");
 }
@@ -32,15 +32,15 @@ impl Cluster {
     /// Runs Git in the repository of the control plane.
     ///
     /// # Errors
-    /// As [`run`].
+    /// Like [`run`].
     pub fn git(&self, args: &[&str]) -> anyhow::Result<String> {
         run(&self.home().repository(), args)
     }
 
-    /// The committed content of a file, `None` if there is no such file.
+    /// Returns the committed content of a file, or `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`run`].
+    /// Like [`run`].
     pub fn committed(&self, path: &str) -> anyhow::Result<Option<String>> {
         if self.git(&["ls-tree", "refs/heads/main", "--", path])?.is_empty() {
             return Ok(None);

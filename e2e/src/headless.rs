@@ -1,4 +1,4 @@
-//! A headless cluster: its heavens, and whether they agree.
+//! A headless cluster: its heavens, and whether their branches agree.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,11 +12,11 @@ use trishanku::plane::State;
 
 use crate::{Cluster, git, wait};
 
-/// Branches that have not moved for so long, and are at one commit, have agreed.
+/// Branches at one commit that have not moved for this time agree.
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// The heavens and merges that run.
+    /// The running heavens and merges.
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -24,19 +24,19 @@ impl Cluster {
         Ok(State::load(&self.home().state_file())?.heavens)
     }
 
-    /// One of them.
+    /// Finds a heaven by name.
     ///
     /// # Errors
     /// If there is none of this name.
     pub fn heaven(&self, name: &str) -> anyhow::Result<HeavenRecord> {
         let found = self.heavens()?.into_iter().find(|heaven| heaven.name == name);
-        found.with_context(|| format!("there is no heaven {name}"))
+        found.with_context(|| format!("no heaven {name}"))
     }
 
-    /// The commit that each branch is at, by the name of its heaven.
+    /// The head of each branch, by the name of its heaven.
     ///
     /// # Errors
-    /// If Git cannot tell.
+    /// If Git fails.
     pub fn heads(&self) -> anyhow::Result<Vec<(String, String)>> {
         let head = |heaven: HeavenRecord| {
             let head = git::run(&heaven.repository, &["rev-parse", &heaven.branch])?;
@@ -45,10 +45,10 @@ impl Cluster {
         self.heavens()?.into_iter().map(head).collect()
     }
 
-    /// Waits until all branches are at the same commit, and stay there; answers with it.
+    /// Waits until all branches are at the same commit and stay there; returns it.
     ///
     /// # Errors
-    /// If they are not in time; the text has where they are.
+    /// On a timeout; the text has the heads.
     pub fn wait_agreed(&self) -> anyhow::Result<String> {
         let deadline = Instant::now() + wait::PATIENCE;
         let (mut before, mut since) = (Vec::new(), Instant::now());
@@ -60,13 +60,13 @@ impl Cluster {
                 return Ok(before[0].1.clone());
             }
             if Instant::now() > deadline {
-                bail!("waited {:?} for branches to agree, and they are at {before:?}", wait::PATIENCE);
+                bail!("the branches did not agree within {:?}: {before:?}", wait::PATIENCE);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// kubectl as a plain program, at the desk.
+    /// kubectl at the desk, called as a user does.
     #[must_use]
     pub fn plain_kubectl(&self) -> Kubectl {
         Kubectl::new(self.program("kubectl"), self.home().kubeconfig())
@@ -81,7 +81,7 @@ impl Cluster {
         heaven: &str,
         args: impl IntoIterator<Item = S>,
     ) -> anyhow::Result<String> {
-        let kubeconfig = self.heaven(heaven)?.kubeconfig.context("a heaven has a kubeconfig")?;
+        let kubeconfig = self.heaven(heaven)?.kubeconfig.context("the heaven has no kubeconfig")?;
         let mut command = self.kubectl_command();
         let output = command.env("KUBECONFIG", kubeconfig).args(args).output()?;
         if !output.status.success() {
@@ -93,18 +93,18 @@ impl Cluster {
     /// Sends a signal to a component.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If it is not running.
     pub fn signal(&self, component: &str, signal: Signal) -> anyhow::Result<()> {
         let state = State::load(&self.home().state_file())?;
         let found = state.components.into_iter().find(|c| c.name == component).and_then(|component| component.process);
-        found.with_context(|| format!("{component} does not run"))?.signal(signal)?;
+        found.with_context(|| format!("{component} is not running"))?.signal(signal)?;
         Ok(())
     }
 
-    /// Lets the remotes of a heaven lead nowhere; answers with what they led to.
+    /// Points the remotes of a heaven to a path that does not exist; returns their URLs.
     ///
     /// # Errors
-    /// If Git cannot be told.
+    /// If Git fails.
     pub fn cut_off(&self, heaven: &str) -> anyhow::Result<Vec<(String, String)>> {
         let repository = self.heaven(heaven)?.repository;
         let mut before = Vec::new();
@@ -116,20 +116,20 @@ impl Cluster {
         Ok(before)
     }
 
-    /// Lets them lead there again.
+    /// Restores the URLs of the remotes.
     ///
     /// # Errors
-    /// If Git cannot be told.
+    /// If Git fails.
     pub fn join_again(&self, heaven: &str, remotes: &[(String, String)]) -> anyhow::Result<()> {
         let repository = self.heaven(heaven)?.repository;
         remotes.iter().try_for_each(|(key, url)| git::run(&repository, &["config", key, url]).map(drop))
     }
 }
 
-/// Whether a commit has a file.
+/// Whether a commit contains a file.
 ///
 /// # Errors
-/// If Git cannot tell.
+/// If Git fails.
 pub fn has_file(repository: &Path, commit: &str, path: &str) -> anyhow::Result<bool> {
     Ok(!git::run(repository, &["ls-tree", commit, "--", path])?.is_empty())
 }

@@ -1,4 +1,4 @@
-//! kubectl, as a person uses it.
+//! kubectl, called as a user does.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{Cluster, wait};
 
 impl Cluster {
-    /// kubectl with this control plane's kubeconfig, and nothing of the user's.
+    /// kubectl with this control plane's kubeconfig, without the user's configuration.
     #[must_use]
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(self.program("kubectl"));
@@ -18,18 +18,18 @@ impl Cluster {
         command
     }
 
-    /// Runs kubectl and answers with what it printed.
+    /// Runs kubectl and returns its output.
     ///
     /// # Errors
-    /// If it fails; the text has the arguments and what it printed on standard error.
+    /// If it fails; the text has the arguments and the error output.
     pub fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> anyhow::Result<String> {
         self.kubectl_with(args, "")
     }
 
-    /// Runs kubectl with some standard input (`-f -`).
+    /// Runs kubectl with this standard input (`-f -`).
     ///
     /// # Errors
-    /// As [`Self::kubectl`].
+    /// Like [`Self::kubectl`].
     pub fn kubectl_with<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -42,7 +42,7 @@ impl Cluster {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs a kubectl that is expected to fail; answers with what it printed on standard error.
+    /// Runs kubectl, which must fail; returns its error output.
     ///
     /// # Errors
     /// If it succeeds.
@@ -53,12 +53,12 @@ impl Cluster {
     ) -> anyhow::Result<String> {
         let (command, output) = self.run_kubectl(args, input)?;
         if output.status.success() {
-            bail!("{command:?} should fail, and succeeded");
+            bail!("{command:?} succeeded, but should fail");
         }
         Ok(String::from_utf8(output.stderr)?)
     }
 
-    /// Runs kubectl, whatever comes of it.
+    /// Runs kubectl, which may fail.
     fn run_kubectl<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -73,7 +73,7 @@ impl Cluster {
     /// `kubectl get … -o json`, parsed. `what` is split at spaces.
     ///
     /// # Errors
-    /// As [`Self::kubectl`].
+    /// Like [`Self::kubectl`].
     pub fn object(&self, what: &str) -> anyhow::Result<Value> {
         let args = ["get", "-o", "json"].into_iter().chain(what.split(' '));
         Ok(serde_json::from_str(&self.kubectl(args)?)?)
@@ -82,15 +82,15 @@ impl Cluster {
     /// `kubectl get --raw path`, parsed.
     ///
     /// # Errors
-    /// As [`Self::kubectl`].
+    /// Like [`Self::kubectl`].
     pub fn raw(&self, path: &str) -> anyhow::Result<Value> {
         Ok(serde_json::from_str(&self.kubectl(["get", "--raw", path])?)?)
     }
 
-    /// Makes a namespace for a scenario, and waits until pods can be made in it.
+    /// Creates a namespace for a scenario, and waits until pods can be created in it.
     ///
     /// # Errors
-    /// If it cannot be made, or is not ready in time.
+    /// If it cannot be created, or is not ready in time.
     pub fn namespace(&self, name: &str) -> anyhow::Result<()> {
         self.kubectl(["create", "namespace", name])?;
         wait::until("the default service account", || {
@@ -99,10 +99,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until something that was deleted is not found any more. `what` is split at spaces.
+    /// Waits until deleted objects are gone. `what` is split at spaces.
     ///
     /// # Errors
-    /// If it is still there in the end.
+    /// If they still exist at the timeout.
     pub fn wait_gone(&self, what: &str) -> anyhow::Result<()> {
         wait::until_true(&format!("{what} to be gone"), || {
             let args = ["get", "--ignore-not-found", "-o", "name"];
@@ -119,14 +119,14 @@ fn run(command: &mut Command, input: &str) -> anyhow::Result<Output> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {command:?}"))?;
-    let mut stdin = child.stdin.take().context("it was started with a pipe")?;
-    // A kubectl that fails early does not read its input; its exit status tells more than the broken pipe.
+    let mut stdin = child.stdin.take().context("the process has no pipe")?;
+    // A kubectl that fails early does not read its input; its exit status says more than the broken pipe.
     let _unread = stdin.write_all(input.as_bytes());
     drop(stdin);
     Ok(child.wait_with_output()?)
 }
 
-/// Many `ConfigMap`s as one stream for `-f -`: `<prefix>-<number>`, each with its number as data.
+/// `ConfigMap`s as a stream for `-f -`: `<prefix>-<number>`, each with its number as data.
 #[must_use]
 pub fn config_maps(prefix: &str, numbers: std::ops::Range<usize>) -> String {
     let map = |number| {

@@ -1,4 +1,4 @@
-//! Scenarios: claims about one control plane that they share.
+//! Scenarios: claims about a shared control plane.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::{Cluster, Options};
 
-/// A claim about something that scenarios share, and how it is shown.
+/// A claim about something shared, with the function that proves it.
 pub struct Scenario<S = Cluster> {
     name: String,
     needs_git: bool,
@@ -15,19 +15,19 @@ pub struct Scenario<S = Cluster> {
 }
 
 impl<S> Scenario<S> {
-    /// A claim that is named like the function that shows it.
+    /// Creates a scenario named after the function that proves it.
     #[must_use]
     pub fn new(path: &str, show: fn(&Arc<S>) -> anyhow::Result<()>) -> Self {
         Self { name: path.replace(' ', ""), needs_git: false, show }
     }
 
-    /// Its name: the path of the function that shows it.
+    /// The path of the function.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The claim is about Git, so there is nothing to show on another store.
+    /// Restricts the claim to Git: it is ignored on another store.
     #[must_use]
     pub fn on_git(mut self) -> Self {
         self.needs_git = true;
@@ -43,7 +43,7 @@ macro_rules! scenarios {
     };
 }
 
-/// What scenarios share.
+/// The resource that scenarios share.
 pub trait Shared: Send + Sync + 'static {
     /// The ends of all logs, for the message of a failed scenario.
     fn last_words(&self) -> String;
@@ -55,20 +55,20 @@ impl Shared for Cluster {
     }
 }
 
-/// Which scenarios run when.
+/// The order of scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As many at once as there are cores.
     AtOnce,
-    /// In the given order, each alone. Its name is printed when it begins.
+    /// One by one in the given order, printing each name at its start.
     OneByOne,
-    /// The same beside other runs: each line is printed as a whole, when a scenario has ended.
+    /// The same beside other runs: each line is printed at the end of its scenario.
     InTurns,
 }
 
-/// The main function of a test binary: runs the scenarios that the command line selects, on one control plane.
+/// The main function of a test binary: runs the scenarios selected by the command line on one control plane.
 ///
-/// The control plane is brought up by the first scenario, and ended when all are done.
+/// The first scenario starts the control plane; it is stopped when all are done.
 #[must_use]
 pub fn run(options: &Options, order: Order, scenarios: Vec<Scenario>) -> ExitCode {
     let options = options.clone();
@@ -76,7 +76,7 @@ pub fn run(options: &Options, order: Order, scenarios: Vec<Scenario>) -> ExitCod
     run_on(move || Cluster::start(options.clone()), order, scenarios, is_ignored)
 }
 
-/// [`run`] on anything that scenarios can share.
+/// Like [`run`], on any shared resource.
 #[must_use]
 pub fn run_on<S: Shared>(
     start: impl Fn() -> anyhow::Result<S> + Send + Sync + 'static,
@@ -102,29 +102,29 @@ pub fn run_on<S: Shared>(
     });
     let trials = trials.collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Ends what was shared: the trials, which had the only other handles, are done.
+    // Stops the shared resource: the trials, which had the only other handles, are done.
     drop(shared);
     conclusion.exit_code()
 }
 
-/// Whether the command line asks for a scenario.
+/// Whether the command line selects a scenario.
 fn is_selected(arguments: &Arguments, name: &str) -> bool {
     let is_meant = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
     arguments.filter.as_ref().is_none_or(is_meant) && !arguments.skip.iter().any(is_meant)
 }
 
-/// How many scenarios have ended.
+/// The number of finished scenarios.
 #[derive(Default)]
 struct Turns(Mutex<usize>, Condvar);
 
-/// The place of a scenario among those that are run.
+/// The position of a scenario in the sequence.
 struct Turn {
     turns: Arc<Turns>,
     number: usize,
 }
 
 impl Turn {
-    /// Waits until all before it have ended. It ends when this is dropped.
+    /// Waits until all earlier ones have finished. Its own turn ends when the returned value is dropped.
     fn wait(&self) -> Ended<'_> {
         let ended = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ended = self.turns.1.wait_while(ended, |ended| *ended < self.number);
@@ -155,7 +155,7 @@ fn trial<S: Shared>(
         let shared = shared
             .get_or_init(|| start().map(Arc::new).map_err(|error| format!("{error:#}")))
             .as_ref()
-            .map_err(|error| Failed::from(format!("there is nothing to show it on: {error}")))?;
+            .map_err(|error| Failed::from(format!("cannot start the shared control plane: {error}")))?;
         show(shared).map_err(|error| Failed::from(format!("{error:#}\n{}", shared.last_words())))
     })
 }

@@ -4,26 +4,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// Long enough for anything that does not hang, also on a busy machine.
+/// Longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Looks until there is something, at most for [`PATIENCE`].
+/// Polls until there is a value, at most for [`PATIENCE`].
 ///
-/// A failing look counts as "not yet", so that a server that is just starting needs no special care; the last failure is part of the
-/// error.
+/// An error counts as "not yet", so that a starting server needs no special care; the last error is part of the result.
 ///
 /// # Errors
-/// If there is nothing in time; the text names `what` was waited for.
+/// On a timeout; the text names `what` was awaited.
 pub fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     until_within(what, PATIENCE, look)
 }
 
-/// The same, with another patience.
+/// Like [`until`], with another timeout.
 ///
 /// # Errors
-/// As [`until`].
+/// Like [`until`].
 pub fn until_within<T>(
     what: &str,
     patience: Duration,
@@ -45,7 +44,7 @@ pub fn until_within<T>(
     }
 }
 
-/// [`until`] for conditions that are true or not.
+/// [`until`] for boolean conditions.
 ///
 /// # Errors
 /// If it is not true in time.

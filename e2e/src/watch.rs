@@ -1,4 +1,4 @@
-//! A watch as a controller has one: it goes on from where it was when the connection breaks.
+//! A watch like a controller's: it resumes from its last revision when the connection breaks.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -25,11 +25,11 @@ pub struct Event {
 /// What a watch has seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What is there: names and resource versions, from the list and the events.
+    /// The existing objects: names and resource versions, from the list and the events.
     pub objects: BTreeMap<String, u64>,
-    /// All events, in the order in which they came.
+    /// All events, in the order of arrival.
     pub events: Vec<Event>,
-    /// How often the watch went on after its connection had ended.
+    /// How often the watch resumed after its connection had ended.
     pub resumed: usize,
 }
 
@@ -42,14 +42,14 @@ pub struct Watch {
 #[derive(Default)]
 struct Shared {
     seen: Mutex<Seen>,
-    /// Why the watch cannot go on: a gap, or an answer that makes no sense.
+    /// Why the watch cannot continue: a gap, or an invalid event.
     broken: Mutex<Option<String>>,
     connection: Mutex<Option<Child>>,
     stopped: std::sync::atomic::AtomicBool,
 }
 
 impl Watch {
-    /// Lists `path` (such as `/api/v1/namespaces/x/configmaps`) and watches it from there on.
+    /// Lists `path` (such as `/api/v1/namespaces/x/configmaps`) and watches it from there.
     ///
     /// # Errors
     /// If the list fails.
@@ -73,18 +73,18 @@ impl Watch {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Ends the connection, as a network does; the watch goes on with a new one.
+    /// Cuts the connection; the watch resumes on a new one.
     pub fn cut(&self) {
         if let Some(child) = &mut *lock(&self.shared.connection) {
-            // It may have ended by itself. Whoever reads from it waits for it.
+            // It may have exited by itself. The thread that reads from it reaps it.
             let _ended = child.kill();
         }
     }
 
-    /// Waits until what was seen satisfies `enough`, and answers with it.
+    /// Waits until `enough` accepts what was seen, and returns it.
     ///
     /// # Errors
-    /// If that does not happen in time, or the watch cannot go on.
+    /// If that does not happen in time, or the watch cannot continue.
     pub fn wait(&self, what: &str, enough: impl Fn(&Seen) -> bool) -> anyhow::Result<Seen> {
         let seen = wait::until(what, || {
             if let Some(broken) = lock(&self.shared.broken).clone() {
@@ -104,7 +104,7 @@ impl Watch {
 }
 
 impl Shared {
-    /// Follows one connection to its end. Failing to connect is not an error: the server may be on its way back.
+    /// Reads one connection until it ends. Failing to connect is no error: the server may be restarting.
     fn follow(&self, cluster: &Cluster, path: &str, version: &mut u64) -> anyhow::Result<()> {
         let url = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}");
         let mut child = cluster
@@ -114,14 +114,14 @@ impl Shared {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let lines = BufReader::new(child.stdout.take().context("it was started with a pipe")?);
+        let lines = BufReader::new(child.stdout.take().context("the process has no pipe")?);
         *lock(&self.connection) = Some(child);
-        // Whoever stops the watch may have looked for the connection just before it was there.
+        // The watch may have been stopped just before the connection existed.
         if self.is_stopped() {
             self.disconnect();
         }
         for line in lines.lines() {
-            // A server that is killed may end in the middle of a line; that event comes again.
+            // A killed server may stop in the middle of a line; that event is repeated.
             let Ok(event) = serde_json::from_str::<Value>(&line?) else {
                 break;
             };
@@ -136,7 +136,7 @@ impl Shared {
         let kind = event["type"].as_str().unwrap_or_default();
         let object = &event["object"];
         if kind == "ERROR" {
-            // 410 means that events were lost. Anything else ends this connection only.
+            // 410 means that events were lost. Any other error only ends this connection.
             ensure!(object["code"] != 410, "the watch cannot resume: {object}");
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Shared {
 
     fn disconnect(&self) {
         if let Some(mut child) = lock(&self.connection).take() {
-            // It may have ended by itself.
+            // It may have exited by itself.
             let _ended = child.kill();
             let _reaped = child.wait();
         }
@@ -174,18 +174,18 @@ impl Drop for Watch {
         self.shared.stopped.store(true, std::sync::atomic::Ordering::SeqCst);
         self.shared.disconnect();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed already.
+            // A panic of the thread has already been printed.
             let _ended = thread.join();
         }
     }
 }
 
-/// The names and resource versions in a list.
+/// The names and resource versions of a list.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a list.
 pub fn objects(list: &Value) -> anyhow::Result<BTreeMap<String, u64>> {
-    let items = list["items"].as_array().context("a list has items")?;
+    let items = list["items"].as_array().context("the list has no items")?;
     let object =
         |item: &Value| Ok((item["metadata"]["name"].as_str().unwrap_or_default().to_owned(), version_of(item)?));
     items.iter().map(object).collect()
@@ -197,6 +197,6 @@ fn version_of(object: &Value) -> anyhow::Result<u64> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing is left half done in these, whoever panicked.
+    // A panic leaves the data consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,21 +1,21 @@
-//! A clock that goes on while the machine sleeps.
+//! A clock that includes the time for which the machine is suspended.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A point on the clock of this machine; means nothing on others.
+/// A point in time on this machine's clock; meaningless on other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// So long after the clock's beginning.
+    /// Returns the moment `elapsed` after the clock's start.
     pub fn since_start(elapsed: Duration) -> Self {
         Self(elapsed)
     }
 
-    /// The time from `earlier` until this; zero if that is later.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -33,16 +33,16 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
-/// Tells the time. Tests bring their own.
+/// A source of the current time. Tests bring their own.
 pub trait Clock: Send + Sync + 'static {
-    /// Never less than it was.
+    /// Returns the current time, which never decreases.
     fn now(&self) -> Moment;
 }
 
-/// The time since this machine was started, sleep included.
+/// The time since the machine booted, including suspends.
 ///
-/// [`std::time::Instant`] stands still while a machine is suspended: by it, a lease that others took over during a night's sleep
-/// would still be good in the morning.
+/// [`std::time::Instant`] stops while the machine is suspended: by that clock, a lease that another replica took over during
+/// the night would still be valid in the morning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Boottime;
 
@@ -50,7 +50,7 @@ impl Clock for Boottime {
     fn now(&self) -> Moment {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let clock = ClockId::Boottime;
-        // Elsewhere this is the one that counts sleep, as on macOS, or there is none.
+        // On other systems this clock includes suspends, as on macOS, or no clock does.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let clock = ClockId::Monotonic;
         let time = clock_gettime(clock);
@@ -58,7 +58,7 @@ impl Clock for Boottime {
     }
 }
 
-/// The clock that this machine has.
+/// Returns the machine's [`Boottime`] clock.
 pub fn boottime() -> Arc<dyn Clock> {
     Arc::new(Boottime)
 }

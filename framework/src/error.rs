@@ -1,27 +1,24 @@
-//! What a failed reconcile means.
+//! Errors of reconciles, and when to retry.
 
 use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::apply::ApplyError;
-use crate::lease::Closed;
-
-/// What is to be done about a failure.
+/// How to continue after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It may go away by itself: try again, less and less often.
+    /// Retry with increasing delays: the failure may be temporary.
     BackOff,
-    /// Somebody asked to be left alone for this time.
+    /// Retry after this time, and not before: a server asked for it.
     NotBefore(Duration),
-    /// It does not go away before something changes.
+    /// Retry only after a change.
     AfterChange,
-    /// Nothing is wrong, something is just not there yet. It is looked for again after this time, without counting as a failure; a
-    /// [watch](crate::Controller::watches) on it is quicker.
+    /// Something does not exist yet, which is not a failure. Retried after `look_again`; a
+    /// [watch](crate::Controller::watches) reacts sooner.
     Waiting {
-        /// What for, for people.
+        /// What is missing, for the log and for conditions.
         on: String,
-        /// When to look again at the latest; may be zero as in [`Next::After`](crate::Next::After).
+        /// When to retry at the latest; zero as in [`Next::After`](crate::Next::After).
         look_again: Duration,
     },
 }
@@ -53,7 +50,7 @@ pub enum Retry {
 ///
 ///     fn retry(&self) -> Retry {
 ///         match self {
-///             // Only who asked for it can mend it.
+/// Only a change of the spec helps.
 ///             Self::Level { .. } => Retry::AfterChange,
 ///             Self::Pump(_) => Retry::BackOff,
 ///             Self::Api(error) => error.retry(),
@@ -62,14 +59,19 @@ pub enum Retry {
 /// }
 /// ```
 pub trait Failure: std::error::Error + Send + Sync + 'static {
-    /// A word in upper camel case that stays the same from release to release, for conditions, events and metrics.
+    /// Returns a stable word in upper camel case, for conditions, events and metrics.
     fn reason(&self) -> &'static str;
 
-    /// What to do about it; by default [`Retry::BackOff`].
+    /// Returns how to continue; by default [`Retry::BackOff`].
     fn retry(&self) -> Retry {
         Retry::BackOff
     }
 }
+
+/// Error of a request that needs the lease while it is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lease is not held, so the request was not sent")]
+pub struct Closed;
 
 impl Failure for kube::Error {
     fn reason(&self) -> &'static str {
@@ -93,7 +95,8 @@ impl Failure for kube::Error {
         }
     }
 
-    /// [`Retry::NotBefore`] if the apiserver said when to come back, which [`connect`](crate::client::connect) makes sure to be told.
+    /// Returns [`Retry::NotBefore`] if the apiserver sent `Retry-After`, which [`connect`](crate::client::connect) copies
+    /// into the error.
     fn retry(&self) -> Retry {
         match self {
             Self::Api(status) => match status.details.as_ref().map_or(0, |details| details.retry_after_seconds) {
@@ -105,41 +108,13 @@ impl Failure for kube::Error {
     }
 }
 
-/// What goes wrong in a reconciler that has no troubles of its own: the errors of kube and of [`apply`](crate::apply).
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A request failed.
-    #[error(transparent)]
-    Api(#[from] kube::Error),
-    /// Something is not as it is wanted.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-impl Failure for Error {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Api(error) => error.reason(),
-            Self::Apply(error) => error.reason(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Api(error) => error.retry(),
-            Self::Apply(error) => error.retry(),
-        }
-    }
-}
-
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let cause = error.to_string();
-        // kube's errors have the apiserver's answer in their text twice, the second time for programmers.
+        // kube's errors contain the apiserver's response twice, the second time in debug format.
         if let Some(status) = error.downcast_ref().or_else(|| error.downcast_ref::<Box<Status>>().map(|boxed| &**boxed))
         {
             text = text.replace(&format!(" ({status:?})"), "");
@@ -152,26 +127,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chain_is_for_people_and_says_everything_once() {
-        let refused = kube::Error::Api(Box::new(Status::failure("the pump is locked", "Conflict").with_code(409)));
-        assert!(refused.to_string().contains("Status {"), "kube says it shorter by itself now: {refused}");
-        let transparent = Error::from(refused);
-        assert_eq!(chain(&transparent), "ApiError: the pump is locked: Conflict");
-        let Error::Api(refused) = transparent else { panic!("it is that of the api") };
-        let (kind, key) = ("ConfigMap".to_owned(), crate::Key::namespaced("plant", "pump"));
-        let applied = Error::from(ApplyError::Refused { kind, key, source: Box::new(refused) });
-        let Error::Apply(ApplyError::Refused { source, .. }) = &applied else { panic!("it is that of apply") };
-        let kube::Error::Api(status) = &**source else { panic!("it is that of the api") };
-        let watch = kube::runtime::watcher::Error::WatchStartFailed(kube::Error::Api(status.clone()));
-        let expected = "failed to start watching object: ApiError: the pump is locked: Conflict";
-        assert_eq!(chain(&watch), expected);
-        assert_eq!(chain(&applied), "cannot apply ConfigMap plant/pump: ApiError: the pump is locked: Conflict");
-    }
 }

@@ -1,6 +1,7 @@
-//! Keeps an object until it is cleaned up after.
+//! Finalizers: an object is deleted only after its cleanup.
 //!
-//! kube-runtime's `finalizer` takes a clean-up that succeeded for one that is complete. Here it may say that it is under way.
+//! kube-runtime's `finalizer` treats a cleanup that succeeded as complete. Here a cleanup can report that it is still in
+//! progress.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
@@ -8,20 +9,20 @@ use serde_json::json;
 
 use crate::Object;
 
-/// What an object is in for.
+/// Lifecycle stage of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// To be reconciled.
+    /// Reconcile it.
     Alive,
-    /// To be reconciled, after the finalizer is put on.
+    /// Add the finalizer, then reconcile it.
     Unprotected,
-    /// To be cleaned up after, before the finalizer is taken off.
+    /// Clean up, then remove the finalizer.
     Ending,
-    /// Others still hold it; we have nothing to do with it any more.
+    /// It is being deleted, and our finalizer is gone: nothing is left to do.
     LetGo,
 }
 
-/// Where an object is on its way, as far as `finalizer` says; without a finalizer nobody cleans up.
+/// Returns the lifecycle stage of an object with respect to `finalizer`. Without a finalizer, there is no cleanup.
 pub fn stage(object: &impl Resource, finalizer: Option<&str>) -> Stage {
     let metadata = object.meta();
     let protected =
@@ -34,17 +35,17 @@ pub fn stage(object: &impl Resource, finalizer: Option<&str>) -> Stage {
     }
 }
 
-/// Puts the finalizer on.
+/// Adds the finalizer.
 ///
 /// # Errors
-/// 422, if its finalizers are not those that it has here, or if it is another object of that name; its change triggers the next try.
+/// 422 if the object's finalizers have changed, or if another object has its name now; that change triggers the next attempt.
 pub async fn put_on<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> kube::Result<()> {
     let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
     finalizers.push(finalizer.to_owned());
     patch(api, object, &finalizers).await
 }
 
-/// Takes the finalizer off; others stay.
+/// Removes the finalizer; others stay.
 ///
 /// # Errors
 /// As [`put_on`].
@@ -52,7 +53,7 @@ pub async fn take_off<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> k
     let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
     finalizers.retain(|other| other != finalizer);
     match patch(api, object, &finalizers).await {
-        // Somebody was faster.
+        // The object is already gone.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         result => result,
     }
@@ -60,7 +61,8 @@ pub async fn take_off<K: Object>(api: &Api<K>, object: &K, finalizer: &str) -> k
 
 async fn patch<K: Object>(api: &Api<K>, object: &K, finalizers: &[String]) -> kube::Result<()> {
     let (metadata, list) = (object.meta(), "/metadata/finalizers");
-    // Only the list that we know is replaced, and only that of this object. Its version does not matter: a clean-up may write a status each time.
+    // The patch replaces the whole list, so it requires the list that we know, on this object. It does not compare the
+    // resource version, because a cleanup may write a status each time.
     let known = metadata.finalizers.as_ref().filter(|known| !known.is_empty());
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": metadata.uid},

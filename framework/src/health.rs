@@ -1,24 +1,25 @@
-//! Whether the program is ready, and whether it is stuck.
+//! Readiness and liveness of the program.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often whoever has a pulse shows it.
+/// How often a controller reports that it is alive.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Collects what is not ready yet, and who has stopped. Clones are the same one.
+/// A registry of what is not ready yet, and of what is stuck. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// How many of that name are not ready; those that are stay, with 0.
+    /// How many conditions of that name are not met; those that are met stay, with 0.
     awaited: BTreeMap<String, usize>,
     beats: BTreeMap<String, Instant>,
 }
 
-/// Something that has to be ready before the program is. It is not, until [`ready`](Self::ready) says so; dropping it does not.
+/// A condition of readiness. The program is not ready until [`ready`](Self::ready) is called; dropping the condition does not
+/// meet it.
 #[derive(Debug)]
 #[must_use = "the program is not ready before this is"]
 pub struct Awaited {
@@ -27,22 +28,22 @@ pub struct Awaited {
 }
 
 impl Health {
-    /// Announces something that has to be ready.
+    /// Registers a condition of readiness.
     pub fn wait_for(&self, what: impl Into<String>) -> Awaited {
         let what = what.into();
         *self.known().awaited.entry(what.clone()).or_default() += 1;
         Awaited { health: self.clone(), what }
     }
 
-    /// For a readiness probe: `Err` has what is not ready.
+    /// Checks readiness, for a readiness probe.
     ///
     /// # Errors
-    /// The names that were [announced](Self::wait_for) and are not ready.
+    /// The names that were [registered](Self::wait_for) and are not ready.
     pub fn ready(&self) -> Result<(), Vec<String>> {
         failing(self.readiness())
     }
 
-    /// For a liveness probe: `Err` has who has shown no sign of life for a minute.
+    /// Checks liveness, for a liveness probe: each controller has to report once a minute.
     ///
     /// # Errors
     /// The controllers that are stuck.
@@ -50,12 +51,12 @@ impl Health {
         failing(self.liveness())
     }
 
-    /// Everything that was announced, by name, and whether it is ready.
+    /// Returns the name of each condition, and whether it is met.
     pub(crate) fn readiness(&self) -> Vec<(String, bool)> {
         self.known().awaited.iter().map(|(name, lacking)| (name.clone(), *lacking == 0)).collect()
     }
 
-    /// Everybody who has a pulse, by name, and whether it beats.
+    /// Returns the name of each controller that reports, and whether it is alive.
     pub(crate) fn liveness(&self) -> Vec<(String, bool)> {
         self.known().beats.iter().map(|(name, beat)| (name.clone(), beat.elapsed() <= BEAT * 12)).collect()
     }
@@ -78,7 +79,7 @@ impl Health {
 }
 
 impl Awaited {
-    /// It is ready now.
+    /// Meets the condition.
     pub fn ready(self) {
         let mut known = self.health.known();
         if let Some(left) = known.awaited.get_mut(&self.what) {
@@ -92,7 +93,7 @@ fn failing(checks: Vec<(String, bool)>) -> Result<(), Vec<String>> {
     if failing.is_empty() { Ok(()) } else { Err(failing) }
 }
 
-/// Shows that somebody is not stuck.
+/// Reports that a controller is not stuck.
 #[derive(Clone, Debug)]
 pub(crate) struct Pulse {
     health: Health,
@@ -100,13 +101,13 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// Shows it now; returns when to do so again at the latest.
+    /// Reports once; returns the time until the next report is due.
     pub(crate) fn beat(&self) -> Duration {
         self.health.known().beats.insert(self.of.clone(), Instant::now());
         BEAT
     }
 
-    /// Shows it for ever.
+    /// Reports for ever.
     pub(crate) async fn keep(self) {
         loop {
             tokio::time::sleep(self.beat()).await;

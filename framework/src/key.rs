@@ -1,4 +1,4 @@
-//! Which object of a kind.
+//! Keys of objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ pub struct Key {
 }
 
 impl Key {
-    /// An object in a namespace.
+    /// Returns the key of an object in a namespace.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
 
-    /// An object of a kind that is in no namespace.
+    /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// That of an object that the apiserver has: one without a name has the empty one.
+    /// Returns the key of an object from the apiserver; the name is empty if the object has none.
     pub fn of(object: &impl Resource) -> Self {
         let metadata = object.meta();
         let name = metadata.name.as_deref().unwrap_or_default();
         Self { namespace: metadata.namespace.as_deref().map(Into::into), name: name.into() }
     }
 
-    /// The namespace, if its kind has them.
+    /// Returns the namespace, if the kind is namespaced.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }

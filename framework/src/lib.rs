@@ -1,28 +1,29 @@
 //! What kube-runtime leaves to every Kubernetes controller, done once.
 //!
-//! You write a [`Reconciler`]: a kind, and a function that makes the world as an object of that kind says. A [`Controller`] says what
-//! triggers it, and a [`Manager`] runs controllers. What they promise is written where it is kept:
+//! You write a [`Reconciler`]: a kind, and a function that makes the actual state match the spec of an object of that kind. A
+//! [`Controller`] adds its triggers, and a [`Manager`] runs controllers. Each module documents what it promises:
 //!
 //! | module | promises |
 //! |---|---|
-//! | [`queue`] | never two at once for one object; back-off that ends with a success; who fails starves nobody |
-//! | [`cache`] | everything is known before the first reconcile; what vanished unseen is noticed |
-//! | [`lease`] | nobody works without the lease, also after a sleep |
-//! | [`client`] | no hot loop against a server in trouble |
-//! | [`crd`] | a kind is said once, in its type; a change of it that loses what is stored is refused |
-//! | [`apply`] | what is wanted is written if it is not there, and only then; what is no longer wanted goes |
-//! | [`status`] | written on success and failure, if it says something new; an event for each transition |
-//! | [`finalizer`] | nothing goes before it is cleaned up after |
-//! | [`health`] | ready when it is, dead when it is stuck |
-//! | [`inject`] | sidecars beside somebody else's containers, which stay as they are; a wrong pod does not compile |
+//! | [`queue`] | never two reconciles of an object at once; back-off that a success resets; failing objects do not starve others |
+//! | [`cache`] | complete before the first reconcile; deletions during a gap of the watch are reported |
+//! | [`lease`] | no request without the lease, also after a suspend |
+//! | [`client`] | no hot loop against a failing apiserver |
+//! | [`crd`] | a kind is declared once, in its type; a change that would lose stored data is rejected |
+//! | [`apply`] | objects are written only if they differ from the desired state, and pruned when they are no longer desired |
+//! | [`status`] | written on success and failure, if it changes; one event for each transition |
+//! | [`finalizer`] | no object is deleted before its cleanup succeeds |
+//! | [`health`] | readiness by named conditions; liveness fails for a stuck controller |
+//! | [`inject`] | sidecars in existing pods, whose own containers do not change; an invalid pod does not compile |
 //! | [`metrics`] | the names of controller-runtime |
-//! | [`telemetry`] | every reconcile is a trace, whose requests the apiserver continues; lines say which object they are about |
-//! | [`serve`] | probes and figures are answered from the first moment to the last |
+//! | [`telemetry`] | a trace for each reconcile, continued by the apiserver; log lines that name the object |
+//! | [`serve`] | probes and metrics are served from start to exit |
 //!
-//! Each can be used alone, with kube and kube-runtime as they are. `docs/design/framework.md` says what is taken from them, and why the
-//! rest is not.
+//! Each module can be used alone, with unmodified kube and kube-runtime. `docs/design/framework.md` explains what is reused
+//! from them, and why the rest is not.
 
 pub mod apply;
+mod around;
 pub mod cache;
 pub mod client;
 pub mod clock;
@@ -43,8 +44,9 @@ pub mod status;
 mod stop;
 pub mod telemetry;
 
+pub use self::apply::Error;
 pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
-pub use self::error::{Error, Failure, Retry};
+pub use self::error::{Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
 pub use self::object::{DiscoverError, Extent, Kind, Known, Object, Reach};

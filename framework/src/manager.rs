@@ -19,15 +19,15 @@ use crate::serve::Server;
 use crate::telemetry::Telemetry;
 use crate::{Kind, Known, Object, clock};
 
-/// How long work may wait for watches that catch up.
+/// How long a new leader waits for failed watches to catch up.
 const CATCHING_UP: Duration = Duration::from_secs(10);
 
-/// Runs controllers until it is told to stop.
+/// A set of controllers with one client, one lease and shared caches.
 ///
-/// - Every cache has everything before the first reconcile. The lease is taken after that: whoever has it works at once.
-/// - Without the lease nothing is sent. If it is lost, what is being reconciled is cancelled; the caches stay warm, and with the next term
-///   everything is reconciled.
-/// - When it is to stop, what is being reconciled may end, then the lease is given back.
+/// - All caches are complete before the manager stands for election, so that a new leader starts to work immediately.
+/// - Without the lease, reconcilers send nothing. When the lease is lost, running reconciles are cancelled and the caches
+///   stay warm; the next term reconciles all objects.
+/// - On stop, running reconciles may finish; then the lease is released.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -68,7 +68,7 @@ pub struct Manager {
     metrics: Metrics,
     telemetry: Option<Telemetry>,
     server: Option<Server>,
-    /// Until it runs: nobody may take it for ready before.
+    /// Blocks readiness until all caches are complete.
     start: Option<Awaited>,
 }
 
@@ -76,16 +76,16 @@ pub struct Manager {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// No client can be made of the configuration.
+    /// No client can be created from the configuration.
     #[error("cannot create a client")]
     Client(#[source] Box<kube::Error>),
-    /// The lease's times make no sense.
+    /// The durations of the lease contradict each other.
     #[error(transparent)]
     Lease(#[from] lease::Unsafe),
-    /// Figures, probes and logs of the two would be one.
+    /// Metrics, probes and logs of the two would be indistinguishable.
     #[error("two controllers have the name {0:?}; give each its own")]
     SameName(String),
-    /// A part of the program has a defect; the process should end, and be started again.
+    /// A task panicked, which is a defect; exit, and let the process be restarted.
     #[error("an internal task terminated unexpectedly")]
     Task(#[source] JoinError),
     /// As [`Task`](Self::Task), without a panic.
@@ -94,12 +94,12 @@ pub enum RunError {
 }
 
 impl Manager {
-    /// Watches all namespaces.
+    /// Creates a manager that watches all namespaces.
     pub fn new(config: Config) -> Self {
         Self::with_scope(config, Scope::All)
     }
 
-    /// Watches what `scope` says.
+    /// Creates a manager that watches the namespaces of `scope`.
     pub fn with_scope(config: Config, scope: Scope) -> Self {
         let (health, metrics) = (Health::default(), Metrics::default());
         Self {
@@ -117,81 +117,83 @@ impl Manager {
         }
     }
 
-    /// Works only while it holds this lease.
+    /// Reconciles only while it holds this lease.
     #[must_use]
     pub fn leader_election(mut self, settings: lease::Settings) -> Self {
         self.lease = Some(settings);
         self
     }
 
-    /// How long reconciles may take to end after [`run`](Self::run) is to stop; then they are cancelled. Unless told otherwise, 20 seconds: less than
-    /// the 30 that Kubernetes gives a pod.
+    /// Sets how long running reconciles may take to finish after [`run`](Self::run) is stopped; then they are cancelled. By
+    /// default 20 seconds: less than the 30 that Kubernetes gives a pod.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How long the apiserver may send nothing when it is asked for a list, or for a watch to begin; then that has failed, and is tried again. Unless told otherwise, 65
-    /// seconds: kube-apiserver itself ends requests after 60 (`--request-timeout`). Zero is for ever.
+    /// Sets how long the apiserver may be silent before a watch starts, or during a list; then the request fails, and is
+    /// retried. By default 65 seconds, because kube-apiserver ends requests after 60 (`--request-timeout`). Zero means no
+    /// limit.
     ///
-    /// Of other requests, those of a reconcile end with [its time](Controller::time_limit).
+    /// Requests of a reconcile end with [its time limit](Controller::time_limit) instead.
     #[must_use]
     pub fn answer_limit(mut self, limit: Duration) -> Self {
         self.answer_limit = limit;
         self
     }
 
-    /// Runs this controller too.
+    /// Adds a controller.
     #[must_use]
     pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
         self.controllers.push(Driver::new(controller, &self.caches, &self.metrics));
         self
     }
 
-    /// Answers probes and scrapes while it runs, and until it has drained.
+    /// Serves probes and metrics from start until the controllers have stopped.
     #[must_use]
     pub fn serve(mut self, server: Server) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// Sends the last traces when it has drained, and lets [`serve`](Self::serve) change what is logged.
+    /// Flushes the last traces after the controllers have stopped, and lets [`serve`](Self::serve) change the log filter.
     #[must_use]
     pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
         self.telemetry = Some(telemetry.clone());
         self
     }
 
-    /// The cache of a kind, for reconcilers that read it: the same one that controllers use that own or watch the kind.
+    /// Returns the cache of a kind, for reconcilers that read it. Controllers that own or watch the kind share it.
     pub fn cache<K: Known>(&self) -> Arc<Cache<K>> {
         self.caches.of(None)
     }
 
-    /// The cache of the objects of a kind with these labels: the same one that a controller uses that is [selecting](Controller::selecting) them.
+    /// Returns the cache of a kind's objects with these labels. A controller that is [selecting](Controller::selecting) them
+    /// shares it.
     pub fn cache_selecting<K: Known>(&self, labels: &str) -> Arc<Cache<K>> {
         self.caches.of(Some(labels))
     }
 
-    /// As [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting), of any kind.
+    /// Returns the cache of any kind, as [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting).
     pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
         self.caches.of_kind(kind, labels)
     }
 
-    /// Whether it is ready and alive, for probes. Others may announce what they need to be ready.
+    /// Returns the health, for probes. Register further conditions of readiness there.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// The controllers' figures, for a page that is scraped.
+    /// Returns the metrics, for a scrape endpoint.
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()
     }
 
-    /// Runs until `stop` is ready, and everything has ended after that.
+    /// Runs until `stop` completes and the controllers have stopped.
     ///
     /// # Errors
-    /// [`RunError`]. A cluster that cannot be reached is none: that is tried until it can.
+    /// [`RunError`]. An unreachable cluster is not an error: the manager retries until it responds.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let telemetry = self.telemetry.clone();
         let serving = self.server.take().map(|server| server.start(&self.health, &self.metrics, telemetry.as_ref()));
@@ -228,7 +230,7 @@ impl Manager {
         if let Some(start) = self.start.take() {
             start.ready();
         }
-        // Nothing else may be sent by who is not elected.
+        // From here on, only caches and the election send requests without the lease.
         let (fence, role, election) = self.election(open)?;
         let (releasing, released) = watch::channel(false);
         let mut electing = JoinSet::new();
@@ -292,27 +294,28 @@ impl std::fmt::Debug for Manager {
     }
 }
 
-/// Tells controllers which role there is: of a lead when watches that had failed have caught up, so that nothing is reconciled as it was before that.
+/// Forwards the role to the controllers. A lead waits for failed watches to catch up, so that no reconcile sees the state
+/// from before the gap.
 async fn inform(caches: Arc<Caches>, mut role: watch::Receiver<Role>, informed: watch::Sender<Role>) {
     loop {
         let now = *role.borrow_and_update();
         if let Role::Leading { .. } = now {
             tokio::select! {
-                // A list that is never answered does not keep what else there is from being worked with.
+                // A list that is never answered must not block the other kinds.
                 _ = tokio::time::timeout(CATCHING_UP, caches.catch_up()) => {}
                 Ok(()) = role.changed() => continue,
             }
         }
         informed.send_replace(now);
         if role.changed().await.is_err() {
-            // Nobody elects: it stays so.
+            // Without an election, the role does not change.
             return informed.closed().await;
         }
     }
 }
 
 async fn told(mut receiver: watch::Receiver<bool>) {
-    // Who drops the sender is gone, and cannot want anything else.
+    // A dropped sender counts as a stop.
     let _gone = receiver.wait_for(|told| *told).await;
 }
 

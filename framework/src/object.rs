@@ -1,4 +1,4 @@
-//! Kinds that can be watched: those that are known when the program is compiled, and those that it finds in a cluster.
+//! Kinds that can be watched: known at compile time, or discovered in a cluster.
 
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
@@ -10,9 +10,9 @@ use kube::{Api, Client, Resource, discovery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Objects that can be watched: those of [`Known`] kinds, and `kube`'s `DynamicObject`, which can be of any [`Kind`].
+/// An object that can be watched: of a [`Known`] kind, or `kube`'s `DynamicObject`, which can be of any [`Kind`].
 ///
-/// They have to read what they write: [caches](crate::cache) keep answers to writes as JSON.
+/// It must decode what it encodes: [caches](crate::cache) keep responses to writes as JSON.
 pub trait Object:
     Resource<DynamicType: Clone, Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
@@ -30,15 +30,15 @@ impl<K> Object for K where
 {
 }
 
-/// A kind whose group, version and name are known when the program is compiled: those of `k8s_openapi`, and those that derive
+/// A kind whose group, version and name are known at compile time: a type of `k8s_openapi`, or one that derives
 /// `kube::CustomResource`.
 pub trait Known: Object + Resource<DynamicType = (), Scope: Extent> {}
 
 impl<K> Known for K where K: Object + Resource<DynamicType = (), Scope: Extent> {}
 
-/// Whether a kind's objects are in namespaces.
+/// The scope of a kind that is known at compile time.
 pub trait Extent {
-    /// Whether they are.
+    /// Whether the kind is namespaced.
     const NAMESPACED: bool;
 }
 
@@ -50,9 +50,9 @@ impl Extent for ClusterResourceScope {
     const NAMESPACED: bool = false;
 }
 
-/// Where a kind's objects are found.
+/// The scope of a kind, with the API that it implies.
 pub trait Reach<K: Resource> {
-    /// All objects, or those of a namespace if there are any.
+    /// Returns the API of all objects, or of those in `namespace` if the kind is namespaced.
     fn api(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K>;
 }
 
@@ -80,11 +80,11 @@ impl<K: Resource<Scope = DynamicResourceScope>> Reach<K> for DynamicResourceScop
     }
 }
 
-/// Why a kind is not known.
+/// Why a kind could not be discovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiscoverError {
-    /// There is none of that name now.
+    /// The apiserver does not serve the kind.
     #[error(
         "the apiserver has no {kind} in {api_version}: install its definition, or look for the name in `kubectl api-resources`"
     )]
@@ -94,19 +94,19 @@ pub enum DiscoverError {
         /// Its group and version.
         api_version: String,
     },
-    /// The apiserver did not tell.
-    #[error("cannot ask for {kind} in {api_version}")]
+    /// The request failed.
+    #[error("cannot discover {kind} in {api_version}")]
     Refused {
         /// The kind.
         kind: String,
         /// Its group and version.
         api_version: String,
-        /// What it said.
+        /// The error of the request.
         source: Box<kube::Error>,
     },
 }
 
-/// Which kind objects of type `K` are. For most types there is one; a `DynamicObject` may be of any.
+/// The kind of objects of type `K`. Most types have one kind; a `DynamicObject` may be of any.
 ///
 /// ```no_run
 /// use kube::core::{DynamicObject, GroupVersionKind};
@@ -127,19 +127,20 @@ pub struct Kind<K: Resource> {
 }
 
 impl<K: Known> Kind<K> {
-    /// That of the type.
+    /// Returns the kind of the type.
     pub fn known() -> Self {
         Self { dynamic: (), namespaced: K::Scope::NAMESPACED }
     }
 }
 
 impl<K: Object + Resource<DynamicType = ApiResource>> Kind<K> {
-    /// One that is known in some other way. A plural that the apiserver does not know is a kind that is not there: what waits for its objects waits.
+    /// Creates a kind without discovery. If the apiserver does not serve the resource, its cache never syncs, and the manager
+    /// waits for it.
     pub fn new(resource: ApiResource, namespaced: bool) -> Self {
         Self { dynamic: resource, namespaced }
     }
 
-    /// The kind that the apiserver has under this name: asks it for the plural, and whether its objects are in namespaces.
+    /// Discovers a kind: asks the apiserver for its plural, and whether it is namespaced.
     ///
     /// # Errors
     /// [`DiscoverError`].
@@ -147,7 +148,7 @@ impl<K: Object + Resource<DynamicType = ApiResource>> Kind<K> {
         let (resource, capabilities) = discovery::pinned_kind(client, kind).await.map_err(|error| {
             let (kind, api_version) = (kind.kind.clone(), kind.api_version());
             match error {
-                // Without the version there is a page that is not found, and without the kind one that lacks it.
+                // An unknown version is a 404; an unknown kind is absent from the version's list.
                 kube::Error::Discovery(_) => DiscoverError::Missing { kind, api_version },
                 kube::Error::Api(status) if status.is_not_found() || status.code == 404 => {
                     DiscoverError::Missing { kind, api_version }
@@ -160,42 +161,42 @@ impl<K: Object + Resource<DynamicType = ApiResource>> Kind<K> {
 }
 
 impl<K: Object> Kind<K> {
-    /// Its name, such as `Tank`.
+    /// Returns the name, such as `Tank`.
     pub fn name(&self) -> Cow<'_, str> {
         K::kind(&self.dynamic)
     }
 
-    /// Its group; empty for that of pods.
+    /// Returns the group; empty for the core group.
     pub fn group(&self) -> Cow<'_, str> {
         K::group(&self.dynamic)
     }
 
-    /// Whether its objects are in namespaces.
+    /// Returns whether the kind is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.namespaced
     }
 
-    /// All of its objects, or those of a namespace if they are in namespaces.
+    /// Returns the API of all objects, or of those in `namespace` if the kind is namespaced.
     pub fn api(&self, client: Client, namespace: Option<&str>) -> Api<K> {
         K::Scope::api(client, &self.dynamic, namespace.filter(|_| self.namespaced))
     }
 
-    /// What kube wants to know.
+    /// Returns the kind as kube describes it.
     pub fn dynamic(&self) -> &K::DynamicType {
         &self.dynamic
     }
 
-    /// Where its objects are; the same for every type that stands for it.
+    /// Returns the URL path of all objects; the same for every Rust type of the kind.
     pub(crate) fn path(&self) -> String {
         self.path_in(None)
     }
 
-    /// Where those of a namespace are, if they are in namespaces.
+    /// Returns the URL path of the objects in `namespace`, if the kind is namespaced.
     pub(crate) fn path_in(&self, namespace: Option<&str>) -> String {
         K::url_path(&self.dynamic, namespace.filter(|_| self.namespaced))
     }
 
-    /// `apiVersion` and `kind`, as an object has them.
+    /// Returns `apiVersion` and `kind`, as an object has them.
     pub(crate) fn types(&self) -> [(&'static str, Cow<'_, str>); 2] {
         [("apiVersion", K::api_version(&self.dynamic)), ("kind", self.name())]
     }

@@ -1,15 +1,15 @@
-//! When to end.
+//! Signals that stop the process.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ready when the process is told to end: by SIGTERM, as Kubernetes does, or by Ctrl-C. For [`Manager::run`](crate::Manager::run).
+/// Returns a future that completes on SIGTERM, which Kubernetes sends, or on Ctrl-C. For [`Manager::run`](crate::Manager::run).
 ///
-/// From now on these signals do not end the process by themselves. Call it inside the runtime.
+/// From this call on, these signals do not end the process by themselves. Call it inside the runtime.
 ///
 /// # Errors
-/// The system does not deliver signals.
+/// The signal handlers cannot be installed.
 pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

@@ -1,4 +1,4 @@
-//! What is logged of a write. A program of its own: what is logged is decided once for a process.
+//! The log of a write. A test binary of its own, because the subscriber is set once for a process.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use trishanku_framework::apply::{Applied, Set};
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// What was said since the last look.
+    /// Returns the text since the last call.
     fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
     }
@@ -33,7 +33,7 @@ impl io::Write for Lines {
     }
 }
 
-/// Answers with what it is asked to write.
+/// A client whose requests are answered with their own bodies.
 fn echo() -> Client {
     let answer = |request: http::Request<Body>| async {
         let body = request.into_body().collect().await.unwrap().to_bytes();

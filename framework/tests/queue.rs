@@ -1,4 +1,4 @@
-//! What the queue promises, for any sequence of additions, results and pauses.
+//! Promises of the queue, for any sequence of additions, results and pauses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ fn jobs(queue: &mut Queue<u32>, now: Instant) -> Vec<Job<u32>> {
     std::iter::from_fn(|| queue.next(now)).collect()
 }
 
-/// Lets one object fail again and again, each time when it is due; the delays in between.
+/// Fails an object again and again, each time when it is due. Returns the delays in between.
 fn fail_when_due(queue: &mut Queue<u32>, key: u32, times: usize, now: &mut Instant) -> Vec<Duration> {
     let mut delays = Vec::new();
     for _ in 0..times {
         assert_eq!(queue.next(*now).map(|job| job.key), Some(key));
         queue.finish(&key, FAILED, *now);
-        let due = queue.wake_at().expect("it is tried again");
+        let due = queue.wake_at().expect("a retry is scheduled");
         delays.push(due - *now);
         *now = due;
     }
@@ -54,20 +54,20 @@ fn changes_bring_a_retry_forward_but_do_not_make_the_delays_grow() {
     let (mut queue, mut now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);
     fail_when_due(&mut queue, 1, 9, &mut now);
-    let before = queue.next(now).expect("it is due").failures;
+    let before = queue.next(now).expect("the object is due").failures;
     queue.finish(&1, FAILED, now);
     for _ in 0..50 {
         queue.add(&1, Cause::Changed, now);
-        assert_eq!(queue.next(now), None, "not at once");
-        let brought_forward = queue.wake_at().expect("it is tried again");
+        assert_eq!(queue.next(now), None, "not immediately");
+        let brought_forward = queue.wake_at().expect("a retry is scheduled");
         assert_eq!(brought_forward - now, Duration::from_secs(1));
         now = brought_forward;
         let job = queue.next(now).expect("a second has passed");
         assert_eq!((job.lane, job.failures), (Lane::Changed, before + 1));
         queue.finish(&1, FAILED, now);
     }
-    let full = queue.wake_at().expect("it is tried again") - now;
-    assert!(full > Duration::from_secs(30), "without a change it waits as long as before: {full:?}");
+    let full = queue.wake_at().expect("a retry is scheduled") - now;
+    assert!(full > Duration::from_secs(30), "without a change, the delay is as long as before: {full:?}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn who_is_due_while_there_is_no_room_wakes_nobody_and_waits_from_when_it_was_due
     assert_eq!(
         (queue.next(later), queue.wake_at()),
         (None, None),
-        "a look at the time would be the same again and again"
+        "the caller must not wake for a timer that has expired"
     );
     assert_eq!((queue.waiting_in(Lane::Due), queue.added()), (1, 3));
     queue.finish(&2, Outcome::Done, later);
@@ -97,9 +97,9 @@ fn who_is_to_be_looked_at_again_at_once_does_not_run_hot_and_a_change_comes_befo
     queue.add(&1, Cause::Changed, now);
     let mut delays = Vec::new();
     for _ in 0..12 {
-        assert_eq!(queue.next(now).map(|job| job.failures), Some(0), "that is no failure");
+        assert_eq!(queue.next(now).map(|job| job.failures), Some(0), "an immediate requeue is not a failure");
         queue.finish(&1, AT_ONCE, now);
-        let due = queue.wake_at().expect("it is looked at again");
+        let due = queue.wake_at().expect("the object is scheduled");
         delays.push(due - now);
         now = due;
     }
@@ -107,14 +107,14 @@ fn who_is_to_be_looked_at_again_at_once_does_not_run_hot_and_a_change_comes_befo
     assert!(delays.windows(2).take(8).all(|pair| pair[1] > pair[0]), "{delays:?}");
     assert!(delays.iter().all(|delay| *delay <= Duration::from_mins(1)), "{delays:?}");
 
-    queue.next(now).expect("it is due");
+    queue.next(now).expect("the object is due");
     queue.finish(&1, AT_ONCE, now);
     queue.add(&1, Cause::Changed, now);
     assert_eq!(queue.next(now).map(|job| job.lane), Some(Lane::Changed));
-    // Another answer ends the row.
+    // Another result resets the count.
     queue.finish(&1, Outcome::Again(Duration::from_millis(1)), now);
     now += Duration::from_millis(1);
-    queue.next(now).expect("it is due");
+    queue.next(now).expect("the object is due");
     queue.finish(&1, AT_ONCE, now);
     assert_eq!(queue.wake_at(), Some(now + delays[0]));
 }
@@ -127,14 +127,14 @@ fn a_change_of_what_is_wanted_begins_the_delays_anew() {
     queue.add(&1, Cause::Wanted, now);
     assert_eq!(queue.next(now).map(|job| job.failures), Some(0));
     queue.finish(&1, FAILED, now);
-    assert!(queue.wake_at().expect("it is tried again") - now <= Duration::from_millis(100));
+    assert!(queue.wake_at().expect("a retry is scheduled") - now <= Duration::from_millis(100));
 }
 
 #[test]
 fn nothing_brings_a_retry_closer_than_the_server_asked_for() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);
-    queue.next(now).expect("it waits");
+    queue.next(now).expect("the object waits");
     queue.add(&1, Cause::Changed, now);
     queue.finish(&1, Outcome::Failed { not_before: Duration::from_secs(20) }, now);
     queue.add(&1, Cause::Wanted, now);
@@ -145,7 +145,7 @@ fn nothing_brings_a_retry_closer_than_the_server_asked_for() {
 fn what_cannot_succeed_waits_for_a_change() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);
-    queue.next(now).expect("it waits");
+    queue.next(now).expect("the object waits");
     queue.finish(&1, Outcome::Hopeless, now);
     assert_eq!((queue.wake_at(), queue.next(now)), (None, None));
     queue.add(&1, Cause::Changed, now);
@@ -160,11 +160,11 @@ fn objects_that_fail_slowly_leave_room_for_one_that_changed() {
             queue.add(&key, Cause::Changed, now);
         }
         for _ in 0..100 {
-            let key = queue.next(now).expect("it waits").key;
+            let key = queue.next(now).expect("the object waits").key;
             queue.finish(&key, FAILED, now);
         }
         now += Duration::from_mins(2);
-        // All of them are tried again now, and hang.
+        // All of them are retried now, and hang.
         assert!(jobs(&mut queue, now).len() < concurrency);
         queue.add(&1000, Cause::Changed, now);
         assert_eq!(queue.next(now).map(|job| job.key), Some(1000), "{concurrency}");
@@ -214,7 +214,7 @@ fn a_paused_queue_keeps_what_is_added_and_a_draining_one_ends() {
 enum Step {
     Add(u32, Cause),
     Start,
-    /// Finishes one of those that are out, by its place among them.
+    /// Finishes one of the objects in progress, by index.
     Finish(usize, Outcome),
     /// Milliseconds.
     Wait(u64),
@@ -242,20 +242,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// What is known without looking into the queue.
+/// What a caller knows without access to the queue's state.
 #[derive(Default)]
 struct Model {
     out: BTreeMap<u32, Lane>,
-    /// Added after its last start.
+    /// Added since their last start.
     owed: BTreeSet<u32>,
-    /// Those whose last run failed: when, and what time the server asked for.
+    /// Objects whose last run failed: when, and the delay that the server asked for.
     failed: BTreeMap<u32, (Instant, Duration)>,
     paused: bool,
 }
 
 impl Model {
     fn started(&mut self, job: &Job<u32>, now: Instant, settings: &Settings) {
-        assert!(!self.paused, "nothing starts in a pause");
+        assert!(!self.paused, "nothing starts during a pause");
         assert_eq!(self.out.insert(job.key, job.lane), None, "never two at once for {}", job.key);
         assert!(self.out.len() <= settings.concurrency);
         let background = self.out.values().filter(|lane| **lane != Lane::Changed).count();
@@ -305,7 +305,7 @@ proptest! {
             }
             prop_assert_eq!(queue.out(), model.out.len());
         }
-        // From here on everything succeeds: what was owed is done, and then there is rest.
+        // From here on everything succeeds: added objects run, and then the queue is idle.
         queue.resume();
         model.paused = false;
         for _ in 0..100 {
@@ -354,7 +354,7 @@ fn a_time_that_never_comes_is_one() {
     let now = Instant::now();
     for outcome in [Outcome::Again(Duration::MAX), Outcome::Failed { not_before: Duration::MAX }] {
         queue.add(&0, Cause::Changed, now);
-        queue.next(now).expect("it waits");
+        queue.next(now).expect("the object waits");
         queue.finish(&0, outcome, now);
         let in_a_year = now + Duration::from_hours(24 * 365);
         assert_eq!(queue.next(in_a_year), None, "{outcome:?}");

@@ -1,4 +1,4 @@
-//! Measures how fast revisions become Git objects, and how fast a branch is read back.
+//! Measures how fast revisions are committed to Git, and how fast a branch is loaded.
 //!
 //! ```text
 //! cargo run --release -p gitcd --example commits [-- revisions [part of a shape's name]]
@@ -12,7 +12,7 @@ use gitcd::git::branch::{Action, Branch, Change, Record, State};
 
 use crate::branch::{config, one};
 
-/// How the keys of a store are spread.
+/// A distribution of a store's keys.
 struct Shape {
     name: &'static str,
     directories: usize,
@@ -86,7 +86,7 @@ fn measure(shape: &Shape, revisions: usize) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-/// A value of about 700 bytes, of which one field changes with the revision.
+/// A value of about 700 bytes with one field that changes with the revision.
 fn change(shape: &Shape, key: usize, revision: i64) -> Change {
     let namespace = key % shape.directories;
     let name = format!("name-of-an-object-{key:06}");

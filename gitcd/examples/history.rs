@@ -1,4 +1,4 @@
-//! Measures how long the history of one key among many takes to tell, and how long metadata takes to derive from a history.
+//! Measures how long it takes to list the versions of one key among many, and to derive metadata from a history.
 //!
 //! ```text
 //! cargo run --release -p gitcd --example history [-- commits [keys]]
@@ -14,9 +14,9 @@ use gitcd::history::History;
 
 use crate::branch::{config, one};
 
-/// Namespaces that the keys are spread over.
+/// Namespaces that hold the keys.
 const NAMESPACES: usize = 200;
-/// Commits of a flush.
+/// Commits per flush.
 const FLUSH: usize = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tell(folder.path(), keys)
 }
 
-/// The first half of the keys at once, then the others and changes of all, one a commit.
+/// Writes the first half of the keys in one commit, then one commit for each other key or update.
 fn write(folder: &Path, commits: usize, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
     let mut state = State { revision: 1, incarnation: "bench".into(), ..State::default() };
     let mut branch = Branch::create(config(folder), &state)?;
@@ -61,7 +61,7 @@ fn write(folder: &Path, commits: usize, keys: usize) -> Result<(), Box<dyn std::
     let mut next = keys / 2;
     for number in 1..commits {
         state.revision += 1;
-        // Spread over all that there are.
+        // Updates are spread over all existing keys.
         let key = if number % 2 == 0 && next < keys { next } else { number * 7919 % next };
         next += usize::from(key == next);
         branch.commit(&one(state.revision, vec![put(key, state.revision)]))?;
@@ -72,7 +72,7 @@ fn write(folder: &Path, commits: usize, keys: usize) -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// Tells the history of keys that came early, in between and late.
+/// Lists the versions of a key written early, in the middle and late.
 fn tell(folder: &Path, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
     for (what, key) in [("an early key", 1), ("a key of the middle", keys * 3 / 4), ("a late key", keys * 99 / 100)] {
         let mut times = Vec::new();
@@ -84,7 +84,7 @@ fn tell(folder: &Path, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
             times.push(started.elapsed());
         }
         let least = times.into_iter().min().unwrap_or(Duration::ZERO);
-        println!("  {what}: {versions} versions told in {least:.0?}");
+        println!("  {what}: {versions} versions listed in {least:.0?}");
     }
     Ok(())
 }

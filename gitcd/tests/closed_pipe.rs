@@ -1,9 +1,9 @@
-//! What a command does when the reader of its output has gone, as in `gitcd log | head`.
+//! Commands whose output is closed early, as in `gitcd log | head`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The reader has seen enough, which is no failure.
+/// Exit code: a reader that has seen enough is no failure.
 const CLOSED: i32 = 0;
 
 fn gitcd(folder: &Path, args: &[&str]) -> Command {
@@ -12,9 +12,9 @@ fn gitcd(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// A pipe that nothing reads.
+/// The writing end of a pipe without a reader.
 fn closed() -> Stdio {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (reader, writer) = std::io::pipe().expect("create a pipe");
     drop(reader);
     writer.into()
 }
@@ -42,7 +42,7 @@ fn a_command_ends_quietly_when_its_output_is_closed() {
         let output = gitcd(folder.path(), args).stdout(closed()).output().unwrap();
         assert_eq!((output.status.code(), &*said(&output)), (Some(CLOSED), ""), "{args:?}");
     }
-    // What was to be done is done all the same.
+    // The closed output did not keep `init` from its work.
     let verified = gitcd(folder.path(), &["verify", "--repo=store.git"]).output().unwrap();
     assert!(verified.status.success(), "{}", said(&verified));
 }

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools pins a controller that is not ours: tests give it a heaven.
+// Package tools pins a third-party controller that tests run in a heaven.
 package tools
 
 import _ "k8s.io/sample-controller"

@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// table is what is written.
+// table is the output.
 type table struct {
 	kinds   map[string]string // "apps/v1 Deployment" to the name of its type
 	folders map[string]*folder
 	types   map[string]*typ
 }
 
-// typ is an object: what is known of its fields, and of itself.
+// typ describes the merge of a type of objects, and of their fields.
 type typ struct {
 	Map    string     `json:"map,omitempty"` // "atomic"
 	Whole  bool       `json:"whole,omitempty"`
 	Unions [][]string `json:"unions,omitempty"`
-	// Fields that hold maps or map lists with no key in common.
+	// Groups of fields with maps or map lists that share no key.
 	Disjoint [][]string        `json:"disjoint,omitempty"`
 	Fields   map[string]*place `json:"fields,omitempty"`
 }
 
-// place is what is known of a field, of an item or of a value.
+// place describes the merge of a field, of a list's items or of a map's values.
 type place struct {
 	Type string   `json:"type,omitempty"`
 	Map  string   `json:"map,omitempty"`  // "atomic", "granular"
 	List string   `json:"list,omitempty"` // "map", "set", "atomic"
 	Keys []string `json:"keys,omitempty"` // of a map list
-	// Defaults of keys that may be left out.
+	// Defaults of optional keys.
 	Defaults map[string]any `json:"defaults,omitempty"`
 	Items    *place         `json:"items,omitempty"`
 	Values   *place         `json:"values,omitempty"`
@@ -48,7 +48,7 @@ func (p *place) MarshalJSON() ([]byte, error) {
 // metadata is the type of every object's metadata, also of custom resources.
 const metadata = "meta.v1.ObjectMeta"
 
-// scalars are the types that have a JSON representation of their own, whatever the OpenAPI says of them.
+// scalars are the types with a special JSON representation, whatever the OpenAPI says.
 var scalars = map[string]string{
 	"api.resource.Quantity":    "quantity",
 	"meta.v1.FieldsV1":         "any",
@@ -63,7 +63,7 @@ var scalars = map[string]string{
 	"apiextensions.v1.JSONSchemaPropsOrStringArray": "any",
 }
 
-// scalarOf is the name of a scalar's type, by the type and format of the OpenAPI.
+// scalarOf maps the type and format of the OpenAPI to the name of a scalar's type.
 var scalarOf = map[string]string{
 	"boolean ":      "boolean",
 	"integer int32": "int32",
@@ -94,7 +94,7 @@ func build(d *documents) (*table, error) {
 	}
 	kinds := make(map[string]string)
 	for name, d := range published {
-		// Lists, reviews' options and watch events are no objects that are kept.
+		// Lists, options of requests and watch events are not stored.
 		meta := d.Properties["metadata"]
 		if meta == nil || short(meta.Ref) != metadata {
 			continue
@@ -116,7 +116,7 @@ func build(d *documents) (*table, error) {
 
 func (docs *documents) typeOf(name string, d *definition) (*typ, error) {
 	if d.Type != "object" && d.Type != "" {
-		return nil, fmt.Errorf("%s: a %s that has no name of its own", name, d.Type)
+		return nil, fmt.Errorf("%s: a type %s; only objects are supported", name, d.Type)
 	}
 	made := &typ{Fields: make(map[string]*place)}
 	switch d.MapType {
@@ -179,7 +179,7 @@ func (docs *documents) placeOf(d *definition) (*place, error) {
 	}
 	made.Whole = retainKeys
 	if (made.Map != "" || made.Whole) && !isMap {
-		return nil, fmt.Errorf("a map type or retainKeys on something that has no keys")
+		return nil, fmt.Errorf("a map type or retainKeys on something without keys")
 	}
 	return made, nil
 }
@@ -208,12 +208,12 @@ func (docs *documents) listOf(d *definition, retainKeys bool) (*place, error) {
 	case (made.List == "map") != (len(made.Keys) > 0):
 		return nil, fmt.Errorf("a %s list with the keys %q", made.List, made.Keys)
 	case retainKeys && !strings.Contains(items.Type, "."):
-		return nil, fmt.Errorf("retainKeys on items that have no keys")
+		return nil, fmt.Errorf("retainKeys on items without keys")
 	case retainKeys && made.List != "atomic":
 		items.Whole = true
 	}
 	for _, key := range made.Keys {
-		// A key that is required has a default too, which is none: that of its Go type.
+		// A required key has a default too: the zero value of its Go type, which is not recorded.
 		switch of := docs.defaults[items.Type+"."+key].(type) {
 		case nil:
 		case string:
@@ -225,7 +225,7 @@ func (docs *documents) listOf(d *definition, retainKeys bool) (*place, error) {
 				made.Defaults = map[string]any{key: of}
 			}
 		default:
-			return nil, fmt.Errorf("the key %s has the default %v, which is no scalar", key, of)
+			return nil, fmt.Errorf("the key %s has the default %v, which is not a scalar", key, of)
 		}
 	}
 	return made, nil

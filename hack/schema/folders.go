@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// folder is where kube-apiserver keeps the objects of a resource, below its prefix.
+// folder is the part of etcd keys, below its prefix, where kube-apiserver stores the objects of a resource.
 type folder struct {
-	// "apps/Deployment", or "Pod" for one of the core group. Several kinds may be kept in one folder.
+	// "apps/Deployment", or "Pod" for the core group. Several kinds may share a folder.
 	Kinds      []string `json:"kinds"`
 	Namespaced bool     `json:"namespaced,omitempty"`
 }
 
-// renamed are the resources that kube-apiserver keeps elsewhere than under their own names:
+// renamed are the resources that kube-apiserver does not store under their own names:
 // SpecialDefaultResourcePrefixes in k8s.io/kubernetes/pkg/kubeapiserver.
 var renamed = map[string]string{
 	"endpoints":              "services/endpoints",
@@ -23,7 +23,7 @@ var renamed = map[string]string{
 	"services":               "services/specs",
 }
 
-// ownServer are the groups that have API servers of their own inside kube-apiserver, which put the group before the resource.
+// ownServer are the groups with a separate API server inside kube-apiserver, which puts the group before the resource.
 var ownServer = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 
 func foldersOf(resources map[string]kind) (map[string]*folder, error) {
@@ -48,7 +48,7 @@ func foldersOf(resources map[string]kind) (map[string]*folder, error) {
 		case found == nil:
 			made[name] = &folder{[]string{kind}, namespaced}
 		case found.Namespaced != namespaced:
-			return nil, fmt.Errorf("%s: some kinds have namespaces, and some have none", name)
+			return nil, fmt.Errorf("%s: has both namespaced and cluster-scoped kinds", name)
 		case !slices.Contains(found.Kinds, kind):
 			found.Kinds = append(found.Kinds, kind)
 			slices.Sort(found.Kinds)

@@ -1,8 +1,8 @@
-// Schema makes gitcd's table of how the built-in kinds of Kubernetes are merged from the published OpenAPI.
+// Schema generates gitcd's merge schema of the built-in kinds of Kubernetes from the published OpenAPI.
 //
 //	go run . VERSION FOLDER >kubernetes.json
 //
-// FOLDER is api/openapi-spec of Kubernetes: swagger.json has what is said of lists, v3 the default values.
+// FOLDER is api/openapi-spec of Kubernetes: swagger.json has the types of lists, v3 the default values.
 //
 // docs/design/merge-schema.md describes the table; hack/schema.sh finds the OpenAPI and runs this.
 package main
@@ -46,7 +46,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// definition is a type, or the type of a field, as it is published.
+// definition is a published type, or the type of a field.
 type definition struct {
 	Description          string
 	Type                 string
@@ -68,13 +68,13 @@ type definition struct {
 	Kinds []struct{ Group, Version, Kind string } `json:"x-kubernetes-group-version-kind"`
 }
 
-// documents are what is published of a version of Kubernetes.
+// documents are the published OpenAPI of a version of Kubernetes.
 type documents struct {
 	// By their short names.
 	types map[string]*definition
 	// By the short name of the type, a dot, and the field.
 	defaults map[string]any
-	// What can be deleted by its name, by the path of that request.
+	// Kinds whose objects can be deleted by name, by the path of that request.
 	resources map[string]kind
 }
 
@@ -154,13 +154,13 @@ func decode(file string, into any) error {
 	return nil
 }
 
-// short makes core.v1.Pod of io.k8s.api.core.v1.Pod and of a reference to it.
+// short returns core.v1.Pod for io.k8s.api.core.v1.Pod and for a reference to it.
 func short(name string) string {
 	parts := strings.Split(name, ".")
 	return strings.Join(parts[max(0, len(parts)-3):], ".")
 }
 
-// write puts every kind and every type on a line of its own, in the order of their names.
+// write writes one line for each kind, folder and type, sorted by name.
 func write(to io.Writer, version string, made *table) error {
 	header, err := marshal(version)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// reachable leaves out the types that no kind contains.
+// reachable returns the types that a kind contains.
 func reachable(types map[string]*typ, kinds map[string]string) map[string]*typ {
 	found := make(map[string]*typ)
 	var visit func(name string)

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// Of these fields an object has at most one. The API server refuses objects with several, but the OpenAPI says so in
-// prose only, if at all: x-kubernetes-unions is on a handful of types. If two sides set different ones, a merge by
-// field would keep both, and make an object that nobody wrote and that the API server refuses.
+// unions are groups of fields of which an object has at most one. The API server refuses objects with several, but the
+// OpenAPI says so only in prose, if at all: only a few types have x-kubernetes-unions. If two sides set different fields,
+// a merge by field would keep both, and produce an object that neither side wrote and that the API server refuses.
 //
 // A type is named as in the table, with * for any version; every field must exist. A field `*` stands for all fields
-// but those that start with `-`, and `*Suffix` for all fields whose type ends with Suffix, so that new ones of a new
-// Kubernetes are not forgotten.
+// except those that start with `-`, and `*Suffix` for all fields whose type ends with Suffix, so that new fields of a
+// new Kubernetes version are included.
 var unions = []struct {
 	types  string
 	groups []string
 }{
-	// Handlers: what is done for a probe or a hook.
+	// Handlers of probes and hooks.
 	{"core.v1.Probe", []string{"exec grpc httpGet tcpSocket"}},
 	{"core.v1.LifecycleHandler", []string{"*"}},
 
-	// Sources of volumes and of what is projected into them. Where several fields together are one alternative, each
-	// of them excludes the other alternative.
+	// Sources of volumes and projections. If several fields together are one alternative, each of them excludes the
+	// other alternative.
 	{"core.v1.Volume", []string{"* -name"}},
 	{"core.v1.PersistentVolumeSpec", []string{"*VolumeSource"}},
 	{"core.v1.VolumeProjection", []string{"*"}},
@@ -41,7 +41,7 @@ var unions = []struct {
 	{"core.v1.EnvVarSource", []string{"*"}},
 	{"core.v1.EnvFromSource", []string{"* -prefix"}},
 
-	// States, and references that are made in one of several ways.
+	// States, and references with several forms.
 	{"core.v1.ContainerState", []string{"*"}},
 	{"core.v1.VolumeStatus", []string{"*"}},
 	{"core.v1.PodResourceClaim", []string{"* -name"}},
@@ -51,7 +51,7 @@ var unions = []struct {
 	{"core.v1.NodeConfigSource", []string{"*"}},
 	{"scheduling.*.PodGroupResourceClaim", []string{"* -name"}},
 
-	// Where traffic goes, and whose traffic.
+	// Destinations and sources of traffic.
 	{"networking.v1.IngressBackend", []string{"*"}},
 	{"networking.v1.ServiceBackendPort", []string{"*"}},
 	{"networking.v1.NetworkPolicyPeer", []string{"ipBlock namespaceSelector", "ipBlock podSelector"}},
@@ -68,12 +68,12 @@ var unions = []struct {
 	{"policy.v1.PodDisruptionBudgetSpec", []string{"maxUnavailable minAvailable"}},
 	{"rbac.v1.PolicyRule", []string{"nonResourceURLs resources", "apiGroups nonResourceURLs"}},
 
-	// What a request to sign is made from.
+	// Certificate signing requests.
 	{"certificates.*.PodCertificateRequestSpec", []string{
 		"pkixPublicKey stubPKCS10Request", "proofOfPossession stubPKCS10Request",
 	}},
 
-	// Metrics. All targets have a type; each type has its field.
+	// Metrics. Each target has a type; each type has a field of its own.
 	{"autoscaling.v2.MetricSpec", []string{"* -type"}},
 	{"autoscaling.v2.MetricStatus", []string{"* -type"}},
 	{"autoscaling.v2.MetricTarget", []string{"* -type"}},
@@ -96,12 +96,12 @@ var unions = []struct {
 		"allNodes nodeName nodeSelector perDeviceNodeSelection", "devices sharedCounters",
 	}},
 
-	// A schema is that of a struct or of a map; the API server refuses one that is both.
+	// A schema is that of a struct or of a map; the API server refuses a schema of both.
 	{"apiextensions.v1.JSONSchemaProps", []string{"additionalProperties properties"}},
 }
 
-// These fields of an object hold maps, or lists that are maps, and no key may be in two of them: the API server refuses that. A key
-// that two sides add to different ones would be in both after a merge by field.
+// disjoint are groups of fields with maps or map lists that must not share a key: the API server refuses such objects. If two
+// sides add the same key to different fields, a merge by field would keep both.
 var disjoint = []struct {
 	types  string
 	fields []string
@@ -116,11 +116,11 @@ func addDisjoint(types map[string]*typ) error {
 	for _, of := range disjoint {
 		t := types[of.types]
 		if t == nil {
-			return fmt.Errorf("no type is named %s any more", of.types)
+			return fmt.Errorf("no type is named %s anymore", of.types)
 		}
 		for _, field := range of.fields {
 			if p := t.Fields[field]; p == nil || p.Values == nil && (p.List != "map" || len(p.Keys) != 1) {
-				return fmt.Errorf("%s.%s is no map, and no list with one key", of.types, field)
+				return fmt.Errorf("%s.%s is neither a map nor a list with one key", of.types, field)
 			}
 		}
 		t.Disjoint = append(t.Disjoint, of.fields)
@@ -128,8 +128,8 @@ func addDisjoint(types map[string]*typ) error {
 	return nil
 }
 
-// Objects with a field that says which of the others apply. They are taken whole: a merge by field could take the
-// discriminator from one side and what it stands for from the other.
+// discriminated are types with a field that says which of the other fields apply. Their objects are merged as a whole: a merge
+// by field could combine the discriminator of one side with fields of the other.
 var discriminated = []string{
 	"apps.v1.DaemonSetUpdateStrategy",
 	"apps.v1.DeploymentStrategy",
@@ -141,23 +141,23 @@ var discriminated = []string{
 	"admissionregistration.*.Mutation",
 }
 
-// Types whose description reads as if they had a union, and why they have none that the table could hold.
+// withoutUnion are types whose description reads as if they had a union, with the reason why the table has none for them.
 var withoutUnion = map[string]string{
 	"admissionregistration.v1.MutatingWebhook":               "says how often it is called",
 	"admissionregistration.v1.ValidatingAdmissionPolicySpec": "says that two fields may not both be empty",
 	"apiextensions.v1.CustomResourceDefinitionVersion":       "exactly one version is stored: about several items",
 	"apps.v1.DaemonSetSpec":                                  "says how many pods a node gets",
-	"autoscaling.v2.*MetricSource":                           "speaks of its target, whose type is discriminated",
+	"autoscaling.v2.*MetricSource":                           "describes its target, whose type is discriminated",
 	"certificates.v1.CertificateSigningRequestCondition":     "Approved excludes Denied: about several items",
 	"certificates.v1beta1.PodCertificateRequestStatus":       "at most one of some conditions: about several items",
-	"core.v1.ISCSI*VolumeSource":                             "says what is made if both are there",
+	"core.v1.ISCSI*VolumeSource":                             "describes what is created if both are set",
 	"core.v1.PodStatus":                                      "at most one status for a container: about several items",
-	"core.v1.ServicePort":                                    "says when a name may be left out",
-	"meta.v1.DeleteOptions":                                  "is not kept",
-	"meta.v1.ListMeta":                                       "is not kept",
+	"core.v1.ServicePort":                                    "says when a name is optional",
+	"meta.v1.DeleteOptions":                                  "is not stored",
+	"meta.v1.ListMeta":                                       "is not stored",
 	"meta.v1.ManagedFieldsEntry":                             "has only one possible value",
-	"resource.*.DeviceClassSpec":                             "speaks of the driver that something is for",
-	"resource.*.ResourceClaimConsumerReference":              "says what a uid is",
+	"resource.*.DeviceClassSpec":                             "describes which driver a configuration is for",
+	"resource.*.ResourceClaimConsumerReference":              "describes a uid",
 	"resource.*.ResourceClaimStatus":                         "says how many pods can be scheduled",
 	"resource.v1beta1.Device":                                "has one field besides its name",
 	"scheduling.v1.PriorityClass":                            "at most one is the default: about several objects",
@@ -207,7 +207,7 @@ func addUnions(published map[string]*definition, types map[string]*typ) error {
 	return unexamined(published, known)
 }
 
-// add leaves out groups of one, and what is taken whole anyway.
+// add records a union, unless it has only one field or the type is merged as a whole anyway.
 func (t *typ) add(group []string) {
 	if t == nil || len(group) < 2 || t.Map != "" {
 		return
@@ -231,7 +231,7 @@ func matching(published map[string]*definition, pattern string, do func(string, 
 		}
 	}
 	if !found {
-		return fmt.Errorf("no type is named %s any more", pattern)
+		return fmt.Errorf("no type is named %s anymore", pattern)
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func expand(d *definition, group string) ([]string, error) {
 	return slices.Sorted(maps.Keys(fields)), nil
 }
 
-// unexamined refuses types that read as if they had a union and that nobody has looked at: those of a new Kubernetes.
+// unexamined returns an error if a type, for example of a new Kubernetes version, reads as if it had a union and is not classified.
 func unexamined(published map[string]*definition, known map[string]bool) error {
 	suspects := make(map[string]string)
 	for name, d := range published {

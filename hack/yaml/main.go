@@ -1,6 +1,6 @@
-// Reads YAML documents as Kubernetes does, and as a reader of YAML 1.2 does, for gitcd/tests/yaml.
+// Yaml parses YAML documents as Kubernetes does, and as a YAML 1.2 parser does, for the differential test of gitcd-merge.
 //
-// Standard input: documents, each after its length in four bytes (big endian). Standard output: one line of JSON for each.
+// Standard input: documents, each preceded by its length in four bytes (big endian). Standard output: one line of JSON for each.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What each reader makes of a document.
+// answer is the result of each parser for a document.
 type answer struct {
 	Kube      json.RawMessage `json:"kube,omitempty"`
 	KubeError string          `json:"kubeError,omitempty"`
@@ -93,7 +93,7 @@ func later(document []byte) (read json.RawMessage, err error) {
 	return json.Marshal(plain)
 }
 
-// A value without maps of other keys than strings. Times are marked, since JSON has none.
+// jsonable returns the value for JSON: maps must have string keys, and times, which JSON lacks, are wrapped in a map.
 func jsonable(value any) (any, error) {
 	var err error
 	switch value := value.(type) {
@@ -105,7 +105,7 @@ func jsonable(value any) (any, error) {
 		}
 		return value, nil
 	case map[any]any:
-		return nil, errors.New("a name is no string")
+		return nil, errors.New("a key is not a string")
 	case []any:
 		for index, below := range value {
 			if value[index], err = jsonable(below); err != nil {

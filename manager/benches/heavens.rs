@@ -1,9 +1,10 @@
-//! What a manager takes for 1,000 heavens: to set them up, and when it begins where all is as it should be. Ends with 1 if that is more than it may be.
+//! Measures a manager with 1,000 heavens: setting them up, and a start when nothing has to change. Exits with 1 if it
+//! uses too much memory.
 //!
 //! ```console
 //! $ make bench-heavens
 //! ```
-#![expect(clippy::unwrap_used, reason = "a measurement ends where something fails")]
+#![expect(clippy::unwrap_used, reason = "a failed measurement panics")]
 
 #[path = "../tests/manager/process.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -22,11 +23,11 @@ use trishanku_testkit::{TestCluster, wait};
 use crate::process::{Manager, deploy, kubectl};
 
 const HEAVENS: usize = 1_000;
-/// So many share their certificates.
+/// The number of heavens that share certificates.
 const GROUP: usize = 10;
 const USER: &str = "system:serviceaccount:trishanku-system:trishanku-manager";
 const PATIENCE: Duration = Duration::from_mins(10);
-/// What a manager may take, at any moment.
+/// Limit of the manager's memory at any moment.
 const MOST_MEBIBYTES: u64 = 150;
 
 fn heaven(number: usize) -> TrishankuHeaven {
@@ -53,14 +54,14 @@ fn heaven(number: usize) -> TrishankuHeaven {
     serde_json::from_value(manifest).unwrap()
 }
 
-/// The sum of a figure's values that have all of these words.
+/// The sum of a metric's values whose labels contain all of these words.
 fn sum(figures: &str, name: &str, words: &[&str]) -> u64 {
     let is = |line: &&str| line.starts_with(name) && words.iter().all(|word| line.contains(word));
     let values = figures.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum::<f64>() as u64
 }
 
-/// Mebibytes that a process has now, and had at most.
+/// The present and peak memory of a process, in MiB.
 fn memory(process: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let value = |field: &str| {
@@ -70,7 +71,7 @@ fn memory(process: u32) -> (u64, u64) {
     (value("VmRSS:"), value("VmHWM:"))
 }
 
-/// What was written in the name of the manager.
+/// The manager's writes, by verb and resource.
 fn writes(cluster: &TestCluster) -> BTreeMap<String, usize> {
     let mut writes = BTreeMap::new();
     for entry in cluster.audit().iter().filter(|entry| entry.user() == USER && entry.is_write()) {
@@ -79,7 +80,7 @@ fn writes(cluster: &TestCluster) -> BTreeMap<String, usize> {
     writes
 }
 
-/// Runs a manager until it has looked at all heavens, and nothing waits; returns the most that it took.
+/// Runs a manager until it has reconciled all heavens and its queue is empty; returns its peak memory in MiB.
 async fn run(cluster: &TestCluster, what: &str) -> u64 {
     let begun = Instant::now();
     let manager = Manager::start(cluster, USER, &["--metrics-secure=false"]);
@@ -114,14 +115,14 @@ async fn main() -> ExitCode {
     });
     made.await;
     let first = run(&cluster, "set up").await;
-    // What the first one may not have finished.
-    let second = run(&cluster, "begun again").await;
+    // Finishes what the first one may have left.
+    let second = run(&cluster, "restarted").await;
     let all = heavens.list(&ListParams::default()).await.unwrap().items;
     let told = all.iter().filter(|heaven| heaven.status.as_ref().is_some_and(|status| status.conditions.len() >= 3));
     assert_eq!(told.count(), HEAVENS, "not all are set up");
     let before = writes(&cluster);
-    let third = run(&cluster, "begun where all is well").await;
-    assert_eq!(before, writes(&cluster), "where all is well nothing is to be written");
+    let third = run(&cluster, "restarted without changes").await;
+    assert_eq!(before, writes(&cluster), "a restart without changes must not write");
     let most = first.max(second).max(third);
     println!("at most {most} MiB of {MOST_MEBIBYTES}");
     if most > MOST_MEBIBYTES { ExitCode::FAILURE } else { ExitCode::SUCCESS }

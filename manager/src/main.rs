@@ -16,7 +16,7 @@ use trishanku_framework::{Manager, lease, stop_signal, telemetry};
 use crate::args::{Args, Command};
 use crate::metrics::Certificates;
 
-/// The lease's name, and that of the service in traces.
+/// The name of the lease, and of the service in traces.
 const NAME: &str = "trishanku-manager";
 
 #[tokio::main]
@@ -38,13 +38,13 @@ async fn main() -> anyhow::Result<()> {
     let config = kube::Config::infer().await?;
     let listener = if args.metrics_secure { args.metrics_bind_address.listen().await } else { Ok(None) };
     let listener = listener.with_context(|| format!("cannot listen on {} for metrics", args.metrics_bind_address))?;
-    // Not the one with the fence: who waits for the lease is scraped too.
+    // Not the fenced client: a replica that waits for the lease is scraped, too.
     let asks = kube::Client::try_from(config.clone())?;
     let mut manager = Manager::with_scope(config, scope).telemetry(&telemetry).serve(server);
     if args.leader_elect {
         manager = manager.leader_election(lease::Settings::new(&args.leader_election_namespace, NAME));
     }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "begins");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "starting");
     let heavens = trishanku_heaven::controller(&manager, args.images(), Arc::new(OffsetDateTime::now_utc));
     let merges = trishanku_automerge::controller(&manager, args.images());
     let terms = trishanku_github::Terms { servers: args.servers(), ..trishanku_github::Terms::default() };

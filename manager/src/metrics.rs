@@ -1,7 +1,7 @@
-//! `/metrics` over TLS, for those whom the cluster lets read it: as controllers do it that kubebuilder makes.
+//! Serves `/metrics` over TLS to authorized clients, as in kubebuilder projects.
 //!
-//! Who asks shows the token of a service account. A `TokenReview` says whose it is, a `SubjectAccessReview` whether they may `get` the path `/metrics`; answers are kept for a
-//! while, so that a scrape costs nothing.
+//! Clients send a service account token. A `TokenReview` authenticates it, and a `SubjectAccessReview` checks that its
+//! user may `get` the path `/metrics`. Results are cached, so that scrapes need no further requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -34,25 +34,25 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use trishanku_framework::metrics::Metrics;
 use trishanku_framework::serve::figures;
 
-/// How long an answer counts, as in controller-runtime.
+/// How long a result is cached, as in controller-runtime.
 const ALLOWED: Duration = Duration::from_mins(1);
 const DENIED: Duration = Duration::from_secs(10);
-/// Who tries tokens fills no memory.
+/// Limits the memory that clients with random tokens can use.
 const MOST_ANSWERS: usize = 1_000;
-/// Nor do connections that say nothing.
+/// Limits the number of idle connections.
 const MOST_CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where certificates are from.
+/// The source of the serving certificate.
 pub(crate) enum Certificates {
     /// `tls.crt` and `tls.key` in a folder, read for each connection: they change.
     Folder(PathBuf),
-    /// One that nobody else has signed, as long as the program runs.
+    /// A self-signed certificate for the lifetime of the process.
     Own(Arc<ServerConfig>),
 }
 
 impl Certificates {
-    /// From a folder, or made here.
+    /// Uses the certificate in a folder, or creates one.
     pub(crate) fn new(folder: Option<PathBuf>) -> anyhow::Result<Self> {
         if let Some(folder) = folder {
             let found = Self::Folder(folder);
@@ -60,7 +60,7 @@ impl Certificates {
             return Ok(found);
         }
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "manager".to_owned());
-        let made = rcgen::generate_simple_self_signed([host, "localhost".to_owned()]).context("no certificate")?;
+        let made = rcgen::generate_simple_self_signed([host, "localhost".to_owned()]).context("self-signing failed")?;
         Ok(Self::Own(config(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes())?))
     }
 
@@ -81,17 +81,17 @@ impl Certificates {
 
 fn config(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<ServerConfig>> {
     let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
-    let chain = chain.context("the certificate for metrics is no PEM")?;
-    let key = PrivateKeyDer::from_pem_slice(key).context("the key for metrics is no PEM")?;
+    let chain = chain.context("the certificate for metrics is not PEM")?;
+    let key = PrivateKeyDer::from_pem_slice(key).context("the key for metrics is not PEM")?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .context("the certificate for metrics and its key do not belong together")?;
+        .context("the certificate for metrics and its key do not match")?;
     Ok(Arc::new(config))
 }
 
-/// Who may read figures.
+/// Authorizes requests for metrics.
 struct Guard {
     client: Client,
     answers: Mutex<HashMap<[u8; 32], (Instant, StatusCode)>>,
@@ -123,7 +123,7 @@ impl Guard {
     }
 
     async fn look(&self, token: &str) -> kube::Result<StatusCode> {
-        // The tokens themselves are not kept.
+        // Only hashes of tokens are kept.
         let fingerprint: [u8; 32] = Sha256::digest(token).into();
         let counts =
             |at: &Instant, code: StatusCode| at.elapsed() < if code == StatusCode::OK { ALLOWED } else { DENIED };
@@ -147,11 +147,11 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
         request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let Some(token) = token else {
         let how = [(header::WWW_AUTHENTICATE, "Bearer")];
-        return (StatusCode::UNAUTHORIZED, how, "show the token of a service account\n").into_response();
+        return (StatusCode::UNAUTHORIZED, how, "a service account token is required\n").into_response();
     };
     match guard.look(token).await {
         Ok(StatusCode::OK) => next.run(request).await,
-        Ok(StatusCode::FORBIDDEN) => (StatusCode::FORBIDDEN, "it takes the right to get /metrics\n").into_response(),
+        Ok(StatusCode::FORBIDDEN) => (StatusCode::FORBIDDEN, "forbidden: requires `get` on /metrics\n").into_response(),
         Ok(code) => (code, "the token is not valid\n").into_response(),
         Err(error) => {
             tracing::warn!(%error, "cannot authenticate a request for metrics");
@@ -160,7 +160,7 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
     }
 }
 
-/// Serves figures, for as long as it is polled.
+/// Serves metrics for as long as it is polled.
 pub(crate) async fn serve(listener: TcpListener, certificates: Certificates, metrics: &Metrics, client: Client) {
     let guard = Arc::new(Guard { client, answers: Mutex::default() });
     let pages = figures(metrics).layer(from_fn_with_state(guard, guarded));

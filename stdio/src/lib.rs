@@ -2,30 +2,30 @@
 //!
 //! Rust programs ignore SIGPIPE, so a write to a closed pipe fails, and [`std::println!`] panics. Here:
 //!
-//! - A write to a closed standard output ends the process at once, without a message and with status [`CLOSED`]: the reader
-//!   has seen enough, which is no failure, also for a shell with `pipefail`.
-//! - A message for standard error that cannot be written is dropped, and the program goes on.
+//! - A write to a closed standard output ends the process immediately, without a message and with status [`CLOSED`]: the
+//!   reader has seen enough, which is not a failure, even for a shell with `pipefail`.
+//! - A message that cannot be written to standard error is dropped, and the program continues.
 //!
-//! For commands. A server that logs to standard output goes on without its reader, and so does not use this.
+//! This is for commands. A server that logs to standard output must outlive its reader, so it does not use this.
 
 use std::fmt::Arguments;
 use std::io::{self, StdoutLock, Write};
 
 use anstream::AutoStream;
 
-/// The status of a process that ends because its standard output is closed.
+/// Exit status of a process whose standard output is closed.
 pub const CLOSED: i32 = 0;
 
-/// A writer that ends the process when its reader has gone.
+/// A writer that ends the process when its reader is gone.
 #[derive(Debug)]
 pub struct Output<W>(W);
 
-/// Standard output; styles are removed unless it is a terminal.
+/// Returns standard output; styles are removed unless it is a terminal.
 pub fn stdout() -> Output<AutoStream<StdoutLock<'static>>> {
     Output(anstream::stdout().lock())
 }
 
-/// Standard output, for bytes that are printed as they are.
+/// Returns standard output for bytes, which are printed unchanged.
 pub fn plain_stdout() -> Output<StdoutLock<'static>> {
     Output(io::stdout().lock())
 }
@@ -48,7 +48,7 @@ impl<W: Write> Write for Output<W> {
     }
 }
 
-/// The result of a write, unless the reader has gone.
+/// Returns the result of a write; ends the process if the reader is gone.
 fn open<T>(written: io::Result<T>) -> io::Result<T> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(CLOSED),
@@ -66,7 +66,7 @@ pub fn print_line(text: Arguments<'_>) {
     }
 }
 
-/// Prints a message to standard error, if that is possible; for [`eprint!`] and [`eprintln!`].
+/// Prints a message to standard error, and ignores failures; for [`eprint!`] and [`eprintln!`].
 #[doc(hidden)]
 pub fn print_error(text: Arguments<'_>) {
     let _unread = anstream::stderr().lock().write_fmt(text);

@@ -1,4 +1,4 @@
-//! One kube-apiserver process.
+//! A kube-apiserver process.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
@@ -12,27 +12,27 @@ use kube::{Client, Config};
 use serde_json::json;
 
 use crate::certs;
-use crate::cluster::StartError;
+use crate::error::StartError;
 use crate::guard::Program;
 
-/// Longer than it takes on a machine that does much else.
+/// Long enough for a busy machine.
 pub(crate) const READY_WITHIN: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How many ports are tried that somebody else takes between the choice and the start.
+/// How many ports to try. Another process may take a port between the choice and the start.
 const PORTS: usize = 5;
 
 const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
-/// What it is started with.
+/// Settings of a kube-apiserver.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) program: PathBuf,
-    /// Where its files are; `certs::write` has been there.
+    /// Folder of its files, with those of `certs::write`.
     pub(crate) folder: PathBuf,
-    /// The authority's certificate.
+    /// Certificate of the authority.
     pub(crate) authority: Vec<u8>,
     pub(crate) store_url: String,
-    /// Of its traces.
+    /// Receives its traces.
     pub(crate) collector: Option<SocketAddr>,
     pub(crate) flags: Vec<String>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts it on `port`, or on a free one; it is ready on return.
+    /// Starts it on `port`, or on a free one, and waits until it is ready.
     pub(crate) async fn start(settings: &Settings, port: Option<u16>) -> Result<Self, StartError> {
         let mut tries = 0;
         loop {
@@ -69,7 +69,7 @@ impl ApiServer {
         command.args(flags(settings, port));
         if let Some(collector) = settings.collector {
             std::fs::write(folder.join("tracing.json"), tracing(collector)).map_err(StartError::System)?;
-            // A test waits for its spans; unless told otherwise they are five seconds late.
+            // Tests wait for its spans, which are delayed by five seconds by default.
             command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
         }
         let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
@@ -101,18 +101,18 @@ impl ApiServer {
     }
 }
 
-/// How to reach it, as somebody who may do everything.
+/// Returns the configuration of a client that is a cluster administrator.
 pub(crate) fn config(port: u16, authority: &[u8]) -> Config {
     let url = http::Uri::builder().scheme("https").authority(format!("127.0.0.1:{port}")).path_and_query("/").build();
-    let mut config = Config::new(url.expect("a number makes no address wrong"));
+    let mut config = Config::new(url.expect("the address is valid with any port"));
     config.root_cert = Some(vec![authority.to_owned()]);
     config.auth_info.token = Some(certs::TOKEN.to_owned().into());
-    // A test wants to see what was answered.
+    // Tests need to see each response.
     config.default_retry = false;
     config
 }
 
-/// JSON, which is YAML too.
+/// Returns a kubeconfig as JSON, which is also YAML.
 pub(crate) fn kubeconfig(port: u16, folder: &Path, user: Option<&str>) -> String {
     let mut credentials = json!({"token": certs::TOKEN});
     if let Some(user) = user {
@@ -146,7 +146,7 @@ pub(crate) fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Nothing is traced but what comes with a trace.
+/// Returns a configuration that traces only requests that are already in a trace.
 fn tracing(collector: SocketAddr) -> String {
     let (version, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
     json!({"apiVersion": version, "kind": kind, "endpoint": collector.to_string()}).to_string()
@@ -172,13 +172,13 @@ fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
         format!("--etcd-servers={}", settings.store_url),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // Without it the address of the default route is advertised, which a machine without network has not.
+        // Otherwise it advertises the address of the default route, which a machine without a network does not have.
         "--advertise-address=127.0.0.1".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
-        // Nobody makes the service accounts that it asks for.
+        // No controller creates the service accounts that this plugin requires.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--storage-media-type=application/json".to_owned(),
     ];
@@ -187,16 +187,16 @@ fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
     flags
 }
 
-/// A loopback port that was free just now, outside of those that outgoing connections get.
+/// Returns a loopback port that was free just now, outside of the range for outgoing connections.
 fn free_port() -> io::Result<u16> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
     if first <= 12_000 {
         return TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(|address| address.port());
     }
-    // Random: those who choose at the same time choose differently.
+    // Random, so that concurrent callers choose different ports.
     let span = first - 11_000;
     let random = |_| 11_000 + (RandomState::new().hash_one(()) % u64::from(span)) as u16;
     let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (0..200).map(random).find(free).ok_or_else(|| io::Error::other("there is no free loopback port"))
+    (0..200).map(random).find(free).ok_or_else(|| io::Error::other("no free loopback port"))
 }

@@ -1,24 +1,24 @@
-//! Who asked for what: kube-apiserver's audit log.
+//! Who requested what: kube-apiserver's audit log.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// One request, as kube-apiserver saw it.
+/// A request, as kube-apiserver recorded it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// `ResponseComplete`, or `ResponseStarted` for one that goes on, such as a watch.
+    /// `ResponseComplete`, or `ResponseStarted` for a request that continues, such as a watch.
     pub stage: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …
     pub verb: String,
-    /// The path with its query.
+    /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// The client's name of itself.
+    /// The client's `User-Agent`.
     #[serde(default)]
     pub user_agent: String,
-    /// When it came.
+    /// When the request arrived.
     pub request_received_timestamp: String,
     /// When it was answered.
     pub stage_timestamp: String,
@@ -56,17 +56,17 @@ struct ResponseStatus {
 }
 
 impl Entry {
-    /// As whom.
+    /// Returns the user, which may be impersonated.
     pub fn user(&self) -> &str {
         &self.impersonated_user.as_ref().unwrap_or(&self.user).username
     }
 
-    /// The answer's code; 0 if there was none.
+    /// Returns the status code; 0 without a response.
     pub fn code(&self) -> u16 {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
-    /// The kind of object in the plural, with the subresource: `pods`, `pods/status`. Empty if it was not about objects.
+    /// Returns the resource with its subresource: `pods`, `pods/status`. Empty if the request was not for objects.
     pub fn resource(&self) -> String {
         match &self.object_ref {
             Some(object) if object.subresource.is_empty() => object.resource.clone(),
@@ -75,22 +75,22 @@ impl Entry {
         }
     }
 
-    /// The object's namespace; empty if it has none.
+    /// Returns the object's namespace; empty if it has none.
     pub fn namespace(&self) -> &str {
         self.object_ref.as_ref().map_or("", |object| &object.namespace)
     }
 
-    /// The object's name; empty if it has none, or gets it from the server.
+    /// Returns the object's name; empty if it has none, or gets it from the server.
     pub fn name(&self) -> &str {
         self.object_ref.as_ref().map_or("", |object| &object.name)
     }
 
-    /// Whether it was to change something.
+    /// Returns whether the request is a write.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it did change something, or would have if it was not changed already.
+    /// Returns whether a write succeeded, even if it changed nothing.
     pub fn has_written(&self) -> bool {
         self.is_write() && (200..300).contains(&self.code())
     }
@@ -98,8 +98,8 @@ impl Entry {
 
 pub(crate) fn read(log: &Path) -> Vec<Entry> {
     let text = std::fs::read_to_string(log).unwrap_or_else(|error| panic!("cannot read {}: {error}", log.display()));
-    // The last line may be half written.
+    // The last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    let entry = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("no audit entry: {error}: {line}"));
+    let entry = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("not an audit entry: {error}: {line}"));
     whole.lines().map(entry).collect()
 }

@@ -1,4 +1,4 @@
-//! Keys and certificates of one test cluster, good for a day.
+//! Keys and certificates of a test cluster.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
-/// Everybody who has it may do everything. The server listens on loopback only, and lives as long as a test.
+/// Token of a cluster administrator. The server listens only on loopback, and lives as long as a test.
 pub(crate) const TOKEN: &str = "trishanku-testkit";
 
-/// The file of the authority's certificate.
+/// File name of the authority's certificate.
 pub(crate) const AUTHORITY: &str = "authority.crt";
 
-/// Writes the files that kube-apiserver wants into `dir`; returns the authority's certificate in DER.
+/// Writes the files that kube-apiserver needs into `dir`. Returns the authority's certificate in DER.
 pub(crate) fn write(dir: &Path) -> std::io::Result<Vec<u8>> {
     let (authority, authority_pem, server, server_key) = issue().map_err(std::io::Error::other)?;
     let service_accounts = KeyPair::generate().map_err(std::io::Error::other)?;

@@ -14,52 +14,16 @@ use kube::{Api, Client, Config, ResourceExt};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::apiserver::{self, ApiServer, Settings};
+use crate::error::StartError;
 use crate::garbage::GarbageCollector;
 use crate::guard::Folder;
-use crate::programs::ProgramsError;
 use crate::store::Store;
 use crate::{audit, certs, programs, wait};
 
-/// Why there is no cluster.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// There is no kube-apiserver to run.
-    #[error(transparent)]
-    Programs(#[from] ProgramsError),
-    /// A file, process or port cannot be had.
-    #[error("cannot start a test cluster")]
-    System(#[source] std::io::Error),
-    /// gitcd does not serve.
-    #[error("gitcd does not start: {0}")]
-    Store(Box<dyn std::error::Error + Send + Sync>),
-    /// No client can be made.
-    #[error("cannot make a client for kube-apiserver")]
-    Client(#[source] Box<kube::Error>),
-    /// A program ended at once.
-    #[error("{program} ended at once; it said last:\n{log}")]
-    Ended {
-        /// Which.
-        program: &'static str,
-        /// Its last lines.
-        log: String,
-    },
-    /// A program runs and is not ready.
-    #[error("{program} was not ready within {within:?}; it said last:\n{log}")]
-    NotReady {
-        /// Which.
-        program: &'static str,
-        /// How long it had.
-        within: Duration,
-        /// Its last lines.
-        log: String,
-    },
-}
-
-/// A kube-apiserver on a gitcd in this process. Dropping it ends both and removes what they had; so does the end of the process.
+/// A kube-apiserver on a gitcd in this process. Dropping it stops both and removes their files; so does the end of the process.
 #[derive(Debug)]
 pub struct TestCluster {
-    // In this order they are dropped: whoever uses another goes first.
+    // Fields are dropped in this order: users before what they use.
     garbage: Mutex<Option<GarbageCollector>>,
     apiserver: Mutex<Option<ApiServer>>,
     _store: Store,
@@ -73,15 +37,15 @@ pub struct TestCluster {
 static SHARED: OnceCell<TestCluster> = OnceCell::const_new();
 
 impl TestCluster {
-    /// Starts one: some seconds, most of them kube-apiserver's.
+    /// Starts a cluster, in some seconds, most of which kube-apiserver needs.
     ///
     /// # Errors
-    /// [`StartError`] has the last lines of kube-apiserver's log.
+    /// [`StartError`], with the last lines of kube-apiserver's log.
     pub async fn start() -> Result<Self, StartError> {
         Self::with_flags([]).await
     }
 
-    /// Starts one whose kube-apiserver has these flags too, such as `--feature-gates=…`; a flag of the testkit's is replaced.
+    /// Starts a cluster with more flags for kube-apiserver, such as `--feature-gates=…`; they override the testkit's.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -89,11 +53,12 @@ impl TestCluster {
         Self::launch(flags.into_iter().collect(), None).await
     }
 
-    /// Starts one whose kube-apiserver and gitcd send their spans to `collector`: those of requests that are in a trace already, if they are by
-    /// somebody who may do everything (as all clients from here are).
+    /// Starts a cluster whose kube-apiserver and gitcd export spans to `collector`: those of requests that are already in a
+    /// trace and come from a cluster administrator (as all clients from here are).
     ///
-    /// gitcd sends every five seconds, and when the cluster is dropped, which waits for the collector: drop it where that is not held up
-    /// (`spawn_blocking`). Its journal and commits are on threads of their own, and tell nothing.
+    /// gitcd exports every five seconds, and when the cluster is dropped, which waits for the collector: drop it where that
+    /// does not block the collector (`spawn_blocking`). Its journal and commits have threads of their own, and export
+    /// nothing.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -123,59 +88,60 @@ impl TestCluster {
         })
     }
 
-    /// The one that all tests of this binary share: started by the first, ended with the process. Take a [`namespace`](Self::namespace).
+    /// Returns the cluster that all tests of this binary share: the first one starts it, and it stops with the process. Use a
+    /// [`namespace`](Self::namespace) of your own.
     ///
     /// # Panics
-    /// If it does not start, with the reason.
+    /// If it cannot be started, with the reason.
     pub async fn shared() -> &'static Self {
         let started = SHARED.get_or_try_init(Self::start).await;
         started.unwrap_or_else(|error| panic!("no test cluster: {}", chain(&error)))
     }
 
-    /// A client for the runtime in which this is called, that may do everything. It does not retry.
+    /// Returns a client that is a cluster administrator, for the runtime in which this is called. It does not retry.
     ///
     /// # Panics
     /// If TLS cannot be set up.
     pub fn client(&self) -> Client {
-        Client::try_from(self.config()).expect("the testkit's own certificates are good")
+        Client::try_from(self.config()).expect("the testkit's own certificates are valid")
     }
 
-    /// What [`client`](Self::client) is made of; change it to be somebody else (`auth_info.impersonate`).
+    /// Returns the configuration of [`client`](Self::client); change it for another user (`auth_info.impersonate`).
     pub fn config(&self) -> Config {
         apiserver::config(self.port, &self.settings.authority)
     }
 
-    /// A kubeconfig for programs, of `user` (a service account is `system:serviceaccount:NAMESPACE:NAME`), or of somebody who may do everything. The file
-    /// goes with the cluster.
+    /// Writes a kubeconfig for programs, of `user` (a service account is `system:serviceaccount:NAMESPACE:NAME`), or of a
+    /// cluster administrator. The file is removed with the cluster.
     ///
     /// # Panics
     /// If it cannot be written.
     pub fn kubeconfig(&self, user: Option<&str>) -> PathBuf {
         let folder = &self.settings.folder;
         let content = apiserver::kubeconfig(self.port, folder, user);
-        // Who asks twice gets it twice: somebody may be reading the first.
+        // A new file each time: the previous one may be in use.
         let path = folder.join(format!("kubeconfig-{}", self.kubeconfigs.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         path
     }
 
-    /// Makes a namespace of a name that no other test has, beginning with `prefix`; returns its name.
+    /// Creates a namespace with a unique name that begins with `prefix`. Returns its name.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub async fn namespace(&self, prefix: &str) -> String {
         let name = format!("{prefix}-{}", self.namespaces.fetch_add(1, Ordering::Relaxed));
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
         let made = Api::all(self.client()).create(&PostParams::default(), &namespace).await;
-        made.unwrap_or_else(|error| panic!("cannot make namespace {name}: {error}"));
+        made.unwrap_or_else(|error| panic!("cannot create namespace {name}: {error}"));
         name
     }
 
-    /// Installs a kind, unless it is there; it is served on return.
+    /// Installs a kind unless it exists, and waits until it is served.
     ///
     /// # Panics
-    /// If kube-apiserver refuses it.
+    /// If kube-apiserver rejects it.
     pub async fn install(&self, definition: &CustomResourceDefinition) {
         let api: Api<CustomResourceDefinition> = Api::all(self.client());
         let name = definition.name_any();
@@ -188,14 +154,14 @@ impl TestCluster {
         served.await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Kills kube-apiserver, as a crash would. The store goes on.
+    /// Kills kube-apiserver, as a crash would. The store keeps running.
     pub async fn kill_apiserver(&self) {
         let apiserver = self.apiserver.lock().await.take();
-        // Waiting for the end of a process blocks the thread.
+        // Waiting for a process to exit blocks the thread.
         let _ended = tokio::task::spawn_blocking(move || drop(apiserver)).await;
     }
 
-    /// Starts kube-apiserver again where it was; does nothing if it runs.
+    /// Starts kube-apiserver again on the same port; does nothing if it runs.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -207,14 +173,15 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Collects garbage from now on, as a cluster does: what is owned goes after its owner or before it, as the deletion says. Does nothing if that is so
-    /// already.
+    /// Starts garbage collection as in a cluster: owned objects are deleted after or before their owner, as its deletion
+    /// requests. Does nothing if it is already running.
     ///
-    /// By kube-controller-manager with this one controller. It knows the kinds that are there now; others may take it half a minute. Take a cluster of
-    /// your own: in a [shared](Self::shared) one it would collect what other tests say is owned by somebody who is not there.
+    /// Runs kube-controller-manager with this one controller. It knows the kinds that exist now, and discovers others within
+    /// half a minute. Use a cluster of your own: in a [shared](Self::shared) one, it would delete objects of other tests
+    /// whose owners do not exist.
     ///
     /// # Errors
-    /// As [`start`](Self::start); also if there is no kube-controller-manager beside kube-apiserver.
+    /// As [`start`](Self::start); also if kube-controller-manager is not installed beside kube-apiserver.
     pub async fn collect_garbage(&self) -> Result<(), StartError> {
         let mut garbage = self.garbage.lock().await;
         if garbage.is_none() {
@@ -225,9 +192,10 @@ impl TestCluster {
         Ok(())
     }
 
-    /// What kube-apiserver has been asked so far, in the order in which the requests ended.
+    /// Returns the requests to kube-apiserver so far, in the order in which they ended.
     ///
-    /// An entry is written when its answer is, so the last ones may be missing for a moment: [wait](wait::until) for what you expect.
+    /// An entry is written with the response, so the last ones may be missing for a moment: [wait](wait::until) for what you
+    /// expect.
     ///
     /// # Panics
     /// If the audit log cannot be read.
@@ -239,12 +207,12 @@ impl TestCluster {
         apiserver::audit_log(&self.settings.folder)
     }
 
-    /// The URL of the gitcd that stores the objects, for a client of the etcd API.
+    /// Returns the URL of the gitcd that stores the objects, for a client of the etcd API.
     pub fn store_url(&self) -> &str {
         &self.settings.store_url
     }
 
-    /// Where the cluster's files are, among them kube-apiserver's log and the Git repository.
+    /// Returns the folder of the cluster's files, among them kube-apiserver's log and the Git repository.
     pub fn folder(&self) -> &Path {
         &self.settings.folder
     }

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::wait;
 
-/// Takes whatever is sent to it over OTLP (gRPC), until it is dropped.
+/// A server that collects spans sent over OTLP (gRPC), until it is dropped.
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
@@ -31,7 +31,7 @@ struct Spans(Arc<Mutex<Vec<Span>>>);
 pub struct Span {
     /// `service.name`.
     pub service: String,
-    /// As it was sent.
+    /// The span as it was exported.
     pub span: otlp::Span,
 }
 
@@ -55,10 +55,10 @@ impl Collector {
     /// Listens on a free loopback port.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let spans = Spans::default();
         let service = TraceServiceServer::new(spans.clone());
         let server = tokio::spawn(async move {
@@ -68,25 +68,25 @@ impl Collector {
         Self { address, spans, server }
     }
 
-    /// Where it listens.
+    /// Returns its listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What exporters are told.
+    /// Returns its URL, for exporters.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All spans so far.
+    /// Returns all spans so far.
     pub fn spans(&self) -> Vec<Span> {
         self.spans.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first span that `is`; waits for it, at most for [`wait::PATIENCE`].
+    /// Waits for the first span for which `is` returns true, at most for [`wait::PATIENCE`].
     ///
     /// # Errors
-    /// [`wait::TimedOut`] with the names of the spans that there are.
+    /// [`wait::TimedOut`], with the names of all spans.
     pub async fn span(&self, what: &str, is: impl Fn(&Span) -> bool) -> Result<Span, wait::TimedOut> {
         wait::until(what, async || {
             let spans = self.spans();
@@ -104,42 +104,42 @@ impl Drop for Collector {
 }
 
 impl Span {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.span.name
     }
 
-    /// The trace, as 32 hexadecimal digits.
+    /// Returns the trace id, as 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         hexadecimal(&self.span.trace_id)
     }
 
-    /// Its id, as 16 hexadecimal digits.
+    /// Returns its id, as 16 hexadecimal digits.
     pub fn span_id(&self) -> String {
         hexadecimal(&self.span.span_id)
     }
 
-    /// Whether it is right below `parent`.
+    /// Returns whether its parent is `parent`.
     pub fn is_child_of(&self, parent: &Self) -> bool {
         self.span.trace_id == parent.span.trace_id && self.span.parent_span_id == parent.span.span_id
     }
 
-    /// Whether it is in the same trace.
+    /// Returns whether it is in the same trace.
     pub fn is_of_trace_of(&self, other: &Self) -> bool {
         self.span.trace_id == other.span.trace_id
     }
 
-    /// An attribute as text; empty if there is none.
+    /// Returns an attribute as text; empty if there is none.
     pub fn attribute(&self, key: &str) -> String {
         text(&self.span.attributes, key)
     }
 
-    /// Whether it says that something failed.
+    /// Returns whether its status is an error.
     pub fn is_error(&self) -> bool {
         self.span.status.as_ref().is_some_and(|status| status.code == otlp::status::StatusCode::Error as i32)
     }
 
-    /// The spans that it is linked to, by the link's attribute `link`.
+    /// Returns the ids of spans to which it has a link with this value of the attribute `link`.
     pub fn linked(&self, link: &str) -> Vec<String> {
         let links = self.span.links.iter().filter(|to| text(&to.attributes, "link") == link);
         links.map(|to| hexadecimal(&to.span_id)).collect()

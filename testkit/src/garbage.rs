@@ -1,4 +1,4 @@
-//! Garbage is collected, as in a cluster: one kube-controller-manager process that does nothing else.
+//! Garbage collection as in a cluster: a kube-controller-manager process with only this controller.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,23 +6,23 @@ use std::time::Instant;
 
 use crate::apiserver::{READY_WITHIN, last_lines};
 use crate::audit;
-use crate::cluster::StartError;
+use crate::error::StartError;
 use crate::guard::Program;
 use crate::programs;
 use crate::wait;
 
 const NAME: &str = "kube-controller-manager";
 
-/// A running collector; killed when dropped.
+/// A running garbage collector; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct GarbageCollector {
     _program: Program,
 }
 
 impl GarbageCollector {
-    /// Starts it beside a kube-apiserver; it watches on return.
+    /// Starts it beside a kube-apiserver, and waits until it watches.
     ///
-    /// It looks for new kinds twice a minute, so those should be there that it is to know.
+    /// It discovers new kinds twice a minute, so install those first that it should know.
     pub(crate) async fn start(
         apiserver: &Path,
         folder: &Path,

@@ -1,13 +1,13 @@
-//! Nothing outlives the test process, however it ends.
+//! Cleanup: nothing outlives the test process, however it ends.
 //!
-//! What a test starts is started through a shell that holds the other end of a pipe. When the test lets go of its end, by dropping it or by
-//! ending (also by a signal that nobody can catch, and with statics that are never dropped), the shell cleans up.
+//! A test starts programs through a shell that holds the other end of a pipe. When the test closes its end, by a drop or by
+//! exiting (also by SIGKILL, and with statics that are never dropped), the shell cleans up.
 
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-// Ctrl-C goes to these shells too: they end when the test has.
+// Ctrl-C reaches these shells, too; they exit after the test.
 const KILL_PROGRAM: &str = r#"
 trap '' HUP INT TERM
 log=$1 ended=$2; shift 2
@@ -25,12 +25,12 @@ read -r _
 rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }
 "#;
 
-/// A program that is killed when this is dropped, and gone when that returns; or when the process ends.
+/// A program that is killed when this is dropped, before the drop returns, or when the process ends.
 #[derive(Debug)]
 pub(crate) struct Program(Option<Child>);
 
 impl Program {
-    /// Starts `command`; its output is appended to `log`, and `ended` gets its status when it has ended.
+    /// Starts `command`. Appends its output to `log`, and writes its status to `ended` when it has exited.
     pub(crate) fn start(command: &Command, log: &Path, ended: &Path) -> io::Result<Self> {
         let mut shell = shell(KILL_PROGRAM);
         shell.arg(log).arg(ended).arg(command.get_program()).args(command.get_args());
@@ -50,7 +50,7 @@ impl Drop for Program {
 pub(crate) struct Folder(Option<Child>);
 
 impl Folder {
-    /// Looks after `folder`, which exists.
+    /// Guards `folder`, which must exist.
     pub(crate) fn guard(folder: &Path) -> io::Result<Self> {
         Ok(Self(Some(shell(REMOVE_FOLDER).arg(folder).spawn()?)))
     }
@@ -68,10 +68,10 @@ fn shell(script: &str) -> Command {
     shell
 }
 
-/// Lets go of the shell's standard input, and waits until it has cleaned up.
+/// Closes the shell's standard input, and waits until it has cleaned up.
 fn end(shell: Option<Child>) -> io::Result<ExitStatus> {
     match shell {
-        // Closes its input first.
+        // Closes its input before it waits.
         Some(mut shell) => shell.wait(),
         None => Ok(ExitStatus::default()),
     }
@@ -81,7 +81,7 @@ fn end(shell: Option<Child>) -> io::Result<ExitStatus> {
 mod tests {
     use super::*;
 
-    /// Whether the process with the id in `file` is there; a zombie has no command line.
+    /// Returns whether the process with the id in `file` runs; a zombie has no command line.
     fn runs(file: &Path) -> bool {
         let pid = std::fs::read_to_string(file).unwrap();
         std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
@@ -90,7 +90,7 @@ mod tests {
     fn until(mut condition: impl FnMut() -> bool) {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !condition() {
-            assert!(std::time::Instant::now() < deadline, "it never happened");
+            assert!(std::time::Instant::now() < deadline, "the condition never became true");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
@@ -103,7 +103,7 @@ mod tests {
         forever.args(["-c", r#"echo $$ >"$0"; exec sleep 600"#]).arg(file("pid"));
         let program = Program::start(&forever, &file("log"), &file("ended")).unwrap();
         until(|| std::fs::read_to_string(file("pid")).is_ok_and(|pid| pid.ends_with('\n')));
-        // In the middle of an `exec` it has no command line either.
+        // During an `exec` it has no command line either.
         until(|| runs(&file("pid")));
         assert!(!file("ended").exists());
         drop(program);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     #[ignore = "another test runs it in a process of its own, and kills that"]
     fn what_the_killed_process_does() {
-        let outer = std::path::PathBuf::from(std::env::var_os(VARIABLE).expect("it is run by another test"));
+        let outer = std::path::PathBuf::from(std::env::var_os(VARIABLE).expect("another test runs this one"));
         let folder = outer.join("a folder");
         std::fs::create_dir(&folder).unwrap();
         let _folder = Folder::guard(&folder).unwrap();
@@ -152,7 +152,7 @@ mod tests {
             .unwrap();
         let pid = dir.path().join("pid");
         until(|| std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
-        // For a moment it is neither the shell nor what that becomes.
+        // For a moment, it is neither the shell nor the program that replaces it.
         until(|| runs(&pid));
         assert!(dir.path().join("a folder").exists());
         process.kill().unwrap();

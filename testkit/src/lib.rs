@@ -1,14 +1,15 @@
 //! A real kube-apiserver for tests: no cluster, no containers, no etcd.
 //!
-//! [`TestCluster::start`] runs kube-apiserver on a [gitcd](gitcd::server::Server) in this process, with ports and folders of its own, so that
-//! tests run in parallel. [`TestCluster::shared`] starts one for all tests of a binary; each takes a [namespace](TestCluster::namespace).
-//! [`wait`] looks until something is so, and tells what it saw last if it never is. [`Proxy`] stands in front of the apiserver and makes
-//! it fail, hang and cut watches. [`Audit`](audit::Entry) tells who did what, as the apiserver saw it. A [`Collector`] takes traces, of the
-//! test and, with [`TestCluster::traced`], of the apiserver and its store.
+//! [`TestCluster::start`] runs kube-apiserver on a [gitcd](gitcd::server::Server) in this process, with ports and folders of
+//! its own, so tests can run in parallel. [`TestCluster::shared`] starts one for all tests of a binary; each uses a
+//! [namespace](TestCluster::namespace) of its own. [`wait`] waits for a condition, and reports the last state if it is never
+//! met. [`Proxy`] sits in front of the apiserver, and makes requests fail, hang and lose their watches.
+//! [`Audit`](audit::Entry) shows who did what, as recorded by the apiserver. A [`Collector`] collects traces of the test and,
+//! with [`TestCluster::traced`], of the apiserver and its store.
 //!
-//! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make assets` fills.
-//! As with envtest, there are no controllers: nobody ends namespaces, or makes pods, and garbage is collected only where a test asks for it
-//! ([`TestCluster::collect_garbage`]).
+//! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make
+//! assets` fills. As with envtest, there are no controllers: namespaces are never finalized, no pods are created, and garbage
+//! is collected only on request ([`TestCluster::collect_garbage`]).
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,6 +32,7 @@ pub mod audit;
 mod certs;
 mod cluster;
 mod collector;
+mod error;
 mod garbage;
 mod guard;
 mod programs;
@@ -38,7 +40,8 @@ mod proxy;
 mod store;
 pub mod wait;
 
-pub use self::cluster::{StartError, TestCluster};
+pub use self::cluster::TestCluster;
 pub use self::collector::{Collector, Span};
+pub use self::error::StartError;
 pub use self::programs::ProgramsError;
 pub use self::proxy::{Fault, Proxy, Rule, Seen};

@@ -1,15 +1,15 @@
-//! Finding kube-apiserver, and kube-controller-manager beside it.
+//! Paths of kube-apiserver, and of kube-controller-manager beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const PROGRAM: &str = "kube-apiserver";
 
-/// There is no kube-apiserver.
+/// Why a program was not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramsError {
-    /// A variable names a folder that lacks it.
+    /// A variable names a folder without kube-apiserver.
     #[error("{dir:?} (from {variable}) has no kube-apiserver; name the folder that `make assets` prints, or unset it")]
     Lacks {
         /// The folder.
@@ -17,13 +17,13 @@ pub enum ProgramsError {
         /// The variable.
         variable: &'static str,
     },
-    /// No variable is set, and the cache has none.
+    /// No variable is set, and the cache has no kube-apiserver.
     #[error("no kube-apiserver in {cache:?}; run `make assets`, or set KUBEBUILDER_ASSETS to its folder")]
     NotFound {
         /// The cache.
         cache: PathBuf,
     },
-    /// The folder of kube-apiserver lacks it, as envtest's own archives do.
+    /// The folder of kube-apiserver has no kube-controller-manager, as in envtest's own archives.
     #[error("{dir:?} has kube-apiserver but no kube-controller-manager; name the folder that `make assets` prints")]
     NoControllers {
         /// The folder.
@@ -31,7 +31,8 @@ pub enum ProgramsError {
     },
 }
 
-/// The program that `$TRISHANKU_ASSETS` or `$KUBEBUILDER_ASSETS` has, else the newest one of the cache that `make assets` fills.
+/// Returns the kube-apiserver of `$TRISHANKU_ASSETS` or `$KUBEBUILDER_ASSETS`, or else the newest in the cache that `make
+/// assets` fills.
 pub(crate) fn apiserver() -> Result<PathBuf, ProgramsError> {
     for variable in ["TRISHANKU_ASSETS", "KUBEBUILDER_ASSETS"] {
         if let Some(dir) = std::env::var_os(variable).filter(|dir| !dir.is_empty()) {
@@ -43,7 +44,7 @@ pub(crate) fn apiserver() -> Result<PathBuf, ProgramsError> {
     newest(&cache.join("trishanku/assets"))
 }
 
-/// The program beside this kube-apiserver.
+/// Returns the kube-controller-manager beside this kube-apiserver.
 pub(crate) fn controller_manager(apiserver: &Path) -> Result<PathBuf, ProgramsError> {
     let program = apiserver.with_file_name("kube-controller-manager");
     if program.is_file() {

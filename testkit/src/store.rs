@@ -1,4 +1,4 @@
-//! gitcd in this process, on a thread of its own: the runtime of a test ends before a shared cluster does.
+//! gitcd in this process, on a thread of its own, because the runtime of a test ends before a shared cluster does.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Serves a new branch in the repository `folder` on a free loopback port; sends the spans of its requests to `collector`.
+    /// Serves a new branch in the repository `folder` on a free loopback port. Exports the spans of its requests to `collector`.
     pub(crate) fn start(folder: &Path, collector: Option<SocketAddr>) -> Result<Self, Failure> {
         let config = config(folder)?;
         let (started, start) = mpsc::channel();
@@ -39,7 +39,7 @@ impl Store {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What `--etcd-servers` is told.
+    /// Returns its URL, for `--etcd-servers`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -49,7 +49,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It panicked, and the test has seen why.
+            // Its panic is already in the test's output.
             let _panicked = thread.join();
         }
     }
@@ -70,14 +70,14 @@ fn run(
         runtime(2).build()?.block_on(serve(config, started, stopped));
         return Ok(());
     };
-    // It has a subscriber of its own, on its own threads: the test's spans are the test's business.
+    // A subscriber of its own, on its own threads: the test may install another one for its spans.
     let sending = runtime(1).build()?;
     let settings = telemetry::Settings { enabled: true, address: Some(collector.to_string()), ..Default::default() };
     let traces = sending.block_on(async { telemetry::start(&settings) })?;
     let layer = traces.as_ref().map(telemetry::Traces::layer);
     let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
     let of_threads = subscriber.clone();
-    // Until the thread ends.
+    // Stays installed until the thread ends.
     let serving = runtime(2).on_thread_start(move || std::mem::forget(set_default(&of_threads))).build()?;
     let _of_this_thread = set_default(&subscriber);
     serving.block_on(serve(config, started, stopped));
@@ -95,7 +95,7 @@ async fn serve(config: Config, started: &mpsc::Sender<Result<SocketAddr, Failure
     let address = server.addresses().first().copied().ok_or_else(|| Failure::from("gitcd listens nowhere"));
     let _nobody_waits = started.send(address);
     let _dropped = stopped.await;
-    // The folder goes now, so nothing has to be in Git.
+    // The folder is removed now, so nothing needs to be committed.
     let _uncommitted = server.stop().await;
 }
 

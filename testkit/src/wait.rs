@@ -1,4 +1,4 @@
-//! Waiting for conditions, with failures that tell what was there instead.
+//! Waits for conditions. Failures show the last state.
 
 use std::fmt::{Debug, Display};
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use kube::Api;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Long enough for anything that does not hang, also on a busy machine.
+/// Long enough for anything that does not hang, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A single look may take so long, however little patience there is.
+/// Minimum time limit of a single check, however short the wait.
 const LEAST_LOOK: Duration = Duration::from_secs(5);
 
-/// It never was so. Its `Debug` is its text, so that a test which ends with it can be read.
+/// The condition was never met. `Debug` prints the text of `Display`, so that a failed test is readable.
 #[derive(thiserror::Error)]
 #[error("waited {waited:?} for {what}, but {instead}")]
 pub struct TimedOut {
@@ -29,10 +29,10 @@ impl Debug for TimedOut {
     }
 }
 
-/// Looks until there is something, at most for [`PATIENCE`]. What is there instead is part of the failure.
+/// Calls `look` until it returns `Ok`, at most for [`PATIENCE`].
 ///
 /// # Errors
-/// [`TimedOut`] with `what` was waited for and the last `Err`.
+/// [`TimedOut`], with `what` and the last `Err`.
 pub async fn until<T, I: Display>(
     what: impl Display,
     mut look: impl AsyncFnMut() -> Result<T, I>,
@@ -40,7 +40,7 @@ pub async fn until<T, I: Display>(
     until_within(PATIENCE, what, &mut look).await
 }
 
-/// [`until`] with another patience.
+/// As [`until`], with another limit.
 ///
 /// # Errors
 /// [`TimedOut`].
@@ -51,12 +51,12 @@ pub async fn until_within<T, I: Display>(
 ) -> Result<T, TimedOut> {
     let start = Instant::now();
     loop {
-        // A look that hangs must not make the wait hang.
+        // A check that hangs must not make the wait hang.
         let seen = tokio::time::timeout(patience.max(LEAST_LOOK), look()).await;
         let instead = match seen {
             Ok(Ok(found)) => return Ok(found),
             Ok(Err(instead)) => instead.to_string(),
-            Err(_) => "looking never ended".to_owned(),
+            Err(_) => "the check did not return".to_owned(),
         };
         if start.elapsed() >= patience {
             return Err(TimedOut { what: what.to_string(), waited: start.elapsed(), instead });
@@ -65,10 +65,10 @@ pub async fn until_within<T, I: Display>(
     }
 }
 
-/// Looks at an object until it is as `condition` says, at most for [`PATIENCE`]; returns it. Errors count as "not yet".
+/// Reads an object until it meets `condition`, at most for [`PATIENCE`], and returns it. Errors count as "not yet".
 ///
 /// # Errors
-/// [`TimedOut`] with the object as it was last.
+/// [`TimedOut`], with the last state of the object.
 pub async fn until_object<K>(
     api: &Api<K>,
     name: &str,
@@ -87,15 +87,15 @@ where
     .await
 }
 
-/// Looks until there is no such object, at most for [`PATIENCE`].
+/// Waits until the object is deleted, at most for [`PATIENCE`].
 ///
 /// # Errors
-/// [`TimedOut`] with the object as it was last.
+/// [`TimedOut`], with the last state of the object.
 pub async fn until_gone<K>(api: &Api<K>, name: &str) -> Result<(), TimedOut>
 where
     K: Clone + Debug + DeserializeOwned + Serialize,
 {
-    until(format!("the end of {name}"), async || match api.get_opt(name).await {
+    until(format!("the deletion of {name}"), async || match api.get_opt(name).await {
         Ok(None) => Ok(()),
         Ok(Some(object)) => Err(format!("it is {}", text(&object))),
         Err(error) => Err(error.to_string()),
@@ -103,7 +103,7 @@ where
     .await
 }
 
-/// The object for a person: without what nobody wants to read.
+/// Formats the object without `managedFields`.
 fn text(object: &impl Serialize) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! What gitcd refuses of a file's types is what kube-apiserver cannot decode, and nothing else.
+//! gitcd rejects a file for its types exactly if kube-apiserver cannot decode it.
 
 use futures::StreamExt as _;
 use gitcd::merge::schema::Schemas;
@@ -6,7 +6,7 @@ use gitcd::pull::admit;
 use serde_json::{Value, json};
 use trishanku_testkit::TestCluster;
 
-/// Objects that kube-apiserver takes, and the resources that they are of.
+/// Valid objects, and the paths of their resources.
 fn objects() -> Vec<(&'static str, Value)> {
     let template = json!({
         "metadata": {"labels": {"app": "a"}},
@@ -84,7 +84,7 @@ fn objects() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What is put at each place, as JSON text: numbers have more than one spelling.
+/// The values to put at each path, as JSON text: numbers have several notations.
 const PROBES: [&str; 33] = [
     "null",
     "true",
@@ -121,7 +121,7 @@ const PROBES: [&str; 33] = [
     r#"{"a":1}"#,
 ];
 
-/// The pointers to all that is in a value.
+/// Collects the pointers to everything in a value.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     let mut below = |name: &str, value: &Value| {
         let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -143,12 +143,12 @@ async fn a_file_is_refused_for_its_types_if_kube_apiserver_cannot_decode_it() {
     for (path, object) in objects() {
         let mut at = Vec::new();
         pointers(&object, "", &mut at);
-        // These say which object it is, so that another answer comes first.
+        // These identify the kind, so other errors come first.
         at.retain(|at| !["/apiVersion", "/kind"].contains(&at.as_str()));
         for at in at {
             for probe in PROBES {
                 let mut changed = object.clone();
-                *changed.pointer_mut(&at).expect("it is there") = json!("\u{1}");
+                *changed.pointer_mut(&at).expect("the path exists") = json!("\u{1}");
                 let text = changed.to_string().replace("\"\\u0001\"", probe);
                 cases.push((path, at.clone(), probe, text));
             }

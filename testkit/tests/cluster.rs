@@ -1,4 +1,4 @@
-//! A cluster of one's own, and what can be done to it.
+//! Test clusters: isolation, crashes, audit log.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn it_starts_beside_others_survives_a_crash_of_its_apiserver_and_leaves_no
 
     one.kill_apiserver().await;
     let error = maps(&one).get("only-in-one").await.unwrap_err();
-    assert!(!matches!(error, kube::Error::Api(_)), "nobody answers: {error}");
+    assert!(!matches!(error, kube::Error::Api(_)), "a killed apiserver cannot answer: {error}");
     one.start_apiserver().await.unwrap();
     wait::until_object(&maps(&one), "only-in-one", "it is still there", |_| true).await.unwrap();
 
@@ -48,7 +48,7 @@ async fn the_audit_log_tells_who_wrote_what() {
         let found = entries
             .into_iter()
             .find(|entry| entry.has_written() && entry.namespace() == namespace && entry.user() == "somebody");
-        found.ok_or("it is not there")
+        found.ok_or("there is no such entry")
     });
     let entry = written.await.unwrap();
     assert_eq!((entry.verb.as_str(), entry.resource().as_str(), entry.code()), ("create", "configmaps", 201));

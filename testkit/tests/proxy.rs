@@ -1,4 +1,4 @@
-//! What a proxy makes go wrong, and that everything else goes through.
+//! Faults of a proxy; everything else passes.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn requests_fail_as_rules_say_and_no_longer() {
     }
     assert_eq!(codes, [409, 409, 0, 200]);
     let there = [direct.get_opt("a").await, direct.get_opt("c").await].map(|found| found.unwrap().is_some());
-    assert_eq!(there, [false, true], "what was refused was not done; what was cut off was");
+    assert_eq!(there, [false, true], "a rejected write had no effect; a write without a response did");
     assert_eq!([code(through.get("c").await), code(through.get("c").await)], [0, 200]);
     assert_eq!(proxy.seen().len(), 6);
 }
@@ -55,7 +55,7 @@ async fn watches_break_end_and_hang() {
     let first = broken.try_next().await;
     assert!(matches!(first, Ok(Some(WatchEvent::Added(_)))), "{first:?}");
     proxy.cut();
-    assert!(!matches!(broken.try_next().await, Ok(Some(_))), "kube tells of some broken connections only as an end");
+    assert!(!matches!(broken.try_next().await, Ok(Some(_))), "kube reports some broken connections only as an end");
 
     let stream = ended.insert(watch().await);
     assert!(matches!(stream.try_next().await, Ok(Some(WatchEvent::Added(_)))));

@@ -1,4 +1,4 @@
-//! One merge of many changes into a large branch, and what a pull costs that brings nothing.
+//! A merge of many changes into a large branch, and the cost of a pull without changes.
 
 use std::path::Path;
 
@@ -16,21 +16,21 @@ use crate::process;
 use crate::server::Program;
 use crate::target::{Target, WRITERS};
 
-/// The merges' figures, in milliseconds.
+/// Durations of the merges, in milliseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Merges {
     /// From the fetched commit to the merge commit: reading, merging, writing to the journal and to Git.
     pub(crate) joins: Vec<f64>,
-    /// The whole pull, with the fetch.
+    /// The whole pull, including the fetch.
     pub(crate) pulls: Vec<f64>,
-    /// A pull that finds what it found before.
+    /// A pull of an unchanged remote.
     pub(crate) unchanged: Vec<f64>,
     pub(crate) seconds: f64,
     /// Processor time of everything but the servers.
     pub(crate) other_cpu_seconds: f64,
 }
 
-/// Nothing is there.
+/// A remote URL that does not exist.
 const AWAY: &str = "/nonexistent";
 
 pub(super) async fn measure(
@@ -50,15 +50,14 @@ pub(super) async fn measure(
     let own = [one.server.pid(), other.server.pid(), std::process::id()];
     for round in 1..=plan.rounds {
         let round = u64::from(round);
-        // Nobody follows meanwhile.
+        // Neither branch pulls from the other meanwhile.
         add_remote(&one, "other", AWAY)?;
         add_remote(&other, "one", AWAY)?;
         for target in [&one, &other] {
-            eventually("a remote that is away", async || Ok(figure(target, "gitcd_remote_failures").await? > 0.0))
-                .await?;
+            eventually("a failed pull", async || Ok(figure(target, "gitcd_remote_failures").await? > 0.0)).await?;
         }
         let step = (plan.keys / plan.changes.max(1)).max(2);
-        // Every second key is changed on both sides, in different fields.
+        // Half of the keys are changed on both sides, in different fields.
         let (ours, theirs) = ((0..plan.changes).map(|at| at * step), (0..plan.changes).map(|at| at * step + at % 2));
         write(&one, ours.map(|number| (space, number, round, round - 1))).await?;
         write(
@@ -81,7 +80,7 @@ pub(super) async fn measure(
             Ok(lag::value(&page, "gitcd_remote_merges_total")? > before.0
                 && lag::value(&page, "gitcd_remote_failures")? < 1.0)
         };
-        eventually("a merge", merged).await?;
+        eventually("the merge", merged).await?;
         let page = lag::figures(one.server.address()).await?;
         let took = lag::value(&page, "gitcd_remote_merge_seconds_total")? - before.1;
         measured.joins.push(took * 1e3);
@@ -92,9 +91,9 @@ pub(super) async fn measure(
         eventually("the next pull", async || Ok(figure(&one, "gitcd_remote_pulls_total").await? > pulled)).await?;
         measured.unchanged.push(figure(&one, "gitcd_remote_pull_seconds").await? * 1e3);
         eprintln!("  merge {:.0} ms, with the fetch {:.0} ms", took * 1e3, measured.pulls.last().unwrap_or(&0.0));
-        // The next round begins with the same on both sides.
+        // The next round starts with equal branches.
         add_remote(&other, "one", &repository(&one).display().to_string())?;
-        eventually("the other side", async || Ok(figure(&other, "gitcd_remote_failures").await? < 1.0)).await?;
+        eventually("the other branch", async || Ok(figure(&other, "gitcd_remote_failures").await? < 1.0)).await?;
     }
     let version = one.server.version.clone();
     one.server.stop().await?;
@@ -111,10 +110,10 @@ async fn figure(target: &Target, name: &str) -> Result<f64> {
     lag::value(&lag::figures(target.server.address()).await?, name)
 }
 
-/// An object of about 700 bytes with two fields, each of which belongs to one side.
+/// An object of about 700 bytes with one field for each side.
 fn object(space: KeySpace, number: u64, ours: u64, theirs: u64) -> Bytes {
     let value = space.value(number, 1, 0);
-    let mut object: serde_json::Value = serde_json::from_slice(&value).expect("it is JSON");
+    let mut object: serde_json::Value = serde_json::from_slice(&value).expect("the value is JSON");
     object["metadata"]["labels"]["ours"] = ours.to_string().into();
     object["metadata"]["labels"]["theirs"] = theirs.to_string().into();
     (object.to_string() + "\n").into()

@@ -1,7 +1,7 @@
-//! How fast branches of different repositories follow one another.
+//! How fast branches of different repositories replicate.
 //!
-//! [`topology`] starts the servers that follow each other, [`propagation`] writes on two of them and watches both, and [`merge`]
-//! measures one merge of many changes.
+//! [`topology`] starts the servers that follow each other, [`propagation`] writes to two of them and watches both, and
+//! [`merge`] measures merges of many changes.
 
 mod merge;
 mod propagation;
@@ -21,7 +21,7 @@ pub(crate) use merge::Merges;
 pub(crate) use propagation::Propagation;
 pub(crate) use topology::Topology;
 
-/// What is measured.
+/// The amount of load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Plan {
     /// Seconds of writes for each topology.
@@ -30,13 +30,13 @@ pub(crate) struct Plan {
     pub(crate) rate: u64,
     /// Keys of the merged branches.
     pub(crate) keys: u64,
-    /// Keys that each side changes before a merge; every second one is changed on both.
+    /// Keys that each side changes before a merge; half of them are changed on both.
     pub(crate) changes: u64,
-    /// Merges.
+    /// Number of merges.
     pub(crate) rounds: u32,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     /// The command line, without paths of this machine.
@@ -50,10 +50,10 @@ pub(crate) struct Measured {
     pub(crate) merges: Merges,
 }
 
-/// Time for what must come by itself.
+/// Limit of each wait.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Measures all topologies and then the merges; returns gitcd's version with the figures.
+/// Measures all topologies and then the merges; returns gitcd's version with the results.
 pub(crate) async fn run(
     program: &Program,
     folder: &Path,
@@ -71,13 +71,13 @@ pub(crate) async fn run(
 }
 
 fn git(repository: &Path, words: &[&str]) -> Result<()> {
-    let done = Command::new("git").arg("-C").arg(repository).args(words).output().context("git cannot be started")?;
+    let done = Command::new("git").arg("-C").arg(repository).args(words).output().context("cannot start git")?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "git {}: {said}", words.join(" "));
     Ok(())
 }
 
-/// Waits until a condition holds that is looked at every few milliseconds.
+/// Waits until a condition holds, polling it every few milliseconds.
 async fn eventually(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let waited = async {
         while !holds().await? {
@@ -87,6 +87,6 @@ async fn eventually(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result
     };
     match tokio::time::timeout(PATIENCE, waited).await {
         Ok(done) => done,
-        Err(_) => bail!("{what} did not come within {PATIENCE:?}"),
+        Err(_) => bail!("timed out after {PATIENCE:?} waiting for {what}"),
     }
 }

@@ -1,4 +1,4 @@
-//! From a write on one branch to the event on another, while both are written to.
+//! Latency from a write on one branch to its event on another, while both are written to.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,17 +21,17 @@ use crate::process;
 use crate::server::Program;
 use crate::target::Target;
 
-/// One topology's figures. Milliseconds, from the start of a put to the receipt of its event on the other side.
+/// Results of one topology, in milliseconds from the start of a put to its event on the other side.
 #[derive(Debug, Serialize)]
 pub(crate) struct Propagation {
     pub(crate) topology: Topology,
-    /// Writes, all of which arrived.
+    /// Number of writes; all arrived.
     pub(crate) writes: usize,
     pub(crate) p50: f64,
     pub(crate) p90: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
-    /// Merges on both sides.
+    /// Number of merges on both sides.
     pub(crate) merges: f64,
     pub(crate) seconds: f64,
     /// Processor time of everything but the servers.
@@ -46,7 +46,7 @@ pub(super) async fn measure(
     connections: usize,
 ) -> Result<Propagation> {
     let pair = Pair::start(topology, program, folder, connections).await?;
-    // Each key is written once: a merge brings only the last of several writes to a key.
+    // Each key is written once: of several writes to a key, a merge brings only the last.
     let keys = plan.rate * plan.seconds;
     let spaces = [KeySpace { keys, ..DEPLOYMENTS }, KeySpace { keys, ..SLICES }];
     pair.fill(spaces).await?;
@@ -91,7 +91,7 @@ async fn merges(pair: &Pair) -> Result<f64> {
     Ok(all)
 }
 
-/// Puts every key of the space once, at the rate of the plan; late puts are not left out.
+/// Puts every key of the space once, at the planned rate; late puts are caught up.
 async fn write(target: &Target, space: KeySpace, plan: Plan, start: Instant) -> Result<()> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / plan.rate as u32);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -104,20 +104,20 @@ async fn write(target: &Target, space: KeySpace, plan: Plan, start: Instant) -> 
     Ok(())
 }
 
-/// A watch of a whole space that has begun.
+/// Opens a watch of a whole space.
 async fn watch(target: &Target, space: KeySpace) -> Result<Streaming<WatchResponse>> {
     let (requests, outgoing) = mpsc::channel(1);
     let create =
         WatchCreateRequest { key: space.prefix().into(), range_end: space.end(), ..WatchCreateRequest::default() };
     requests.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }).await?;
     let mut events = target.client.watch(2).watch(ReceiverStream::new(outgoing)).await?.into_inner();
-    let created = events.message().await?.context("a watch stream ended")?;
+    let created = events.message().await?.context("the watch stream ended")?;
     ensure!(created.created && !created.canceled, "a watch was not created: {}", created.cancel_reason);
-    // Only the sending side has ended.
+    // Dropping the sender only ends the sending side.
     Ok(events)
 }
 
-/// The milliseconds that each write took.
+/// Returns the latency of each write in milliseconds.
 async fn hear(mut events: Streaming<WatchResponse>, space: KeySpace, start: Instant) -> Result<Vec<f64>> {
     let wanted = space.keys as usize;
     let mut heard = Vec::with_capacity(wanted);
@@ -125,7 +125,7 @@ async fn hear(mut events: Streaming<WatchResponse>, space: KeySpace, start: Inst
         let message = tokio::time::timeout(PATIENCE, events.message()).await;
         let message = message.with_context(|| format!("{} of {wanted} writes arrived", heard.len()))??;
         let now = start.elapsed().as_nanos() as u64;
-        for event in message.context("a watch stream ended")?.events {
+        for event in message.context("the watch stream ended")?.events {
             let stamp = event.kv.and_then(|pair| stamp_of(&pair.value)).context("an event without a stamp")?;
             heard.push(now.saturating_sub(stamp) as f64 / 1e6);
         }

@@ -1,4 +1,4 @@
-//! Who follows whom.
+//! Topologies: which branch follows which.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,18 +18,18 @@ use crate::target::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Topology {
-    /// Both push to a branch in a folder, which nobody serves, and pull from it.
+    /// Both push to a branch in a folder without a server, and pull from it.
     Folder,
-    /// The same at a Git host, over HTTP.
+    /// The same with a Git host, over HTTP.
     Host,
-    /// A third gitcd pulls from both, and both pull from it; nobody pushes.
+    /// A third gitcd pulls from both, and both pull from it, without pushes.
     Served,
 }
 
 impl Topology {
     pub(crate) const ALL: [Self; 3] = [Self::Folder, Self::Host, Self::Served];
 
-    /// In the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Folder => "folder",
@@ -43,11 +43,11 @@ impl Topology {
         match self {
             Self::Folder => "a bare repository on the same disk; each fetches, merges and pushes",
             Self::Host => "`gitcd host` over HTTP; each fetches, merges and pushes",
-            Self::Served => "three servers; each merges what the next one has, and nobody pushes",
+            Self::Served => "three servers, each of which merges its neighbours; without pushes",
         }
     }
 
-    /// In the words of the report.
+    /// The name in the report.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Folder => "a branch in a folder that both push to",
@@ -57,7 +57,7 @@ impl Topology {
     }
 }
 
-/// Two branches, and what is between them. Dropping it ends everything.
+/// Two branches and what connects them; all stopped on drop.
 pub(super) struct Pair {
     pub(super) one: Target,
     pub(super) other: Target,
@@ -112,13 +112,13 @@ impl Pair {
         Ok(Self { one, other, upstream, host, _folder: place })
     }
 
-    /// Fills one side each and waits until both have everything.
+    /// Fills a space on each side and waits until both have all keys.
     pub(super) async fn fill(&self, spaces: [KeySpace; 2]) -> Result<()> {
         self.one.fill(spaces[0]).await?;
         self.other.fill(spaces[1]).await?;
         for (target, space) in [(&self.one, spaces[1]), (&self.other, spaces[0])] {
             let all = async || Ok(count(target, space).await? >= space.keys);
-            eventually("what was written on the other side", all).await?;
+            eventually("the keys of the other side", all).await?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Pair {
     }
 }
 
-/// How many keys of a space there are.
+/// Counts the keys of a space.
 async fn count(target: &Target, space: KeySpace) -> Result<u64> {
     let request = gitcd::proto::etcdserverpb::RangeRequest {
         key: space.prefix().into(),
@@ -145,7 +145,7 @@ async fn count(target: &Target, space: KeySpace) -> Result<u64> {
     Ok(target.client.kv(0).range(request).await?.into_inner().count as u64)
 }
 
-/// A server that follows these remotes as soon as it has them.
+/// Starts a server that follows these remotes once they are configured.
 pub(super) async fn follower(
     program: &Program,
     label: &str,
@@ -173,6 +173,6 @@ pub(super) fn add_remote(target: &Target, name: &str, url: &str) -> Result<()> {
 
 fn bare(path: &Path) -> Result<()> {
     let made = Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(path).status();
-    anyhow::ensure!(made.context("git cannot be started")?.success(), "git init failed");
+    anyhow::ensure!(made.context("cannot start git")?.success(), "git init failed");
     Ok(())
 }

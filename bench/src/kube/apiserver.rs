@@ -18,10 +18,10 @@ use crate::target::Target;
 
 const READY_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
-/// So many requests are never under way here, so none is turned away or queued.
+/// Limits that are never reached, so that no request is rejected or queued.
 const LIMITS: [&str; 2] = ["--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000"];
 
-/// A running kube-apiserver. Dropping it kills the process and removes its folder.
+/// A running kube-apiserver; killed on drop, and its folder removed.
 pub(crate) struct ApiServer {
     /// Connections to it.
     pub(crate) http: Http,
@@ -31,10 +31,10 @@ pub(crate) struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts one on this store; it answers requests when this returns.
+    /// Starts a kube-apiserver on this store and waits until it is ready.
     ///
     /// # Errors
-    /// It ended or was not ready within a minute; the message has what it printed last.
+    /// If it exits or is not ready within a minute; the message has the end of its output.
     pub(crate) async fn start(
         assets: &Assets,
         target: &Target,
@@ -54,12 +54,12 @@ impl ApiServer {
             Kind::Etcd => Store::Etcd,
         };
         let settings = Settings { store, storage_media_type: media_type.to_owned(), form: Form::Central };
-        // The program of the store is not started from here.
+        // The store's program is not started from here.
         let blueprint = Blueprint { home: &home, assets, store: Path::new(""), ports, settings: &settings };
         let component = blueprint.components().into_iter().find(|component| component.name == "kube-apiserver");
-        let component = component.context("a control plane has a kube-apiserver")?;
+        let component = component.context("the control plane has no kube-apiserver")?;
         let mut command = Command::new(&component.run.program);
-        // Both stores are measured without TLS, as everywhere here: else it would be measured, too.
+        // Both stores are measured without TLS, here as elsewhere: else TLS would be measured, too.
         let of_store = |arg: &&OsString| arg.as_encoded_bytes().starts_with(b"--etcd-");
         command.args(component.run.args.iter().filter(|arg| !of_store(arg))).args(LIMITS);
         command.arg(format!("--etcd-servers=http://{}", target.server.address()));
@@ -68,7 +68,7 @@ impl ApiServer {
         let start = Instant::now();
         loop {
             if let Some(status) = process.ended()? {
-                bail!("kube-apiserver on {label} ended at once ({status}):\n{}", process.last_words());
+                bail!("kube-apiserver on {label} exited at startup ({status}):\n{}", process.last_words());
             }
             let refused = match http.connect().await {
                 Ok(()) => match http.get(0, "/readyz").await {
@@ -85,17 +85,17 @@ impl ApiServer {
         }
     }
 
-    /// The process's id.
+    /// The process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Ends it and removes its folder.
+    /// Stops it and removes its folder.
     ///
     /// # Errors
-    /// It did not end in time, and was killed.
+    /// If it does not exit in time and is killed.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        // Its graceful end waits for clients.
+        // Its graceful shutdown waits for clients.
         self.http.disconnect().await;
         self.process.stop().await.context("kube-apiserver did not stop")?;
         Ok(())

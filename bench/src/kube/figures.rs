@@ -1,4 +1,4 @@
-//! What is measured of one kind of work on one store.
+//! Measurements of one kind of work on one store.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 use crate::load::Tally;
 use crate::process;
 
-/// One kind of work on one store.
+/// The results of one kind of work on one store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     /// Operations per second of load.
     pub(crate) rate: f64,
-    /// The same for every turn.
+    /// The rate of each turn.
     pub(crate) turns: Vec<f64>,
     pub(crate) operations: u64,
     pub(crate) load_seconds: f64,
@@ -20,7 +20,7 @@ pub(crate) struct Side {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
-    /// Processor seconds of the store and of its kube-apiserver, with what they did after the turns.
+    /// Processor seconds of the store and of its kube-apiserver, including work after the turns.
     pub(crate) store_cpu_seconds: f64,
     pub(crate) apiserver_cpu_seconds: f64,
     /// Processor seconds of this program in the turns, and of everything else on the machine: noise.
@@ -30,7 +30,7 @@ pub(crate) struct Side {
     pub(crate) written_bytes: u64,
 }
 
-/// What one turn did and took.
+/// Operations and resource usage of one turn.
 pub(super) struct Done {
     pub(super) tally: Tally,
     pub(super) store: process::Usage,
@@ -39,7 +39,7 @@ pub(super) struct Done {
     pub(super) other_cpu: Duration,
 }
 
-/// What has been measured so far of one kind of work on one store.
+/// The sum of the turns so far.
 #[derive(Clone)]
 pub(super) struct Gathered {
     pub(super) total: Tally,
@@ -76,7 +76,7 @@ impl Gathered {
         self.other_cpu += done.other_cpu;
     }
 
-    /// The figures.
+    /// Computes the results.
     pub(super) fn finish(self) -> Side {
         let milliseconds = |quantile: f64| self.total.latency.value_at_quantile(quantile) as f64 / 1_000_000.0;
         Side {

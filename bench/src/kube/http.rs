@@ -1,4 +1,4 @@
-//! The client of kube-apiserver: HTTP/2 over TLS with an administrator's certificate, and no rate limit.
+//! A client of kube-apiserver: HTTP/2 over TLS with an administrator's certificate, without rate limits.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -22,7 +22,7 @@ use trishanku::plane::certs;
 
 /// Windows of a stream and of a connection, as in the comparison without kube-apiserver.
 const WINDOW_BYTES: u32 = 1 << 20;
-/// No answer takes so long, unless something hangs.
+/// A request that takes longer hangs.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Several HTTP/2 connections to one kube-apiserver, shared by all clients.
@@ -34,10 +34,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// For the server on this loopback port; `keys` is the folder of the control plane's certificates.
+    /// Creates a client for a loopback port; `keys` is the folder of the control plane's certificates.
     ///
     /// # Errors
-    /// A certificate or key cannot be read.
+    /// If a certificate or key cannot be read.
     pub(crate) fn new(keys: &Path, port: u16, connections: usize) -> Result<Self> {
         let certificate = |subject: &str| {
             let path = certs::certificate(keys, subject);
@@ -53,7 +53,7 @@ impl Http {
         Ok(Self { port, wanted: connections, tls, connections: RwLock::default() })
     }
 
-    /// Makes sure that all connections are up.
+    /// Opens all connections.
     pub(crate) async fn connect(&self) -> Result<()> {
         let mut connections = self.connections.write().await;
         while connections.len() < self.wanted {
@@ -72,7 +72,7 @@ impl Http {
             .initial_connection_window_size(WINDOW_BYTES)
             .handshake(TokioIo::new(stream))
             .await?;
-        // It ends with the last sender; requests under way are told of its errors.
+        // The task ends with the last sender; pending requests get the connection's errors.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -82,31 +82,31 @@ impl Http {
         self.connections.write().await.clear();
     }
 
-    /// `GET`; clients with different numbers take turns on the connections.
+    /// Sends a `GET`; clients are assigned to the connections round-robin.
     pub(crate) async fn get(&self, client: usize, path: &str) -> Result<Bytes> {
         self.ask(client, Method::GET, path, "", Bytes::new()).await
     }
 
-    /// `POST` of a JSON object.
+    /// Sends a `POST` of a JSON object.
     pub(crate) async fn post(&self, client: usize, path: &str, object: Bytes) -> Result<Bytes> {
         self.ask(client, Method::POST, path, "application/json", object).await
     }
 
-    /// `PATCH` with a JSON merge patch.
+    /// Sends a `PATCH` with a JSON merge patch.
     pub(crate) async fn patch(&self, client: usize, path: &str, change: Bytes) -> Result<Bytes> {
         self.ask(client, Method::PATCH, path, "application/merge-patch+json", change).await
     }
 
-    /// `DELETE`.
+    /// Sends a `DELETE`.
     pub(crate) async fn delete(&self, client: usize, path: &str) -> Result<Bytes> {
         self.ask(client, Method::DELETE, path, "", Bytes::new()).await
     }
 
-    /// The body of the answer, if its status is one of success.
+    /// Returns the body of a successful response.
     async fn ask(&self, client: usize, method: Method, path: &str, kind: &str, body: Bytes) -> Result<Bytes> {
         let mut sender = {
             let connections = self.connections.read().await;
-            ensure!(!connections.is_empty(), "there is no connection to kube-apiserver");
+            ensure!(!connections.is_empty(), "not connected to kube-apiserver");
             connections[client % connections.len()].clone()
         };
         let what = format!("{method} {path}");
@@ -126,10 +126,10 @@ impl Http {
         };
         let done = tokio::time::timeout(TIMEOUT, exchange).await;
         let (status, body) =
-            done.with_context(|| format!("{what}: no answer within {TIMEOUT:?}"))?.with_context(|| what.clone())?;
+            done.with_context(|| format!("{what}: no response within {TIMEOUT:?}"))?.with_context(|| what.clone())?;
         if !matches!(status, StatusCode::OK | StatusCode::CREATED) {
             let said: String = String::from_utf8_lossy(&body).chars().take(400).collect();
-            bail!("{what} is answered {status}: {said}");
+            bail!("{what} failed with {status}: {said}");
         }
         Ok(body)
     }

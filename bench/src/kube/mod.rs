@@ -1,7 +1,7 @@
-//! Both stores behind a kube-apiserver each: what a client of Kubernetes notices of the store.
+//! Both stores, each behind a kube-apiserver: how a Kubernetes client experiences the store.
 //!
-//! An [`apiserver`] runs in front of each store (a [`plane`]), [`http`] asks it, [`work`] is what it is asked for, with
-//! [`objects`]; [`figures`] come out.
+//! An [`apiserver`] runs in front of each store (a [`plane`]). [`http`] sends it the requests of [`work`] with [`objects`];
+//! [`figures`] has the results.
 
 mod apiserver;
 mod figures;
@@ -27,21 +27,21 @@ use crate::machine::Machine;
 use crate::server::Kind;
 use crate::target::Target;
 
-/// Turns that a kind of work has in a round; writes are divided into as many parts.
+/// Turns of each kind of work per round; writes are divided into as many parts.
 const TURNS: u64 = 4;
 /// Objects of the unmeasured round before the first one.
 const WARM_UP: u64 = 500;
 
-/// How much there is to do.
+/// The amount of work.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Plan {
     pub(crate) objects: u64,
     pub(crate) rounds: u32,
-    /// Writes under way at once.
+    /// Concurrent writes.
     pub(crate) writers: usize,
     /// Connections to each kube-apiserver.
     pub(crate) connections: usize,
-    /// How kube-apiserver encodes what it stores.
+    /// The storage media type of kube-apiserver.
     pub(crate) media_type: String,
 }
 
@@ -60,23 +60,23 @@ pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     /// Version of kube-apiserver.
     pub(crate) kubernetes: String,
-    /// Length of an object as kube-apiserver answers with it, in bytes.
+    /// Size of an object in kube-apiserver's response, in bytes.
     pub(crate) object_bytes: usize,
     pub(crate) stores: Vec<Store>,
     pub(crate) works: Vec<Compared>,
 }
 
-/// A store at the end.
+/// A store after all work.
 #[derive(Debug, Serialize)]
 pub(crate) struct Store {
     pub(crate) label: String,
     pub(crate) version: String,
-    /// Peak memory, in bytes: of the store and of its kube-apiserver.
+    /// Peak memory in bytes, of the store and of its kube-apiserver.
     pub(crate) peak_memory: u64,
     pub(crate) apiserver_peak_memory: u64,
     pub(crate) revisions: i64,
@@ -92,7 +92,7 @@ pub(crate) struct Compared {
     pub(crate) sides: Vec<Side>,
 }
 
-/// What `trishanku up` tells a store of this kind besides where it is.
+/// The arguments that `trishanku up` gives a store of this kind, besides its location.
 pub(crate) fn store_arguments(kind: Kind) -> Vec<String> {
     match kind {
         Kind::Gitcd => vec![format!("--ephemeral-prefixes=default={EPHEMERAL}")],
@@ -100,10 +100,10 @@ pub(crate) fn store_arguments(kind: Kind) -> Vec<String> {
     }
 }
 
-/// Does all the work on all stores, in turns.
+/// Runs all work on all stores, in turns.
 ///
 /// # Errors
-/// Any answer that is not as it should be ends the measurement.
+/// On the first unexpected response.
 pub(crate) async fn run(targets: &[Target], assets: &Assets, data: &Path, plan: &Plan) -> Result<Outcome> {
     let (mut planes, mut object_bytes) = (Vec::new(), 0);
     for target in targets {
@@ -116,11 +116,11 @@ pub(crate) async fn run(targets: &[Target], assets: &Assets, data: &Path, plan: 
         apiserver.http.delete(0, &objects::path(0)).await?;
         planes.push(Plane { target, apiserver });
     }
-    let kubernetes = planes.first().context("there is a store")?.version().await?;
+    let kubernetes = planes.first().context("no store is measured")?.version().await?;
     let mut gathered = vec![vec![Gathered::default(); planes.len()]; Work::ALL.len()];
     let start = Instant::now();
     for round in 0..=plan.rounds {
-        // The first one warms up connections, caches and allocators.
+        // The first round warms up connections, caches and allocators.
         let measured = round > 0;
         let total = if measured { plan.objects } else { WARM_UP };
         for (work, so_far) in Work::ALL.into_iter().zip(&mut gathered) {
@@ -128,7 +128,7 @@ pub(crate) async fn run(targets: &[Target], assets: &Assets, data: &Path, plan: 
             for turn in 0..turns {
                 let objects = total * turn / turns..total * (turn + 1) / turns;
                 let turn_of = Turn { objects, total, round: round.into(), writers: plan.writers };
-                // First, second, second, first: neither always has the warmer or the noisier turn.
+                // First, second, second, first: so that neither always has the warmer or noisier turn.
                 let mut order: Vec<usize> = (0..planes.len()).collect();
                 if (turn + u64::from(round)) % 2 == 1 {
                     order.reverse();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::json;
 
-/// Namespaces that the objects are spread over, evenly.
+/// Number of namespaces that hold the objects.
 pub(crate) const NAMESPACES: u64 = 50;
 
 /// The namespace with this number.
@@ -11,30 +11,30 @@ pub(crate) fn namespace(number: u64) -> String {
     format!("bench-{number:02}")
 }
 
-/// The object that makes a namespace.
+/// The Namespace object.
 pub(crate) fn namespace_object(number: u64) -> Bytes {
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace(number) } });
     Bytes::from(object.to_string())
 }
 
-/// Where the objects of the namespace of this object are.
+/// The collection path of an object's namespace.
 pub(crate) fn folder(number: u64) -> String {
     format!("/api/v1/namespaces/{}/configmaps", namespace(number % NAMESPACES))
 }
 
-/// Where the object with this number is.
+/// The path of an object.
 pub(crate) fn path(number: u64) -> String {
     format!("{}/{}", folder(number), name(number))
 }
 
-/// All objects.
+/// The path of all objects.
 pub(crate) const ALL: &str = "/api/v1/configmaps";
 
 fn name(number: u64) -> String {
     format!("settings-{number:06}")
 }
 
-/// An object that takes about 700 bytes once kube-apiserver has added its part; a patch changes 16 of them, and a time.
+/// An object of about 700 bytes once kube-apiserver has added its fields; a patch changes 16 of them, and a time.
 pub(crate) fn object(number: u64) -> Bytes {
     let name = name(number);
     let object = json!({

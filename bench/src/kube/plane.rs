@@ -1,4 +1,4 @@
-//! One store with its kube-apiserver.
+//! A store with its kube-apiserver.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::process;
 use crate::target::Target;
 
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
-/// A kube-apiserver is quiet when it used less than this part of one core …
+/// A kube-apiserver is idle when it uses less than this share of one core …
 const QUIET_CORE: f64 = 0.3;
 /// … over this time.
 const QUIET_WINDOW: Duration = Duration::from_millis(300);
@@ -31,7 +31,7 @@ impl Plane<'_> {
         Ok(version["gitVersion"].as_str().unwrap_or("unknown").trim_start_matches('v').to_owned())
     }
 
-    /// One turn, and what both did after it.
+    /// Runs one turn and waits until both processes are idle again.
     pub(super) async fn turn(&self, work: Work, turn: &Turn) -> Result<Done> {
         let (own, apiserver) = (std::process::id(), self.apiserver.pid());
         let (store_before, apiserver_before) = (self.target.usage()?, process::cpu(apiserver)?);
@@ -56,11 +56,11 @@ impl Plane<'_> {
         })
     }
 
-    /// Waits until neither works on in the other's turn.
+    /// Waits until neither process works on in the other's turn.
     async fn settle(&self) -> Result<()> {
         let settled = self.target.settle(SETTLE_LIMIT).await?;
         let label = &self.target.server.label;
-        anyhow::ensure!(settled.quiet, "{label}: no rest within {SETTLE_LIMIT:?}");
+        anyhow::ensure!(settled.quiet, "{label}: not idle within {SETTLE_LIMIT:?}");
         let start = Instant::now();
         while start.elapsed() < SETTLE_LIMIT {
             let (window, before) = (Instant::now(), process::cpu(self.apiserver.pid())?);
@@ -70,10 +70,10 @@ impl Plane<'_> {
                 return Ok(());
             }
         }
-        anyhow::bail!("kube-apiserver on {label}: no rest within {SETTLE_LIMIT:?}")
+        anyhow::bail!("kube-apiserver on {label}: not idle within {SETTLE_LIMIT:?}")
     }
 
-    /// Ends the kube-apiserver; the store goes on.
+    /// Stops the kube-apiserver; the store keeps running.
     pub(super) async fn end(self) -> Result<Store> {
         let Self { target, apiserver } = self;
         let store = Store {

@@ -1,4 +1,4 @@
-//! The kinds of work, and one turn of each: a given number of operations with so many under way at once.
+//! The kinds of work, and one turn of each: a number of operations with a given concurrency.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::http::Http;
 use super::objects;
 use crate::load::Tally;
 
-/// What is done with the objects, in this order.
+/// A kind of work on the objects, in the order of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Create,
@@ -22,16 +22,16 @@ pub(crate) enum Work {
     Delete,
 }
 
-/// Objects of a page.
+/// Objects per page.
 const PAGE: u64 = 500;
-/// Clients that list: fewer than write, for an answer is much longer.
+/// Clients that list: fewer than writers, as responses are much larger.
 const PAGE_CLIENTS: usize = 8;
 const LIST_CLIENTS: usize = 4;
-/// Lists of a turn, and how often all pages are fetched.
+/// Lists per turn, and how often all pages are fetched.
 const LISTS: u64 = 16;
 
 impl Work {
-    /// All, in the order in which they run.
+    /// All kinds, in the order in which they run.
     pub(crate) const ALL: [Self; 5] = [Self::Create, Self::Patch, Self::ListPages, Self::ListAll, Self::Delete];
 
     /// Short name, for the tables.
@@ -45,7 +45,7 @@ impl Work {
         }
     }
 
-    /// What is done, for the report.
+    /// The description for the report.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Create => "`POST` of a new ConfigMap",
@@ -56,7 +56,7 @@ impl Work {
         }
     }
 
-    /// What is counted.
+    /// The counted unit.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Create => "creates",
@@ -67,7 +67,7 @@ impl Work {
         }
     }
 
-    /// How many requests are under way at once.
+    /// The number of concurrent requests.
     pub(crate) fn clients(self, writers: usize) -> usize {
         match self {
             Self::Create | Self::Patch | Self::Delete => writers,
@@ -76,10 +76,10 @@ impl Work {
         }
     }
 
-    /// One turn. Writers take these objects; readers expect `total` of them.
+    /// Runs one turn. Writers use the turn's objects; readers expect `total` of them.
     ///
     /// # Errors
-    /// The first answer that is not as it should be ends the turn.
+    /// On the first unexpected response.
     pub(crate) async fn turn(self, http: &Http, turn: &Turn) -> Result<Tally> {
         let start = Instant::now();
         let clients = self.clients(turn.writers);
@@ -104,25 +104,25 @@ impl Work {
             Self::Patch => http.patch(client, &path, objects::patch(round << 32 | number)).await?,
             _ => http.delete(client, &path).await?,
         };
-        ensure!(!answer.is_empty(), "{path}: an empty answer");
+        ensure!(!answer.is_empty(), "{path}: empty response");
         Ok(vec![start.elapsed()])
     }
 }
 
-/// What a turn is about.
+/// The parameters of a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
-    /// Numbers of the objects that are written.
+    /// Numbers of the written objects.
     pub(crate) objects: Range<u64>,
-    /// Objects that exist while they are read.
+    /// Number of existing objects during reads.
     pub(crate) total: u64,
-    /// Patches of different rounds differ.
+    /// Distinguishes the patches of different rounds.
     pub(crate) round: u64,
-    /// Writes under way at once.
+    /// Concurrent writes.
     pub(crate) writers: usize,
 }
 
-/// The time of every request.
+/// Runs `one` for each number and returns the time of every request.
 async fn each<F>(numbers: Range<u64>, clients: usize, one: impl Fn(u64) -> F) -> Result<Vec<Duration>>
 where
     F: Future<Output = Result<Vec<Duration>>>,
@@ -143,7 +143,7 @@ struct ListMetadata {
     next: String,
 }
 
-/// Lists everything, in pages or at once, and counts what comes.
+/// Lists all objects, in pages or at once, and checks their number.
 async fn list(http: &Http, client: u64, expected: u64, page: Option<u64>) -> Result<Vec<Duration>> {
     let mut taken = Vec::new();
     let first = match page {
@@ -155,7 +155,7 @@ async fn list(http: &Http, client: u64, expected: u64, page: Option<u64>) -> Res
         let start = Instant::now();
         let answer = http.get(client as usize, &path).await?;
         taken.push(start.elapsed());
-        let List { metadata, items } = serde_json::from_slice(&answer).context("a list cannot be read")?;
+        let List { metadata, items } = serde_json::from_slice(&answer).context("cannot decode the list")?;
         found += items.len() as u64;
         if metadata.next.is_empty() {
             break;
@@ -163,7 +163,7 @@ async fn list(http: &Http, client: u64, expected: u64, page: Option<u64>) -> Res
         // The token is URL-safe base64.
         path = format!("{first}&continue={}", metadata.next);
     }
-    // The system has some of its own.
-    ensure!((expected..expected + 100).contains(&found), "{found} objects are listed, {expected} are there");
+    // Kubernetes itself has a few.
+    ensure!((expected..expected + 100).contains(&found), "{found} objects were listed instead of {expected}");
     Ok(taken)
 }

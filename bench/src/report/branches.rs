@@ -1,23 +1,23 @@
-//! How fast branches follow one another, as text.
+//! The report of replication between branches.
 
 use crate::branches::{Measured, Topology};
 
 use super::table::{Table, count, number};
 
-/// What this project allows itself, in milliseconds.
+/// This project's goals, in milliseconds.
 const GOAL_P50: f64 = 100.0;
 const GOAL_P99: f64 = 500.0;
 const GOAL_MERGE: f64 = 250.0;
 const GOAL_UNCHANGED: f64 = 5.0;
 
 impl Measured {
-    /// The tables and how noisy the machine was.
+    /// The tables, and the noise of the machine.
     pub(crate) fn tables(&self) -> String {
         format!("{}\n{}\n{}\n", self.propagation_table(), self.merge_table(), self.noise())
     }
 
     fn propagation_table(&self) -> String {
-        let mut table = Table::new(["between them", "p50 ms", "p90 ms", "p99 ms", "most ms", "writes", "merges"]);
+        let mut table = Table::new(["between them", "p50 ms", "p90 ms", "p99 ms", "max ms", "writes", "merges"]);
         for one in &self.propagations {
             let times = [one.p50, one.p90, one.p99, one.max].map(number);
             let counts = [count(one.writes), count(one.merges as u64)];
@@ -37,8 +37,8 @@ impl Measured {
         let merges = &self.merges;
         for (what, times, goal) in [
             ("merge and commit", &merges.joins, Some(GOAL_MERGE)),
-            ("the same with the fetch before it", &merges.pulls, None),
-            ("a pull without news", &merges.unchanged, Some(GOAL_UNCHANGED)),
+            ("including the fetch", &merges.pulls, None),
+            ("a pull without changes", &merges.unchanged, Some(GOAL_UNCHANGED)),
         ] {
             let mut sorted = times.clone();
             sorted.sort_by(f64::total_cmp);
@@ -70,23 +70,23 @@ impl Measured {
 - Command: `{command}`
 - Date: {date}
 {machine}
-{noise} (what is between the two branches, if it is a server, counts as others)
+{noise} (a server between the two branches counts as other)
 - Version: gitcd {version}
 
 ### Propagation
 
 {propagation}
-From the start of a put on one branch to the receipt of its event from a watch on another, two hops away, while both sides take
-{rate} writes a second for {seconds} s in both directions; updates of existing objects, each key once. Client and servers share the
-cores, and every server writes its own journal and commits.
+From the start of a put on one branch to the receipt of its watch event on another, two hops away, while both sides accept
+{rate} writes a second for {seconds} s; each write updates an existing object, each key once. Client and servers share the cores,
+and every server writes its own journal and commits.
 
 {hows}
 ### A merge of {changes} changes on each side into {keys} keys
 
 {merges}
-Every second of the changed objects is changed on both sides, in different fields. The time is the server's own
-(`gitcd_remote_merge_seconds_total`, `gitcd_remote_pull_seconds`): finding what changed, merging it by fields, the journal, and the
-commit in Git. The median of {rounds} rounds, the fastest and the slowest. A fetch takes longer the more commits there are.
+Half of the changed objects are changed on both sides, in different fields. The time is the server's own
+(`gitcd_remote_merge_seconds_total`, `gitcd_remote_pull_seconds`): finding the changes, merging their fields, the journal, and the
+commit in Git. Median, fastest and slowest of {rounds} rounds. A fetch takes longer the more commits there are.
 ",
             command = self.command,
             date = self.date,

@@ -1,4 +1,4 @@
-//! The comparison as text.
+//! The report of the comparison.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::run::{Comparison, End, Measured, Side};
 
 use super::table::{Table, bytes_each, count, mebibytes, number};
 
-/// Everything that the comparison's report says.
+/// The data of the comparison's report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// The command line, without paths of this machine.
@@ -35,7 +35,7 @@ impl Report {
         sides.any(Result::is_err)
     }
 
-    /// The tables alone.
+    /// The tables.
     pub(crate) fn tables(&self) -> String {
         let mut text = String::new();
         for part in [
@@ -72,29 +72,29 @@ impl Report {
         say(String::new());
         say(format!("### Throughput\n\n{}", self.throughput().render()));
         say(format!(
-            "Ratio: {first} / {second}, above 1 {first} is faster; in parentheses the lowest and the \
-             highest of the turns. Goal: the ratio to etcd that this project wants to reach."
+            "Ratio: {first} / {second}; above 1, {first} is faster; in parentheses the lowest and the \
+             highest of all turns. Goal: this project's goal for the ratio to etcd."
         ));
         say(format!("\n### Time\n\n{}", self.times().render()));
-        say("Milliseconds as the client sees them. CPU: the server's processor time for one \
-             operation, with what it did after its turns. Settle: seconds of work that it went on \
-             with after its turns, in all."
+        say("Milliseconds as measured by the client. CPU: the server's processor time per operation, \
+             including work after its turns. Settle: total seconds that it kept working after its \
+             turns."
             .to_owned());
         say(format!("\n### Memory and disk\n\n{}", self.ends().render()));
         say(format!(
-            "Disk: what `du` counts, {} s after the last load. The servers keep different things for \
-             it: gitcd every revision for ever, as commits (packs), and those after the last compaction \
-             once more (journal); etcd only those after the last compaction, in a file that does not \
-             shrink, and a log whose files are allocated in advance. Written: what the kernel \
-             accounts to the process (`write_bytes`), in whole pages.",
+            "Disk: what `du` counts, {} s after the last load. The servers store different things: gitcd \
+             every revision forever, as commits (packs), and the revisions after the last compaction \
+             again (journal); etcd only the revisions after the last compaction, in a file that does \
+             not shrink, and a log of preallocated files. Written: what the kernel accounts to the \
+             process (`write_bytes`), in whole pages.",
             number(self.quiet_seconds)
         ));
         let lags = self.lags();
         if !lags.is_empty() {
             say(format!("\n### Commits\n\n{lags}"));
-            say("Lag: age of the oldest revision that is in no commit yet, and the number of such \
-                 revisions, as the server reports them, twice a second during the turns. The time \
-                 line has the seconds of lag, one figure for each second of load."
+            say("Lag: age of the oldest uncommitted revision, and the number of uncommitted revisions, \
+                 as reported by the server twice a second during the turns. The time line has the \
+                 seconds of lag, one value for each second of load."
                 .to_owned());
         }
         let failures = self.failures();
@@ -105,7 +105,7 @@ impl Report {
         text
     }
 
-    /// How much else the machine did during the turns: with much of it, the figures are too low.
+    /// The noise of the machine during the turns: with much of it, results are too low.
     fn noise(&self) -> String {
         let sides = self.measured.workloads.iter().flat_map(|one| &one.sides).flatten();
         let (others, load) =
@@ -118,18 +118,18 @@ impl Report {
             "\
 One program starts both servers with their default settings and fresh data folders on the same file
 system, and puts them under load in turns of about a second (first, second, second, first, …), so that
-noise on the machine hits both. After each turn it waits until the server has come to rest, so that none
+noise on the machine hits both. After each turn it waits until the server is idle, so that neither
 works in the other's turn. Every workload starts with an unmeasured warm-up. `put-sustained` is one stretch.
 
-The client is tonic (Rust), the same for both, {threads} threads, on the same cores as the servers. As in
+The client is tonic (Rust), the same for both, with {threads} threads, on the same cores as the servers. As in
 etcd's own benchmark the clients share several HTTP/2 connections, here {connections}, taking turns; windows
-are 1 MiB. Clients work in a closed loop: the next request follows the last answer. Answers are checked.
+are 1 MiB. Clients work in a closed loop: each request follows the last response. Responses are checked.
 
 Keys are `/registry/<resource>/<namespace>/<name>` in 50 namespaces: 5,000 for puts, gets and updates,
-10,000 for lists, 1,000 for watches; creates always make new ones. Values are JSON objects of about 700
+10,000 for lists, 1,000 for watches; creates always add new ones. Values are JSON objects of about 700
 bytes in kube-apiserver's compact form, of which a write changes about 30 (generation, replicas, a stamp).
 Both servers are compacted every {every} revisions, to the revision {every} before, with
-kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers once they are 1,000 events behind.
+kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher is 1,000 events behind.
 ",
             threads = self.client_threads,
             connections = self.connections,
@@ -138,7 +138,7 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
         text.push('\n');
         for workload in &self.measured.workloads {
             let Comparison { name, what, clients, .. } = workload;
-            writeln!(text, "- `{name}` (clients: {clients}): {what}").expect("a string takes all");
+            writeln!(text, "- `{name}` (clients: {clients}): {what}").expect("writing to a string cannot fail");
         }
         text
     }
@@ -249,13 +249,13 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
             "revisions",
             "commits",
             "revisions per commit",
-            "most lag, s",
-            "most lag, revisions",
+            "max lag, s",
+            "max lag, revisions",
             "time line, s",
         ]);
         for workload in &self.measured.workloads {
             for side in workload.sides.iter().flatten() {
-                // Readers make neither revisions nor commits.
+                // Readers create neither revisions nor commits.
                 let Some(commits) = side.commits.filter(|_| side.revisions > 0) else {
                     continue;
                 };
@@ -282,7 +282,8 @@ kube-apiserver's transaction on `compact_rev_key`. Watchers hold up the writers 
         for workload in &self.measured.workloads {
             for (server, side) in self.measured.servers.iter().zip(&workload.sides) {
                 if let Err(error) = side {
-                    writeln!(text, "- `{}` on {}: {error}", workload.name, server.label).expect("a string takes all");
+                    writeln!(text, "- `{}` on {}: {error}", workload.name, server.label)
+                        .expect("writing to a string cannot fail");
                 }
             }
         }
@@ -306,7 +307,7 @@ fn per_commit(revisions: i64, commits: Option<u64>) -> String {
     }
 }
 
-/// The greatest lag of every second.
+/// The greatest lag of each second.
 fn time_line(side: &Side) -> String {
     let mut line: Vec<f64> = Vec::new();
     for sample in &side.lag {

@@ -1,10 +1,10 @@
-//! A headless cluster beside a central control plane, as text.
+//! The report of a headless cluster beside a central control plane.
 
 use crate::headless::{Measured, Outcome, Shape};
 
 use super::table::{Table, count};
 
-/// What this project allows itself.
+/// This project's goals.
 const GOAL_SECONDS: f64 = 1.5;
 const GOAL_RATIO: f64 = 3.0;
 const GOAL_READY_SECONDS: f64 = 60.0;
@@ -19,7 +19,7 @@ impl Measured {
         format!("{}\n{}", self.single(), self.many())
     }
 
-    /// Whether it is as this project wants it.
+    /// Whether all goals are met.
     pub(crate) fn good(&self) -> bool {
         let central = self.central().map(Outcome::median);
         let others = self.outcomes.iter().filter(|one| one.shape != Shape::Central);
@@ -84,15 +84,15 @@ impl Measured {
 ### {replicas} pods of one Deployment
 
 {single}
-From the start of `kubectl create deployment --replicas={replicas}` at the desk until a watch there has shown the last pod with a node: {tries} tries, each after
-everything had settled. In a headless cluster the Deployment goes from the desk's branch to that of kube-controller-manager, its pods from there to that of
-kube-scheduler, and back. *Ready* is from nothing, with new certificates and repositories. All processes share the cores.
+From the start of `kubectl create deployment --replicas={replicas}` at the desk until a watch there shows the last pod bound to a node: {tries} tries, each after
+all branches have settled. In a headless cluster the Deployment propagates from the desk's branch to that of kube-controller-manager, its pods from there to that
+of kube-scheduler, and back. *Ready* starts from an empty folder, with new certificates and repositories. All processes share the cores.
 
 ### {deployments} Deployments of {each} pods at once
 
 {many}
-All three take about as long; kube-controller-manager allows itself 20 requests a second (`--kube-api-qps`), which was not varied here.
-*Settled* is from the last bound pod until no branch moved any more. Commits are those of the desk's branch, which has all by then.
+All three take about as long: kube-controller-manager limits itself to 20 requests a second (`--kube-api-qps`), which was not varied.
+*Settled* is from the last bound pod until no branch moved any more. Commits are those of the desk's branch, which then has them all.
 ",
             command = self.command,
             date = self.date,

@@ -1,14 +1,14 @@
-//! The measurement through kube-apiserver as text.
+//! The report of the measurement behind kube-apiserver.
 
 use crate::kube::{Compared, Measured, Side};
 
 use super::table::{Table, count, mebibytes, number};
 
-/// A store should be no slower than etcd; so far the noise of a machine may go.
+/// A store should be no slower than etcd, within the noise of the machine.
 const GOAL: f64 = 1.0;
 
 impl Measured {
-    /// Both tables and how noisy the machine was.
+    /// The tables, and the noise of the machine.
     pub(crate) fn tables(&self) -> String {
         format!("{}\n{}\n{}\n{}\n", self.rates(), self.times(), self.ends(), self.noise())
     }
@@ -95,22 +95,22 @@ impl Measured {
 - Versions: {versions}
 
 {rates}
-Ratio: above 1 {first} is faster; in parentheses the lowest and the highest of the turns.
+Ratio: above 1, {first} is faster; in parentheses the lowest and the highest of all turns.
 
 {times}
-Milliseconds as the client sees them. CPU: processor time of the store, and of its kube-apiserver, for one operation, with
-what they did after their turns. Written: by the store, for one operation, as the kernel accounts it to the process.
+Milliseconds as measured by the client. CPU: processor time of the store, and of its kube-apiserver, per operation, including
+work after their turns. Written: by the store, per operation, as the kernel accounts it to the process.
 
 {ends}
 Each store has a kube-apiserver of its own, both with the same flags: those of `trishanku up`, and limits on requests that
 are never reached. Objects are stored as `{media}`. Client, both kube-apiservers and both stores share the cores, so
-the store has only a part in the time of a request. kube-apiserver answers these lists from its cache once it knows that the
-cache is as new as the store.
+the store is only a part of the duration of a request. kube-apiserver answers these lists from its cache once it knows that
+the cache is up to date.
 
 {objects} ConfigMaps of {bytes} bytes (with what kube-apiserver adds) in 50 namespaces are created, patched, listed and deleted, {rounds} times, after an
-unmeasured round of fewer. Each kind of work comes in four turns, first, second, second, first, …; after each turn the store
-and its kube-apiserver come to rest. {writers} writes are under way at once, and fewer lists, over {connections}
-HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers are checked.
+unmeasured smaller round. Each kind of work has four turns: first, second, second, first, …; after each turn the store and
+its kube-apiserver become idle. {writers} writes are in flight, and fewer lists, over {connections}
+HTTP/2 connections with TLS, {threads} threads, without a rate limit. Responses are checked.
 
 {works}
 ",
@@ -137,7 +137,7 @@ HTTP/2 connections with TLS, {threads} threads, without a rate limit. Answers ar
 
 type Cell = fn(&Side) -> String;
 
-/// Microseconds of one operation.
+/// Microseconds per operation.
 fn each(seconds: f64, side: &Side) -> f64 {
     seconds * 1e6 / side.operations.max(1) as f64
 }

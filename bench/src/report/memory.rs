@@ -1,15 +1,15 @@
-//! The memory measurement as text.
+//! The report of the memory measurement.
 
 use crate::disk;
 use crate::memory::{Measured, Side};
 
 use super::table::{Table, count, mebibytes, number};
 
-/// Most memory that this project allows itself, as a part of etcd's.
+/// This project's goal for peak memory, relative to etcd's.
 const GOAL: f64 = 1.0;
 
 impl Measured {
-    /// Whether the goal is reached.
+    /// Whether the goal is met.
     pub(crate) fn good(&self) -> bool {
         self.ratio(|side| side.peak as f64).is_none_or(|ratio| ratio <= GOAL)
     }
@@ -19,7 +19,7 @@ impl Measured {
         Some(what(first) / what(second))
     }
 
-    /// The table and how noisy the machine was.
+    /// The table, and the noise of the machine.
     pub(crate) fn tables(&self) -> String {
         format!("{}\n{}\n", self.table(), self.noise())
     }
@@ -39,10 +39,10 @@ impl Measured {
         row("· heap and stacks", bytes, |side| side.peak_anonymous as f64, "");
         row("· mapped files", bytes, |side| side.peak_file as f64, "");
         row("peak with all keys", bytes, |side| side.peak_filled as f64, "");
-        row("memory at rest", bytes, |side| side.rest as f64, "");
+        row("memory when idle", bytes, |side| side.rest as f64, "");
         row("time for keys", seconds, |side| side.fill_seconds, "");
         row("time for updates", seconds, |side| side.update_seconds, "");
-        row("time to rest", seconds, |side| side.settle_seconds, "");
+        row("time until idle", seconds, |side| side.settle_seconds, "");
         row("processor time", seconds, |side| side.cpu_seconds, "");
         row("disk", bytes, |side| disk::total(&side.disk) as f64, "");
         row("revisions", |revisions| count(revisions as i64), |side| side.revisions as f64, "");
@@ -70,12 +70,12 @@ impl Measured {
 - Versions: {versions}
 
 {table}
-One server after the other takes {keys} puts of new keys and {updates} puts to random ones of them, from 64 clients
-as fast as it can, and is compacted every {every} revisions to the revision {every} before, with kube-apiserver's
+One server after the other accepts {keys} puts of new keys and {updates} puts to random ones of them, from 64 clients
+at full speed, and is compacted every {every} revisions to the revision {every} before, with kube-apiserver's
 transaction. Keys and values are those of the comparison above, {each} keys in each of 50 directories. *Peak memory* is
-the most that was resident (`VmHWM` in `/proc/<pid>/status`) until the server had come to rest; its two kinds are the
-highest of samples taken twice a second (`RssAnon`, `RssFile`), which need not fall on one moment. etcd maps its database: what it
-has touched of that counts as long as the kernel does not need the room for something else.
+the highest resident memory (`VmHWM` in `/proc/<pid>/status`) until the server was idle; its two kinds are the highest
+of samples taken twice a second (`RssAnon`, `RssFile`), possibly at different moments. etcd maps its database: touched
+pages count until the kernel needs the memory.
 ",
             keys = count(self.plan.keys),
             updates = count(self.plan.updates),

@@ -1,4 +1,4 @@
-//! Tables for people, and sections of the document.
+//! Tables for the terminal, and sections of the document.
 
 mod branches;
 pub(crate) mod compare;

@@ -1,4 +1,4 @@
-//! Git as a database, as text.
+//! The report of Git as a database.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::storage::{Directory, History, Measured, Pace, Starts};
 
 use super::table::{Table, count, number};
 
-/// What this project allows itself.
+/// This project's goals.
 const GOAL_BEFORE: f64 = 2048.0;
 const GOAL_AFTER: f64 = 1536.0;
 const GOAL_SLOWER: f64 = 3.0;
@@ -19,7 +19,7 @@ const GOAL_GROWTH: f64 = 2048.0;
 const GOAL_START: f64 = 3.0;
 const GOAL_START_RATIO: f64 = 1.5;
 
-/// A figure, and whether it is as good as it should be.
+/// A measured value with its goal, if any.
 struct Row {
     what: &'static str,
     figure: String,
@@ -59,17 +59,17 @@ impl History {
             Row::plain("writes a second", number(self.revisions as f64 / self.seconds)),
             Row::plain("revisions", count(self.revisions)),
             Row::plain("commits", count(self.commits)),
-            Row::at_most("most commit lag", self.lag_seconds, GOAL_LAG, "s"),
-            Row::at_most("on disk, before packs are joined", each(self.packs_before), GOAL_BEFORE, "B a revision"),
-            Row::at_most("on disk, after it", each(self.packs_after), GOAL_AFTER, "B a revision"),
-            Row::plain("joining all packs", format!("{} s", number(self.join_seconds))),
+            Row::at_most("max commit lag", self.lag_seconds, GOAL_LAG, "s"),
+            Row::at_most("on disk, before a repack", each(self.packs_before), GOAL_BEFORE, "B a revision"),
+            Row::at_most("on disk, after a repack", each(self.packs_after), GOAL_AFTER, "B a revision"),
+            Row::plain("repack of all packs", format!("{} s", number(self.join_seconds))),
             Row::plain("p99 of puts", milliseconds(self.undisturbed.p99_ms)),
-            Row::plain("p99 of puts while packs are joined", milliseconds(self.joining.p99_ms)),
+            Row::plain("p99 of puts during a repack", milliseconds(self.joining.p99_ms)),
             Row::at_most("· times as long", self.joining.p99_ms / self.undisturbed.p99_ms, GOAL_SLOWER, ""),
             Row::plain("p50 of puts", milliseconds(self.undisturbed.p50_ms)),
-            Row::plain("p50 of puts while packs are joined", milliseconds(self.joining.p50_ms)),
+            Row::plain("p50 of puts during a repack", milliseconds(self.joining.p50_ms)),
             Row::plain("puts a second", number(self.undisturbed.rate)),
-            Row::plain("puts a second while packs are joined", number(self.joining.rate)),
+            Row::plain("puts a second during a repack", number(self.joining.rate)),
             Row::plain("git fsck --full", format!("{} s", number(self.fsck_seconds))),
             Row::plain("git log of all commits", format!("{} s", number(self.log_seconds))),
             Row::plain("git clone", format!("{} s", number(self.clone_seconds))),
@@ -81,7 +81,7 @@ impl Pace {
     fn rows(&self) -> Vec<Row> {
         vec![
             Row::at_least("revisions a second", self.rate, GOAL_PACE, ""),
-            Row::at_most("most commit lag", self.lag_seconds, GOAL_LAG, "s"),
+            Row::at_most("max commit lag", self.lag_seconds, GOAL_LAG, "s"),
             Row::plain("revisions", count(self.revisions)),
             Row::plain("commits", count(self.commits)),
         ]
@@ -94,12 +94,12 @@ impl Directory {
         vec![
             Row::plain("puts a second, 50 directories", number(self.many)),
             Row::plain("puts a second, one directory", number(self.one)),
-            Row::at_least("· part of it", self.one / self.many, GOAL_DIRECTORY, ""),
-            Row::at_most("most commit lag, one directory", self.lag_seconds, GOAL_LAG, "s"),
+            Row::at_least("· ratio", self.one / self.many, GOAL_DIRECTORY, ""),
+            Row::at_most("max commit lag, one directory", self.lag_seconds, GOAL_LAG, "s"),
             Row::at_most("one write a second: written to disk", rate, GOAL_TRICKLE, "KiB/s"),
-            Row::plain("· most commit lag", format!("{} s", number(self.trickle_lag_seconds))),
+            Row::plain("· max commit lag", format!("{} s", number(self.trickle_lag_seconds))),
             Row::at_most(
-                "· growth after packs are joined",
+                "· growth after a repack",
                 self.trickle_growth as f64 / writes as f64,
                 GOAL_GROWTH,
                 "B a revision",
@@ -135,7 +135,7 @@ impl Starts {
 }
 
 impl Measured {
-    /// Whether all goals of what was measured are reached.
+    /// Whether all goals of the measured parts are met.
     pub(crate) fn good(&self) -> bool {
         let rows = [
             self.history.as_ref().map(History::rows),
@@ -151,14 +151,14 @@ impl Measured {
         let plan = &self.plan;
         let mut text = String::new();
         let mut part = |title: String, table: String, how: String| {
-            write!(text, "### {title}\n\n{table}\n{how}\n").expect("a string takes all");
+            write!(text, "### {title}\n\n{table}\n{how}\n").expect("writing to a string cannot fail");
         };
         if let Some(history) = &self.history {
             let how = format!(
-                "Values of {} bytes of JSON in 50 directories, updates of random ones of {} keys from 64 clients at full speed, compacted every \
-                 50,000 revisions. On disk is all that is allocated in `objects`, indices included. Packs are joined by `Defragment`, which \
-                 makes one of all; in the background the newest of them are. Puts are from 64 clients at full speed for {} s, and for as \
-                 long as a second join of all takes. git is stock Git, after the first join; the clone transfers and checks everything.\n",
+                "JSON values of {} bytes in 50 directories; 64 clients update random ones of {} keys at full speed, compacted every 50,000 \
+                 revisions. *On disk* is the space allocated in `objects`, including indices. `Defragment` repacks all packs into one; \
+                 background repacks join only the newest. Puts are from 64 clients at full speed for {} s, and for the duration of a \
+                 second repack of all packs. git is stock Git, after the first repack; the clone transfers and checks everything.\n",
                 history.value_bytes,
                 count(plan.keys),
                 plan.seconds,
@@ -176,8 +176,8 @@ impl Measured {
         }
         if let Some(directory) = &self.directory {
             let how = format!(
-                "{} keys in one directory beside as many in 50, updates of random ones from 64 clients at full speed, in turns. Then one \
-                 write a second, {} of them. *Written to disk* is what the kernel accounts to the process, as above.\n",
+                "{} keys in one directory, and as many in 50; 64 clients update random ones at full speed, in turns. Then one \
+                 write a second, {} of them. *Written to disk* is what the kernel accounts to the process.\n",
                 count(plan.entries),
                 count(plan.trickle)
             );
@@ -185,8 +185,8 @@ impl Measured {
         }
         if let Some(starts) = &self.starts {
             let how = format!(
-                "From the start of the process until it answers, {} keys, after {} updates of them with a commit for each in gitcd; \
-                 both ended in order and started {} times in turns. Files are in the page cache. gitcd {}, {} {}.\n",
+                "From the start of the process to its first response, with {} keys and {} earlier updates, in gitcd with a commit for each; \
+                 both were stopped gracefully and started {} times in turns. Files are in the page cache. gitcd {}, {} {}.\n",
                 count(plan.start_keys),
                 count(plan.start_updates),
                 plan.starts,
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::machine::Machine;
-    use crate::storage::Plan;
+    use crate::storage_plan::Plan;
 
     fn measured(rate: f64, growth: i64) -> Measured {
         let plan = Plan {

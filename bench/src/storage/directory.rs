@@ -19,20 +19,21 @@ use crate::server::Kind;
 use crate::target::Target;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Turns of each; the one that begins changes.
+/// Turns of each side, in alternating order.
 const TURNS: u32 = 4;
 /// Long enough for several flushes.
 const FEWEST_SECONDS: u64 = 5;
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Directory {
-    /// Puts a second into one directory and into fifty.
+    /// Puts a second into one directory, and into fifty.
     pub(crate) one: f64,
     pub(crate) many: f64,
-    /// The oldest write that was in no commit, in one directory at full speed.
+    /// Greatest age of an uncommitted write, in one directory at full speed.
     pub(crate) lag_seconds: f64,
-    /// With one write a second: what the kernel accounts to the process, the lag, and how the joined packs have grown.
+    /// With one write a second: the bytes that the kernel accounts to the process, the lag, and the growth of the repacked
+    /// objects.
     pub(crate) trickle_seconds: f64,
     pub(crate) trickle_written: u64,
     pub(crate) trickle_lag_seconds: f64,
@@ -88,7 +89,8 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Di
     })
 }
 
-/// Waits until nothing is written any more: what maintenance writes once the packs are one, such as Git's commit-graph, is accounted when its program ends.
+/// Waits until nothing is written any more. Writes of maintenance after a repack, such as Git's commit-graph, are accounted
+/// when its program exits.
 async fn rest(target: &Target) -> Result<()> {
     const QUIET: Duration = Duration::from_secs(10);
     let (mut written, mut since) = (target.usage()?.written, Instant::now());
@@ -116,7 +118,7 @@ async fn trickle(target: &Target, space: KeySpace, writes: u64) -> Result<()> {
     let mut kv = target.client.kv(0);
     for write in 0..writes {
         ticks.tick().await;
-        // A prime step visits all keys, far from one another.
+        // A step by a prime number visits all keys, each far from the previous one.
         let key = write * 7_919 % space.keys;
         let value = space.value(key, write + 2, write);
         kv.put(put(space.key(key), value)).await.with_context(|| format!("write {write} failed"))?;

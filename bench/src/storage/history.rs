@@ -1,4 +1,4 @@
-//! Many revisions at full speed: what they take on disk, what joining packs costs those who write, and what stock Git says of the result.
+//! Many revisions at full speed: their size on disk, the cost of repacks to writers, and the result seen by stock Git.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,36 +18,36 @@ use crate::server::Kind;
 use crate::target::Target;
 
 const SETTLE_LIMIT: Duration = Duration::from_mins(5);
-/// Revisions between two compactions.
+/// Revisions between compactions.
 const COMPACT_EVERY: i64 = 50_000;
 const SEED: u64 = 1_000_000;
-/// A join is looked for after so much load.
+/// The repack is checked for its end after this much load.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct History {
     pub(crate) revisions: i64,
     pub(crate) commits: u64,
     pub(crate) value_bytes: u64,
-    /// Of the load.
+    /// Duration of the load.
     pub(crate) seconds: f64,
-    /// The oldest write that was in no commit.
+    /// Greatest age of an uncommitted write.
     pub(crate) lag_seconds: f64,
-    /// `objects` of the repository, with all indices.
+    /// Size of the repository's `objects`, including all indices.
     pub(crate) packs_before: u64,
     pub(crate) packs_after: u64,
     pub(crate) join_seconds: f64,
-    /// Load without and with a join at the same time.
+    /// Load without, and during a repack.
     pub(crate) undisturbed: Latency,
     pub(crate) joining: Latency,
-    /// Seconds that Git took, after the join.
+    /// Duration of Git commands after the repack.
     pub(crate) fsck_seconds: f64,
     pub(crate) log_seconds: f64,
     pub(crate) clone_seconds: f64,
 }
 
-/// How long puts took.
+/// Latencies and rate of puts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Latency {
     pub(crate) seconds: f64,
@@ -94,21 +94,21 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
 
     let join_seconds = Join::ask(&target).await?.wait(&target).await?;
     let packs_after = upkeep::packs(&target)?;
-    eprintln!("  joined in {join_seconds:.1} s, {:.0} bytes each", packs_after as f64 / revisions as f64);
+    eprintln!("  repacked in {join_seconds:.1} s, {:.0} bytes each", packs_after as f64 / revisions as f64);
 
     let repository = target.server.repository();
     let (_, fsck_seconds) = git(&repository, &["fsck", "--full", "--no-progress"]).await?;
     let (shown, log_seconds) = git(&repository, &["log", "--format=%H", "main"]).await?;
-    ensure!(shown.lines().count() as u64 == commits, "git log does not show every commit");
+    ensure!(shown.lines().count() as u64 == commits, "git log does not list every commit");
     let clone = folder.join("clone.git");
     let (_, clone_seconds) = clone_to(&repository, &clone).await?;
     let (theirs, _) = git(&clone, &["rev-parse", "main"]).await?;
     let (ours, _) = git(&repository, &["rev-parse", "main"]).await?;
     std::fs::remove_dir_all(&clone)?;
-    ensure!(theirs == ours, "the clone has another main");
+    ensure!(theirs == ours, "the clone has a different main");
     eprintln!("  git fsck {fsck_seconds:.1} s, git log {log_seconds:.1} s, git clone {clone_seconds:.1} s");
 
-    // Connections and caches warm up.
+    // Warms up connections and caches.
     writers::write(&target, space, Duration::from_secs(2), None).await?;
     let undisturbed = writers::write(&target, space, Duration::from_secs(plan.seconds), None).await?;
     settle(&target).await?;
@@ -118,7 +118,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
         joining.add(&writers::write(&target, space, SLICE, None).await?);
     }
     let (undisturbed, joining) = (Latency::of(&undisturbed), Latency::of(&joining));
-    eprintln!("  p99 of puts {:.1} ms, {:.1} ms while packs are joined", undisturbed.p99_ms, joining.p99_ms);
+    eprintln!("  p99 of puts {:.1} ms, {:.1} ms during a repack", undisturbed.p99_ms, joining.p99_ms);
     target.server.stop().await?;
     let value_bytes = space.value(0, 1, 0).len() as u64;
     Ok(History {
@@ -146,6 +146,6 @@ async fn clone_to(repository: &Path, to: &Path) -> Result<(String, f64)> {
 
 pub(super) async fn settle(target: &Target) -> Result<()> {
     let settled = target.settle(SETTLE_LIMIT).await?;
-    ensure!(settled.quiet, "no rest within {SETTLE_LIMIT:?}");
+    ensure!(settled.quiet, "not idle within {SETTLE_LIMIT:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A commit for every revision, at a steady rate.
+//! One commit per revision, at a steady rate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lag::Sampler;
 use crate::server::Kind;
 use crate::target::Target;
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pace {
     /// Writes a second.
@@ -43,6 +43,6 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Pa
     };
     target.server.stop().await?;
     let Pace { rate, revisions, commits, lag_seconds } = &measured;
-    eprintln!("  {rate:.0} a second, {revisions} revisions, {commits} commits, most lag {lag_seconds:.1} s");
+    eprintln!("  {rate:.0} a second, {revisions} revisions, {commits} commits, max lag {lag_seconds:.1} s");
     Ok(measured)
 }

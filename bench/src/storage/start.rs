@@ -1,4 +1,4 @@
-//! How long both servers take from the start of their process until they answer, with the same data.
+//! Duration of a start of both servers, from the process to the first response, with the same data.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::server::{Kind, Rest};
 use crate::target::Target;
 
 const SEED: u64 = 100_000;
-/// Clients under way at once make commits of their own revision slower than writes: what waits must not grow too long.
+/// With a commit per revision, commits are slower than concurrent writes, so the backlog is bounded.
 const CHUNK: u64 = 100_000;
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Starts {
     pub(crate) gitcd: Side,
     pub(crate) etcd: Side,
 }
 
-/// One server.
+/// The results of one server.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) version: String,
@@ -36,7 +36,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// The middle one.
+    /// The median duration.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.seconds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -59,7 +59,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<St
     Ok(Starts { gitcd, etcd })
 }
 
-/// A server that has been filled and ended.
+/// Fills a server and stops it.
 async fn filled(args: &Args, folder: &Path, kind: Kind, plan: Plan) -> Result<(Side, Rest)> {
     let mut program = args.program(kind)?;
     if kind == Kind::Gitcd {
@@ -97,7 +97,7 @@ async fn again(args: &Args, rest: Rest, side: &mut Side, plan: Plan) -> Result<R
     ensure!(keys == plan.start_keys, "{keys} keys after a restart");
     side.seconds.push(took.as_secs_f64());
     eprintln!("  {} answers after {:.2} s", target.server.label, took.as_secs_f64());
-    // What it does after its start must not disturb the next one.
+    // Work after its start must not disturb the next one.
     target.settle(Duration::from_mins(1)).await?;
     target.server.rest().await
 }

@@ -1,4 +1,4 @@
-//! Clients that update keys at random, as fast as they can or so many times a second.
+//! Clients that update random keys, at full speed or at a given rate.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::data::KeySpace;
 use crate::load::{Done, Step, Tally, closed_loop};
 use crate::target::{Target, WRITERS};
 
-/// Puts to random keys of a space, from 64 clients, for `length`; with a rate no more than so many a second in all.
+/// Puts to random keys of a space from 64 clients for `length`, with at most `rate` puts a second in total.
 pub(super) async fn write(target: &Target, space: KeySpace, length: Duration, rate: Option<u64>) -> Result<Tally> {
     let start = Instant::now();
     let every = rate.map(|rate| Duration::from_secs_f64(WRITERS as f64 / rate as f64));
@@ -31,7 +31,7 @@ struct Writer {
     kv: KvClient<Channel>,
     space: KeySpace,
     random: StdRng,
-    /// When the next put is due, and the time between two.
+    /// When the next put is due, and the interval.
     next: Option<(Instant, Duration)>,
 }
 

@@ -1,4 +1,4 @@
-//! Workloads whose clients each do one thing over and over.
+//! Workloads whose clients repeat one kind of operation.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::data::KeySpace;
 use crate::load::{Step, Tally, closed_loop};
 use crate::target::Target;
 
-/// Clients that send the next operation when the last one is answered.
+/// Clients that send the next operation after the response to the last one.
 pub(super) struct Closed<S> {
     pub(super) spec: Spec,
-    /// What the server is filled with before.
+    /// The keys that must exist.
     pub(super) keys: KeySpace,
-    /// The client with this number.
+    /// Creates the client with this number.
     pub(super) client: fn(&Target, usize) -> S,
 }
 

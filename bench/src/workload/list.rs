@@ -15,8 +15,7 @@ use crate::load::{Done, Step};
 /// kube-apiserver's default for a client that pages.
 const PAGE: i64 = 500;
 
-/// Page after page, each starting after the last key of the one before, all at the revision of
-/// the first.
+/// Page after page, each starting after the last key of the previous one, all at the revision of the first.
 pub(super) const PAGED: Closed<Pager> = Closed {
     spec: Spec {
         name: "list-500",
@@ -41,7 +40,7 @@ pub(super) struct Pager {
     cursor: Bytes,
     /// The list's revision; 0 before its first page.
     revision: i64,
-    /// Keys that the list still has to bring.
+    /// Keys still missing from the list.
     left: i64,
 }
 
@@ -59,12 +58,12 @@ impl Step for Pager {
         let (brought, left) = (answer.kvs.len() as i64, self.left);
         ensure!(
             answer.count == left && brought == left.min(PAGE) && answer.more == (left > PAGE),
-            "with {left} keys left, a page has {brought}, count {} and more {}",
+            "with {left} keys left, a page has {brought} keys, count {} and more {}",
             answer.count,
             answer.more
         );
         if answer.more {
-            let last = answer.kvs.last().context("a page with more has keys")?;
+            let last = answer.kvs.last().context("a page with more is empty")?;
             self.cursor = [&last.key[..], b"\0"].concat().into();
             if self.revision == 0 {
                 self.revision = revision;
@@ -79,11 +78,11 @@ impl Step for Pager {
     }
 }
 
-/// Everything in one answer.
+/// All keys in one response.
 pub(super) const WHOLE: Closed<Lister> = Closed {
     spec: Spec {
         name: "list-10000",
-        what: "list 10,000 keys (7 MB) in one answer",
+        what: "list 10,000 keys (7 MB) in one response",
         unit: "lists",
         clients: 4,
         weight: 1.0,
@@ -104,7 +103,7 @@ impl Step for Lister {
             RangeRequest { key: Bytes::from(SECRETS.prefix()), range_end: SECRETS.end(), ..RangeRequest::default() };
         let answer = self.kv.range(all).await?.into_inner();
         let brought = answer.kvs.len() as u64;
-        ensure!(brought == SECRETS.keys, "a whole list has {brought} keys");
+        ensure!(brought == SECRETS.keys, "the list has {brought} keys");
         Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }

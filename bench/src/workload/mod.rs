@@ -1,5 +1,4 @@
-//! What is measured. A new workload is one file with a [`Workload`] in it, most often a [`closed::Closed`], and one line
-//! in [`all`].
+//! The workloads. A new one is a file with a [`Workload`], usually a [`closed::Closed`], and one line in [`all`].
 
 use std::time::Duration;
 
@@ -16,9 +15,9 @@ mod put;
 mod txn;
 mod watch;
 
-/// A load that both servers are put under.
+/// A load for both servers.
 pub(crate) trait Workload: Send + Sync {
-    /// What it is.
+    /// The description of the workload.
     fn spec(&self) -> Spec;
 
     /// Brings the server into the state that the load needs; not measured.
@@ -33,17 +32,17 @@ pub(crate) trait Workload: Send + Sync {
 pub(crate) struct Spec {
     /// Short name, for `--only` and the tables.
     pub(crate) name: &'static str,
-    /// What is done, for the report.
+    /// The description for the report.
     pub(crate) what: &'static str,
-    /// What is counted.
+    /// The counted unit.
     pub(crate) unit: &'static str,
-    /// Clients that work side by side.
+    /// Number of concurrent clients.
     pub(crate) clients: usize,
-    /// Share of the whole time.
+    /// Share of the total time.
     pub(crate) weight: f64,
     /// Whether the load must not be cut into slices.
     pub(crate) whole: bool,
-    /// The ratio to etcd that this project wants to reach, if any.
+    /// The goal for the ratio to etcd, if any.
     pub(crate) goal: Option<f64>,
 }
 

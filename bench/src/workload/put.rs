@@ -1,4 +1,4 @@
-//! Plain puts over existing keys.
+//! Plain puts to existing keys.
 
 use anyhow::Result;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
@@ -29,12 +29,12 @@ pub(super) const SEQUENTIAL: Closed<Putter> = put(Spec {
     ..COMMON
 });
 
-/// Many clients: what writes share, above all the fsync.
+/// Many clients: what concurrent writes share, above all the fsync.
 pub(super) const CONCURRENT: Closed<Putter> =
     put(Spec { name: "put", what: "put to a random one of 5,000 keys", weight: 1.5, goal: Some(1.25), ..COMMON });
 
-/// Many clients without a pause: background work can neither be put off nor hide in a pause. For that
-/// the servers do not take turns, so noise makes the ratio less certain than others: no goal.
+/// Many clients without a pause, so that background work can neither be deferred nor hidden. The servers do not take turns, so
+/// noise makes the ratio less certain than others: no goal.
 pub(super) const SUSTAINED: Closed<Putter> = put(Spec {
     name: "put-sustained",
     what: "the same in one stretch without a pause",

@@ -50,7 +50,7 @@ impl Step for Creator {
         let key = PODS.key(number);
         let value = PODS.value(number, 1, self.random.random());
         let answer = self.kv.txn(client::create(key, value)).await?.into_inner();
-        ensure!(answer.succeeded, "new key {number} existed already");
+        ensure!(answer.succeeded, "new key {number} already exists");
         Ok(Done { revision: revision_in(answer.header.as_ref()), conflicts: 0 })
     }
 }
@@ -60,7 +60,7 @@ pub(super) const UPDATE: Closed<Updater> = Closed {
     spec: Spec {
         name: "get-update",
         what: "get a random one of 5,000 keys, then transaction: put if it is unchanged, else \
-               get and try again",
+               get and retry",
         unit: "updates",
         clients: 64,
         weight: 1.5,
@@ -98,7 +98,7 @@ impl Step for Updater {
                 return Ok(Done { revision, conflicts });
             }
             conflicts += 1;
-            let newer = found_instead(answer).context("a failed update must tell the value")?;
+            let newer = found_instead(answer).context("a failed update did not return the value")?;
             ensure!(
                 newer.mod_revision > current.mod_revision,
                 "an update of the current revision {} was refused",
@@ -109,7 +109,7 @@ impl Step for Updater {
     }
 }
 
-/// The pair that the else branch of an update found.
+/// The pair that the else branch of an update returned.
 fn found_instead(answer: TxnResponse) -> Option<KeyValue> {
     match answer.responses.into_iter().next()?.response? {
         Response::ResponseRange(range) => range.kvs.into_iter().next(),

@@ -29,10 +29,10 @@ use crate::target::Target;
 const STREAMS: usize = 4;
 const WATCHERS_PER_STREAM: usize = 25;
 const WRITERS: usize = 32;
-/// Writers wait while the slowest stream is this many events per watcher behind. Without that, a
-/// server would be measured by how far its watchers fall behind.
+/// Writers wait while the slowest stream is this many events per watcher behind. Otherwise the result would depend on how far
+/// watchers fall behind.
 const WINDOW: usize = 1_000;
-/// Within this time after the last write every watcher must have all events.
+/// Limit for every watcher to receive all events after the last write.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(30);
 
 /// 100 watchers of one prefix.
@@ -43,7 +43,7 @@ impl Workload for FanOut {
         Spec {
             name: "watch-100",
             what: "100 watchers of one prefix with previous values, on 4 streams; an event \
-                   received is counted, its time is that from the put's start to the receipt",
+                   received is counted, its time is from the start of the put to its receipt",
             unit: "events",
             clients: WRITERS,
             weight: 1.0,
@@ -79,20 +79,20 @@ async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
         start,
         random: StdRng::from_os_rng(),
     });
-    // A reader that fails would leave the writers waiting for room, so both are watched.
+    // If a reader fails, writers would wait for it forever, so both are polled.
     let load = closed_loop(target, writers.collect(), length);
     tokio::pin!(load);
     let mut heard = Vec::new();
     let written = loop {
         tokio::select! {
             written = &mut load => break written?.operations,
-            Some(early) = readers.join_next() => heard.push(early.context("a watcher died")??),
+            Some(early) = readers.join_next() => heard.push(early.context("a watcher panicked")??),
         }
     };
     total.send_replace(Some(written));
     let rest = async {
         while let Some(finished) = readers.join_next().await {
-            heard.push(finished.context("a watcher died")??);
+            heard.push(finished.context("a watcher panicked")??);
         }
         anyhow::Ok(())
     };
@@ -114,7 +114,7 @@ struct Open {
     answers: Streaming<WatchResponse>,
 }
 
-/// Opens a stream and its watchers in the way of kube-apiserver.
+/// Opens a stream and its watchers as kube-apiserver does.
 async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
     let (requests, outgoing) = mpsc::channel(WATCHERS_PER_STREAM);
     for _ in 0..WATCHERS_PER_STREAM {
@@ -134,16 +134,16 @@ async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
     metadata.insert("hasleader", MetadataValue::from_static("true"));
     let mut answers = target.client.watch(number).watch(request).await?.into_inner();
     for _ in 0..WATCHERS_PER_STREAM {
-        let answer = answers.message().await?.context("a watch stream ended")?;
+        let answer = answers.message().await?.context("the watch stream ended")?;
         ensure!(answer.created && !answer.canceled, "a watch was not created: {}", answer.cancel_reason);
     }
     Ok(Open { requests, answers })
 }
 
-/// Holds writers back while watchers are behind.
+/// Blocks writers while watchers are behind.
 struct Flow {
     room: Semaphore,
-    /// Events received, by stream, and how much room was given back for them.
+    /// Events received per stream, and the permits returned for them.
     received: [AtomicU64; STREAMS],
     given: Mutex<u64>,
 }
@@ -157,7 +157,7 @@ impl Flow {
         self.received[stream].fetch_add(events, Ordering::Relaxed);
         let slowest = self.received.iter().map(|all| all.load(Ordering::Relaxed));
         let heard_by_all = slowest.min().unwrap_or(0) / WATCHERS_PER_STREAM as u64;
-        let mut given = self.given.lock().expect("no holder of this lock panics");
+        let mut given = self.given.lock().expect("no thread panics while holding the lock");
         if heard_by_all > *given {
             self.room.add_permits((heard_by_all - *given) as usize);
             *given = heard_by_all;
@@ -196,10 +196,10 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until every watcher has had one event for every put.
+    /// Reads until every watcher has received one event for every put.
     ///
     /// # Errors
-    /// An event out of order, twice, too many, or of another key; a watcher that is canceled.
+    /// If an event is out of order, repeated, unexpected, or of another key, or if a watcher is cancelled.
     async fn run(mut self, mut stream: Open) -> Result<Tally> {
         let mut tally = Tally::new();
         let mut watchers = [(self.from - 1, 0_u64); WATCHERS_PER_STREAM];
@@ -207,13 +207,13 @@ impl Reader {
             let expected = *self.expected.borrow_and_update();
             if let Some(expected) = expected {
                 let most = watchers.iter().map(|watcher| watcher.1).max();
-                ensure!(most <= Some(expected), "a watcher had more events than puts");
+                ensure!(most <= Some(expected), "a watcher received more events than puts");
                 if watchers.iter().all(|watcher| watcher.1 == expected) {
                     break;
                 }
             }
             let answer = tokio::select! {
-                answer = stream.answers.message() => answer?.context("a watch stream ended")?,
+                answer = stream.answers.message() => answer?.context("the watch stream ended")?,
                 changed = self.expected.changed(), if expected.is_none() => {
                     changed.context("the writers failed")?;
                     continue;
@@ -221,7 +221,7 @@ impl Reader {
             };
             self.take(&answer, &mut watchers, &mut tally)?;
         }
-        // Ends the stream, and with it all its watchers.
+        // Ends the stream and all its watchers.
         drop(stream.requests);
         Ok(tally)
     }
@@ -232,11 +232,11 @@ impl Reader {
         }
         let watcher = watchers
             .get_mut(answer.watch_id as usize)
-            .with_context(|| format!("there is no watcher {}", answer.watch_id))?;
+            .with_context(|| format!("unknown watcher {}", answer.watch_id))?;
         let now = self.start.elapsed();
         for event in &answer.events {
-            let kv = event.kv.as_ref().context("an event without a pair")?;
-            // Every put is a revision of its own, so each must be greater than the one before.
+            let kv = event.kv.as_ref().context("an event without a key-value pair")?;
+            // Every put has a revision of its own, so revisions must increase.
             ensure!(
                 kv.mod_revision > watcher.0,
                 "watcher {} got revision {} after {}",
@@ -244,7 +244,7 @@ impl Reader {
                 kv.mod_revision,
                 watcher.0
             );
-            let stamp = stamp_of(&kv.value).context("an event of another's value")?;
+            let stamp = stamp_of(&kv.value).context("an event with an unknown value")?;
             let delay = (now.as_nanos() as u64).saturating_sub(stamp);
             tally.latency.saturating_record(delay);
             *watcher = (kv.mod_revision, watcher.1 + 1);

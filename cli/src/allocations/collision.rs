@@ -1,4 +1,4 @@
-//! Who has what another one has.
+//! Services that share an allocation with another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 
-/// Something of which there is one.
+/// An allocation that only one Service may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
     /// A cluster IP.
     Address(String),
-    /// A port of all nodes, whatever the protocol: so kube-apiserver gives them away.
+    /// A port on all nodes, whatever the protocol: kube-apiserver allocates per number.
     Port(i32),
 }
 
@@ -24,22 +24,22 @@ impl fmt::Display for Thing {
     }
 }
 
-/// Something that belongs to another Service.
+/// An allocation that belongs to another Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     pub(super) thing: Thing,
-    /// `NAMESPACE/NAME` of that one.
+    /// `NAMESPACE/NAME` of the owner.
     pub(super) of: String,
 }
 
-/// A Service that has what is another's.
+/// A Service with allocations that belong to others.
 #[derive(Clone, Debug)]
 pub(super) struct Loser<'s> {
     pub(super) service: &'s Service,
     pub(super) lost: Vec<Lost>,
 }
 
-/// What a Service has.
+/// Returns the allocations of a Service.
 fn things(service: &Service) -> BTreeSet<Thing> {
     let Some(spec) = &service.spec else { return BTreeSet::new() };
     let kind = spec.type_.as_deref().unwrap_or("ClusterIP");
@@ -56,8 +56,8 @@ fn things(service: &Service) -> BTreeSet<Thing> {
     things
 }
 
-/// Those that have to let something go: it belongs to the one that was made first, and of the same second to that with the smaller `uid`. This does not
-/// depend on who looks, nor in which order the branches were merged.
+/// Returns the Services that must give up allocations. The oldest Service keeps them; within the same second, the one
+/// with the smaller `uid`. So the result depends neither on the branch nor on the order of merges.
 pub(super) fn losers(services: &[Service]) -> Vec<Loser<'_>> {
     let mut in_order: Vec<&Service> = services.iter().collect();
     in_order
@@ -73,7 +73,7 @@ pub(super) fn losers(services: &[Service]) -> Vec<Loser<'_>> {
                 None => drop(owners.insert(thing, name.clone())),
             }
         }
-        // What is about to go lets go by itself.
+        // A Service that is being deleted releases its allocations anyway.
         if !lost.is_empty() && service.metadata.deletion_timestamp.is_none() {
             losers.push(Loser { service, lost });
         }
@@ -138,7 +138,7 @@ mod tests {
             service("one", 4, &json!({"clusterIP": "10.0.0.7"})),
             service("not-given", 5, &json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 0}]})),
             service("not-given-too", 6, &json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 0}]})),
-            // One Service may have the same number for two protocols.
+            // One Service may use the same number for two protocols.
             service(
                 "dns",
                 7,

@@ -1,5 +1,5 @@
-//! How a Service gets other allocations: a cluster IP cannot be changed, but a Service that leads elsewhere (`ExternalName`) has none, and gets a new one when it is
-//! again what it was. It stays the same object, with the same `uid`.
+//! Replaces allocations of a Service. A cluster IP is immutable, but an `ExternalName` Service has none, and gets a new
+//! one when it is changed back. The object and its `uid` stay the same.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::collision::{Lost, Thing};
 
-/// What a Service is to be again; it is there as long as it is not.
+/// Annotation with the fields to restore; present while an exchange is in progress.
 pub(super) const BEGUN: &str = "allocations.trishanku.org/exchange";
-/// Where it leads meanwhile: a name that never exists (RFC 2606).
+/// The `externalName` during the exchange: a name that never exists (RFC 2606).
 const NOWHERE: &str = "gets-another-address.invalid";
-/// What a Service that leads elsewhere cannot have.
+/// Fields that an `ExternalName` Service cannot have.
 const FIELDS: [&str; 11] = [
     "type",
     "clusterIP",
@@ -29,26 +29,26 @@ const FIELDS: [&str; 11] = [
     "loadBalancerSourceRanges",
 ];
 
-/// What is put back.
+/// The state to restore at the end of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exchange {
-    /// Fields of its `spec`, without what was lost.
+    /// Fields of the `spec`, without the lost allocations.
     fields: Map<String, Value>,
-    /// Node ports that it keeps, by the names of its ports.
+    /// The node ports that it keeps, by port name.
     #[serde(default)]
     ports: BTreeMap<String, Value>,
-    /// Addresses that it has lost, and the Services (`NAMESPACE/NAME`) that have them.
+    /// The addresses that it lost, and the Services (`NAMESPACE/NAME`) that own them.
     #[serde(default)]
     pub(super) addresses: BTreeMap<String, String>,
 }
 
 impl Exchange {
-    /// One that somebody has begun.
+    /// Reads the exchange that is in progress, if there is one.
     pub(super) fn begun(service: &Service) -> Option<Self> {
         serde_json::from_str(service.annotations().get(BEGUN)?).ok()
     }
 
-    /// The Service without allocations, and what it is to be again.
+    /// Returns the Service without allocations, and what to restore.
     pub(super) fn begin(service: &Service, lost: &[Lost]) -> Option<(Service, Self)> {
         let mut exchange = Self::default();
         let mut spec = serde_json::to_value(service.spec.as_ref()?).ok()?;
@@ -58,7 +58,7 @@ impl Exchange {
             match &lost.thing {
                 Thing::Address(address) => {
                     exchange.addresses.insert(address.clone(), lost.of.clone());
-                    // Of two families both are given anew: the first one decides which the other can be.
+                    // With two families, both are allocated anew: the first one decides which the second can be.
                     exchange.fields.remove("clusterIP");
                     exchange.fields.remove("clusterIPs");
                 }
@@ -84,7 +84,8 @@ impl Exchange {
         Some((without, exchange))
     }
 
-    /// The Service as it was, without what it has lost. What somebody else has changed meanwhile stays.
+    /// Returns the Service as it was, without the lost allocations. Changes that others made during the exchange are
+    /// kept.
     pub(super) fn finish(&self, mut service: Service) -> Option<Service> {
         let mut spec = serde_json::to_value(service.spec.as_ref()?).ok()?;
         let fields = spec.as_object_mut()?;
@@ -107,7 +108,7 @@ fn ports(spec: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
     spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Only a single port has no name.
+/// The name of a port; only a single port may have none.
 fn name_of(port: &Map<String, Value>) -> String {
     port.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
@@ -137,9 +138,9 @@ mod tests {
         }));
         let all = [lost(Thing::Address("10.0.0.7".to_owned())), lost(Thing::Port(30002)), lost(Thing::Port(30009))];
         let (without, _) = Exchange::begin(&was, &all).unwrap();
-        assert!(losers(&[without.clone(), without.clone()]).is_empty(), "it has nothing any more");
+        assert!(losers(&[without.clone(), without.clone()]).is_empty(), "it has no allocations any more");
         assert_eq!(without.spec.as_ref().unwrap().type_.as_deref(), Some("ExternalName"));
-        // Somebody edits it in between.
+        // Another client edits it during the exchange.
         let mut edited = without;
         edited.spec.as_mut().unwrap().selector = Some([("app".to_owned(), "y".to_owned())].into());
         let exchange = Exchange::begun(&edited).unwrap();

@@ -1,7 +1,8 @@
-//! Addresses and ports of which there is one each, and which two branches gave away at once.
+//! Repairs cluster IPs and node ports that two branches assigned at once.
 //!
-//! Each kube-apiserver gives away what is free as far as it knows. After a merge two Services may have the same cluster IP or node port. kube-apiserver's own
-//! repair loops only say so. [`run`] gives what several have to the oldest, and lets the others have new ones; docs/design/headless.md says why so.
+//! Each kube-apiserver assigns what is free on its branch, so after a merge two Services may have the same cluster IP or
+//! node port. kube-apiserver's own repair loops only report that. [`run`] leaves such an allocation to the oldest Service
+//! and gives the others new ones; docs/design/headless.md explains why.
 
 mod collision;
 mod exchange;
@@ -24,13 +25,13 @@ use self::collision::{Loser, losers};
 use self::exchange::Exchange;
 use crate::plane::supervisor::Stop;
 
-/// What a merge brings arrives object by object.
+/// The changes of one merge arrive object by object.
 const SETTLE: Duration = Duration::from_millis(300);
-/// After a failure.
+/// Delay after a failure.
 const AGAIN: Duration = Duration::from_secs(2);
 const NAME: &str = "trishanku-allocations";
 
-/// Why allocations cannot be looked after.
+/// Why allocations cannot be repaired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocationsError {
@@ -39,7 +40,7 @@ pub enum AllocationsError {
     Kubeconfig {
         /// The file.
         path: std::path::PathBuf,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: kube::config::KubeconfigError,
     },
     /// Its certificates or credentials cannot be used.
@@ -47,10 +48,10 @@ pub enum AllocationsError {
     Client(#[source] kube::Error),
 }
 
-/// Looks after the Services of one kube-apiserver until told to stop.
+/// Watches the Services of one kube-apiserver and repairs their allocations until a request to stop.
 ///
 /// # Errors
-/// [`AllocationsError`] if it cannot begin. Failures later are told on standard error, and tried again.
+/// [`AllocationsError`] if it cannot start. Later failures are printed on standard error and retried.
 pub async fn run(kubeconfig: &Path, stops: &mut mpsc::Receiver<Stop>) -> Result<(), AllocationsError> {
     let wrong = |source| AllocationsError::Kubeconfig { path: kubeconfig.into(), source };
     let read = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
@@ -66,7 +67,7 @@ pub async fn run(kubeconfig: &Path, stops: &mut mpsc::Receiver<Stop>) -> Result<
         tokio::select! {
             change = changes.next() => match change {
                 Some(Ok(_)) => due = Some(Instant::now() + SETTLE),
-                Some(Err(error)) => trishanku_stdio::eprintln!("services cannot be followed: {error}"),
+                Some(Err(error)) => trishanku_stdio::eprintln!("cannot watch Services: {error}"),
                 None => return Ok(()),
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
@@ -74,7 +75,7 @@ pub async fn run(kubeconfig: &Path, stops: &mut mpsc::Receiver<Stop>) -> Result<
                 due = match repairer.repair(&known).await {
                     Ok(()) => None,
                     Err(error) => {
-                        // Somebody else has changed it meanwhile: what comes of that is seen soon.
+                        // Another client changed the Service in the meantime: the watch reports that soon.
                         if !is_conflict(&error) {
                             trishanku_stdio::eprintln!("{error}");
                         }
@@ -93,7 +94,7 @@ struct Repairer {
 }
 
 impl Repairer {
-    /// Brings what was begun to its end, and then begins with those that have lost something.
+    /// Finishes the exchanges in progress, then starts those for Services that lost allocations.
     async fn repair(&self, services: &[Service]) -> kube::Result<()> {
         for service in services {
             if let Some(exchange) = Exchange::begun(service) {
@@ -103,32 +104,35 @@ impl Repairer {
         for Loser { service, lost } in losers(services) {
             let name = format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any());
             let things: Vec<String> =
-                lost.iter().map(|lost| format!("{} is that of {}", lost.thing, lost.of)).collect();
-            trishanku_stdio::eprintln!("{name} gets others: {}", things.join(", "));
+                lost.iter().map(|lost| format!("{} belongs to {}", lost.thing, lost.of)).collect();
+            trishanku_stdio::eprintln!("{name} gets new allocations: {}", things.join(", "));
             let Some((without, exchange)) = Exchange::begin(service, &lost) else {
-                trishanku_stdio::eprintln!("{name} cannot be given others: it is not as Services are");
+                trishanku_stdio::eprintln!("{name} cannot get new allocations: its fields are not those of a Service");
                 continue;
             };
             let without = self.replace(&without).await?;
             let told = Event {
                 type_: EventType::Warning,
                 reason: "AllocatedTwice".to_owned(),
-                note: Some(format!("{}: another branch gave it away, too, so others are allocated", things.join(", "))),
+                note: Some(format!(
+                    "{}: another branch assigned it, too, so new ones are allocated",
+                    things.join(", ")
+                )),
                 action: "Reallocate".to_owned(),
                 secondary: None,
             };
             self.give(without, &exchange).await?;
-            // It is done, whether that can be told or not.
+            // The event is best effort: the exchange is done.
             if let Err(error) = self.recorder.publish(&told, &service.object_ref(&())).await {
-                trishanku_stdio::eprintln!("an event of {name} was not taken: {error}");
+                trishanku_stdio::eprintln!("cannot record an event of {name}: {error}");
             }
         }
         Ok(())
     }
 
-    /// The second half: the Service is what it was, with new allocations.
+    /// Finishes an exchange: restores the Service, with new allocations.
     async fn give(&self, service: Service, exchange: &Exchange) -> kube::Result<()> {
-        // With a Service's address its IPAddress goes, whosever it is.
+        // Removing a Service's address removes its IPAddress, whichever Service owns that.
         for (address, winner) in &exchange.addresses {
             self.reserve(address, winner).await?;
         }
@@ -138,7 +142,7 @@ impl Repairer {
         Ok(())
     }
 
-    /// Says whose an address is, if nobody does.
+    /// Creates the `IPAddress` of the owner, unless it exists.
     async fn reserve(&self, address: &str, winner: &str) -> kube::Result<()> {
         let Some((namespace, name)) = winner.split_once('/') else { return Ok(()) };
         let family = if address.contains(':') { "IPv6" } else { "IPv4" };
@@ -165,7 +169,7 @@ impl Repairer {
         }
     }
 
-    /// As it is now, or not at all: it carries the version that it was made from.
+    /// Replaces the Service; fails if it has changed since it was read.
     async fn replace(&self, service: &Service) -> kube::Result<Service> {
         let services: Api<Service> =
             Api::namespaced(self.client.clone(), &service.namespace().unwrap_or_else(|| "default".to_owned()));

@@ -1,4 +1,4 @@
-//! kubectl, as a person uses it.
+//! Runs kubectl, as a user does.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// The label of what the demo makes, and of nothing else.
+/// The label of the demo's objects, and of no others.
 pub(super) const MARK: &str = "demo.trishanku.org/run";
-/// How long what was deleted may stay.
+/// How long deleted objects may remain.
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
 /// kubectl with a kubeconfig.
@@ -21,7 +21,7 @@ pub struct Kubectl {
     kubeconfig: PathBuf,
 }
 
-/// Why kubectl did not do it.
+/// Why a kubectl command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KubectlError {
@@ -30,21 +30,21 @@ pub enum KubectlError {
     Start {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It failed.
+    /// kubectl reported an error.
     #[error("`kubectl {arguments}`: {said}")]
     Failed {
-        /// What it was to do.
+        /// Its arguments.
         arguments: String,
-        /// What it said.
+        /// Its standard error.
         said: String,
     },
 }
 
 impl Kubectl {
-    /// This program with this kubeconfig.
+    /// Creates a handle for this program and kubeconfig.
     #[must_use]
     pub fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
         Self { program, kubeconfig }
@@ -56,7 +56,7 @@ impl Kubectl {
         command
     }
 
-    /// What it prints.
+    /// Runs kubectl and returns its output.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -64,7 +64,7 @@ impl Kubectl {
         self.output(self.command(arguments), arguments, None)
     }
 
-    /// The same with something to read.
+    /// Runs kubectl with `input` on standard input and returns its output.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -79,7 +79,7 @@ impl Kubectl {
         }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(start)?;
         if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-            // One that ends without reading says why.
+            // If it exits without reading, its error explains why.
             let _unread = pipe.write_all(text.as_bytes());
         }
         let output = child.wait_with_output().map_err(start)?;
@@ -90,10 +90,11 @@ impl Kubectl {
         Err(KubectlError::Failed { arguments: arguments.join(" "), said })
     }
 
-    /// Deletes a Deployment that `kubectl create deployment` made, if it is there, and its pods. Where no kubelet is, these would wait for one.
+    /// Deletes a Deployment of `kubectl create deployment`, if it exists, and its pods, which would wait for a kubelet if
+    /// there is none.
     ///
     /// # Errors
-    /// See [`KubectlError`]; also if pods are still there after half a minute.
+    /// See [`KubectlError`]; also if pods remain after half a minute.
     pub fn remove_deployment(&self, name: &str) -> Result<(), KubectlError> {
         self.run(&["delete", "deployment", name, "--ignore-not-found"])?;
         self.remove_pods(&format!("--selector=app={name}"), name)
@@ -108,17 +109,17 @@ impl Kubectl {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let said = format!("{} objects of {name} are still there", left.lines().count());
+                let said = format!("{} objects of {name} remain", left.lines().count());
                 return Err(KubectlError::Failed { arguments: format!("delete pods {select}"), said });
             }
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Deletes what [`super::Demo`] made, by the label that only this has.
+    /// Deletes the objects of [`super::Demo`], by their label.
     ///
     /// # Errors
-    /// See [`KubectlError`]; also if a Deployment of its name is there that somebody else made, or if something stays for half a minute.
+    /// See [`KubectlError`]; also if another Deployment has this name, or objects remain after half a minute.
     pub(super) fn remove_demo(&self, name: &str) -> Result<(), KubectlError> {
         let own = format!("--selector={MARK}");
         let others = format!("--selector=!{MARK}");
@@ -126,7 +127,7 @@ impl Kubectl {
         let found = self.run(&["get", "deployments", &others, &field, "--output=name"])?;
         if !found.trim().is_empty() {
             let said = format!(
-                "there is a Deployment {name:?} that the demo did not make (it has no label {MARK}), so it is left alone: delete or rename it"
+                "the Deployment {name:?} was not created by the demo (it has no label {MARK}) and stays unchanged: delete or rename it"
             );
             return Err(KubectlError::Failed { arguments: "get deployments".to_owned(), said });
         }
@@ -134,7 +135,7 @@ impl Kubectl {
         self.remove_pods(&own, name)
     }
 
-    /// The manifest of what the demo makes.
+    /// The manifest of the demo's Deployment.
     pub(super) fn demo(name: &str, replicas: u32) -> Value {
         let labels = json!({"app": name, MARK: "true"});
         json!({
@@ -152,7 +153,7 @@ impl Kubectl {
         })
     }
 
-    /// Follows the pods of an app: sees each change when the API server tells it.
+    /// Watches the pods of an app.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -160,7 +161,7 @@ impl Kubectl {
         self.follow(&format!("--selector=app={app}"))
     }
 
-    /// Follows the pods of the demo alone.
+    /// Watches only the demo's pods.
     pub(super) fn follow_demo(&self) -> Result<Pods, KubectlError> {
         self.follow(&format!("--selector={MARK}"))
     }
@@ -170,18 +171,18 @@ impl Kubectl {
         let mut command = self.command(&["get", "pods", select, "--watch", template]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.map_err(|source| KubectlError::Start { program: self.program.clone(), source })?;
-        let output = child.stdout.take().expect("it was started with a pipe");
+        let output = child.stdout.take().expect("the child was started with a pipe");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
-            // Nobody who listens, nothing to tell.
+            // Stops when the receiver is gone.
             let _gone: Vec<()> = lines.map_while(|line| sender.send(line).ok()).collect();
         });
         Ok(Pods { child, lines, nodes: BTreeMap::new() })
     }
 }
 
-/// Pods and their nodes, as they come.
+/// Pods and their nodes, from a watch.
 #[derive(Debug)]
 pub struct Pods {
     child: Child,
@@ -190,7 +191,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// Returns as soon as so many pods have a node, or the patience is over; answers with how many have.
+    /// Waits until `wanted` pods have a node, at most for `patience`; returns how many have one.
     pub fn until_bound(&mut self, wanted: usize, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         while self.nodes.len() < wanted {

@@ -1,6 +1,7 @@
-//! `trishanku demo`: a Deployment is made at the desk, and what happens is told by the commits that the heavens made.
+//! `trishanku demo`: creates a Deployment at the desk, and shows from the heavens' commits which branch did what.
 //!
-//! [`watch`] sees when the branches move, [`story`] makes a story of the commits, [`node`] is a node that stands in until a real one joins.
+//! [`watch`] records when the branches move, [`story`] groups their commits, and [`node`] is a placeholder until a real
+//! node joins.
 
 mod kubectl;
 mod node;
@@ -18,29 +19,29 @@ use crate::headless::DESK;
 use crate::heavens::{HeavenRecord, Kind};
 use crate::plane::{Assets, Home, State};
 
-/// What is shown.
+/// Settings of the demo.
 #[derive(Clone, Debug)]
 pub struct Demo {
-    /// The cluster.
+    /// The cluster's folder.
     pub home: Home,
-    /// How many pods.
+    /// The number of pods.
     pub replicas: u32,
-    /// Whether what was made stays.
+    /// Whether the objects are kept afterwards.
     pub keep: bool,
 }
 
-/// Why there is nothing to show.
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
-    /// It does not run.
-    #[error("the control plane in {dir:?} does not run; start it with `trishanku up`")]
+    /// The control plane is not running.
+    #[error("the control plane in {dir:?} is not running; start it with `trishanku up`")]
     NotRunning {
         /// Its folder.
         dir: PathBuf,
     },
-    /// It has no branches that could be told about.
-    #[error("the control plane in {dir:?} is no headless cluster; `trishanku --name NAME up` brings one up")]
+    /// The control plane has no branches to show.
+    #[error("the control plane in {dir:?} is not a headless cluster; `trishanku --name NAME up` brings one up")]
     NotHeadless {
         /// Its folder.
         dir: PathBuf,
@@ -48,19 +49,19 @@ pub enum DemoError {
     /// The pods were not bound in time.
     #[error("{bound} of {wanted} pods have a node after {seconds}s; see `trishanku status`")]
     NotBound {
-        /// How many are.
+        /// The pods with a node.
         bound: usize,
-        /// How many should be.
+        /// The pods that should have one.
         wanted: u32,
-        /// How long that took.
+        /// The waiting time.
         seconds: u64,
     },
-    /// Git cannot be asked.
+    /// Git cannot read the commits.
     #[error("cannot read the commits in {repository:?}: {reason}")]
     Git {
         /// The repository.
         repository: PathBuf,
-        /// Why.
+        /// The error of Git.
         reason: String,
     },
     /// See [`KubectlError`].
@@ -74,26 +75,26 @@ pub enum DemoError {
     Assets(#[from] crate::plane::assets::AssetsError),
 }
 
-/// What came of it.
+/// The result of the demo.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the branches did.
     pub story: Story,
-    /// From the moment before `kubectl create` until the desk showed the last pod with a node.
+    /// Time from just before `kubectl create` until the desk showed the last pod with a node.
     pub bound_after: Duration,
-    /// Whether the node that stands in was left, since other pods are bound to it.
+    /// Whether the placeholder node was left, since other pods are bound to it.
     pub node_stays: bool,
 }
 
-/// How long pods may take.
+/// Limit for pods to be bound, and for branches to settle.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Branches that did not move for so long have settled.
+/// Branches that have not moved for this long have settled.
 const SETTLED: Duration = Duration::from_millis(700);
-/// The name of what is made.
+/// The name of the Deployment.
 const NAME: &str = "demo";
 
 impl Demo {
-    /// Shows it. Blocks the thread.
+    /// Runs the demo. Blocks the thread.
     ///
     /// # Errors
     /// See [`DemoError`].
@@ -109,7 +110,7 @@ impl Demo {
             return Err(DemoError::NotHeadless { dir: dir() });
         }
         let kubectl = Kubectl::new(Assets::find(None)?.program("kubectl"), self.home.kubeconfig());
-        // What an earlier one left, if it was interrupted.
+        // Removes objects of an interrupted demo.
         kubectl.remove_demo(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
         let shown = self.show(&kubectl, &heavens);
@@ -121,7 +122,7 @@ impl Demo {
         shown.map(|(story, bound_after)| Outcome { story, bound_after, node_stays })
     }
 
-    /// What the branches did, and how long it took until the pods were bound.
+    /// Returns what the branches did, and how long it took to bind the pods.
     fn show(&self, kubectl: &Kubectl, heavens: &[HeavenRecord]) -> Result<(Story, Duration), DemoError> {
         let branches = Branches::watch(heavens);
         branches.until_settled(SETTLED, PATIENCE);

@@ -1,4 +1,4 @@
-//! A node that stands in until a real one joins: pods are bound to it, and run nowhere.
+//! A placeholder node until a real one joins: pods are bound to it, but do not run.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use super::kubectl::{Kubectl, KubectlError};
 
 const NAME: &str = "stand-in";
 
-/// A Node object without a kubelet. Nobody renews it: after about 40 s kube-controller-manager takes it for lost, unless [`Self::beat`] is called.
+/// A Node object without a kubelet. Unless [`Self::beat`] is called, kube-controller-manager marks it as lost after about
+/// 40 s.
 #[derive(Debug)]
 pub struct StandIn {
     is_ours: bool,
 }
 
 impl StandIn {
-    /// Makes one, unless there is a node that is ready.
+    /// Creates one, unless there is a ready node.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -32,7 +33,7 @@ impl StandIn {
         }
         let node = Self { is_ours: true };
         node.beat(kubectl)?;
-        // Once it is seen to be ready, the node controller takes off what keeps pods away from a new node.
+        // The node controller removes the taint of a new node once that is ready.
         let taints = ["get", "node", NAME, "--output=jsonpath={.spec.taints[*].key}"];
         for _ in 0..200 {
             if kubectl.run(&taints)?.trim().is_empty() {
@@ -40,11 +41,11 @@ impl StandIn {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let said = "kube-controller-manager does not take the node for ready; see its log".to_owned();
+        let said = "kube-controller-manager has not marked the node as ready; see its log".to_owned();
         Err(KubectlError::Failed { arguments: taints.join(" "), said })
     }
 
-    /// Says that it is ready, as a kubelet does.
+    /// Reports the node as ready, as a kubelet does.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -75,7 +76,7 @@ impl StandIn {
         kubectl.run(&["patch", "node", NAME, "--subresource=status", "--type=merge", &patch]).map(drop)
     }
 
-    /// Takes it away, if it stands in and no pod needs it any more: whether it does.
+    /// Deletes the placeholder unless pods are bound to it; returns whether it stays.
     ///
     /// # Errors
     /// See [`KubectlError`].
@@ -89,7 +90,7 @@ impl StandIn {
         Ok(is_used)
     }
 
-    /// Takes it away, if it stands in.
+    /// Deletes the placeholder, if there is one.
     ///
     /// # Errors
     /// See [`KubectlError`].

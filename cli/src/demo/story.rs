@@ -1,4 +1,4 @@
-//! What the branches did, by their commits: who made what, and when it was at the desk.
+//! What the branches did, from their commits: which heaven made which change, and when it reached the desk.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,18 +11,18 @@ use super::DemoError;
 use super::watch::Move;
 use crate::heavens::HeavenRecord;
 
-/// Commits of one branch that do the same to the same kind of object.
+/// The commits of one branch with the same verb and kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chapter {
-    /// Whose branch they were made on.
+    /// The heaven that made them.
     pub heaven: String,
-    /// `create pods`, say.
+    /// Verb and kind, such as `create pods`.
     pub what: String,
-    /// How many commits.
+    /// The number of commits.
     pub commits: usize,
-    /// The first of them.
+    /// The id of the first one.
     pub first: String,
-    /// When the first was on its branch, in seconds since the beginning.
+    /// When the first was on its branch, in seconds since the start.
     pub from_seconds: f64,
     /// When all of them were.
     pub to_seconds: f64,
@@ -30,12 +30,12 @@ pub struct Chapter {
     pub at_desk_seconds: Option<f64>,
 }
 
-/// The chapters in the order in which they began.
+/// The chapters, ordered by start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Story {
-    /// What was done.
+    /// The groups of commits.
     pub chapters: Vec<Chapter>,
-    /// How many merge commits there were in between.
+    /// The number of merge commits.
     pub merges: usize,
 }
 
@@ -47,7 +47,7 @@ struct Commit {
 }
 
 impl Story {
-    /// The story of the moves since a moment, with the times since another.
+    /// Builds the story from the moves after `since`; times count from `zero`.
     pub(super) fn of(
         heavens: &[HeavenRecord],
         desk: &str,
@@ -70,7 +70,7 @@ impl Story {
                     continue;
                 }
                 first_seen.insert(commit.id.clone(), after);
-                // Whoever merges is not who did it: a merge is made by all who see it, and is the same.
+                // Merge commits are not attributed: each heaven that sees both sides makes the same one.
                 if commit.parents > 1 {
                     story.merges += 1;
                 } else if let Some(maker) = heavens.iter().position(|heaven| heaven.name == commit.committer) {
@@ -104,16 +104,16 @@ impl Story {
         Ok(story)
     }
 
-    /// Who did this first, such as `create pods`.
+    /// The heaven that did this first, such as `create pods`.
     #[must_use]
     pub fn maker(&self, what: &str) -> Option<&str> {
         self.chapters.iter().find(|chapter| chapter.what == what).map(|chapter| chapter.heaven.as_str())
     }
 }
 
-/// The new commits of a move, oldest first.
+/// Returns the new commits of a move, oldest first.
 fn commits(repository: &Path, from: Option<&str>, to: &str) -> Result<Vec<Commit>, DemoError> {
-    // The first look finds a branch where it is, which is no news.
+    // The first observation only finds where the branch is.
     let Some(from) = from else { return Ok(Vec::new()) };
     let failed = |reason: String| DemoError::Git { repository: repository.into(), reason };
     let range = format!("{from}..{to}");
@@ -135,7 +135,7 @@ fn commits(repository: &Path, from: Option<&str>, to: &str) -> Result<Vec<Commit
     Ok(text.lines().filter_map(commit).collect())
 }
 
-/// The verb and the kind: `create pods/default/a` and `create 3 pods` are both `create pods`.
+/// Reduces a subject to verb and kind: `create pods/default/a` and `create 3 pods` are both `create pods`.
 fn summary(subject: &str) -> String {
     let mut words = subject.split(' ');
     let verb = words.next().unwrap_or_default();

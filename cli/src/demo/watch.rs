@@ -1,4 +1,4 @@
-//! When branches move: by looking at their references all the time, which is what a clock of one's own is good for. Commits have whole seconds.
+//! Records when branches move, by polling their references: the times in commits are in whole seconds.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use crate::heavens::HeavenRecord;
 
-/// A reference is a file of 41 bytes.
+/// Cheap: a reference is a file of 41 bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A branch went to a commit.
+/// A branch moved to a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Move {
-    /// Which of the heavens.
+    /// Index of the heaven.
     pub(super) heaven: usize,
-    /// From where, if it was there.
+    /// The previous commit, if there was one.
     pub(super) from: Option<String>,
     pub(super) to: String,
     pub(super) at: Instant,
 }
 
-/// Branches that are looked at.
+/// Branches that are being polled.
 pub(super) struct Branches {
     moves: Arc<Mutex<Vec<Move>>>,
     is_over: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub(super) struct Branches {
 }
 
 impl Branches {
-    /// Begins to look at the branches of heavens.
+    /// Starts to poll the branches of heavens.
     pub(super) fn watch(heavens: &[HeavenRecord]) -> Self {
         let (moves, is_over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let places: Vec<_> = heavens.iter().map(|heaven| (heaven.repository.clone(), heaven.branch.clone())).collect();
@@ -41,7 +41,7 @@ impl Branches {
         Self { moves, is_over, looking: Some(looking) }
     }
 
-    /// Returns when no branch has moved for this long, or the patience is over.
+    /// Returns when no branch has moved for `quiet`, at the latest after `patience`.
     pub(super) fn until_settled(&self, quiet: Duration, patience: Duration) {
         let (since, mut count, mut last) = (Instant::now(), self.count(), Instant::now());
         while last.elapsed() < quiet && since.elapsed() < patience {
@@ -57,7 +57,7 @@ impl Branches {
         self.moves.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// All moves, in their order.
+    /// Stops polling and returns all moves in order.
     pub(super) fn end(mut self) -> Vec<Move> {
         self.stop();
         std::mem::take(&mut self.moves.lock().unwrap_or_else(PoisonError::into_inner))
@@ -92,7 +92,7 @@ fn look(places: &[(PathBuf, String)], moves: &Mutex<Vec<Move>>, is_over: &Atomic
     }
 }
 
-/// What a reference leads to. One that was packed is not there as a file until it moves again.
+/// Reads a loose reference; `None` for a packed one, which becomes loose when it moves again.
 fn read(repository: &Path, branch: &str) -> Option<String> {
     let text = std::fs::read_to_string(repository.join(branch)).ok()?;
     let id = text.trim();

@@ -1,40 +1,40 @@
-//! The names that manifests give, before anything on the disk is called so: as Kubernetes demands them, so that none leads out of its folder.
+//! Checks names in manifests before they become paths: Kubernetes' rules also keep them inside their folders.
 
 /// The longest label of [RFC 1123](https://www.rfc-editor.org/rfc/rfc1123).
 const LABEL: usize = 63;
-/// The longest subdomain, and the longest key of a Secret or `ConfigMap`, in Kubernetes.
+/// The longest subdomain in Kubernetes, and the longest key of a Secret or `ConfigMap`.
 const SUBDOMAIN: usize = 253;
 
-/// A DNS label, such as volumes, containers and namespaces have.
+/// Checks a DNS label, as for volumes, containers and namespaces.
 ///
 /// # Errors
-/// What is wrong with `field`.
+/// A message about `field`.
 pub(super) fn label(field: &str, name: &str) -> Result<(), String> {
     if is_label(name) {
         return Ok(());
     }
     Err(format!(
-        "{field} {name:?} is no DNS label: use at most {LABEL} lower-case letters, digits and '-', with a letter or digit at both ends"
+        "{field} {name:?} is not a DNS label: use at most {LABEL} lower-case letters, digits and '-', with a letter or digit at both ends"
     ))
 }
 
-/// A DNS subdomain, such as heavens, Secrets and `ConfigMap`s have.
+/// Checks a DNS subdomain, as for heavens, Secrets and `ConfigMap`s.
 ///
 /// # Errors
-/// What is wrong with `field`.
+/// A message about `field`.
 pub(super) fn subdomain(field: &str, name: &str) -> Result<(), String> {
     if is_subdomain(name) {
         return Ok(());
     }
     Err(format!(
-        "{field} {name:?} is no DNS subdomain: use at most {SUBDOMAIN} lower-case letters, digits, '-' and '.', with a letter or digit at the ends of each part"
+        "{field} {name:?} is not a DNS subdomain: use at most {SUBDOMAIN} lower-case letters, digits, '-' and '.', with a letter or digit at the ends of each part"
     ))
 }
 
-/// A key of a Secret or a `ConfigMap`.
+/// Checks a key of a Secret or a `ConfigMap`.
 ///
 /// # Errors
-/// What is wrong with `field`.
+/// A message about `field`.
 pub(super) fn key(field: &str, key: &str) -> Result<(), String> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let is_key = !key.is_empty() && key.len() <= SUBDOMAIN && key.chars().all(fits);
@@ -46,10 +46,10 @@ pub(super) fn key(field: &str, key: &str) -> Result<(), String> {
     ))
 }
 
-/// A path inside of a volume.
+/// Checks a path inside a volume.
 ///
 /// # Errors
-/// What is wrong with `field`.
+/// A message about `field`.
 pub(super) fn inside(field: &str, path: &str) -> Result<(), String> {
     if path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..") {
         return Err(format!("{field}: the path {path:?} leads out of the volume, or to no file in it"));
@@ -58,7 +58,7 @@ pub(super) fn inside(field: &str, path: &str) -> Result<(), String> {
 }
 
 pub(super) fn is_subdomain(name: &str) -> bool {
-    // Its parts may be longer than a label's 63, as in Kubernetes.
+    // As in Kubernetes, its parts may be longer than a label.
     name.len() <= SUBDOMAIN && name.split('.').all(is_part)
 }
 

@@ -1,4 +1,4 @@
-//! The variables of a user's container.
+//! Environment variables of a user's container.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) type Variables = BTreeMap<String, Variable>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variable {
     text: String,
-    /// Whether something of a Secret is in it: that is whoever's it is, and stays as it is. Everything else has been translated there.
+    /// Whether it contains a value of a Secret, which is not translated. All other parts have been translated already.
     is_secret: bool,
 }
 
 impl Variable {
-    /// As the process gets it.
+    /// The value for the process.
     pub(super) fn value(&self, translation: &Translation) -> String {
         if self.is_secret { self.text.clone() } else { translation.of(&self.text) }
     }
@@ -36,10 +36,10 @@ impl Variable {
     }
 }
 
-/// What the container says, from Secrets and `ConfigMap`s too.
+/// The container's variables, including those from Secrets and `ConfigMap`s.
 ///
 /// # Errors
-/// If one of these is missing, or something is asked for that no process has.
+/// If a Secret or `ConfigMap` is missing, or a source is not supported.
 pub(super) fn of(
     workshop: &Workshop<'_>,
     site: &Site,
@@ -74,7 +74,7 @@ pub(super) fn of(
     Ok(variables)
 }
 
-/// A value of a manifest, with the variables before it.
+/// A value in a manifest, with references to earlier variables expanded.
 fn literal(text: &str, variables: &Variables, translation: &Translation) -> Variable {
     let mut has_secret = false;
     let plain = expand(text, |name| {
@@ -85,9 +85,9 @@ fn literal(text: &str, variables: &Variables, translation: &Translation) -> Vari
     if has_secret { Variable::secret(expand_here(text, variables, translation)) } else { Variable::plain(plain) }
 }
 
-/// A text of a manifest with its variables, as it is here: all of it is translated but what comes from Secrets.
+/// Expands variables in a text and translates the result, except for values of Secrets.
 pub(super) fn expand_here(text: &str, variables: &Variables, translation: &Translation) -> String {
-    // First everything else is put in, so that `--port=$(PORT)` is translated as a whole. What is put in is no reference any more.
+    // Plain variables first, so that `--port=$(PORT)` is translated as a whole. Inserted text is not expanded again.
     let others = expand_but(text, "$$", |name| {
         let found = variables.get(name).filter(|found| !found.is_secret)?;
         Some(found.text.replace('$', "$$"))
@@ -95,12 +95,12 @@ pub(super) fn expand_here(text: &str, variables: &Variables, translation: &Trans
     expand(&translation.of(&others), |name| Some(variables.get(name).filter(|found| found.is_secret)?.text.clone()))
 }
 
-/// `$(NAME)` is the variable of this name; `$$` is `$`. What is no variable stays.
+/// Replaces `$(NAME)` with the variable's value and `$$` with `$`. Unknown names stay as they are.
 fn expand(text: &str, value: impl FnMut(&str) -> Option<String>) -> String {
     expand_but(text, "$", value)
 }
 
-/// The same, where `$$` becomes `dollar`.
+/// Like [`expand`], but replaces `$$` with `dollar`.
 fn expand_but(text: &str, dollar: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -149,7 +149,7 @@ fn from_source(
         Some("metadata.namespace") => "default".to_owned(),
         Some("status.podIP" | "status.hostIP") => "127.0.0.1".to_owned(),
         _ => {
-            let what = field.unwrap_or("a variable from elsewhere than a field, a Secret or a ConfigMap").to_owned();
+            let what = field.unwrap_or("a variable whose source is not a field, a Secret or a ConfigMap").to_owned();
             let remedy = ": give the variable a value";
             return Err(RenderError::Unsupported { of: of.to_owned(), what, remedy });
         }
@@ -226,7 +226,7 @@ mod tests {
         ] {
             assert_eq!(expand_here(given, &variables, &here), expected);
             assert_eq!(literal(given, &variables, &here).value(&here), expected);
-            // As one that is named by another.
+            // As a variable that another one references.
             let made = literal(given, &variables, &here);
             variables.insert("MADE".to_owned(), made);
             assert_eq!(expand_here("<$(MADE)>", &variables, &here), format!("<{expected}>"));

@@ -1,4 +1,4 @@
-//! Why manifests cannot be run.
+//! Errors of manifests that cannot run as processes.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use trishanku_sidecars::plan::PlanError;
 
 use super::secrets::SecretError;
 
-/// Why manifests cannot be run as processes: which one, what is wrong, what to do.
+/// Why manifests cannot run as processes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
-    /// A field has a value that cannot be.
+    /// A field has an invalid value.
     #[error("{of}: {source}")]
     Plan {
-        /// Heaven or merge.
+        /// The heaven or merge.
         of: String,
-        /// The field.
+        /// The error about the field.
         source: PlanError,
     },
-    /// A pod template is none.
+    /// A pod template is invalid.
     #[error("{of}: spec.app.podTemplate: {reason}")]
     Template {
         /// The heaven.
@@ -26,17 +26,17 @@ pub enum RenderError {
         /// What is wrong.
         reason: String,
     },
-    /// Something of a pod that no process can have.
+    /// A feature of pods that processes do not have.
     #[error("{of}: {what} cannot be given to a process on this machine{remedy}")]
     Unsupported {
         /// The heaven, and the container or volume.
         of: String,
-        /// What it is.
+        /// The feature.
         what: String,
-        /// What to do, with what is before it.
+        /// What to do, with punctuation before it.
         remedy: &'static str,
     },
-    /// Nobody knows which program an image stands for.
+    /// No program is known for an image.
     #[error("{of}: no program is known for image {image:?}: give --image-program={image}=PATH")]
     NoProgram {
         /// The heaven and the container.
@@ -44,37 +44,37 @@ pub enum RenderError {
         /// Its image.
         image: String,
     },
-    /// The program is not there.
+    /// The program does not exist.
     #[error("{of}: there is no program {program:?}, which replaces image {image:?}")]
     ProgramNotFound {
         /// The heaven and the container.
         of: String,
         /// Its image.
         image: String,
-        /// What was looked for.
+        /// The path.
         program: PathBuf,
     },
-    /// A `ConfigMap` or a key in it is not there.
+    /// A `ConfigMap` or its key is missing.
     #[error("{of} needs ConfigMap {name:?}{key}: add it to the files")]
     NoConfigMap {
-        /// Who.
+        /// The heaven and its container or volume.
         of: String,
         /// Its name.
         name: String,
-        /// The key, with words before it.
+        /// The key, with text before it; or empty.
         key: String,
     },
-    /// Two processes would have the same name.
-    #[error("{0:?} is there twice: rename one of them")]
+    /// Two processes have the same name.
+    #[error("{0:?} exists twice: rename one of them")]
     Twice(String),
-    /// An option of the command line is about something that is not there.
+    /// A command-line option matches nothing.
     #[error("--{option}={value}: {problem}")]
     Option {
         /// The option.
         option: &'static str,
         /// Its value.
         value: String,
-        /// Why it has no meaning.
+        /// What is wrong.
         problem: String,
     },
     /// See [`SecretError`].

@@ -1,4 +1,4 @@
-//! Arguments of single processes, put right without another manifest.
+//! Removes and adds flags of single processes, without changing manifests.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 use super::error::RenderError;
 use crate::plane::components::Component;
 
-/// `PROCESS=--flag` or `PROCESS=--flag=value`: a container or another process, with or without its heaven before it and a slash between.
+/// `PROCESS=--flag` or `PROCESS=--flag=value`, where PROCESS is a container or another process, optionally as
+/// `HEAVEN/PROCESS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagOption {
     process: String,
@@ -53,10 +54,10 @@ impl FlagOption {
     }
 }
 
-/// Takes flags away, then adds others; one that is there already is replaced.
+/// Removes flags, then adds others; an added flag replaces an existing one.
 ///
 /// # Errors
-/// [`RenderError::Option`] if there is no such process, or it has no such flag.
+/// [`RenderError::Option`] if there is no such process, or it does not have the flag to remove.
 pub(super) fn apply(
     components: &mut [Component],
     dropped: &[FlagOption],
@@ -67,7 +68,7 @@ pub(super) fn apply(
         for flag in flags {
             let mut of = components.iter_mut().filter(|component| flag.is_of(component)).peekable();
             if of.peek().is_none() {
-                return Err(flag.wrong(option, format!("there is no process of this name, but {names}")));
+                return Err(flag.wrong(option, format!("there is no process of this name; there are {names}")));
             }
             let mut found = false;
             for component in of {

@@ -1,4 +1,4 @@
-//! Which program of this machine stands in for an image.
+//! Programs of this machine that run in place of images.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ pub struct ImagePrograms {
     entries: BTreeMap<String, Entry>,
 }
 
-/// What stands in for an image.
+/// The program for an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
-    /// The program, or the folder in which the program that the container names is.
+    /// The program, or a folder with the program that the container names.
     pub program: PathBuf,
-    /// Arguments that are added unless the container has them with another value; `$(PORT)` is a port of its own.
+    /// Arguments that are added unless the container has the same flag; `$(PORT)` is an allocated port.
     #[serde(default)]
     pub args: Vec<String>,
-    /// How to learn that it is ready, if the container does not say.
+    /// Readiness probe, unless the container has one.
     #[serde(default)]
     pub health: Option<Health>,
 }
 
-/// A page on the container's own port that tells that it is ready.
+/// Path of the readiness probe, on the container's own port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {
@@ -39,7 +39,7 @@ pub enum Health {
     Https(String),
 }
 
-/// An entry of a file: a program alone, or with more.
+/// An entry of a file: only a program, or all fields.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -47,7 +47,7 @@ enum Written {
     Entry(Entry),
 }
 
-/// `IMAGE=PATH`, as on a command line.
+/// `IMAGE=PATH` on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     image: String,
@@ -67,14 +67,14 @@ impl FromStr for Mapping {
     }
 }
 
-/// The controllers of Kubernetes itself, which everybody has beside kube-apiserver. They listen on ports of their own.
+/// Kubernetes' own controllers, which run beside kube-apiserver. They listen on their own ports.
 const KUBERNETES: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
 
 impl ImagePrograms {
-    /// A file (a map from images to programs), and what the command line says, which wins.
+    /// Reads a file (a map from images to programs); command-line options win over it.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no such map.
+    /// If the file cannot be read, or is not such a map.
     pub fn read(file: Option<&Path>, given: &[Mapping]) -> Result<Self, ManifestError> {
         let mut entries = BTreeMap::new();
         if let Some(file) = file {
@@ -95,8 +95,8 @@ impl ImagePrograms {
         Ok(Self { entries })
     }
 
-    /// What was given for an image: an entry of just this image, else of its repository without tag and digest, or of the end of that from a slash
-    /// on. The longest wins.
+    /// Returns the explicit entry for an image. Its key is the image, its repository without tag and digest, or the end
+    /// of that after a slash. The longest key wins.
     pub fn given(&self, image: &str) -> Option<&Entry> {
         let repository = repository(image);
         let fits = |key: &str| {
@@ -107,7 +107,7 @@ impl ImagePrograms {
         found.map(|(_, entry)| entry)
     }
 
-    /// What stands in for an image; `None` if nobody said.
+    /// Returns the program for an image; `None` if it is neither given nor built in.
     pub fn find(&self, image: &str, assets: &Assets) -> Option<Entry> {
         let given = self.given(image).cloned();
         let name = repository(image).rsplit('/').next().unwrap_or_default();
@@ -116,7 +116,7 @@ impl ImagePrograms {
             args: vec!["--secure-port=$(PORT)".to_owned(), "--bind-address=127.0.0.1".to_owned()],
             health: Some(Health::Https("/healthz".to_owned())),
         });
-        // This very program, which runs in heavens, too.
+        // This program, which heavens run, too.
         let ours = || (name == "trishanku").then(std::env::current_exe).and_then(Result::ok);
         let known = known.or_else(|| ours().map(|program| Entry { program, ..Entry::default() }));
         match (given, known) {
@@ -129,16 +129,16 @@ impl ImagePrograms {
     }
 }
 
-/// Whether it is the image of a container that does nothing but be there: no process stands in for it.
+/// Whether the image is a pause container, which needs no process.
 pub(super) fn is_pause(image: &str) -> bool {
     repository(image).rsplit('/').next() == Some("pause")
 }
 
-/// An image without tag and digest.
+/// The image without tag and digest.
 fn repository(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or(image);
     match image.rsplit_once(':') {
-        // A colon before the last slash is that of a registry's port.
+        // A colon before the last slash belongs to the registry's port.
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => image,
     }

@@ -1,4 +1,4 @@
-//! Manifests: what people wrote, from several files, as one set of objects.
+//! Reads manifests from several files into one set of objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::check;
 /// Keys and values of a Secret or a `ConfigMap`.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
-/// What there is to run, and what it needs.
+/// The objects of the manifests that are used.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests {
     /// Heavens, in the order of the files.
@@ -25,18 +25,18 @@ pub struct Manifests {
     pub secrets: BTreeMap<String, Data>,
     /// `ConfigMap`s.
     pub config_maps: BTreeMap<String, Data>,
-    /// Objects that nothing is done with.
+    /// Objects that are not used.
     pub ignored: Vec<Ignored>,
 }
 
-/// An object that nothing is done with.
+/// An object that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its kind.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// What to do instead, if there is something.
+    /// What to do instead; may be empty.
     pub remedy: &'static str,
 }
 
@@ -49,18 +49,18 @@ pub enum ManifestError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file is no YAML.
+    /// A file is not YAML.
     #[error("{file:?} is not YAML: {reason}")]
     Yaml {
         /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// The error of the parser, with its position.
         reason: String,
     },
-    /// An object is not what its kind says.
+    /// An object is invalid for its kind.
     #[error("{file:?}: {object}: {reason}")]
     Object {
         /// The file.
@@ -70,15 +70,15 @@ pub enum ManifestError {
         /// What is wrong.
         reason: String,
     },
-    /// There is nothing to run.
+    /// The files contain neither a heaven nor a merge.
     #[error("there is no TrishankuHeaven and no AutomatedMerge in {0:?}: name a file that has one, with --filename")]
     Nothing(Vec<PathBuf>),
 }
 
-/// The kinds that something is done with.
+/// The kinds that are used.
 const USED: [&str; 4] = ["TrishankuHeaven", "AutomatedMerge", "Secret", "ConfigMap"];
 
-/// One object, and the last file that says something of it.
+/// One object, and the last file with a document for it.
 struct Object {
     file: PathBuf,
     kind: String,
@@ -87,8 +87,8 @@ struct Object {
 }
 
 impl Manifests {
-    /// Reads files in their order. Where a later document has the kind and name of an earlier one, it changes that: it is a merge patch
-    /// ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)) of it, in which `null` removes a field and a list replaces the whole list.
+    /// Reads files in order. A later document of the same kind and name is applied to the earlier one as a merge patch
+    /// ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)): `null` removes a field, and a list replaces the whole list.
     ///
     /// # Errors
     /// See [`ManifestError`].
@@ -114,7 +114,7 @@ impl Manifests {
                 let first = namespace.get_or_insert_with(|| own.to_owned());
                 if first != own {
                     let reason = format!(
-                        "it is in namespace {own:?}, and others are in {first:?}: run the objects of one namespace at a time"
+                        "it is in namespace {own:?}, but others are in {first:?}: run the objects of one namespace at a time"
                     );
                     return Err(object.wrong(reason));
                 }
@@ -131,9 +131,9 @@ impl Manifests {
                     read.config_maps.insert(object.name.clone(), data.collect());
                 }
                 "GitHubRepository" => {
-                    read.ignore(&object, "give --remote-url=URL=FOLDER to put a local repository in its place");
+                    read.ignore(&object, "give --remote-url=URL=FOLDER to use a local repository instead");
                 }
-                _ => read.ignore(&object, "apply it with kubectl to a control plane where it belongs"),
+                _ => read.ignore(&object, "apply it with kubectl to the control plane where it belongs"),
             }
         }
         Ok(read)
@@ -154,7 +154,7 @@ impl Object {
         let version = self.value["apiVersion"].as_str().unwrap_or_default();
         let expected = format!("{GROUP}/{VERSION}");
         if version != expected {
-            return Err(self.wrong(format!("its apiVersion is {version:?}, and not {expected:?}")));
+            return Err(self.wrong(format!("its apiVersion is {version:?}, not {expected:?}")));
         }
         serde_json::from_value(self.value["spec"].clone()).map_err(|error| self.wrong(format!("spec: {error}")))
     }
@@ -163,11 +163,11 @@ impl Object {
         let Some(entries) = self.value[field].as_object() else { return Ok(Data::new()) };
         let value = |(key, value): (&String, &Value)| {
             check::key(field, key).map_err(|reason| self.wrong(reason))?;
-            // What it is is not repeated: it may be a secret.
-            let text = value.as_str().ok_or_else(|| self.wrong(format!("{field}.{key} is no text")))?;
+            // The message does not repeat the value: it may be a secret.
+            let text = value.as_str().ok_or_else(|| self.wrong(format!("{field}.{key} is not a string")))?;
             let bytes = if is_base64 {
                 let packed: String = text.split_ascii_whitespace().collect();
-                BASE64_STANDARD.decode(packed).map_err(|_| self.wrong(format!("{field}.{key} is not in base64")))?
+                BASE64_STANDARD.decode(packed).map_err(|_| self.wrong(format!("{field}.{key} is not base64")))?
             } else {
                 text.as_bytes().to_vec()
             };
@@ -178,11 +178,11 @@ impl Object {
 }
 
 fn add(objects: &mut Vec<Object>, file: &Path, text: &str) -> Result<(), ManifestError> {
-    // Numbers as Kubernetes reads them. What is written is not repeated: it may be a secret.
+    // Parses numbers as Kubernetes does. Error messages do not repeat the text: it may be a secret.
     let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
     for value in documents.map_err(|error| ManifestError::Yaml { file: file.into(), reason: error.to_string() })? {
-        // What is between two lines of dashes, or after the last.
+        // Empty documents, between separators or at the end.
         if !value.is_null() {
             add_one(objects, file, value)?;
         }
@@ -199,9 +199,9 @@ fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), M
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let object = Object { file: file.into(), kind, name, value };
     if object.kind.is_empty() || object.name.is_empty() {
-        return Err(object.wrong("a manifest has a kind and a metadata.name"));
+        return Err(object.wrong("a manifest needs a kind and a metadata.name"));
     }
-    // What nothing is done with may be called otherwise, as a role `system:…` is.
+    // Objects that are not used may have other names, such as a role `system:…`.
     if USED.contains(&object.kind.as_str()) {
         check::subdomain("metadata.name", &object.name).map_err(|reason| object.wrong(reason))?;
         match &object.value["metadata"]["namespace"] {
@@ -209,7 +209,7 @@ fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), M
             Value::String(own) => {
                 check::label("metadata.namespace", own).map_err(|reason| object.wrong(reason))?;
             }
-            _ => return Err(object.wrong("metadata.namespace is no text")),
+            _ => return Err(object.wrong("metadata.namespace is not a string")),
         }
     }
     match objects.iter_mut().find(|earlier| earlier.kind == object.kind && earlier.name == object.name) {
@@ -222,7 +222,7 @@ fn add_one(objects: &mut Vec<Object>, file: &Path, value: Value) -> Result<(), M
     Ok(())
 }
 
-/// RFC 7386.
+/// Applies a merge patch (RFC 7386).
 fn patch(target: &mut Value, change: Value) {
     let Value::Object(changes) = change else {
         *target = change;
@@ -231,7 +231,7 @@ fn patch(target: &mut Value, change: Value) {
     if !target.is_object() {
         *target = Value::Object(serde_json::Map::new());
     }
-    let fields = target.as_object_mut().expect("it was just made one");
+    let fields = target.as_object_mut().expect("it was just replaced with an object");
     for (name, change) in changes {
         if change.is_null() {
             fields.shift_remove(&name);
@@ -291,13 +291,13 @@ mod tests {
         for (text, expected) in [
             ("a: [".to_owned(), "is not YAML"),
             ("kind: ConfigMap\nmetadata: {name: a}\n".to_owned(), "no TrishankuHeaven"),
-            ("kind: Secret\nmetadata: {name: s}\ndata: {k: hush-hush}\n".to_owned(), "\"s\": data.k is not in base64"),
-            ("metadata: {name: s}\n".to_owned(), "has a kind"),
-            ("kind: Secret\nmetadata: {name: ../s}\n".to_owned(), "metadata.name \"../s\" is no DNS subdomain"),
+            ("kind: Secret\nmetadata: {name: s}\ndata: {k: hush-hush}\n".to_owned(), "\"s\": data.k is not base64"),
+            ("metadata: {name: s}\n".to_owned(), "needs a kind"),
+            ("kind: Secret\nmetadata: {name: ../s}\n".to_owned(), "metadata.name \"../s\" is not a DNS subdomain"),
             ("kind: Secret\nmetadata: {name: s, namespace: ../n}\n".to_owned(), "metadata.namespace \"../n\" is no"),
             ("kind: ConfigMap\nmetadata: {name: s}\ndata: {..: x}\n".to_owned(), "does not begin with '..'"),
             ("kind: Secret\nmetadata: {name: s}\nstringData: {a/b: x}\n".to_owned(), "and is not \"a/b\""),
-            (HEAVEN.replace("v1alpha1", "v9") + "metadata: {name: a}\n", "and not \"controllers."),
+            (HEAVEN.replace("v1alpha1", "v9") + "metadata: {name: a}\n", "not \"controllers."),
             (format!("{HEAVEN}metadata: {{name: a}}\nspec: {{app: 7}}\n"), "\"a\": spec: "),
             (
                 format!(

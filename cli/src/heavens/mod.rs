@@ -1,13 +1,13 @@
-//! The process form of heavens: the plan of manifests as processes of this machine.
+//! Heavens as processes: runs the plan of manifests on this machine.
 //!
 //! ```text
 //! files ─► manifest ─► the plan (trishanku-sidecars) ─► servers ─┐
 //!             └──────► the user's pod template ───────► users ───┴─► components of the supervisor
 //! ```
 //!
-//! A [`manifest`] says what there is. [`images`] tells which program stands in for which image. Each heaven has a [`site`]: a folder and ports of its own, since
-//! the paths and ports of a pod are there once on a machine; [`paths`] translates what a user's container is told. [`secrets`] makes certificates as a
-//! manager makes them.
+//! A [`manifest`] has the objects, [`images`] maps their images to programs. Since the paths and ports of a pod exist
+//! only once on a machine, each heaven has a [`site`], its own folder and ports, and [`paths`] translates what its
+//! containers read. [`secrets`] issues certificates as the manager does in a cluster.
 
 mod check;
 mod environment;
@@ -16,7 +16,6 @@ mod flags;
 pub mod images;
 pub mod manifest;
 mod paths;
-mod record;
 mod remotes;
 mod render;
 mod renewal;
@@ -27,11 +26,11 @@ mod users;
 mod volumes;
 mod workshop;
 
+pub use crate::record::{HeavenRecord, Kind};
 pub use error::RenderError;
 pub use flags::FlagOption;
 pub use images::{ImagePrograms, Mapping};
 pub use manifest::{Ignored, ManifestError, Manifests};
-pub use record::{HeavenRecord, Kind};
 pub use remotes::RemoteOption;
 pub(crate) use remotes::make_bare;
 pub use render::{Remark, Rendered, Request};

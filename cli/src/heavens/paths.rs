@@ -1,20 +1,20 @@
-//! What a pod has at fixed paths and ports, each heaven on a machine has elsewhere.
+//! Translates the fixed paths and ports of a pod into those of a heaven on this machine.
 
 use std::path::Path;
 
-/// Where things are, in texts such as arguments and configuration files.
+/// A mapping of paths and ports for texts such as arguments and configuration files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Translation {
-    /// Paths in the pod, the longest first, and here.
+    /// Paths in the pod, longest first, and on this machine.
     paths: Vec<(String, String)>,
-    /// Ports in the pod, and here.
+    /// Ports in the pod, and on this machine.
     ports: Vec<(u16, u16)>,
-    /// The ports of loopback servers, which are only meant where a loopback address is before them.
+    /// Ports of loopback servers, which are only translated after a loopback address.
     servers: Vec<(u16, u16)>,
 }
 
 impl Translation {
-    /// What is at `there` in the pod is `here`. What was said first counts.
+    /// Maps the pod's path `there` to `here`. The first mapping of a path wins.
     pub(super) fn path(&mut self, there: &str, here: &Path) {
         let there = there.trim_end_matches('/');
         if there.is_empty() || self.paths.iter().any(|(known, _)| known == there) {
@@ -24,23 +24,23 @@ impl Translation {
         self.paths.sort_by_key(|(there, _)| std::cmp::Reverse(there.len()));
     }
 
-    /// A port on which a container listens.
+    /// Maps a port on which a container listens.
     pub(super) fn port(&mut self, there: u16, here: u16) {
         self.ports.push((there, here));
     }
 
-    /// A server beside the container.
+    /// Maps the port of a server beside the container.
     pub(super) fn server(&mut self, there: u16, here: u16) {
         self.servers.push((there, here));
     }
 
-    /// Where a port is here.
+    /// The port on this machine.
     pub(super) fn port_of(&self, there: u16) -> u16 {
         let known = self.ports.iter().chain(&self.servers);
         known.into_iter().find(|(known, _)| *known == there).map_or(there, |(_, here)| *here)
     }
 
-    /// The text, with paths and ports as they are here.
+    /// Translates the paths and ports in a text.
     pub(super) fn of(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -61,7 +61,7 @@ impl Translation {
         out
     }
 
-    /// A port of the pod at the beginning of `rest`: how long it is written, and what it is here.
+    /// Parses a port of the pod at the start of `rest`; returns the length of its digits, and the port on this machine.
     fn port_at(&self, text: &str, rest: &str) -> Option<(usize, u16)> {
         let before = out_of(text, rest);
         if !before.ends_with([':', '=']) {
@@ -69,7 +69,7 @@ impl Translation {
         }
         let length = rest.bytes().take_while(u8::is_ascii_digit).count();
         let there: u16 = rest[..length].parse().ok()?;
-        // Neither a part of a word, nor of a version, an address or a time.
+        // Not a port if it is part of a word, a version, an address or a time.
         if rest[length..].starts_with(|next: char| next.is_alphanumeric() || "._-:".contains(next)) {
             return None;
         }
@@ -80,7 +80,7 @@ impl Translation {
     }
 }
 
-/// What comes before `rest`, its end.
+/// The part of `text` before its end `rest`.
 fn out_of<'t>(text: &'t str, rest: &str) -> &'t str {
     &text[..text.len() - rest.len()]
 }

@@ -1,4 +1,4 @@
-//! Other repositories in place of those that a manifest names.
+//! Replaces repositories that manifests name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::error::RenderError;
 use super::manifest::Manifests;
 use super::secrets::{SecretError, make_folder};
 
-/// `OLD=NEW`: the URL in the manifests, and the URL or folder in its place.
+/// `OLD=NEW`: the URL in the manifests, and the URL or folder to use instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteOption {
     old: String,
@@ -30,10 +30,10 @@ impl FromStr for RemoteOption {
     }
 }
 
-/// Puts other repositories in place; answers with those that were made, since nothing was there.
+/// Replaces the URLs of remotes; returns the repositories that were created because they did not exist.
 ///
 /// # Errors
-/// [`RenderError::Option`] if no remote has the old URL, or a repository cannot be made.
+/// [`RenderError::Option`] if no remote has the old URL, or a repository cannot be created.
 pub(super) fn replace(manifests: &mut Manifests, options: &[RemoteOption]) -> Result<Vec<PathBuf>, RenderError> {
     let mut made = Vec::new();
     for option in options {
@@ -62,10 +62,11 @@ pub(super) fn replace(manifests: &mut Manifests, options: &[RemoteOption]) -> Re
     Ok(made)
 }
 
-/// Makes an empty bare repository, and the folders around it, which only their owner reads: there are Secrets in it.
+/// Creates an empty bare repository and its parent folders. Only the owner can read them, since they will contain
+/// Secrets.
 ///
 /// # Errors
-/// [`SecretError::File`] with what `git` says.
+/// [`SecretError::File`] with the error of `git`.
 pub(crate) fn make_bare(folder: &Path) -> Result<(), SecretError> {
     let failed = |reason: String| SecretError::File { path: folder.into(), source: std::io::Error::other(reason) };
     make_folder(folder)?;
@@ -74,12 +75,12 @@ pub(crate) fn make_bare(folder: &Path) -> Result<(), SecretError> {
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
 }
 
-/// The folder of a repository of this machine.
+/// The folder of a repository on this machine.
 pub(super) fn folder(url: &str) -> Option<PathBuf> {
     if let Some(path) = url.strip_prefix("file://") {
         return Some(path.into());
     }
-    // host:path is for SSH, unless a slash comes first.
+    // host:path is an SSH address, unless a slash comes before the colon.
     let is_remote = url.contains("://") || url.find(':').is_some_and(|colon| !url[..colon].contains('/'));
     (!is_remote).then(|| std::path::absolute(url).unwrap_or_else(|_| url.into()))
 }

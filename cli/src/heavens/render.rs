@@ -1,4 +1,4 @@
-//! Manifests as components of the supervisor.
+//! Renders manifests as components of the supervisor.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,6 @@ use super::error::RenderError;
 use super::flags::{self, FlagOption};
 use super::images::ImagePrograms;
 use super::manifest::Manifests;
-use super::record::{HeavenRecord, Kind, RemoteRecord};
 use super::remotes::{self, RemoteOption};
 use super::renewal::Renewal;
 use super::secrets::{Secrets, write};
@@ -23,19 +22,20 @@ use super::workshop::Workshop;
 use crate::plane::components::Component;
 use crate::plane::ports::{self, Moved};
 use crate::plane::{Assets, Home};
+use crate::record::{HeavenRecord, Kind, RemoteRecord};
 
-/// What is to be rendered, and with what.
+/// Everything that determines the components.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// Where everything is kept.
+    /// The folder of the control plane.
     pub home: &'a Home,
     /// The Kubernetes programs.
     pub assets: &'a Assets,
-    /// gitcd.
+    /// The gitcd program.
     pub gitcd: &'a Path,
     /// Programs by image.
     pub images: &'a ImagePrograms,
-    /// Repositories in place of others.
+    /// Repositories that replace others.
     pub remotes: &'a [RemoteOption],
     /// Flags that processes do not get.
     pub dropped_flags: &'a [FlagOption],
@@ -43,11 +43,11 @@ pub struct Request<'a> {
     pub added_flags: &'a [FlagOption],
     /// The ports of the previous run.
     pub ports: &'a BTreeMap<String, u16>,
-    /// Components that a heaven comes after, on its first start.
+    /// Additional components that a heaven waits for on its first start.
     pub after: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// What there is to run.
+/// The rendered manifests.
 #[derive(Debug, Default)]
 pub struct Rendered {
     /// The processes.
@@ -56,31 +56,31 @@ pub struct Rendered {
     pub records: Vec<HeavenRecord>,
     /// Their ports.
     pub ports: BTreeMap<String, u16>,
-    /// Ports that somebody else has taken.
+    /// Ports that changed because another program uses the old ones.
     pub moved: Vec<Moved>,
-    /// Secrets with certificates that were made.
+    /// Secrets with new certificates.
     pub issued: Vec<String>,
-    /// What a person should know.
+    /// Remarks for the user.
     pub remarks: Vec<Remark>,
-    /// What looks after the certificates.
+    /// Renews the certificates.
     pub renewal: Option<Renewal>,
 }
 
-/// Something about manifests that a person should know.
+/// A remark about the manifests for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remark {
-    /// An object that nothing is done with.
+    /// An object is not used.
     Ignored(super::manifest::Ignored),
-    /// It is suspended, or has no replicas.
+    /// A heaven or merge is suspended, or has no replicas.
     Rests(String),
-    /// It is one process, whatever the number of replicas.
+    /// A heaven runs as one process, whatever its number of replicas.
     OneReplica(String),
-    /// A repository was made, since there was none.
+    /// A repository was created.
     RepositoryMade(PathBuf),
-    /// Remotes are asked without credentials, since their Secret is not there.
+    /// The Secret with credentials is missing, but all remotes are on this machine.
     NoCredentials {
-        /// Who asks.
+        /// The heaven or merge.
         of: String,
         /// The Secret.
         secret: String,
@@ -88,7 +88,7 @@ pub enum Remark {
 }
 
 impl Rendered {
-    /// Makes certificates, folders and files, and tells what is to be run.
+    /// Issues certificates, writes folders and files, and renders the components.
     ///
     /// # Errors
     /// See [`RenderError`].
@@ -99,7 +99,7 @@ impl Rendered {
         rendered.remarks.extend(made.into_iter().map(Remark::RepositoryMade));
         let secrets = Secrets::new(request.home.secrets(), std::mem::take(&mut manifests.secrets));
         let (mut due, mut ours) = (None, Vec::new());
-        // Certificates first: one heaven may mount those of another.
+        // Certificates first: a heaven may mount those of another one.
         for (name, spec) in &manifests.heavens {
             if spec.skip.as_ref().and_then(|skip| skip.certificates) != Some(true) {
                 let made = secrets.issue(name, spec)?;
@@ -145,11 +145,11 @@ impl Rendered {
     }
 }
 
-/// One heaven or merge.
+/// A heaven or merge to render.
 struct Job {
     /// The object's name.
     name: String,
-    /// That of its site.
+    /// The name of its site.
     site: String,
     what: What,
 }
@@ -162,7 +162,7 @@ enum What {
 fn jobs(manifests: &Manifests, remarks: &mut Vec<Remark>) -> Result<Vec<Job>, RenderError> {
     let mut jobs = Vec::new();
     for (name, spec) in &manifests.heavens {
-        // One that only makes what others share.
+        // A heaven without app only makes what others share.
         if spec.skip.as_ref().and_then(|skip| skip.app) == Some(true) {
             continue;
         }
@@ -222,7 +222,7 @@ impl Job {
         Site::port_names(&self.site, self.gitcd().is_some_and(|gitcd| gitcd.host.is_some()), &further)
     }
 
-    /// Folders of this machine ask for no credentials, so a Secret with some need not be there.
+    /// Repositories on this machine need no credentials, so the Secret may be missing.
     fn forget_missing_credentials(&mut self, secrets: &Secrets, remarks: &mut Vec<Remark>) {
         let of = self.of();
         let Some(gitcd) = self.gitcd_mut() else { return };

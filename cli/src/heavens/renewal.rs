@@ -1,4 +1,4 @@
-//! Certificates that are made anew while heavens run.
+//! Renews certificates while heavens run.
 
 use std::path::PathBuf;
 
@@ -9,61 +9,61 @@ use super::secrets::{SecretError, Secrets, write};
 use super::servers::kubeconfigs;
 use super::site::Site;
 
-/// A value of a Secret as a file of a heaven.
+/// A file with a value of a Secret.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) secret: String,
     pub(super) key: String,
     pub(super) path: PathBuf,
     pub(super) site: Site,
-    /// Whether the user's containers read it, who knows when. kube-apiserver reads its files again when they change.
+    /// Whether a user's container reads it, and must restart when it changes; kube-apiserver reloads its files.
     pub(super) is_users: bool,
 }
 
-/// Looks after the certificates of heavens.
+/// Renews the certificates of heavens.
 pub struct Renewal {
     pub(super) secrets: Secrets,
-    /// Those whose certificates are made here.
+    /// The heavens whose certificates are issued here.
     pub(super) heavens: Vec<(String, TrishankuHeavenSpec)>,
     pub(super) copies: Vec<Shown>,
-    /// The person's kubeconfig, and whose it is.
+    /// Source and path of the user's kubeconfig.
     pub(super) persons: Option<(PathBuf, PathBuf)>,
-    /// When something is due.
+    /// When the next renewal is due.
     pub(super) due: Option<OffsetDateTime>,
 }
 
-/// Without values of Secrets.
+/// Omits values of Secrets.
 impl std::fmt::Debug for Renewal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Renewal").field("due", &self.due).finish_non_exhaustive()
     }
 }
 
-/// What was made anew.
+/// The result of a renewal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewed {
-    /// Secrets.
+    /// The Secrets that were renewed.
     pub issued: Vec<String>,
-    /// Heavens whose containers have to begin anew, since they may have read something only once.
+    /// Heavens whose containers must restart, since they may have read a file only once.
     pub heavens: Vec<String>,
 }
 
 impl Renewal {
-    /// When something is due.
+    /// When the next renewal is due.
     #[must_use]
     pub fn due(&self) -> Option<OffsetDateTime> {
         self.due
     }
 
-    /// The person's kubeconfig follows that of a heaven.
+    /// Keeps the user's kubeconfig `to` a copy of `from`.
     pub fn follow(&mut self, from: PathBuf, to: PathBuf) {
         self.persons = Some((from, to));
     }
 
-    /// Makes what is due, and brings it to where it is read.
+    /// Renews what is due, and updates the files.
     ///
     /// # Errors
-    /// See [`SecretError`]. What was made until then is used by the next call.
+    /// See [`SecretError`]. The next call continues with the Secrets issued so far.
     pub fn renew(&mut self) -> Result<Renewed, SecretError> {
         let mut renewed = Renewed::default();
         let mut due = None;
@@ -72,7 +72,7 @@ impl Renewal {
             renewed.issued.extend(made.secrets);
             due = due.into_iter().chain(made.look_again).min();
         }
-        // All of them: of an earlier call that failed half-way, too.
+        // All files, since an earlier call may have failed half-way.
         for copy in &self.copies {
             let data = kubeconfigs(&copy.site, self.secrets.get(&copy.secret, &copy.site.name)?);
             let Some(content) = data.get(&copy.key) else { continue };

@@ -1,4 +1,4 @@
-//! Secrets as folders of files: those of the manifests, and those with certificates, which are made as a manager makes them.
+//! Secrets as folders of files: those of the manifests, and those with certificates issued here.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -15,58 +15,58 @@ use super::check;
 use super::manifest::Data;
 use crate::plane::file;
 
-/// The Secrets that heavens of one folder share.
+/// The Secrets of all heavens.
 #[derive(Debug)]
 pub(super) struct Secrets {
-    /// Where those are kept that were made here.
+    /// The folder of the Secrets that were issued here.
     folder: PathBuf,
-    /// Those of the manifests, which are somebody else's.
+    /// The Secrets of the manifests, which are never changed.
     given: BTreeMap<String, Data>,
 }
 
-/// What was made of certificates.
+/// The result of issuing certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Made {
-    /// The Secrets.
+    /// The Secrets that were written.
     pub(super) secrets: Vec<String>,
-    /// When something is due.
+    /// When the next renewal is due.
     pub(super) look_again: Option<OffsetDateTime>,
 }
 
-/// Why there is no Secret.
+/// Why a Secret is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// Certificates cannot be made.
+    /// Certificates cannot be issued.
     #[error("heaven {heaven:?}: {source}")]
     Issue {
         /// The heaven.
         heaven: String,
-        /// Why.
+        /// The reason.
         source: IssueError,
     },
-    /// What a manifest calls a Secret can be no name of one.
+    /// The name of a Secret in a manifest is invalid.
     #[error("{user}: {reason}")]
     Name {
-        /// Who needs it.
+        /// The object that needs it.
         user: String,
         /// What is wrong.
         reason: String,
     },
-    /// It is neither in the manifests nor made here.
+    /// The Secret is neither in the manifests nor issued here.
     #[error("{user} needs Secret {secret:?}: add it to the files")]
     Missing {
-        /// Who needs it.
+        /// The object that needs it.
         user: String,
         /// Its name.
         secret: String,
     },
-    /// A file or folder cannot be made or read.
+    /// A file or folder cannot be written or read.
     #[error("cannot use {path:?}")]
     File {
-        /// It.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -76,7 +76,7 @@ impl Secrets {
         Self { folder, given }
     }
 
-    /// Makes what a heaven needs of certificates and does not have, and what is due.
+    /// Issues the certificates of a heaven that are missing or due.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -138,7 +138,7 @@ impl Secrets {
         let mut data = Data::new();
         for entry in entries {
             let entry = entry.map_err(failed)?;
-            // What a crash left of a file that was about to be replaced.
+            // A crash may leave a file that was about to replace another one.
             let path = entry.path();
             let is_left = path.extension().is_some_and(|extension| extension == "next");
             if let Some(name) = entry.file_name().to_str().filter(|_| !is_left) {
@@ -149,19 +149,19 @@ impl Secrets {
     }
 }
 
-/// A name that leads elsewhere than into the folder of Secrets is none.
+/// Checks that a name cannot leave the folder of Secrets.
 fn check_name(name: &str, user: &str) -> Result<(), SecretError> {
     let wrong = |reason| SecretError::Name { user: user.to_owned(), reason };
     check::subdomain("the Secret's name", name).map_err(wrong)
 }
 
-/// Makes a folder that only its owner reads, with those around it.
+/// Creates a folder and its parents, readable by the owner only.
 pub(crate) fn make_folder(path: &Path) -> Result<(), SecretError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| SecretError::File { path: path.into(), source })
 }
 
-/// Removes a file that nobody needs any more.
+/// Removes a file that is no longer needed.
 fn remove(path: &Path) -> Result<(), SecretError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -171,7 +171,7 @@ fn remove(path: &Path) -> Result<(), SecretError> {
     }
 }
 
-/// Writes values as files that only their owner reads, each in one step.
+/// Writes values as files, each atomically and readable by the owner only.
 pub(super) fn write_all(folder: &Path, data: &Data) -> Result<(), SecretError> {
     make_folder(folder)?;
     for (name, content) in data {
@@ -180,7 +180,7 @@ pub(super) fn write_all(folder: &Path, data: &Data) -> Result<(), SecretError> {
     Ok(())
 }
 
-/// Writes a file in one step, unless it is as it should be; answers with whether it was not.
+/// Writes a file atomically if its content differs; returns whether it did.
 pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<bool, SecretError> {
     if std::fs::read(path).is_ok_and(|known| known == content) {
         return Ok(false);
@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(secrets.issue("b", &spec("b")).unwrap().secrets, ["b-controller"]);
         assert!(secrets.issue("a", &spec("a")).unwrap().secrets.is_empty());
         assert!(secrets.get("b-controller", "b").unwrap().contains_key("kubeconfig"));
-        // What is not wanted any more goes, once.
-        std::fs::write(dir.path().join("sa/next.key"), "nobody's").unwrap();
+        // A key that is no longer used is removed, once.
+        std::fs::write(dir.path().join("sa/next.key"), "unused").unwrap();
         assert_eq!(secrets.issue("a", &spec("a")).unwrap().secrets, ["sa"]);
         assert!(secrets.issue("a", &spec("a")).unwrap().secrets.is_empty());
         let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;

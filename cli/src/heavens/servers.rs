@@ -1,4 +1,4 @@
-//! A plan as processes: what runs beside the controller of a heaven, and what runs in a merge.
+//! The plan's steps as processes: the servers of a heaven, and those of a merge.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::site::Site;
 use super::workshop::Workshop;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
-/// What is not asked how it is has to run so long.
+/// A server without a probe counts as ready after this time.
 const RUNNING: Duration = Duration::from_millis(500);
-/// gitcd still has to commit what the journal holds, and to push it.
+/// gitcd must commit the journal, and push.
 const STORE_GRACE: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(20);
 
-/// The plan's servers in their order, each with the steps before it as its preparation. Makes their folders and files.
+/// Returns the plan's servers in order, each with the steps before it as preparation. Writes their folders and files.
 ///
 /// # Errors
 /// If a Secret is missing, or a file cannot be written.
@@ -35,7 +35,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
         mount(workshop, site, plan, step)?;
         let program = workshop.program(&step.program, &step.image.name);
         let mut environment = step.environment.clone();
-        // The supervisor tries again, and tells meanwhile why it has to.
+        // The supervisor retries instead, and reports why.
         environment.remove("GITCD_WAIT");
         let run = Workshop::invocation(site, program, step.arguments.clone(), environment);
         let (port, probe, alive) = match &step.run {
@@ -60,7 +60,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
             prepare: std::mem::take(&mut prepare),
             prepare_again: true,
             is_essential: true,
-            // kube-apiserver starts at a hot standby, and is not ready before that has its turn.
+            // kube-apiserver may start against a hot standby, and becomes ready with its turn.
             takes_turns: waits && matches!(step.name.as_str(), "gitcd" | "kube-apiserver"),
             run,
             probe,
@@ -84,7 +84,7 @@ fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe
             let run: Invocation = Workshop::invocation(site, program, words[1..].to_vec(), step.environment.clone());
             Probe::Run(run)
         }
-        // Whoever it is has the certificate of the Secret that is mounted for it.
+        // The server must have the certificate of the Secret that is mounted for it.
         Look::Https { path } => {
             let authority = Path::new(&site.place.secrets).join("kubernetes/ca.crt");
             let port = site.place.ports.apiserver;
@@ -93,7 +93,7 @@ fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe
     }
 }
 
-/// Brings the files of a step to where it looks for them.
+/// Writes the files of a step to the paths where it reads them.
 fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
     for mount in &step.mounts {
         let folder = plan.folders.iter().find(|folder| folder.name == mount.folder);
@@ -121,9 +121,9 @@ fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Resu
                     }
                 }
             }
-            // The system's own temporary folder; programs are told of another one.
+            // The system's own temporary folder; the programs use another one, by `TMPDIR`.
             Content::Empty { .. } if path == Path::new("/tmp") => {}
-            // What goes with a pod goes with a run, but for the repository: the data stays.
+            // An emptyDir lasts as long as a run. The repository's folder stays, since it has the data.
             Content::Empty { .. } if folder.name != HOME => {
                 let _not_there = std::fs::remove_dir_all(path);
                 make_folder(path)?;
@@ -134,7 +134,7 @@ fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Resu
     Ok(())
 }
 
-/// The values of a Secret; a kubeconfig in it leads to this heaven's kube-apiserver.
+/// The values of a Secret; a kubeconfig in it is changed to this heaven's kube-apiserver.
 pub(super) fn kubeconfigs(site: &Site, mut data: Data) -> Data {
     if let Some(kubeconfig) = data.get_mut("kubeconfig")
         && let Ok(text) = std::str::from_utf8(kubeconfig)
@@ -144,7 +144,7 @@ pub(super) fn kubeconfigs(site: &Site, mut data: Data) -> Data {
     data
 }
 
-/// Where the servers of this heaven are.
+/// The mapping of this heaven's servers.
 pub(super) fn translation(site: &Site) -> Translation {
     let (there, here) = (trishanku_sidecars::plan::Ports::default(), site.place.ports);
     let mut translation = Translation::default();

@@ -1,4 +1,4 @@
-//! Where one heaven is on this machine: its folder and its ports.
+//! The folder and the ports of a heaven on this machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::plane::Home;
 /// The folders and ports of a heaven, or of a merge.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// What its components' names begin with.
+    /// The prefix of its components' names.
     pub(super) name: String,
     pub(super) dir: PathBuf,
     pub(super) place: Place,
@@ -23,14 +23,14 @@ const SERVERS: [&str; 4] = ["gitcd", "events-etcd", "events-etcd-peers", "kube-a
 const HOST: &str = "git-host";
 
 impl Site {
-    /// The names of the ports of a heaven with these further ones.
+    /// The names of a heaven's ports, including the `further` ones.
     pub(super) fn port_names(name: &str, has_host: bool, further: &[String]) -> Vec<String> {
         let host = has_host.then_some(HOST);
         let servers = SERVERS.into_iter().chain(host).map(ToOwned::to_owned);
         servers.chain(further.iter().cloned()).map(|server| format!("{name}/{server}")).collect()
     }
 
-    /// The site of a heaven whose ports are among these.
+    /// Creates the site of a heaven from the allotted ports.
     pub(super) fn new(home: &Home, name: &str, allotted: &BTreeMap<String, u16>) -> Self {
         let dir = home.heavens().join(name);
         let own =
@@ -51,7 +51,7 @@ impl Site {
         Self { name: name.to_owned(), dir, place, ports }
     }
 
-    /// A port of this heaven; 0 if it was not asked for.
+    /// A port of this heaven; 0 if it has no such port.
     pub(super) fn port(&self, server: &str) -> u16 {
         self.ports.get(server).copied().unwrap_or_default()
     }
@@ -61,12 +61,12 @@ impl Site {
         self.port(HOST)
     }
 
-    /// A component's name.
+    /// The full name of a component.
     pub(super) fn component(&self, step: &str) -> String {
         format!("{}/{step}", self.name)
     }
 
-    /// What its programs have in place of `/tmp`.
+    /// The folder that its programs use in place of `/tmp`.
     pub(super) fn temporary(&self) -> PathBuf {
         self.dir.join("tmp")
     }

@@ -21,9 +21,9 @@ use super::volumes;
 use super::workshop::Workshop;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
-/// A container that nobody is told how to ask has to run so long.
+/// A container without any probe counts as ready after this time.
 const RUNNING: Duration = Duration::from_secs(1);
-/// As in Kubernetes.
+/// The default in Kubernetes.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A user's pod.
@@ -42,7 +42,7 @@ impl UsersPod {
         Ok(pod)
     }
 
-    /// Names become those of folders, processes and logs.
+    /// Checks names that become folders, processes and logs.
     fn check(&self) -> Result<(), String> {
         for (at, volume) in self.spec.volumes.iter().flatten().enumerate() {
             check::label(&format!("spec.volumes[{at}].name"), &volume.name)?;
@@ -64,7 +64,7 @@ impl UsersPod {
         self.spec.init_containers.iter().flatten().chain(&self.spec.containers)
     }
 
-    /// The ports that are to be allotted: one for each container, and those that containers declare.
+    /// The ports to allot: one for each container, and those that containers declare.
     pub(super) fn port_names(&self) -> Vec<String> {
         let declared = |container: &Container| {
             let of = |port: &core::ContainerPort| declared(&container.name, port.container_port);
@@ -73,7 +73,7 @@ impl UsersPod {
         self.containers().flat_map(|container| [vec![container.name.clone()], declared(container)].concat()).collect()
     }
 
-    /// The processes, each after `before`. Makes the folders and files of the volumes.
+    /// Returns the processes, each after `before`. Writes the folders and files of the volumes.
     ///
     /// # Errors
     /// See [`RenderError`].
@@ -102,7 +102,7 @@ impl UsersPod {
         for container in self.spec.init_containers.iter().flatten() {
             let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
             if container.restart_policy.as_deref() == Some("Always") {
-                // A native sidecar: what follows waits for it.
+                // A native sidecar: later containers wait for it.
                 let ready = vec![component.name.clone()];
                 let earlier = std::mem::replace(&mut after, ready);
                 components.push(Component { after: earlier, prepare: std::mem::take(&mut prepare), ..component });
@@ -114,7 +114,7 @@ impl UsersPod {
         for container in &self.spec.containers {
             let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
             let mut after = after.clone();
-            // What is prepared is prepared once, by the first; the others wait for that.
+            // Init containers run once, before the first container; the others wait for that one.
             let prepare = std::mem::take(&mut prepare);
             if prepare.is_empty()
                 && let Some(first) = components.get(sidecars).filter(|first| !first.prepare.is_empty())
@@ -126,7 +126,7 @@ impl UsersPod {
         Ok(components)
     }
 
-    /// Where things are: for one container, or for files that all of them read.
+    /// The mapping of paths and ports for one container, or for files that all of them read.
     fn translation(
         &self,
         site: &Site,
@@ -139,7 +139,7 @@ impl UsersPod {
             for mount in container.volume_mounts.iter().flatten() {
                 let volume = self.spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
                 let Some(volume) = volume else {
-                    let reason = format!("container {:?} mounts {:?}, which is no volume", container.name, mount.name);
+                    let reason = format!("container {:?} mounts {:?}: no such volume", container.name, mount.name);
                     return Err(RenderError::Template { of: format!("heaven {:?}", self.heaven), reason });
                 };
                 let folder = volumes::folder(site, volume);
@@ -167,7 +167,7 @@ impl UsersPod {
         Ok(known)
     }
 
-    /// One container; none for one that does nothing. What it comes after, its user knows.
+    /// Renders one container; `None` for a pause container. The caller sets the components before it.
     fn component(
         &self,
         workshop: &Workshop<'_>,
@@ -242,7 +242,7 @@ impl UsersPod {
     }
 }
 
-/// The name of a declared port, among those that are allotted.
+/// The name of a declared port among the allotted ones.
 fn declared(container: &str, port: i32) -> String {
     format!("{container}:{port}")
 }
@@ -252,7 +252,7 @@ fn kubeconfig_file(site: &Site, path: &str) -> PathBuf {
     site.dir.join("controller").join(name)
 }
 
-/// What is run: a command in a folder of this heaven as it is, else what stands in for the image.
+/// The program to run: the container's command if it is a file of this heaven, otherwise the one for the image.
 fn program(entry: &Entry, first: Option<&str>, site: &Site, of: &str, image: &str) -> Result<PathBuf, RenderError> {
     if let Some(own) = first.map(Path::new).filter(|own| own.starts_with(&site.dir) && own.is_file()) {
         return Ok(own.into());
@@ -261,16 +261,16 @@ fn program(entry: &Entry, first: Option<&str>, site: &Site, of: &str, image: &st
     if program.is_dir() {
         program = program.join(first.map(Path::new).and_then(Path::file_name).unwrap_or_default());
     }
-    // A mere name is looked for in PATH, by the system.
+    // The system searches a bare name in PATH.
     let is_path = program.components().count() > 1;
     if is_path && !program.is_file() {
         return Err(RenderError::ProgramNotFound { of: of.to_owned(), image: image.to_owned(), program });
     }
-    // It works in another folder.
+    // Absolute, since it runs in another folder.
     Ok(if is_path { std::path::absolute(&program).unwrap_or(program) } else { program })
 }
 
-/// How a program is asked of which nothing is said but its image: at the port that it was given, or that its user gave it.
+/// The readiness probe of a known image, at the port that its arguments set, or at its own one.
 fn usual(health: &Health, run: &Invocation, port: u16) -> Probe {
     let own = |flag: &str| {
         let mut found = run.args.iter().rev().filter_map(|arg| arg.to_str()?.strip_prefix(flag)?.parse().ok());
@@ -283,7 +283,7 @@ fn usual(health: &Health, run: &Invocation, port: u16) -> Probe {
     }
 }
 
-/// A probe of kubelet; none if it is of a kind that is not known here.
+/// A probe of kubelet; `None` if its kind is not supported.
 fn asked(
     site: &Site,
     container: &Container,

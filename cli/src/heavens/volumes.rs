@@ -13,7 +13,7 @@ use super::servers::kubeconfigs;
 use super::site::Site;
 use super::workshop::Workshop;
 
-/// Where a volume is.
+/// The folder of a volume.
 pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
     match &volume.host_path {
         Some(host) => host.path.clone().into(),
@@ -21,10 +21,10 @@ pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
     }
 }
 
-/// Makes the folder and files of a volume.
+/// Writes the folder and files of a volume.
 ///
 /// # Errors
-/// If it is of a kind that cannot be made here, or something that it shows is missing.
+/// If its kind is not supported, or an object that it shows is missing.
 pub(super) fn fill(
     workshop: &Workshop<'_>,
     site: &Site,
@@ -37,7 +37,7 @@ pub(super) fn fill(
     if volume.host_path.is_some() {
         return Ok(());
     }
-    // Beside the folder, where no volume can be called so.
+    // Beside the folder, under a name that no volume can have.
     let claimed = folder.with_file_name(format!(".{}.claim", volume.name));
     if volume.persistent_volume_claim.is_some() {
         make_folder(&folder)?;
@@ -46,14 +46,14 @@ pub(super) fn fill(
     }
     if claimed.exists() {
         let reason = format!(
-            "volume {:?} was a persistentVolumeClaim, whose data would be lost: call the volume otherwise, or remove {} and {}",
+            "volume {:?} was a persistentVolumeClaim, whose data would be lost: rename the volume, or remove {} and {}",
             volume.name,
             folder.display(),
             claimed.display()
         );
         return Err(RenderError::Template { of: format!("heaven {:?}", site.name), reason });
     }
-    // What goes with a pod goes with a run, and what is not shown any more is not left there.
+    // Other volumes last as long as a run, and keys that were removed must not remain.
     let _not_there = std::fs::remove_dir_all(&folder);
     make_folder(&folder)?;
     if let Some(secret) = &volume.secret {
@@ -70,12 +70,12 @@ pub(super) fn fill(
             } else if let Some(map) = &source.config_map {
                 filling.config_map(&map.name, map.items.as_deref(), map.optional, projected.default_mode)?;
             } else {
-                return Err(filling.unsupported("what it projects beside Secrets and ConfigMaps"));
+                return Err(filling.unsupported("a projection of anything but Secrets and ConfigMaps"));
             }
         }
         return Ok(());
     }
-    // With no source at all a volume is an empty folder, too.
+    // A volume without any source is an empty folder, too.
     let is_bare =
         serde_json::to_value(volume).is_ok_and(|value| value.as_object().is_some_and(|fields| fields.len() == 1));
     if volume.empty_dir.is_some() || is_bare { Ok(()) } else { Err(filling.unsupported("its kind of volume")) }
@@ -120,7 +120,7 @@ impl Filling<'_> {
                 key: String::new(),
             });
         };
-        // Only the owner's bits: nobody else is to read what a program is given here.
+        // Only the owner's bits: other users must not read a program's files.
         let mode = mode.map_or(0o600, |mode| u32::try_from(mode).unwrap_or_default() & 0o700 | 0o600);
         for (_, name, content) in chosen(data.clone(), items, self.user)? {
             let content = match std::str::from_utf8(&content) {
@@ -141,7 +141,7 @@ impl Filling<'_> {
     }
 }
 
-/// Keys, the files that they become, and their values.
+/// Returns keys, file names and values.
 fn chosen(data: Data, items: Option<&[KeyToPath]>, user: &str) -> Result<Vec<(String, String, Vec<u8>)>, RenderError> {
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         return Ok(data.into_iter().map(|(key, value)| (key.clone(), key, value)).collect());

@@ -1,4 +1,4 @@
-//! What everything that is rendered has in common.
+//! The common inputs of all rendering.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::site::Site;
 use crate::plane::components::Invocation;
 use crate::plane::{Assets, Home};
 
-/// Where programs, Secrets and `ConfigMap`s come from.
+/// The sources of programs, Secrets and `ConfigMap`s.
 pub(super) struct Workshop<'a> {
     pub(super) home: &'a Home,
     pub(super) assets: &'a Assets,
@@ -21,12 +21,12 @@ pub(super) struct Workshop<'a> {
     pub(super) images: &'a ImagePrograms,
     pub(super) secrets: &'a Secrets,
     pub(super) config_maps: &'a BTreeMap<String, Data>,
-    /// Which files show values of Secrets.
+    /// The files that show values of Secrets.
     pub(super) copies: RefCell<Vec<Shown>>,
 }
 
-/// What processes are given of our own environment: how to find programs, and how to reach others. What is said of a control plane by variables,
-/// such as `KUBECONFIG` and `GITCD_…`, is not theirs.
+/// The variables that processes inherit: those to find programs and to reach other hosts. Variables about a control
+/// plane, such as `KUBECONFIG` and `GITCD_…`, are not inherited.
 const INHERITED: [&str; 14] = [
     "PATH",
     "USER",
@@ -45,7 +45,7 @@ const INHERITED: [&str; 14] = [
 ];
 
 impl Workshop<'_> {
-    /// A program of a plan.
+    /// The path of a program of the plan.
     pub(super) fn program(&self, name: &str, image: &str) -> PathBuf {
         if let Some(given) = self.images.given(image) {
             let given = &given.program;
@@ -58,13 +58,13 @@ impl Workshop<'_> {
         }
     }
 
-    /// Remembers that a file shows a value of a Secret.
+    /// Records that a file shows a value of a Secret.
     pub(super) fn shows(&self, site: &Site, secret: &str, key: &str, path: PathBuf, is_users: bool) {
         let (secret, key) = (secret.to_owned(), key.to_owned());
         self.copies.borrow_mut().push(Shown { secret, key, path, site: site.clone(), is_users });
     }
 
-    /// The environment of a heaven's processes, with these variables.
+    /// The environment of a heaven's processes, with their own variables.
     fn environment(site: &Site, own: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, OsString> {
         let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?)));
         let usual =
@@ -73,7 +73,7 @@ impl Workshop<'_> {
         inherited.chain(usual).chain(own).collect()
     }
 
-    /// A program with its arguments, in a heaven.
+    /// A program with its arguments, in a heaven's environment.
     pub(super) fn invocation(
         site: &Site,
         program: PathBuf,

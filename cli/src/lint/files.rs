@@ -1,4 +1,4 @@
-//! Which files there are to look at.
+//! Finds the files to check.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use gitcd::merge::schema::Schemas;
 
-/// A file to look at.
+/// A file to check.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
-    /// What its path in a branch is, if it is a file of one.
+    /// Its path in a branch, if it is a file of one.
     pub(super) key: Option<String>,
 }
 
@@ -22,16 +22,16 @@ impl File {
             return Ok(text);
         }
         let bytes = std::fs::read(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?;
-        // A value that is no text is one that kube-apiserver encoded.
+        // A value that is not text was encoded by kube-apiserver.
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
-/// The file, or the manifests of a folder in the order of their names; of folders in it after those, if they are asked for or the folder is a
+/// Finds the given file, or the manifests of a folder by name. Subfolders follow if `recursive` is set or the folder is a
 /// checkout of a branch.
 pub(super) fn find(schemas: &Schemas, path: &Path, recursive: bool, found: &mut Vec<File>) -> anyhow::Result<()> {
     if !path.is_dir() {
-        // Its folders may be those of a branch.
+        // The last parts of its path may be a path in a branch.
         let whole = std::path::absolute(path).unwrap_or_default();
         let names: Vec<_> = whole.iter().map(|name| name.to_string_lossy()).collect();
         let mut keys = (2..=4).rev().filter_map(|count| Some(names.get(names.len().checked_sub(count)?..)?.join("/")));
@@ -52,7 +52,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Links that lead to folders are not followed: they may lead back.
+    /// Symbolic links to folders are not followed: they may lead back.
     fn folder(&mut self, path: &Path) -> anyhow::Result<()> {
         let read = || format!("cannot read {}", path.display());
         let (mut files, mut folders) = (Vec::new(), Vec::new());
@@ -85,7 +85,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a path is that of an object of a known kind in a branch. Files there have the names of their objects, and no other endings.
+/// Whether a path is that of an object of a known kind in a branch. Such files are named after their objects, without an
+/// extension.
 fn is_key(schemas: &Schemas, path: &str) -> bool {
     let count = path.split('/').count();
     let is_location = |(folder, components): (&gitcd::merge::schema::Folder, usize)| {

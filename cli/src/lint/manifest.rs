@@ -1,10 +1,10 @@
-//! What is wrong with a manifest, in the words of a gitcd that refuses it.
+//! Findings about a manifest, in the words of a gitcd that rejects it.
 
 use gitcd::merge::schema::Schemas;
 use gitcd::pull::admit::{self, Admission, Finding};
 use serde_json::Value;
 
-/// Looks at a file as a gitcd does that finds it in a commit.
+/// Checks a file as gitcd does that finds it in a commit.
 pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding> {
     let admission = Admission { schemas, is_kubernetes: true, completes: true };
     let findings = match admission.admit(key.as_bytes(), text.as_bytes(), None, || None) {
@@ -14,17 +14,17 @@ pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding
     located(findings, text)
 }
 
-/// Looks at manifests that are in no branch.
+/// Checks manifests outside a branch.
 pub(super) fn of_manifest(schemas: &Schemas, text: &str) -> Vec<Finding> {
     documents(text).iter().flat_map(|document| of_document(schemas, document)).collect()
 }
 
-/// kubectl reads YAML in braces, which is no file of a branch.
+/// Checks one document. YAML in braces is read as well, as kubectl does, though a branch cannot have it.
 fn of_document(schemas: &Schemas, text: &str) -> Vec<Finding> {
     let is_yaml = text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_err();
     match is_yaml.then(|| read(text)).and_then(|documents| documents.into_iter().next()) {
         Some(value) => {
-            // It has other lines now.
+            // The line numbers of the converted text would be wrong.
             admit::check(schemas, value.to_string().as_bytes())
         }
         _ => located(admit::check(schemas, text.as_bytes()), text),
@@ -35,13 +35,13 @@ fn located(findings: Vec<Finding>, text: &str) -> Vec<Finding> {
     findings.into_iter().map(|finding| finding.located(text.as_bytes())).collect()
 }
 
-/// The documents of a text as values; none if it is not YAML, which others report.
+/// Parses the documents of a text; none if it is not YAML, which other checks report.
 fn read(text: &str) -> Vec<Value> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     serde_saphyr::from_multiple_with_options::<Value>(text, options).unwrap_or_default()
 }
 
-/// The definitions of custom resources in a text.
+/// Returns the `CustomResourceDefinitions` in a text.
 pub(super) fn definitions(text: &str) -> Vec<Value> {
     if !text.contains("CustomResourceDefinition") {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn definitions(text: &str) -> Vec<Value> {
     read(text).into_iter().filter(|document| document["kind"] == "CustomResourceDefinition").collect()
 }
 
-/// The documents of a text, each with as many empty lines before it that its lines keep their numbers.
+/// Splits a text into documents, each padded with empty lines so that line numbers stay correct.
 fn documents(text: &str) -> Vec<String> {
     let (mut found, mut lines) = (vec![String::new()], 0);
     for line in text.split_inclusive('\n') {

@@ -17,31 +17,31 @@ pub struct Assets {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssetsError {
-    /// A folder was named, and something is not in it.
+    /// A named folder lacks programs.
     #[error(
-        "{dir:?} (from {from}) has no {}; name the folder that `make assets` prints, or leave {from} out: then that is found",
+        "{dir:?} (from {from}) has no {}; name the folder that `make assets` prints, or leave {from} out to search there",
         programs.join(", ")
     )]
     Incomplete {
-        /// The folder that was looked at.
+        /// The folder.
         dir: PathBuf,
         /// The option or variable that named it.
         from: &'static str,
         /// The programs that are missing.
         programs: Vec<&'static str>,
     },
-    /// Nothing was named and the cache has no complete folder.
+    /// No folder was named, and the cache has no complete one.
     #[error(
         "no Kubernetes programs found in {cache:?}; run `make assets`, or name their folder with --assets or KUBEBUILDER_ASSETS"
     )]
     NotFound {
-        /// The cache that was searched.
+        /// The cache.
         cache: PathBuf,
     },
-    /// The server that stores the objects was not found.
+    /// The gitcd program was not found.
     #[error("no gitcd at {tried:?} nor on PATH; build it with `cargo build -p gitcd`, or name it with --gitcd")]
     NoGitcd {
-        /// Where it was expected first.
+        /// The first place that was searched.
         tried: PathBuf,
     },
 }
@@ -50,7 +50,7 @@ impl Assets {
     /// The folder `explicit`, else `$TRISHANKU_ASSETS`, else `$KUBEBUILDER_ASSETS`, else the newest complete folder of the cache
     /// that `make assets` fills.
     ///
-    /// A folder that was named is taken or refused, never passed over: whoever names one wants those versions.
+    /// A named folder is used or rejected, never skipped: naming one selects those versions.
     ///
     /// # Errors
     /// [`AssetsError::Incomplete`] for a named folder, [`AssetsError::NotFound`] for the cache.
@@ -90,7 +90,7 @@ impl Assets {
             .ok_or_else(|| AssetsError::NotFound { cache: cache.to_path_buf() })
     }
 
-    /// Whatever is in a folder.
+    /// Uses a folder without checking it.
     #[cfg(test)]
     pub(crate) fn at(dir: &Path) -> Self {
         Self { dir: dir.into() }
@@ -106,7 +106,7 @@ impl Assets {
 /// The gitcd named by `explicit`, else the one beside this executable, else the first on `PATH`.
 ///
 /// # Errors
-/// [`AssetsError::NoGitcd`] says where it was expected.
+/// [`AssetsError::NoGitcd`] if there is none.
 pub fn find_gitcd(explicit: Option<&Path>) -> Result<PathBuf, AssetsError> {
     let beside = std::env::current_exe().map(|exe| exe.with_file_name("gitcd")).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();

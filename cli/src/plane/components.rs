@@ -1,4 +1,4 @@
-//! What is run and with which flags: a pure function of the settings.
+//! Which processes run with which flags: a pure function of the settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,38 +11,38 @@ use super::home::Home;
 use super::ports::Ports;
 use super::state::{Settings, Store};
 
-/// What kube-apiserver keeps under a lease or renews all the time. It is journaled and served like everything else, but a
-/// history of it would only hide what people did.
+/// Keys that kube-apiserver keeps under a lease or renews all the time. They are journaled and served like all others,
+/// but in the history they would only hide what people did.
 pub const EPHEMERAL: &str =
     "/registry/events:/registry/masterleases:/registry/peerserverleases:/registry/leases/kube-system/apiserver-*";
 
-/// One process of the control plane, ready to be started.
+/// A process of the control plane, with all that is needed to start it.
 #[derive(Clone, Debug)]
 pub struct Component {
-    /// The program's usual name; that of a heaven and a slash before it, if it is a part of one.
+    /// The program's usual name; for a part of a heaven, `HEAVEN/NAME`.
     pub name: String,
     /// Its loopback port, if it has one.
     pub port: Option<u16>,
-    /// The components that have to have been ready before it is started, and that are ended after it.
+    /// Components that must have been ready before it starts, and that are stopped after it.
     pub after: Vec<String>,
-    /// What has to succeed before each start, in this order.
+    /// Commands that must succeed before each start, in order.
     pub prepare: Vec<Invocation>,
-    /// Whether a preparation that fails is tried again for as long as the component may take to get ready.
+    /// Whether a failed preparation is retried until the component's time to become ready is over.
     pub prepare_again: bool,
-    /// Whether nothing is ready without it. Another one may take its time, and end in between.
+    /// Whether the control plane is not ready without it. Others may become ready later, and restart in between.
     pub is_essential: bool,
-    /// Whether another server may be the writer of its branch. It may wait for its turn, for as long as that takes, and then what comes after it in its
-    /// heaven waits with it; if it ends, so does that.
+    /// Whether another server may be the writer of its branch. Then it waits for its turn without limit, and the
+    /// components after it in its heaven wait with it; if it exits, they are stopped.
     pub takes_turns: bool,
-    /// The process itself.
+    /// The command of the process.
     pub run: Invocation,
-    /// How to learn that it is ready.
+    /// Readiness probe.
     pub probe: Probe,
-    /// How to learn that it still lives, if there is a way; it is started anew if it does not.
+    /// Liveness probe, if there is one; the component restarts if it fails.
     pub alive: Option<Liveness>,
-    /// How long it may take to end when asked to.
+    /// How long it may take to exit after SIGTERM.
     pub grace: Duration,
-    /// Where its output goes.
+    /// The file for its output.
     pub log: PathBuf,
 }
 
@@ -53,75 +53,75 @@ pub struct Invocation {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Its whole environment; `None` is ours.
+    /// Its whole environment; `None` inherits ours.
     pub environment: Option<BTreeMap<String, OsString>>,
-    /// The folder that it works in; `None` is ours.
+    /// Its working folder; `None` inherits ours.
     pub folder: Option<PathBuf>,
 }
 
-/// Without the values of variables, which may be secrets.
+/// Omits the environment, which may contain secrets.
 impl std::fmt::Debug for Invocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Invocation").field("program", &self.program).field("args", &self.args).finish_non_exhaustive()
     }
 }
 
-/// How to learn that a component is ready, or lives.
+/// A readiness or liveness probe.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// Asking for this path, whose answer 200 means "yes".
+    /// A GET request, successful with status 200.
     Http {
         /// The loopback port.
         port: u16,
         /// The path.
         path: String,
-        /// Whom to believe that it is the component who answers.
+        /// Which server certificate is accepted.
         trust: Trust,
     },
-    /// Running this, which ends well if the component is well.
+    /// A command, successful with exit code 0.
     Run(Invocation),
-    /// Connecting to this loopback port.
+    /// A TCP connection to this loopback port.
     Connect(u16),
-    /// It is, once it has been running for this long.
+    /// Successful once the process has run for this long.
     Running(Duration),
 }
 
-/// Whom a probe believes.
+/// Which server a probe trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Plain HTTP: there is nobody else on this machine's loopback port.
+    /// Plain HTTP: a loopback port of this machine needs no certificate.
     Plain,
-    /// A store that has a certificate of its own authority, and wants to see one; all are in this folder.
+    /// A store: mutual TLS, with the certificates in this folder.
     Store(PathBuf),
-    /// Who has a certificate from the authority in this file.
+    /// A server with a certificate of the authority in this file.
     Authority(PathBuf),
-    /// TLS with any certificate, as kubelet's probes do.
+    /// TLS with any certificate, as in kubelet's probes.
     Anybody,
 }
 
-/// Looking whether a component lives.
+/// A periodic liveness check.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    /// How to look.
+    /// The probe.
     pub probe: Probe,
-    /// How often.
+    /// The interval.
     pub every: Duration,
-    /// How many looks in a row have to fail.
+    /// How many failures in a row make it fail.
     pub failures: u16,
 }
 
-/// Everything that decides what is run.
+/// Everything that determines the processes.
 #[derive(Clone, Debug)]
 pub struct Blueprint<'a> {
-    /// Where the files are.
+    /// The folder of the control plane.
     pub home: &'a Home,
-    /// Where the Kubernetes programs are.
+    /// The Kubernetes programs.
     pub assets: &'a Assets,
-    /// The program of the store: gitcd or etcd.
+    /// The store's program: gitcd or etcd.
     pub store: &'a Path,
     /// The loopback ports.
     pub ports: Ports,
-    /// What is kept from run to run.
+    /// The settings that are kept from run to run.
     pub settings: &'a Settings,
 }
 
@@ -130,7 +130,7 @@ impl Blueprint<'_> {
     #[must_use]
     pub fn components(&self) -> Vec<Component> {
         vec![
-            // First the store: kube-apiserver gives up after 20 seconds without it.
+            // The store first: kube-apiserver gives up after 20 seconds without it.
             match self.settings.store {
                 Store::Gitcd => self.gitcd(),
                 Store::Etcd => self.etcd(),
@@ -179,14 +179,14 @@ impl Blueprint<'_> {
             run: Invocation { program: self.store.into(), args: serve, ..Invocation::default() },
             probe: self.store_probe(),
             alive: None,
-            // It still has to commit what the journal holds. Killing it is safe, but leaves that to the next start.
+            // Commits what is still in the journal. A kill is safe, but leaves that to the next start.
             grace: Duration::from_mins(1),
             log: self.home.log("gitcd"),
         }
     }
 
     fn etcd(&self) -> Component {
-        // A single member never talks to itself, so any peer port will do; it has to be the same in all three places.
+        // A single member never connects to itself, so any peer port will do, but it must be the same in all three flags.
         let peer = "https://127.0.0.1:0";
         let keys = self.home.keys();
         let of = |name: &str| {
@@ -231,7 +231,7 @@ impl Blueprint<'_> {
     fn apiserver(&self) -> Component {
         let keys = self.home.keys();
         let args = vec![
-            // The only storage flags. Watch cache, compaction, consistent reads and leases are as they come.
+            // The only storage flags. Watch cache, compaction, consistent reads and leases keep their defaults.
             flag("etcd-servers", self.store_url()),
             flag("etcd-cafile", certs::certificate(&keys, "store-ca")),
             flag("etcd-certfile", certs::certificate(&keys, "store-client")),
@@ -285,7 +285,7 @@ impl Blueprint<'_> {
         self.kubernetes(name, "kube-apiserver", self.ports.scheduler, "/healthz", args)
     }
 
-    /// The flags that the two clients of kube-apiserver have in common.
+    /// The common flags of kube-apiserver's two clients.
     fn client_args(&self, name: &str, port: u16) -> Vec<OsString> {
         let keys = self.home.keys();
         let kubeconfig = self.home.component_kubeconfig(name);
@@ -297,7 +297,7 @@ impl Blueprint<'_> {
             flag("secure-port", port.to_string()),
             flag("tls-cert-file", certs::certificate(&keys, name)),
             flag("tls-private-key-file", certs::private_key(&keys, name)),
-            // There is one of each, and a lease renewed every two seconds would drown the history.
+            // There is only one of each, and a lease renewed every two seconds would drown the history.
             flag("leader-elect", "false"),
         ]
     }
@@ -367,7 +367,7 @@ mod tests {
                     .iter()
                     .any(|prefix| arg.starts_with(prefix))
             })
-            // By whom it is trusted, and whom it trusts.
+            // Flags about certificates are not compared.
             .filter(|arg| !arg.contains("file="))
             .collect();
         assert_eq!(storage, ["--etcd-servers=https://127.0.0.1:1", "--storage-media-type=application/json"]);

@@ -1,27 +1,27 @@
-//! A component that is not what it should be, in words that help.
+//! Reports of components that failed, with hints.
 
 use std::path::PathBuf;
 
 use super::components::Component;
 use super::log;
 
-/// How much of a log a message shows.
+/// Log lines that a message shows.
 const SHOWN_LINES: usize = 8;
-/// How much of it is searched for what is wrong: after an unknown flag, some programs print all that they know.
+/// Log lines that are searched for the reason: after an unknown flag, some programs print all their flags.
 const SEARCHED_LINES: usize = 300;
 
-/// A component that is not what it should be, and where to look.
+/// A component that failed, with the end of its log.
 #[derive(Debug)]
 pub struct Failure {
     /// The component.
     pub component: String,
-    /// What is wrong.
+    /// The reason.
     pub cause: String,
     /// Its log.
     pub log: PathBuf,
     /// The log's last lines.
     pub tail: Vec<String>,
-    /// What to do, if the program says that it cannot understand what it is given.
+    /// What to do, if the program rejects its flags or configuration.
     pub remedy: Option<String>,
 }
 
@@ -34,9 +34,9 @@ impl Failure {
     }
 }
 
-/// What helps a program that says that it does not understand what it is given, and never will.
+/// Returns a hint for a program that rejects its flags or configuration, which a restart cannot fix.
 fn remedy(component: &str, said: &[String]) -> Option<String> {
-    // As Go's two libraries for flags, and clap, say it.
+    // The messages of Go's two flag libraries, and of clap.
     let says = ["unknown flag: ", "flag provided but not defined: ", "unexpected argument '"];
     let unknown = said.iter().rev().find_map(|line| {
         let rest = says.iter().find_map(|say| line.split_once(say))?.1;

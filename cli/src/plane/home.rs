@@ -1,26 +1,26 @@
-//! The folder of one control plane: one path is the whole state.
+//! The folder with the whole state of a control plane.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where one control plane keeps everything: repository, keys, kubeconfigs, logs, state.
+/// The folder of one control plane: repository, keys, kubeconfigs, logs and state.
 ///
-/// Cheap to make and to clone; nothing is created before [`Home::create`].
+/// Cheap to create and clone; [`Home::create`] creates the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     dir: PathBuf,
 }
 
-/// Why a control plane's folder cannot be named or made.
+/// Why a control plane's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
     /// Neither `XDG_DATA_HOME` nor `HOME` is set to an absolute path.
     #[error("no folder for the data: set HOME or XDG_DATA_HOME, or give --dir")]
     NoDataFolder,
-    /// The name would not be one folder below the data folder.
+    /// The name is not a valid folder name.
     #[error(
         "{name:?} cannot name a control plane: use letters, digits, '-', '_' and '.', starting with a letter or digit"
     )]
@@ -28,22 +28,22 @@ pub enum HomeError {
         /// The name as given.
         name: String,
     },
-    /// A folder could not be made.
+    /// A folder cannot be created.
     #[error("cannot create the folder {path:?}; choose another one with --dir")]
     Create {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Others can look into the folder, and it is not to be changed.
+    /// Other users can read the folder, and its mode must not be changed.
     #[error(
         "other users can read the folder {path:?}, which will contain Secrets: {reason}; set its owner to you and its mode to 0700, or choose another folder with --dir"
     )]
     Open {
         /// The folder.
         path: PathBuf,
-        /// Why it was not closed here.
+        /// Why its mode was not changed.
         reason: String,
     },
     /// The lock file could not be used.
@@ -51,7 +51,7 @@ pub enum HomeError {
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -60,7 +60,7 @@ impl Home {
     /// The control plane in `dir`, made absolute against the current folder.
     #[must_use]
     pub fn at(dir: &Path) -> Self {
-        // Only an empty path cannot be made absolute; "here" is what it means.
+        // Only an empty path cannot be made absolute; it means the current folder.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| PathBuf::from("."));
         Self { dir }
     }
@@ -80,11 +80,12 @@ impl Home {
         Ok(Self { dir: data.join("trishanku").join(name) })
     }
 
-    /// Creates the folder and its sub-folders, readable by the owner only. A folder of the user's that others can look into is closed to them, if it is
-    /// empty or a control plane's.
+    /// Creates the folder and its subfolders, readable by the owner only. Removes others' access to an existing folder of
+    /// the user, if that is empty or a control plane's.
     ///
     /// # Errors
-    /// [`HomeError::Create`] names the folder that could not be made, [`HomeError::Open`] the one that stays open to others.
+    /// [`HomeError::Create`] names the folder that cannot be created, [`HomeError::Open`] the one that other users can
+    /// still read.
     pub fn create(&self) -> Result<(), HomeError> {
         self.close()?;
         for path in [self.dir.clone(), self.keys(), self.logs()] {
@@ -97,7 +98,7 @@ impl Home {
         Ok(())
     }
 
-    /// Makes sure that nobody else can look into a folder that is there already.
+    /// Removes others' access to an existing folder.
     fn close(&self) -> Result<(), HomeError> {
         let create = |source| HomeError::Create { path: self.dir.clone(), source };
         let metadata = match self.dir.metadata() {
@@ -114,18 +115,18 @@ impl Home {
         if !is_ours {
             return Err(open(format!("it belongs to user {}", metadata.uid())));
         }
-        // `--dir /tmp` of an administrator must not take /tmp from everybody.
+        // `--dir /tmp` as root must not close /tmp to all users.
         let is_known = self.keys().is_dir() || self.state_file().is_file();
         if !is_known && std::fs::read_dir(&self.dir).map_err(create)?.next().is_some() {
-            return Err(open("it holds other things, so its mode was left as it is".into()));
+            return Err(open("it contains other files, so its mode was not changed".into()));
         }
         let closed = std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700));
         closed.map_err(|error| open(error.to_string()))
     }
 
-    /// Takes the lock that a supervisor holds for as long as it lives; `None` if one does.
+    /// Takes the supervisor's lock; `None` if another process holds it.
     ///
-    /// The system drops the lock when the holder ends, however it ends.
+    /// The system releases the lock when the process exits, however that happens.
     ///
     /// # Errors
     /// [`HomeError::Lock`] if the file cannot be opened or locked at all.
@@ -158,25 +159,25 @@ impl Home {
         self.dir.join("etcd")
     }
 
-    /// Certificates and private keys.
+    /// The folder of certificates and private keys.
     #[must_use]
     pub fn keys(&self) -> PathBuf {
         self.dir.join("pki")
     }
 
-    /// The folders of heavens, by their names.
+    /// The folder of the heavens' folders, by name.
     #[must_use]
     pub fn heavens(&self) -> PathBuf {
         self.dir.join("heavens")
     }
 
-    /// The Secrets that heavens share, by their names, as folders of files.
+    /// The folder of the Secrets that heavens share; each is a folder of files.
     #[must_use]
     pub fn secrets(&self) -> PathBuf {
         self.dir.join("secrets")
     }
 
-    /// The repository where the branches of a headless cluster meet.
+    /// The upstream repository of a headless cluster.
     #[must_use]
     pub fn upstream(&self) -> PathBuf {
         self.dir.join("upstream.git")
@@ -209,18 +210,18 @@ impl Home {
     /// The log of a component (or of the `supervisor`).
     #[must_use]
     pub fn log(&self, component: &str) -> PathBuf {
-        // A heaven's name is before a slash.
+        // In a heaven's components, the name has a slash.
         self.logs().join(format!("{}.log", component.replace('/', ".")))
     }
 
-    /// What the supervisor writes down about what it runs; see [`crate::plane::state`].
+    /// The supervisor's record of what runs; see [`crate::plane::state`].
     #[must_use]
     pub fn state_file(&self) -> PathBuf {
         self.dir.join("state.json")
     }
 }
 
-/// The folder that an XDG variable names, else the given one below `HOME`. Relative paths are ignored, as XDG asks.
+/// The folder that an XDG variable names, else the given one below `HOME`. Relative paths are ignored, as XDG demands.
 pub(crate) fn xdg_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))

@@ -1,4 +1,4 @@
-//! Asking a component of this machine a question over HTTP: is it ready, what are its metrics.
+//! HTTP requests to components of this machine: readiness and metrics.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, S
 
 use super::certs;
 
-/// Connect, ask and read the answer within this time; a component that takes longer is not healthy.
+/// Limit for a whole request; a component that takes longer is not healthy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// gitcd's metrics are some tens of KiB.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
@@ -36,29 +36,29 @@ pub struct Endpoint {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// Nobody listens, or the connection broke.
+    /// The connection was refused or broke.
     #[error("no answer on port {port}: {source}")]
     Connection {
         /// The loopback port.
         port: u16,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The exchange failed after the connection was made.
+    /// The connection was made, but there was no valid response.
     #[error("no proper HTTP answer on port {port}: {reason}")]
     Exchange {
         /// The loopback port.
         port: u16,
-        /// What was wrong.
+        /// The error of the library.
         reason: String,
     },
-    /// Nothing came in time.
+    /// The time limit passed.
     #[error("no answer on port {port} within {TIMEOUT:?}")]
     TimedOut {
         /// The loopback port.
         port: u16,
     },
-    /// There was an answer, and it is not 200.
+    /// The status is not 200.
     #[error("port {port} answers {status}: {body}")]
     Status {
         /// The loopback port.
@@ -70,7 +70,7 @@ pub enum HttpError {
     },
 }
 
-/// Why the authority's certificate cannot be used.
+/// Why a certificate or key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the certificate in {path:?}: {reason}")]
 pub struct TrustError {
@@ -88,16 +88,17 @@ impl Endpoint {
     /// A server whose certificate the authority in the file `ca` issued for 127.0.0.1.
     ///
     /// # Errors
-    /// If the file holds no certificate.
+    /// [`TrustError`] if the file has no certificate.
     pub fn tls(port: u16, ca: &Path) -> Result<Self, TrustError> {
         let config = ClientConfig::builder().with_root_certificates(roots(ca)?).with_no_client_auth();
         Ok(Self { port, tls: Some(Arc::new(config)) })
     }
 
-    /// A store, which talks to those who have a certificate; `keys` is the folder with that and its own authority ([`super::certs`]).
+    /// A store, which requires a client certificate; `keys` is the folder with that and the store's authority
+    /// ([`super::certs`]).
     ///
     /// # Errors
-    /// If the files are not there, or of no use.
+    /// [`TrustError`] if a file is missing or invalid.
     pub fn store(port: u16, keys: &Path) -> Result<Self, TrustError> {
         let (cert, key) = (certs::certificate(keys, "store-client"), certs::private_key(keys, "store-client"));
         let failed = |path: &Path, reason: String| TrustError { path: path.into(), reason };
@@ -108,14 +109,14 @@ impl Endpoint {
         Ok(Self { port, tls: Some(Arc::new(config.map_err(|error| failed(&key, error.to_string()))?)) })
     }
 
-    /// A server that speaks TLS, with whatever certificate: as kubelet's probes, this asks how it is, and tells it nothing.
+    /// A TLS server with any certificate: like kubelet's probes, this only checks health and sends no secrets.
     #[must_use]
     pub fn of_anybody(port: u16) -> Self {
         let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody::new()));
         Self { port, tls: Some(Arc::new(config.with_no_client_auth())) }
     }
 
-    /// The body of the answer to `GET path`, if its status is 200. Takes at most five seconds.
+    /// Returns the body of the response to `GET path`, if its status is 200. Takes at most five seconds.
     ///
     /// # Errors
     /// See [`HttpError`].
@@ -156,7 +157,7 @@ impl Endpoint {
             let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|e| failed(&e))?;
             Ok((status, body.to_bytes()))
         };
-        // The connection's own errors reach the request as well; it only has to be driven.
+        // Errors of the connection reach the request as well, so its own result is not needed.
         let (_, answer) = tokio::join!(connection, answer);
         let (status, body) = answer?;
         if status != StatusCode::OK {
@@ -175,7 +176,7 @@ fn roots(ca: &Path) -> Result<RootCertStore, TrustError> {
     Ok(roots)
 }
 
-/// Believes every certificate, and checks nothing but that the other side has its key.
+/// Accepts every certificate, and only verifies that the server has its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
@@ -253,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_is_named() {
-        // A bound port without a listener: connections are refused, and no other process can take the port.
+        // A bound port without a listener: connections are refused, and no other process can use the port.
         let bound = tokio::net::TcpSocket::new_v4().unwrap();
         bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = bound.local_addr().unwrap().port();

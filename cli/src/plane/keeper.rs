@@ -1,4 +1,4 @@
-//! Keeps one component running: starts it, learns when it is ready, starts it again when it dies, ends it when told.
+//! Keeps one component running: starts it, probes it, restarts it when it exits, and stops it on request.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,18 +16,18 @@ use super::components::{Component, Invocation};
 use super::look::{self, Look};
 use super::process::{Ended, Identity};
 
-/// The first death is most likely an accident, so the component is back at once.
+/// The first exit is probably an accident, so the component restarts almost at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// What is waited for while preparing, such as the branch of another heaven, usually comes soon.
+/// Preparations often wait for something that comes soon, such as the branch of another heaven.
 const LONGEST_PREPARING_PAUSE: Duration = Duration::from_secs(2);
-/// A component that ran this long has earned a short pause again.
+/// After a run of this length, the backoff starts over.
 const LONG_RUN: Duration = Duration::from_secs(30);
 
-/// What is left of a group is asked to end, and then looked at so often.
+/// Polling interval for the rest of a process group after SIGTERM.
 const LOOK_AT_GROUP: Duration = Duration::from_millis(20);
 
-/// What a component is told. Only ever raised: from running to ending to being killed.
+/// The target state of a component. It only ever rises: run, end, kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Run,
@@ -35,24 +35,24 @@ enum Order {
     Kill,
 }
 
-/// What happened to a component.
+/// An event of a component.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// A preparation runs; `None` if it was gone before it could be identified.
+    /// A preparation runs; `None` if it exited before it could be identified.
     Preparing(Option<Identity>),
-    /// It runs; `None` if it was gone before it could be identified.
+    /// It runs; `None` if it exited before it could be identified.
     Started(Option<Identity>),
-    /// It answers that it is ready, this long after it was started.
+    /// It became ready, this long after its start.
     Ready(Duration),
-    /// A preparation failed that is tried again after the pause.
+    /// A preparation failed; it is retried after a pause.
     NotPrepared { cause: String },
-    /// It ended unasked, or could not be started; the next try comes after the pause.
+    /// It exited by itself, or could not be started; it restarts after the pause.
     Died { cause: String, pause: Duration },
-    /// It has ended as told, and its keeper with it.
+    /// It was stopped on request; this is the keeper's last report.
     Ended(Ended),
 }
 
-/// The handle to a component that is kept running. Dropping it kills the component.
+/// Handle of a component that is kept running. Dropping it kills the component.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     order: watch::Sender<Order>,
@@ -60,7 +60,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the component and goes on doing so; every report carries `index`.
+    /// Starts the component and keeps it running; every report carries `index`.
     pub(crate) fn start(
         component: Arc<Component>,
         looks: Looks,
@@ -73,12 +73,12 @@ impl Keeper {
         Self { order, task }
     }
 
-    /// Asks the component to end within its grace; the last report will be [`Report::Ended`].
+    /// Stops the component within its grace period; the last report is [`Report::Ended`].
     pub(crate) fn end(&self) {
         self.raise(Order::End);
     }
 
-    /// Kills the component; the last report will be [`Report::Ended`].
+    /// Kills the component; the last report is [`Report::Ended`].
     pub(crate) fn kill(&self) {
         self.raise(Order::Kill);
     }
@@ -94,7 +94,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The child is dropped with the task, and killed with it (`kill_on_drop`).
+        // Aborting the task drops the child, which kills it (`kill_on_drop`).
         self.task.abort();
     }
 }
@@ -114,7 +114,7 @@ struct Kept {
     index: usize,
 }
 
-/// How one run of the process came out.
+/// The outcome of one run of the process.
 enum Outcome {
     NotPrepared(String),
     Died(String),
@@ -190,9 +190,9 @@ impl Kept {
                 }
                 cause = fails(&component, looks.alive.as_ref(), since, group), if ready => {
                     return match end(leader, component.grace, &mut self.orders).await? {
-                        // Told to end meanwhile, it has ended as told.
+                        // It was asked to stop in the meantime.
                         ended if *self.orders.borrow() > Order::Run => Ok(ended),
-                        _ => Ok(Outcome::Died(format!("was ended, since it did not answer any more ({cause})"))),
+                        _ => Ok(Outcome::Died(format!("was stopped, since its liveness probe failed ({cause})"))),
                     };
                 }
             }
@@ -200,12 +200,12 @@ impl Kept {
     }
 
     async fn report(&self, report: Report) {
-        // Without a listener there is nobody left to tell; the supervisor's end drops this task anyway.
+        // Without a receiver the supervisor is gone, and that drops this task anyway.
         let _unheard = self.reports.send((self.index, report)).await;
     }
 }
 
-/// Returns once the order is at least `order`, or nobody can give orders any more.
+/// Waits until the order is at least `order`, or the sender is gone.
 async fn told(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
     orders.wait_for(|&current| current >= order).await.is_ok()
 }
@@ -216,7 +216,7 @@ async fn answers(look: &Look, since: Instant, group: Option<Pid>) {
     }
 }
 
-/// Returns once the component has failed to show that it lives, as often in a row as it may; never if nobody looks.
+/// Returns once the liveness probe has failed as often in a row as allowed; never, if there is none.
 async fn fails(component: &Component, look: Option<&Look>, since: Instant, group: Option<Pid>) -> String {
     let (Some(alive), Some(look)) = (&component.alive, look) else { return std::future::pending().await };
     let mut failures = 0;
@@ -234,7 +234,7 @@ async fn fails(component: &Component, look: Option<&Look>, since: Instant, group
     }
 }
 
-/// A preparation, in the words of a command line: the program and its command.
+/// The command line of a preparation, shortened: the program and its subcommand.
 fn called(component: &Component, prepare: &Invocation) -> String {
     let program = prepare.program.file_name().unwrap_or_default().to_string_lossy();
     let verb = prepare.args.first().map(|arg| arg.to_string_lossy()).unwrap_or_default();
@@ -244,7 +244,7 @@ fn called(component: &Component, prepare: &Invocation) -> String {
     }
 }
 
-/// A process that leads a group of its own: whatever it starts, and whoever asks how it is, is in it unless it leaves.
+/// A process that leads its own group, which has its children and running probes, unless they leave it.
 struct Leader {
     child: Child,
     group: Option<Pid>,
@@ -256,7 +256,7 @@ impl Leader {
         let child = look::command(invocation)
             .stdout(output.try_clone()?)
             .stderr(output)
-            // A group of its own: the terminal's Ctrl-C must not end the store before those who write to it.
+            // A group of its own: Ctrl-C in the terminal must not stop the store before its clients.
             .process_group(0)
             .spawn()
             .map_err(|error| {
@@ -275,10 +275,10 @@ impl Leader {
     }
 }
 
-/// Asks a process to end, and then what it leaves of its group: a server may need those that it has started until it has ended itself.
+/// Stops a process, then the rest of its group: a server may need its children until it has exited.
 async fn end(mut leader: Leader, grace: Duration, orders: &mut watch::Receiver<Order>) -> io::Result<Outcome> {
     let deadline = Instant::now() + grace;
-    // Until it is waited for, a child's id cannot be recycled.
+    // The process id cannot be reused before wait().
     if let Some(pid) = leader.group {
         kill_process(pid, Signal::TERM)?;
     }
@@ -288,7 +288,7 @@ async fn end(mut leader: Leader, grace: Duration, orders: &mut watch::Receiver<O
         _ = told(orders, Order::Kill) => Ended::Killed,
     };
     if how == Ended::Killed {
-        // It is not waited for yet, so the id is still its own.
+        // Before wait(), so the id is still valid.
         if let Some(group) = leader.group {
             let _gone = kill_process_group(group, Signal::KILL);
         }
@@ -299,7 +299,7 @@ async fn end(mut leader: Leader, grace: Duration, orders: &mut watch::Receiver<O
     Ok(Outcome::Ended(how))
 }
 
-/// Ends what is left of a group whose leader has ended. As long as there is anything, nobody else gets its number.
+/// Stops the rest of a group whose leader has exited. While the group has members, its number is not reused.
 async fn end_rest(group: Option<Pid>, grace: Duration, orders: &mut watch::Receiver<Order>) {
     let Some(group) = group.filter(|group| kill_process_group(*group, Signal::TERM).is_ok()) else { return };
     let empty = async {
@@ -319,7 +319,7 @@ fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Kubeconfigs: where the apiserver is and who asks, in one file that can be copied.
+//! Kubeconfigs: server, authority and credentials in one file that can be copied.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use base64::prelude::BASE64_STANDARD;
 use super::certs::{self, CertsError};
 use super::file;
 
-/// Writes a kubeconfig for the certificate of `user` to `path`, readable by the owner only since it holds the private key.
+/// Writes a kubeconfig for the certificate of `user` to `path`, readable by the owner only, since it contains the private
+/// key.
 ///
 /// # Errors
-/// [`CertsError::File`] names the certificate, key or kubeconfig that cannot be read or written.
+/// [`CertsError::File`] names the file that cannot be read or written.
 pub fn write(path: &Path, keys: &Path, user: &str, apiserver_port: u16) -> Result<(), CertsError> {
     let data = |path: &Path| {
         std::fs::read(path)

@@ -1,4 +1,4 @@
-//! Ending what a supervisor left behind that was killed itself.
+//! Stops the processes of a supervisor that was killed.
 
 use std::io;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::process::Ended;
 use super::state::State;
 
-/// The store may need this long to commit what its journal holds.
+/// The store may need this long to commit its journal.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// A process of an earlier run that had to be ended.
+/// A process of an earlier run that was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The component.
@@ -20,7 +20,7 @@ pub struct Leftover {
     pub how: Ended,
 }
 
-/// A process of an earlier run that cannot be ended.
+/// A process of an earlier run that cannot be stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} (process {pid}) is left from an earlier run and cannot be stopped; kill it")]
 pub struct LeftoverError {
@@ -29,12 +29,12 @@ pub struct LeftoverError {
     source: io::Error,
 }
 
-/// Ends the components that still run, last started first. Blocks the thread, at most about a minute a component.
+/// Stops the components that still run, last started first. Blocks the thread, about a minute per component at most.
 ///
-/// A component that was replaced by a process with the same id is left alone, see [`super::process`].
+/// A process that only has the same id as a component is left alone, see [`super::process`].
 ///
 /// # Errors
-/// [`LeftoverError`] names the process that cannot be ended.
+/// [`LeftoverError`] names the process that cannot be stopped.
 pub fn end(state: &State) -> Result<Vec<Leftover>, LeftoverError> {
     let mut ended = Vec::new();
     for component in state.components.iter().rev() {

@@ -1,20 +1,20 @@
-//! The components' logs: one file a component, the previous run's beside it.
+//! The components' logs: one file each, with the previous one beside it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// No line of interest is longer, and reading stays cheap whatever the log's size.
+/// No line of interest is longer, and reading stays cheap for any size of the log.
 const TAIL_BYTES: u64 = 16 << 10;
-/// Longer lines are cut: a message shows several of them on a terminal.
+/// Longer lines are cut, since a message shows several of them on a terminal.
 const MAX_LINE_CHARACTERS: usize = 300;
-/// A log and the one before it together take at most twice as much, and what comes between two looks.
+/// A log and its predecessor together take at most twice as much, plus what is written between two checks.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Puts the previous run's log aside, replacing the one before.
+/// Moves the previous run's log aside, replacing the one before it.
 ///
 /// # Errors
-/// If the folder does not allow it.
+/// If the file cannot be renamed.
 pub fn rotate(path: &Path) -> io::Result<()> {
     match std::fs::rename(path, path.with_extension("log.1")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -22,12 +22,13 @@ pub fn rotate(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts aside what a running component has written, once that is 16 MiB: it goes on with an empty log.
+/// Rotates the log of a running component once it exceeds 16 MiB.
 ///
-/// The component holds the file open and appends to it, so the file is copied and emptied. What is written between the two is lost.
+/// The component keeps the file open and appends to it, so the file is copied and truncated. Lines written in between are
+/// lost.
 ///
 /// # Errors
-/// If the folder does not allow it.
+/// If the file cannot be copied or truncated.
 pub fn rotate_if_large(path: &Path) -> io::Result<()> {
     rotate_above(path, MAX_BYTES)
 }
@@ -42,7 +43,7 @@ fn rotate_above(path: &Path, bytes: u64) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.set_len(0)
 }
 
-/// The last `lines` lines, as far as the last 16 KiB hold them, at most 300 characters of each; empty if there is no log.
+/// Returns up to `lines` last lines from the last 16 KiB, each cut at 300 characters; empty if there is no log.
 #[must_use]
 pub fn tail(path: &Path, lines: usize) -> Vec<String> {
     let read = || {
@@ -53,7 +54,7 @@ pub fn tail(path: &Path, lines: usize) -> Vec<String> {
         file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         io::Result::Ok(bytes)
     };
-    // A log that cannot be read has no last lines to show; the message still names it.
+    // The message that shows these lines names the log even if it cannot be read.
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();

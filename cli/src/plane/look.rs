@@ -1,4 +1,4 @@
-//! Taking a look at a component: whether it is ready, whether it lives.
+//! Probes of components.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,19 +11,19 @@ use tokio::process::Command;
 use super::components::{Invocation, Probe, Trust};
 use super::http::{Endpoint, TrustError};
 
-/// How long a single look may take.
+/// Time limit of one probe.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No message shows more of what a looking program says.
+/// How much output of a probe command a message shows.
 const MAX_WORDS: usize = 300;
 
-/// A probe that can be taken again and again.
+/// A probe, prepared to be run repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) enum Look {
     Http {
         endpoint: Endpoint,
         path: String,
     },
-    /// Certificates for it may be made anew meanwhile, so they are read each time.
+    /// Certificates may be renewed while it runs, so they are read each time.
     Store {
         port: u16,
         keys: PathBuf,
@@ -55,17 +55,18 @@ impl Look {
         })
     }
 
-    /// How long to wait between two looks at a component that runs so long: what costs a process is asked less often, and so is what may
-    /// wait for its turn.
+    /// The pause between two probes of a component that has run for this long: longer for probes that start a process,
+    /// and after 20 s, when it may be waiting for its turn.
     pub(crate) fn pause(&self, runs: Duration) -> Duration {
         let waits = runs > Duration::from_secs(20);
         Duration::from_millis(if waits || matches!(self, Self::Run(_)) { 200 } else { 50 })
     }
 
-    /// Takes a look at a component that runs since then. A program that looks is in its group, and is ended with that if nobody waits for it.
+    /// Probes a component that has run since then. A probe command joins its process group, and is killed if the future
+    /// is dropped.
     ///
     /// # Errors
-    /// Why it is not well, for a person.
+    /// The reason for failure, as a message.
     pub(crate) async fn take(&self, since: Instant, group: Option<Pid>) -> Result<(), String> {
         match self {
             Self::Http { endpoint, path } => endpoint.ask(path).await.map(drop).map_err(|error| error.to_string()),
@@ -82,7 +83,7 @@ impl Look {
             },
             Self::Running(span) => match span.checked_sub(since.elapsed()) {
                 None | Some(Duration::ZERO) => Ok(()),
-                Some(left) => Err(format!("has to run for {}ms more", left.as_millis())),
+                Some(left) => Err(format!("must keep running for {}ms more", left.as_millis())),
             },
         }
     }
@@ -97,7 +98,7 @@ async fn run(invocation: &Invocation, group: Option<Pid>) -> Result<(), String> 
     let name = invocation.program.file_name().unwrap_or_default().display().to_string();
     let output = match tokio::time::timeout(PATIENCE, command.output()).await {
         Ok(output) => output.map_err(|error| format!("cannot start {name}: {error}"))?,
-        Err(_) => return Err(format!("{name} did not end within {PATIENCE:?}")),
+        Err(_) => return Err(format!("{name} did not exit within {PATIENCE:?}")),
     };
     if output.status.success() {
         return Ok(());
@@ -107,7 +108,7 @@ async fn run(invocation: &Invocation, group: Option<Pid>) -> Result<(), String> 
     Err(if said.is_empty() { format!("{name} {}", output.status) } else { said })
 }
 
-/// The command of an invocation, which is killed when it is dropped.
+/// The command of an invocation; dropping the child kills it.
 pub(crate) fn command(invocation: &Invocation) -> Command {
     let mut command = Command::new(&invocation.program);
     command.args(&invocation.args).stdin(Stdio::null()).kill_on_drop(true);
@@ -139,7 +140,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert_eq!(Look::Connect(port).take(now, None).await, Ok(()));
         drop(listener);
-        // A bound port without a listener: connections are refused, and no other process can take the port.
+        // A bound port without a listener: connections are refused, and no other process can use the port.
         let bound = tokio::net::TcpSocket::new_v4().unwrap();
         bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = bound.local_addr().unwrap().port();

@@ -1,9 +1,10 @@
 //! One control plane as processes of this machine.
 //!
-//! In the order in which [`up`](crate::up) uses them: a [`home`] holds everything; [`assets`] are the programs; [`ports`] are chosen;
-//! [`certs`] and [`kubeconfig`] let the programs trust each other; [`components`] says what is run with which flags; the [`supervisor`]
-//! runs it with one keeper a component, asks over [`http`] whether it is ready, and writes the [`state`] down, in which a
-//! [`process`] cannot be mistaken for another; [`leftovers`] ends what a killed supervisor left behind; [`log`] reads the last lines.
+//! In the order of use by [`up`](crate::up): [`home`] is the folder of all state; [`assets`] are the programs; [`ports`]
+//! are chosen; [`certs`] and [`kubeconfig`] make the programs trust each other; [`components`] defines processes and
+//! flags; the [`supervisor`] runs them with one keeper each, probes them over [`http`] and records the [`state`], where
+//! each [`process`] is identified beyond its id; [`leftovers`] stops what a killed supervisor left behind; [`log`] reads
+//! and rotates logs.
 
 pub mod assets;
 pub mod certs;

@@ -21,21 +21,21 @@ pub struct Ports {
     pub scheduler: u16,
 }
 
-/// A port that somebody else has taken since the last run.
+/// A port of the previous run that another program uses now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Which server moved.
+    /// The server.
     pub component: String,
-    /// The port it had.
+    /// The old port.
     pub from: u16,
-    /// The port it gets.
+    /// The new port.
     pub to: u16,
 }
 
 impl Ports {
-    /// The ports of the previous run as far as they are still free, otherwise new ones.
+    /// Chooses the ports of the previous run where they are free, otherwise new ones.
     ///
-    /// All ports are held while choosing, so no two are equal; they are let go on return.
+    /// All ports are bound while choosing, so no two are equal; they are released on return.
     ///
     /// # Errors
     /// If the system has no free loopback port.
@@ -52,15 +52,15 @@ impl Ports {
 
 const NAMES: [&str; 4] = ["the store", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
-/// A port for each name: that of the previous run as far as it is still free, otherwise another one.
+/// Chooses a port for each name: that of the previous run if it is free, otherwise another one.
 ///
-/// All ports are held while choosing, so no two are equal; they are let go on return.
+/// All ports are bound while choosing, so no two are equal; they are released on return.
 ///
 /// # Errors
 /// If the system has no free loopback port.
 pub fn allot(names: &[String], previous: &BTreeMap<String, u16>) -> io::Result<(BTreeMap<String, u16>, Vec<Moved>)> {
     let (mut held, mut moved, mut ports) = (Vec::new(), Vec::new(), BTreeMap::new());
-    // Those that may keep theirs come first: nobody else is to be given one of these.
+    // Names with a previous port come first, so that no other name gets it.
     let (known, new): (Vec<_>, Vec<_>) = names.iter().partition(|name| previous.contains_key(*name));
     for name in known.into_iter().chain(new) {
         let before = previous.get(name).copied();
@@ -80,14 +80,14 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Listens on a free port that the system does not hand out to outgoing connections.
+/// Binds a free port outside the range for outgoing connections.
 ///
-/// While a component restarts, its port is free for a moment and others try to connect to it. A port from the system's own range
-/// could then become the near end of some connection, even of one to itself, and the component could not come back.
+/// While a component restarts, its port is free and others try to connect to it. A port from the system's range could
+/// then become the local end of a connection, even of one to itself, and the component could not bind it again.
 fn listen_anywhere() -> io::Result<TcpListener> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let candidates = candidates(range.as_deref().unwrap_or_default());
-    // Starting anywhere keeps control planes that start at the same time apart.
+    // A random start keeps control planes apart that start at the same time.
     let start = RandomState::new().hash_one(0) as usize;
     let count = candidates.len();
     (0..count)
@@ -96,7 +96,7 @@ fn listen_anywhere() -> io::Result<TcpListener> {
         .map_or_else(|| listen(0), Ok)
 }
 
-/// The ports outside the system's range (two numbers) for outgoing connections, as far as ordinary users may listen there.
+/// The ports outside the system's range (two numbers) for outgoing connections that ordinary users may bind.
 fn candidates(outgoing: &str) -> Range<u16> {
     let mut bounds = outgoing.split_ascii_whitespace().map(str::parse);
     match (bounds.next(), bounds.next()) {
@@ -124,16 +124,16 @@ mod tests {
         let choose = || {
             let (chosen, moved) = Ports::choose(None).unwrap();
             assert!(moved.is_empty());
-            // Another process may be faster.
+            // Another process may bind it first.
             Some((chosen, TcpListener::bind((Ipv4Addr::LOCALHOST, chosen.apiserver)).ok()?))
         };
         let (first, taken) =
-            std::iter::repeat_with(choose).take(20).flatten().next().expect("one is free for a moment");
+            std::iter::repeat_with(choose).take(20).flatten().next().expect("a port is free for a moment");
         let (second, moved) = Ports::choose(Some(first)).unwrap();
         drop(taken);
         assert_ne!(second.apiserver, first.apiserver);
         let notice = Moved { component: "kube-apiserver".to_owned(), from: first.apiserver, to: second.apiserver };
-        // Another process may have taken one of the other three meanwhile, so this is not an equality.
+        // Another process may have bound one of the other ports, so this is not an equality.
         assert!(moved.contains(&notice), "{moved:?}");
     }
 }

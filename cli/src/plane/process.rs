@@ -1,4 +1,4 @@
-//! Processes that cannot be mistaken for others: an id alone may be recycled, an id with its start time is not.
+//! Identifies processes: an id may be reused, but not together with its start time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,30 +8,30 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// One process of one boot of this machine.
+/// A process of one boot of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The process id.
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     started: u64,
-    /// The boot it belongs to, as the kernel names it.
+    /// The kernel's id of the boot.
     boot: String,
 }
 
-/// How [`Identity::end`] ended a process.
+/// How [`Identity::end`] stopped a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It had ended by itself.
+    /// It had exited before.
     Before,
-    /// It followed the request to end.
+    /// It exited on request.
     Gracefully,
     /// It had to be killed.
     Killed,
 }
 
 impl Identity {
-    /// The identity of a running process, `None` if there is no such process (or only its unreaped remains).
+    /// Identifies a running process; `None` if it does not exist or is a zombie.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -43,16 +43,16 @@ impl Identity {
         Ok(Some(Self { pid, started, boot: boot.trim().to_owned() }))
     }
 
-    /// Whether this very process still runs.
+    /// Whether this process still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).ok().flatten().as_ref() == Some(self)
     }
 
-    /// Sends a signal to this process and to no other; `false` if it has ended.
+    /// Sends a signal to this process only; `false` if it has exited.
     ///
     /// # Errors
-    /// If the system refuses, such as for a process of another user.
+    /// If the system refuses, for example for a process of another user.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         let Some(handle) = self.open()? else {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Identity {
         }
     }
 
-    /// Waits until the process has ended; `false` if it still runs after `timeout`. Blocks the thread.
+    /// Waits until the process has exited; `false` if it still runs after `timeout`. Blocks the thread.
     ///
     /// # Errors
     /// If the process cannot be observed.
@@ -85,10 +85,10 @@ impl Identity {
         }
     }
 
-    /// Asks the process to end, and kills it if it has not within `grace`; then kills what is left of the group that it leads. Blocks the thread.
+    /// Stops the process, kills it after `grace`, and then kills the rest of the group that it leads. Blocks the thread.
     ///
     /// # Errors
-    /// If the system refuses a signal, or if the process outlives even the kill by ten seconds.
+    /// If the system refuses a signal, or if the process still exists ten seconds after the kill.
     pub fn end(&self, grace: Duration) -> io::Result<Ended> {
         if !self.signal(Signal::TERM)? {
             return Ok(Ended::Before);
@@ -99,16 +99,16 @@ impl Identity {
             how = Ended::Killed;
         }
         if self.wait_ended(Duration::from_secs(10))? {
-            // As long as there is anything in the group, nobody else gets its number.
+            // While the group has members, its number is not reused.
             if let Some(group) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
                 let _empty = kill_process_group(group, Signal::KILL);
             }
             return Ok(how);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end, even when killed", self.pid)))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} still exists after SIGKILL", self.pid)))
     }
 
-    /// A handle to exactly this process. The check comes after opening: from then on the id cannot be recycled unnoticed.
+    /// Opens a handle to exactly this process. The check comes after opening: from then on, a reused id is noticed.
     fn open(&self) -> io::Result<Option<OwnedFd>> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else {
@@ -122,11 +122,11 @@ impl Identity {
     }
 }
 
-/// Start time of a process in clock ticks since boot; `None` if it has ended.
+/// Start time of a process in clock ticks since boot; `None` if it has exited.
 fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
-        // The kernel answers ESRCH when the process ends between opening and reading.
+        // The kernel returns ESRCH if the process exits between open and read.
         Err(error)
             if error.kind() == io::ErrorKind::NotFound
                 || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) =>
@@ -138,7 +138,7 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
     parse_stat(&stat)
 }
 
-/// Field 22 of `/proc/PID/stat`; see proc(5). The second field is a name in parentheses that may itself contain any byte.
+/// Field 22 of `/proc/PID/stat`, see proc(5). The second field is a name in parentheses that may contain any byte.
 fn parse_stat(stat: &str) -> io::Result<Option<u64>> {
     let malformed = || io::Error::other(format!("cannot understand /proc/PID/stat: {stat:?}"));
     let (_, rest) = stat.rsplit_once(')').ok_or_else(malformed)?;

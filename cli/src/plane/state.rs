@@ -1,4 +1,4 @@
-//! What the supervisor writes down, so that other commands and later runs know what runs where.
+//! The supervisor's record for other commands and later runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,23 +10,22 @@ use serde::{Deserialize, Serialize};
 use super::file;
 use super::ports::Ports;
 use super::process::Identity;
-use crate::headless::Topology;
-use crate::heavens::HeavenRecord;
+use crate::record::{HeavenRecord, Topology};
 
-/// The state file's content. Only the supervisor writes it, and it replaces the file as a whole.
+/// Content of the state file. Only the supervisor writes it, and always replaces the whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// What the control plane as a whole does.
+    /// The phase of the control plane.
     pub phase: Phase,
-    /// The process that looks after the others; meaningful only while it is alive.
+    /// The supervisor process; meaningful only while it is alive.
     pub supervisor: Option<Identity>,
     /// The ports of the last run.
     pub ports: Option<Ports>,
-    /// What cannot change once there is data, and what is kept from run to run.
+    /// Settings that are kept from run to run; some cannot change once there is data.
     pub settings: Settings,
-    /// The components in the order in which they start.
+    /// The components in start order.
     pub components: Vec<Component>,
-    /// The heavens and merges that these belong to.
+    /// The heavens and merges to which they belong.
     #[serde(default)]
     pub heavens: Vec<HeavenRecord>,
     /// The ports of their servers, by `HEAVEN/SERVER`.
@@ -34,29 +33,29 @@ pub struct State {
     pub allotted: BTreeMap<String, u16>,
 }
 
-/// What a whole control plane does.
+/// The phase of a control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Nothing was started, or everything has ended.
+    /// No component runs.
     #[default]
     Stopped,
     /// Components are being started in order.
     Starting,
     /// All components have been ready.
     Ready,
-    /// Components are being ended in reverse order.
+    /// Components are being stopped in reverse order.
     Stopping,
 }
 
-/// What is kept from run to run.
+/// Settings that are kept from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What the objects are stored in.
+    /// The store of the objects.
     pub store: Store,
     /// The encoding in which kube-apiserver stores objects.
     pub storage_media_type: String,
-    /// What it consists of. Those that were made before there was a choice are central.
+    /// What it consists of. State files from before this field are central.
     #[serde(default = "Form::central")]
     pub form: Form,
 }
@@ -65,14 +64,14 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Nothing was ever started.
+    /// It was never started.
     #[default]
     Undecided,
     /// One kube-apiserver on one branch.
     Central,
     /// A headless cluster.
     Headless(Topology),
-    /// The heavens and merges of somebody's files.
+    /// The heavens and merges of user files.
     Manifests,
 }
 
@@ -81,7 +80,7 @@ impl Form {
         Self::Central
     }
 
-    /// For messages.
+    /// The name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,7 +91,7 @@ impl Form {
         }
     }
 
-    /// The command that goes on with one, for messages: which files it had nobody knows any more.
+    /// The command to continue, for messages; the files of a run are not recorded.
     #[must_use]
     pub fn command(self) -> &'static str {
         match self {
@@ -106,20 +105,20 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             store: Store::Gitcd,
-            // JSON is what makes the Git tree readable.
+            // JSON makes the Git tree readable.
             storage_media_type: "application/json".into(),
             form: Form::Undecided,
         }
     }
 }
 
-/// What the objects are stored in.
+/// The store of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {
     /// gitcd on a Git branch.
     Gitcd,
-    /// A stock etcd, to compare with.
+    /// A stock etcd, for comparison.
     Etcd,
 }
 
@@ -141,29 +140,29 @@ pub struct Component {
     pub name: String,
     /// Its loopback port, if it has one.
     pub port: Option<u16>,
-    /// What it does.
+    /// Its condition.
     pub condition: Condition,
     /// The process, while there is one.
     pub process: Option<Identity>,
-    /// When the process was started, in seconds since 1970.
+    /// When the process started, in seconds since 1970.
     pub started_unix_seconds: Option<u64>,
-    /// How often it was started again after it ended unasked.
+    /// How often it was restarted after it exited by itself.
     pub restarts: u32,
 }
 
-/// What one component does.
+/// The condition of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
-    /// It runs and does not yet answer that it is ready.
+    /// It runs, but has not been ready yet.
     Starting,
-    /// It has answered that it is ready.
+    /// It has been ready.
     Ready,
-    /// Another server writes its branch, or that of what it comes after: it waits for the turn.
+    /// Another server writes its branch, or that of a component before it: it waits for its turn.
     Waiting,
-    /// It ended unasked and is started again after a pause.
+    /// It exited by itself and restarts after a pause.
     BackingOff,
-    /// It is not to run.
+    /// It does not run.
     Stopped,
 }
 
@@ -180,12 +179,12 @@ impl Component {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The file is not what a supervisor writes.
+    /// The content is invalid.
     #[error("{path:?} is damaged; find the processes of this control plane, kill them, and delete the file")]
     Damaged {
         /// The state file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// The file cannot be read.
@@ -193,7 +192,7 @@ pub enum StateError {
     Read {
         /// The state file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file cannot be replaced.
@@ -201,13 +200,13 @@ pub enum StateError {
     Write {
         /// The state file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl State {
-    /// Reads the state; a missing file is the state of a control plane that never ran.
+    /// Reads the state; a missing file means that the control plane never ran.
     ///
     /// # Errors
     /// [`StateError::Read`], [`StateError::Damaged`].
@@ -222,7 +221,7 @@ impl State {
         serde_json::from_slice(&text).map_err(|source| StateError::Damaged { path: path.into(), source })
     }
 
-    /// Replaces the file in one step: a reader sees the old state or the new one.
+    /// Replaces the file atomically: a reader sees the old state or the new one.
     ///
     /// # Errors
     /// [`StateError::Write`].
@@ -246,7 +245,7 @@ impl State {
         }
     }
 
-    /// Whether the supervisor that wrote this is still there.
+    /// Whether the supervisor that wrote this still runs.
     #[must_use]
     pub fn is_supervised(&self) -> bool {
         self.supervisor.as_ref().is_some_and(Identity::is_alive)

@@ -1,4 +1,4 @@
-//! Brings the components up in order, keeps them up, and takes them down in reverse order.
+//! Starts the components in order, keeps them running, and stops them in reverse order.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use super::log;
 use super::look::Look;
 use super::state::{self, Condition, Phase, State};
 
-/// Every component reports a handful of times; a full channel only makes keepers wait.
+/// Every component reports a handful of times; a full channel only delays keepers.
 const REPORTS: usize = 64;
-/// How often logs are looked at whether they have become too large.
+/// How often the sizes of logs are checked.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
-/// A server that takes turns with others is ready within this time, or it is most likely not its turn.
+/// A server that takes turns is usually ready within this time, unless another one writes.
 const TURN: Duration = Duration::from_secs(20);
 
-/// When upkeep is looked at at the latest: a clock may be set, and a machine may sleep.
+/// The longest sleep before renewal is checked: clocks may be set, and machines may sleep.
 const UPKEEP: Duration = Duration::from_hours(1);
-/// After upkeep that failed.
+/// Delay after a failed renewal.
 const UPKEEP_AGAIN: Duration = Duration::from_mins(1);
 
-/// A request to end. The first one ends gracefully, the second one kills.
+/// A request to stop. The first one stops gracefully, the second one kills.
 #[derive(Clone, Copy, Debug)]
 pub struct Stop;
 
-/// Runs the components of one control plane.
+/// Supervisor of the components of one control plane.
 pub struct Supervisor<'a> {
     state: State,
     state_file: PathBuf,
@@ -47,34 +47,34 @@ pub struct Supervisor<'a> {
     reports: mpsc::Receiver<(usize, Report)>,
 }
 
-/// A component, with what is known of it.
+/// A component and its progress.
 struct Running {
     component: Arc<Component>,
     looks: Looks,
-    /// Those that it comes after.
+    /// Indices of the components that must be ready before it.
     after: Vec<usize>,
-    /// Since when it has been kept; nobody keeps it before.
+    /// Its keeper and the time of its start; `None` before that.
     kept: Option<Kept>,
-    /// Since when it has been told to end.
+    /// When it was asked to stop.
     told: Option<Instant>,
     course: Course,
-    /// Whether it was told to end, and is started again as soon as nothing is in the way.
+    /// Whether it was asked to stop temporarily, and restarts as soon as nothing blocks it.
     rests: bool,
-    /// Why it could not be started yet.
+    /// Why its last preparation failed.
     not_prepared: Option<String>,
     ended: bool,
 }
 
-/// How far a component has come.
+/// The progress of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
-    /// It is to become ready.
+    /// The start waits for it to become ready.
     Awaited,
-    /// It has been ready once: from then on a death is an incident, before it is a failed start.
+    /// It has been ready: from now on an exit is an incident, not a failed start.
     Up,
-    /// Nobody waits any longer for it to be ready; it goes on being tried.
+    /// The start no longer waits for it; it keeps restarting.
     GivenUp,
-    /// It is not its turn, as far as is known.
+    /// Probably another server writes.
     StandsBy,
 }
 
@@ -84,29 +84,29 @@ struct Kept {
 }
 
 impl Running {
-    /// Whether those that come after it have to wait.
+    /// Whether the components after it must wait.
     fn is_in_the_way(&self) -> bool {
         self.rests || matches!(self.course, Course::Awaited | Course::StandsBy)
     }
 
-    /// Whether the start has to wait for it. What is not kept yet waits for others, which are.
+    /// Whether the start must wait for it. A component without a keeper waits for others, which are counted.
     fn is_waited_for(&self) -> bool {
         self.course == Course::Awaited && self.kept.is_some()
     }
 
     /// How long the start waits for it.
     fn patience(&self, ready_within: Duration) -> Duration {
-        // What cannot even be prepared does not wait for its turn.
+        // A failing preparation does not mean that another server writes.
         let takes_turns = self.component.takes_turns && self.not_prepared.is_none();
         if takes_turns { ready_within.min(TURN) } else { ready_within }
     }
 }
 
 impl<'a> Supervisor<'a> {
-    /// A supervisor for these components. It owns the state from now on, and writes every change to `state_file`.
+    /// Creates a supervisor. It owns the state from now on, and writes every change to `state_file`.
     ///
     /// # Errors
-    /// [`StartError::Order`] if a component comes after one that is not there, or after itself.
+    /// [`StartError::Order`] if a component comes after a missing one, or after itself.
     pub fn new(
         components: Vec<Component>,
         mut state: State,
@@ -145,26 +145,27 @@ impl<'a> Supervisor<'a> {
         Ok(Self { state, state_file, tell, upkeep: None, running, sender, reports })
     }
 
-    /// Does this from time to time while everything runs.
+    /// Adds periodic work while everything runs.
     #[must_use]
     pub fn keeping_up(mut self, upkeep: Upkeep<'a>) -> Self {
         self.upkeep = Some(upkeep);
         self
     }
 
-    /// Runs until told to stop; every component is ready within `ready_within` of its start, or the whole start fails. One that
-    /// [takes turns](Component::takes_turns) may wait for as long as it takes, and those that come after it with it.
+    /// Runs until a request to stop. Each component must be ready within `ready_within` of its start, or the whole start
+    /// fails. One that [takes turns](Component::takes_turns) may wait without limit, and the components after it wait
+    /// with it.
     ///
-    /// Whatever the outcome, nothing runs any more on return.
+    /// On return, nothing runs any more, whatever the outcome.
     ///
     /// # Errors
-    /// [`StartError::Failed`] if a component dies or is not ready in time at the start. Later deaths are not errors: the
-    /// component is started again.
+    /// [`StartError::Failed`] if a component exits or is not ready in time during the start. Later exits are not errors:
+    /// the component restarts.
     pub async fn run(mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<(), StartError> {
         self.enter(Phase::Starting);
         let outcome = self.start(stops, ready_within).await;
         if let Ok(Started::AllReady { after }) = outcome {
-            // Written first: whoever is told may look.
+            // State first: a reader of the notice may look at it.
             self.enter(Phase::Ready);
             let waits = self.running.iter().find(|running| running.course == Course::StandsBy);
             let waits = waits.map(|running| running.component.name.clone());
@@ -215,7 +216,7 @@ impl<'a> Supervisor<'a> {
         Ok(Started::AllReady { after: since.elapsed() })
     }
 
-    /// Starts what nothing is in the way of any more.
+    /// Starts the components that nothing blocks any more.
     fn launch(&mut self) {
         for index in 0..self.running.len() {
             let running = &self.running[index];
@@ -223,7 +224,7 @@ impl<'a> Supervisor<'a> {
             if running.kept.is_some() || !is_free {
                 continue;
             }
-            // Nobody looks at the clock any more once the start is over: whether it is its turn shows when it is ready.
+            // After the start there is no deadline: readiness shows that it is its turn.
             let waits = running.component.takes_turns && self.state.phase == Phase::Ready;
             if waits {
                 self.running[index].course = Course::StandsBy;
@@ -242,7 +243,7 @@ impl<'a> Supervisor<'a> {
         let mut due = self.upkeep.as_ref().map(|upkeep| in_time(upkeep.due_in));
         loop {
             let upkeep = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now));
-            // What waited for somebody's turn.
+            // Starts what was waiting for a turn.
             self.launch();
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
@@ -250,13 +251,13 @@ impl<'a> Supervisor<'a> {
                 }
                 _ = rotate.tick() => self.rotate(),
                 () = upkeep, if due.is_some() => due = self.keep_up().map(in_time),
-                // A closed channel means that nobody could ever stop this.
+                // Also if the channel is closed: no request to stop could ever arrive.
                 _ = stops.recv() => return,
             }
         }
     }
 
-    /// Does what is due; answers with how long it is until something is due again.
+    /// Runs the due work; returns the time until the next one.
     fn keep_up(&mut self) -> Option<Duration> {
         let kept_up = match (self.upkeep.as_mut()?.keep_up)() {
             Ok(kept_up) => kept_up,
@@ -287,7 +288,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends everything, each component when those that come after it have ended.
+    /// Stops everything, each component after the ones that depend on it.
     async fn stop(&mut self, stops: &mut mpsc::Receiver<Stop>) {
         for running in &mut self.running {
             running.ended |= running.kept.is_none();
@@ -327,7 +328,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// How the start came out, unless it failed.
+/// The outcome of a start that did not fail.
 enum Started {
     AllReady { after: Duration },
     Stopped,

@@ -1,4 +1,5 @@
-//! New controllers: a crate that builds, is tested on a real kube-apiserver, and is deployed, before a line of it is written.
+//! Generates controllers: a crate that builds, passes a test on a real kube-apiserver, and can be deployed before any
+//! change.
 
 mod name;
 mod source;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub use self::name::{Name, NameError};
 pub use self::source::{Source, SourceError};
 
-/// Where a file goes, and what is in it.
+/// Paths and contents of the generated files.
 const FILES: [(&str, &str); 17] = [
     (".dockerignore", include_str!("../../templates/controller/dockerignore.in")),
     (".gitignore", include_str!("../../templates/controller/gitignore.in")),
@@ -30,27 +31,27 @@ const FILES: [(&str, &str); 17] = [
     ("tests/controller.rs", include_str!("../../templates/controller/tests/controller.rs.in")),
 ];
 
-/// Why there is no new controller.
+/// Why no controller was generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaffoldError {
-    /// Somebody's work may be in it.
-    #[error("{0:?} is there already; choose another name, or move it away")]
+    /// The folder exists and may contain work.
+    #[error("{0:?} already exists; choose another name, or move it away")]
     Exists(PathBuf),
-    /// The system does not let us.
+    /// A file or folder cannot be written.
     #[error("cannot write {path:?}")]
     Write {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Makes a folder of this name in `parent` with a controller in it; answers with the folder.
+/// Generates a controller in a new folder of this name in `parent`; returns the folder.
 ///
 /// # Errors
-/// [`ScaffoldError`]; then there is no folder that was not there before.
+/// [`ScaffoldError`]; then no new folder is left behind.
 pub fn controller(parent: &Path, name: &Name, framework: &Source) -> Result<PathBuf, ScaffoldError> {
     let folder = parent.join(name.as_str());
     match std::fs::create_dir(&folder) {
@@ -61,7 +62,7 @@ pub fn controller(parent: &Path, name: &Name, framework: &Source) -> Result<Path
     for (path, template) in FILES {
         let path = folder.join(path);
         if let Err(source) = write(&path, &fill(template, name, framework)) {
-            // What was made so far is ours, and half a controller is no use to anybody.
+            // All files in the folder are ours, and half a controller is useless.
             let _removed = std::fs::remove_dir_all(&folder);
             return Err(ScaffoldError::Write { path, source });
         }

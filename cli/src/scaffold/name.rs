@@ -1,34 +1,34 @@
-//! Names that are good for everything that is called by them.
+//! Names that are valid for all that is named after a controller.
 
 use std::str::FromStr;
 
-/// The name of a controller, such as `rain-gauge`: of a folder, a crate, a namespace and a service account.
+/// The name of a controller, such as `rain-gauge`: of its folder, crate, namespace and service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
-/// What is made of it has to fit into Kubernetes' 63 characters.
+/// Leaves room in Kubernetes' limit of 63 characters for names derived from it.
 const LONGEST: usize = 50;
 
-/// What is not good as a name.
+/// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is none.
+    /// It is empty.
     #[error("the name is empty")]
     Empty,
-    /// Too long.
+    /// It is too long.
     #[error("it has {0} characters; at most {LONGEST} are allowed")]
     Long(usize),
-    /// Kubernetes has no such names.
+    /// Kubernetes does not allow the character.
     #[error("{0:?} is not allowed: use lower-case letters, digits and hyphens")]
     Character(char),
-    /// Neither Kubernetes nor Cargo has such names.
+    /// Kubernetes and Cargo want a letter first.
     #[error("it must start with a letter, not with {0:?}")]
     Begin(char),
-    /// Kubernetes has no such names, or the kind would have none.
+    /// Kubernetes does not allow it, or a word of the kind would be empty.
     #[error("it cannot end with a hyphen, nor have two of them in a row")]
     Hyphen,
-    /// It means something else already.
+    /// The name is reserved.
     #[error("{0:?} means something else to Rust, Cargo or YAML, or is used by every controller; choose another name")]
     Taken(String),
 }
@@ -60,18 +60,18 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// As it was given.
+    /// The name as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The kind: `RainGauge`.
+    /// The kind, such as `RainGauge`.
     pub fn kind(&self) -> String {
         let word = |word: &str| word[..1].to_uppercase() + &word[1..];
         self.0.split('-').map(word).collect()
     }
 
-    /// The plural of the kind, as it is in paths: `raingauges`. English has more rules; it can be changed.
+    /// The plural of the kind in API paths, such as `raingauges`. Covers common English rules; it can be changed later.
     pub fn plural(&self) -> String {
         let one = self.0.replace('-', "");
         let ends = |ends: &[&str]| ends.iter().any(|end| one.ends_with(end));
@@ -87,7 +87,7 @@ fn is_in(words: &str, word: &str) -> bool {
     words.split_whitespace().any(|taken| taken == word)
 }
 
-/// Words of Rust, names that Cargo refuses, names of crates that a controller depends on, and what YAML takes for something else.
+/// Keywords of Rust, names that Cargo rejects, dependencies of a controller, and words with a meaning in YAML.
 const TAKEN: &str = "\
     abstract alloc anyhow as async await become box break build const continue core crate deps do dyn else enum \
     examples extern false final fn for gen if impl in incremental k8s-openapi kube let loop macro match mod move \
@@ -95,7 +95,7 @@ const TAKEN: &str = "\
     static std struct super test tokio trait trishanku-framework trishanku-testkit true try type typeof union \
     unsafe use virtual where y yes yield";
 
-/// Types that a new controller uses under these names, so that its kind cannot have them.
+/// Types that a generated controller imports, so its kind cannot have these names.
 const TYPES: &str = "\
     Addresses Api ApiResource ApplyError Arc Cache Client Condition Conditions ConfigMap Context Controller \
     CustomResource Default Definitions DynamicObject Error GroupVersionKind JsonSchema Keeper KubeSchema Manager \

@@ -1,35 +1,35 @@
-//! Where the framework comes from.
+//! The source of the framework.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde_json::Value;
 
-/// Where the framework and the testkit come from.
+/// The source of the framework and the testkit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A checkout of the repository.
     Checkout(PathBuf),
-    /// The repository itself.
+    /// The URL of the repository.
     Git(String),
 }
 
-/// Neither a checkout nor a repository.
+/// Why a source is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Cargo wants URLs.
+    /// Cargo only accepts URLs.
     #[error("Cargo does not accept this address; write ssh://{0}")]
     NoUrl(String),
-    /// There is nothing.
+    /// The path cannot be read.
     #[error("{path:?} cannot be read: {reason}")]
     NotFound {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         reason: std::io::Error,
     },
-    /// It is something else.
+    /// The folder is not a checkout of the repository.
     #[error("{0:?} is not a checkout of Trishanku: it has no {1}")]
     NoCheckout(PathBuf, String),
 }
@@ -42,7 +42,7 @@ impl FromStr for Source {
             return Ok(Self::Git(text.to_owned()));
         }
         match text.split_once(':') {
-            // As Git takes it: user@host:path.
+            // Git's short form: user@host:path.
             Some((host, path)) if host.contains('@') && !host.contains('/') => {
                 return Err(SourceError::NoUrl(format!("{host}/{path}")));
             }
@@ -62,7 +62,7 @@ impl FromStr for Source {
 }
 
 impl Source {
-    /// Brings a checkout into the build of an image, at the place where `Cargo.toml` looks for it; a repository is fetched.
+    /// Mounts a checkout into the image build, at the path where `Cargo.toml` expects it; empty for a repository.
     pub(super) fn mount(&self) -> String {
         match self {
             Self::Checkout(path) => {
@@ -72,11 +72,11 @@ impl Source {
         }
     }
 
-    /// How an image is built.
+    /// The command that builds the image.
     pub(super) fn build(&self, name: &str) -> String {
         match self {
             Self::Checkout(path) => {
-                // For a shell.
+                // Quoted for a shell.
                 let checkout = path.to_string_lossy().replace('\'', "'\\''");
                 format!("docker build --tag {name} --build-context trishanku='{checkout}' .")
             }
@@ -84,9 +84,9 @@ impl Source {
         }
     }
 
-    /// A dependency on a part of the repository, as `Cargo.toml` has it.
+    /// A dependency on a part of the repository, for `Cargo.toml`.
     pub(super) fn dependency(&self, part: &str) -> String {
-        // A string of JSON is one of TOML.
+        // A JSON string is a valid TOML string.
         match self {
             Self::Checkout(path) => format!("{{ path = {} }}", Value::from(path.join(part).to_string_lossy())),
             Self::Git(url) => format!("{{ git = {} }}", Value::from(url.as_str())),

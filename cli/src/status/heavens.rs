@@ -1,4 +1,4 @@
-//! How heavens and merges are: their branches, how far these are behind, what was merged.
+//! The status of heavens and merges: branches, lag, last merges and conflicts.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,12 +9,12 @@ use super::ComponentReport;
 use crate::heavens::{HeavenRecord, Kind};
 use crate::plane::http::Endpoint;
 
-/// One heaven or merge at one moment.
+/// The status of one heaven or merge.
 #[derive(Clone, Debug, Serialize)]
 pub struct HeavenReport {
-    /// What its components' names begin with.
+    /// Its name, which is the prefix of its components' names.
     pub name: String,
-    /// What it is.
+    /// Whether it is a heaven or a merge.
     pub kind: Kind,
     /// Its branch.
     pub branch: String,
@@ -22,42 +22,43 @@ pub struct HeavenReport {
     pub repository: std::path::PathBuf,
     /// The administrator's kubeconfig.
     pub kubeconfig: Option<std::path::PathBuf>,
-    /// The commit that the branch is at.
+    /// The commit at the head of the branch.
     pub head: Option<String>,
-    /// etcd's revision; a merge has none.
+    /// The current revision; a merge has none.
     pub revision: Option<u64>,
     /// The age of the oldest write that is not yet committed to Git.
     pub commit_lag_seconds: Option<f64>,
-    /// Whom it follows.
+    /// The branches from which it pulls.
     pub remotes: Vec<RemoteReport>,
-    /// Keys and fields that several branches had changed: since the start of a heaven; of a merge, in its last 1,000 merge commits.
+    /// Keys and fields that several branches changed: of a heaven, since its start; of a merge, in its last 1,000 merge
+    /// commits.
     pub conflicts: u64,
-    /// How often its components were started again.
+    /// How often its components were restarted.
     pub restarts: u32,
-    /// Why its branch cannot be read, if it runs and says nothing.
+    /// Why the status of its branch is unknown, although it runs.
     pub error: Option<String>,
 }
 
-/// A branch that is followed, at one moment.
+/// The status of a branch from which it pulls.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RemoteReport {
     /// The remote's name.
     pub name: String,
-    /// The reference there.
+    /// The reference in the remote.
     pub branch: String,
-    /// `Synced`, or what is in the way; of a merge, nothing.
+    /// `Synced`, or the condition that prevents that; `None` for a merge.
     pub condition: Option<String>,
-    /// Its commits that are not merged yet.
+    /// The number of its commits that are not merged yet.
     pub lag_commits: Option<u64>,
     /// The age of the oldest of them.
     pub lag_seconds: Option<f64>,
-    /// When something of it was merged last, in seconds since 1970.
+    /// When one of its commits was merged last, in seconds since 1970.
     pub merged_at: Option<u64>,
     /// Why it is not `Synced`.
     pub error: Option<String>,
 }
 
-/// What gitcd says of itself at `/status` (docs/design/status.md), as far as it is shown.
+/// The part of gitcd's response at `/status` (docs/design/status.md) that is shown.
 #[derive(Deserialize)]
 struct Said {
     branches: Vec<SaidOfBranch>,
@@ -88,7 +89,7 @@ struct SaidOfRemote {
 }
 
 impl HeavenReport {
-    /// What is known without asking anybody.
+    /// The status without requests to gitcd.
     pub(super) fn of(record: &HeavenRecord, components: &[ComponentReport]) -> Self {
         let own = components.iter().filter(|component| component.heaven() == Some(&record.name));
         Self {
@@ -107,7 +108,7 @@ impl HeavenReport {
         }
     }
 
-    /// Asks its gitcd, or where there is none to be asked, Git.
+    /// Adds the status from gitcd, or from Git if no gitcd port is known or it does not run.
     pub(super) async fn ask(&mut self, record: &HeavenRecord, keys: &Path, is_running: bool) {
         match record.gitcd_port.filter(|_| is_running) {
             Some(port) => match said(port, keys).await {
@@ -139,7 +140,7 @@ impl HeavenReport {
             .collect();
     }
 
-    /// A merge follows branches of repositories that can be read, if they are on this machine.
+    /// Reads from Git: commit lags are only known of remotes on this machine.
     fn read(&mut self, record: &HeavenRecord) {
         let Some(head) = self.head.clone() else { return };
         let merges = ["log", "--merges", "--max-count=1000", "--grep=^Conflict:", "--format=%b", &head];
@@ -148,7 +149,7 @@ impl HeavenReport {
         let last = git(&record.repository, &["log", "--max-count=1", "--format=%ct", &head]);
         let last = last.and_then(|time| time.parse().ok());
         for remote in &record.remotes {
-            // What is not merged yet may only be there.
+            // Commits that are not merged yet may only exist there.
             let lag = remote.folder.as_deref().and_then(|folder| {
                 git(folder, &["rev-list", "--count", &remote.branch, &format!("^{head}")])?.parse().ok()
             });
@@ -162,7 +163,7 @@ impl HeavenReport {
         }
     }
 
-    /// How many commits it is behind, and when something was merged last.
+    /// Returns the number of unmerged commits, and the time of the last merge.
     #[must_use]
     pub fn behind(&self) -> (Option<u64>, Option<u64>) {
         let lag = self.remotes.iter().map(|remote| remote.lag_commits).reduce(|one, other| Some(one? + other?));
@@ -173,11 +174,11 @@ impl HeavenReport {
 async fn said(port: u16, keys: &Path) -> Result<SaidOfBranch, String> {
     let endpoint = Endpoint::store(port, keys).map_err(|error| error.to_string())?;
     let text = endpoint.ask("/status").await.map_err(|error| error.to_string())?;
-    let said: Said = serde_json::from_slice(&text).map_err(|error| format!("cannot understand gitcd: {error}"))?;
+    let said: Said = serde_json::from_slice(&text).map_err(|error| format!("cannot parse gitcd's status: {error}"))?;
     said.branches.into_iter().next().ok_or_else(|| "gitcd serves no branch".to_owned())
 }
 
-/// The answer of Git, if there is one.
+/// The output of Git; `None` if it fails or is empty.
 fn git(repository: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(repository).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

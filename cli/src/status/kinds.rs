@@ -57,7 +57,7 @@ pub(super) async fn unlistable(heaven: Option<&str>, kubeconfig: &Path) -> Resul
     Ok(found)
 }
 
-/// Lists a kind; `None` if that works.
+/// Lists a kind; returns `None` on success.
 async fn ask(client: Client, resource: ApiResource) -> Option<Unlistable> {
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
     let no_object = ListParams::default().labels(NO_OBJECT);

@@ -1,9 +1,9 @@
-// Command report reads the output of `go test -json`. It prints a line of totals for each package and
-// all that failing tests said, and ends with status 1 if anything failed or no test ran.
+// Command report reads the output of `go test -json`. It prints a line of totals for each package and the whole output of
+// failed tests, and exits with status 1 if anything failed or no test ran.
 //
-// Its arguments are a command such as `go test -json`: failed tests are repeated with it once, after all
-// others, with -run and the package appended. What failed twice, and what passed then, is appended to
-// the file $TRISHANKU_TEST_REPORT.
+// Its arguments are a command such as `go test -json`: failed tests are repeated with it once, after all others, with -run
+// and the package appended. Tests that failed twice, and those that passed when repeated, are appended to the file
+// $TRISHANKU_TEST_REPORT.
 package main
 
 import (
@@ -19,10 +19,10 @@ import (
 	"strings"
 )
 
-// No test of a package is repeated if more than this many failed.
+// repeatAtMost is the number of failed tests in a package above which none is repeated.
 const repeatAtMost = 10
 
-// An event as `go doc test2json` describes it; a package that cannot be built has events, too.
+// An event as described by `go doc test2json`; packages that fail to build have events, too.
 type event struct {
 	Action  string
 	Package string
@@ -35,13 +35,13 @@ type event struct {
 type outcome struct {
 	name                    string
 	passed, failed, skipped int // of Test functions
-	subtests                int // of those, at any depth
+	subtests                int // of those functions, at any depth
 	failures, flaky         []string
-	said                    map[string]*strings.Builder // by test; what belongs to none is under ""
+	said                    map[string]*strings.Builder // output by test; output of no test is under ""
 	elapsed                 float64                     // seconds
 }
 
-// A repeat runs Test functions of a package again, and returns the output of `go test -json`.
+// A repeat reruns Test functions of a package, and returns the output of `go test -json`.
 type repeat func(name string, tests []string) []byte
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 			run := "-run=^(" + strings.Join(tests, "|") + ")$"
 			c := exec.Command(command[0], append(slices.Clone(command[1:]), run, name)...)
 			c.Stderr = os.Stderr
-			output, _ := c.Output() // tests that fail have events
+			output, _ := c.Output() // the events include failures
 			return output
 		}
 	}
@@ -67,7 +67,7 @@ func main() {
 	}
 }
 
-// appendTo writes a line for each test that failed, or passed only when it was repeated.
+// appendTo appends a line to file for each test that failed, or passed only when repeated.
 func appendTo(file string, outcomes []*outcome) error {
 	if file == "" {
 		return nil
@@ -88,7 +88,7 @@ func appendTo(file string, outcomes []*outcome) error {
 	return nil
 }
 
-// report prints a package as soon as all its tests have passed, and those with failures at the end.
+// report prints each package as soon as all its tests have passed, and packages with failures at the end.
 func report(from io.Reader, to io.Writer, again repeat) (ok bool, all []*outcome, err error) {
 	ran, failed := 0, 0
 	var failing []*outcome
@@ -114,7 +114,7 @@ func report(from io.Reader, to io.Writer, again repeat) (ok bool, all []*outcome
 	return ran > 0 && failed == 0, all, nil
 }
 
-// read calls ended for each package when its last event has come.
+// read parses events, and calls ended for each package after its last event.
 func read(from io.Reader, to io.Writer, ended func(*outcome)) error {
 	outcomes := map[string]*outcome{}
 	lines := bufio.NewReader(from)
@@ -127,7 +127,7 @@ func read(from io.Reader, to io.Writer, ended func(*outcome)) error {
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			// The go command's own words, such as those on a package that it cannot find.
+			// A message of the go command itself, for instance about a missing package.
 			fmt.Fprintf(to, "%s", line)
 			continue
 		}
@@ -147,7 +147,7 @@ func read(from io.Reader, to io.Writer, ended func(*outcome)) error {
 	}
 }
 
-// repeat runs the Test functions that failed once more; those that pass then are flaky.
+// repeat reruns the failed Test functions once; those that then pass are flaky.
 func (o *outcome) repeat(to io.Writer, again repeat) error {
 	var tests []string
 	for _, test := range o.failures {
@@ -162,7 +162,7 @@ func (o *outcome) repeat(to io.Writer, again repeat) error {
 	passed := map[string]bool{}
 	err := read(bytes.NewReader(again(o.name, tests)), to, func(second *outcome) {
 		for _, test := range tests {
-			// A test that has not run has not passed.
+			// A test that did not run has not passed.
 			passed[test] = second.passed+second.failed+second.skipped == len(tests) && !slices.Contains(second.failures, test)
 		}
 	})
@@ -185,7 +185,7 @@ func (o *outcome) repeat(to io.Writer, again repeat) error {
 	return nil
 }
 
-// take records an event and says whether it was the package's last.
+// take records an event and reports whether it was the package's last.
 func (o *outcome) take(e event) (last bool) {
 	top := e.Test != "" && !strings.Contains(e.Test, "/")
 	switch e.Action {
@@ -218,13 +218,13 @@ func (o *outcome) take(e event) (last bool) {
 		o.skipped++
 	}
 	if e.Action != "fail" {
-		delete(o.said, e.Test) // nobody will ask
+		delete(o.said, e.Test) // only the output of failures is printed
 	}
 	return false
 }
 
-// blame finds what a package failed of that ends without the end of all tests: a panic or a timeout,
-// which tests that were under way report, or a program that cannot be built, which none does.
+// blame adds the causes of a failed package: the tests that a panic or a timeout interrupted, which are those with output
+// but without a result. If no test failed, the package itself did, for instance in its build.
 func (o *outcome) blame() {
 	for _, test := range slices.Sorted(maps.Keys(o.said)) {
 		if test == "" || slices.Contains(o.failures, test) {
@@ -253,7 +253,7 @@ func (o *outcome) print(to io.Writer) {
 	if o.failed > 0 {
 		word = "FAILED"
 	}
-	// The form in which Rust's tests report, so that one sum covers both.
+	// The format of Rust's tests, so that one script sums up both.
 	fmt.Fprintf(to, "test result: %s. %d passed; %d failed; %d ignored; 0 measured; 0 filtered out; finished in %.2fs\n",
 		word, o.passed, o.failed, o.skipped, o.elapsed)
 }

@@ -52,7 +52,7 @@ func TestFailuresComeWithWhatTheySaid(t *testing.T) {
 		}
 	}
 	if strings.Contains(said, "chatter") {
-		t.Errorf("a test that passes is quoted:\n%s", said)
+		t.Errorf("the output of a passing test is printed:\n%s", said)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestATestThatPassesWhenItIsRepeatedIsFlaky(t *testing.T) {
 {"Action":"fail","Package":"p/good","Test":"TestD"}
 {"Action":"fail","Package":"p/good","Elapsed":2.5}`, 1)
 	for _, example := range []struct {
-		second string // what TestD does when it is repeated
+		second string // events of TestD when repeated
 		ok     bool
 		result string
 	}{
@@ -107,7 +107,7 @@ func TestATestThatPassesWhenItIsRepeatedIsFlaky(t *testing.T) {
 		var said strings.Builder
 		ok, outcomes, err := report(strings.NewReader(failures), &said, func(name string, tests []string) []byte {
 			if name != "p/good" || !slices.Equal(tests, []string{"TestC", "TestD"}) {
-				t.Errorf("%s %v is repeated", name, tests)
+				t.Errorf("%s %v were repeated", name, tests)
 			}
 			return []byte(`{"Action":"pass","Package":"p/good","Test":"TestC"}` + "\n" + example.second + "\n")
 		})

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// A test that panics or runs out of time does not clean up; its server must not outlive it.
+// endWithParent kills the server with its test: a test that panics or times out runs no cleanup.
 func endWithParent(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A process that serves until its test ends.
+// A process is a server that runs until the end of its test.
 type process struct {
 	command *exec.Cmd
 	log     string
-	ended   chan struct{} // closed once err says how
+	ended   chan struct{} // closed once err is set
 	err     error
-	// etcd cleans up and then ends by the signal that asked it to.
+	// Whether exiting by SIGTERM counts as success: etcd does so after its cleanup.
 	endsBySignal bool
 }
 
-// launch starts command, whose output goes to the file log, and ends it with the test.
+// launch starts command, with its output in the file log, and stops it at the end of the test.
 func launch(t testing.TB, command *exec.Cmd, log string) *process {
 	t.Helper()
 	file, err := os.Create(log)
@@ -35,7 +35,7 @@ func launch(t testing.TB, command *exec.Cmd, log string) *process {
 	p := &process{command: command, log: log, ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// For Linux the parent is the thread that starts a process: it must live as long.
+		// On Linux, Pdeathsig fires when the starting thread exits: keep that thread until the process has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -52,44 +52,44 @@ func launch(t testing.TB, command *exec.Cmd, log string) *process {
 	return p
 }
 
-// await returns when condition holds.
+// await returns once condition holds.
 func (p *process) await(t testing.TB, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !condition() {
 		select {
 		case <-p.ended:
-			t.Fatalf("%s ended at start-up: %v\n%s", p.command.Path, p.err, p.output())
+			t.Fatalf("%s exited at start-up: %v\n%s", p.command.Path, p.err, p.output())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not serve after %v:\n%s", p.command.Path, patience, p.output())
+			t.Fatalf("%s is not serving after %v:\n%s", p.command.Path, patience, p.output())
 		}
 	}
 }
 
-// end asks the process to end, and fails the test if it has ended before, takes long or complains.
+// end terminates the process. It fails the test if the process had exited before, is slow to exit, or exits with an error.
 func (p *process) end(t testing.TB) {
 	t.Helper()
 	select {
 	case <-p.ended:
-		t.Errorf("the server ended during the test: %v", p.err)
+		t.Errorf("the server exited during the test: %v", p.err)
 	default:
-		_ = p.command.Process.Signal(syscall.SIGTERM) // it may end at this moment; Wait tells
+		_ = p.command.Process.Signal(syscall.SIGTERM) // it may have just exited, which Wait reports
 		select {
 		case <-p.ended:
 			if p.err != nil && !(p.endsBySignal && terminated(p.err)) {
-				t.Errorf("the server's end: %v", p.err)
+				t.Errorf("the server failed at its exit: %v", p.err)
 			}
 		case <-time.After(patience):
 			_ = p.command.Process.Kill()
 			<-p.ended
-			t.Errorf("the server did not end in %v", patience)
+			t.Errorf("the server did not exit within %v", patience)
 		}
 	}
 	if t.Failed() {
 		lines := strings.SplitAfter(p.output(), "\n")
-		t.Logf("the server's last words:\n%s", strings.Join(lines[max(0, len(lines)-30):], ""))
+		t.Logf("end of the server's log:\n%s", strings.Join(lines[max(0, len(lines)-30):], ""))
 	}
 }
 

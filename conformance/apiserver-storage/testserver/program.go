@@ -15,11 +15,10 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// Starting a server takes a fraction of a second; a busy machine is given time.
+// patience is generous, for busy machines: a server starts in a fraction of a second.
 const patience = 60 * time.Second
 
-// start runs the program that the environment names, $GITCD or $ETCD, waits
-// until it listens, and gives its client URL.
+// start runs the program that $GITCD or $ETCD names, waits until it listens, and returns its client URL.
 func start(t testing.TB, cfg *embed.Config) string {
 	t.Helper()
 	scheme := cfg.ListenClientUrls[0].Scheme
@@ -29,14 +28,13 @@ func start(t testing.TB, cfg *embed.Config) string {
 	if program := os.Getenv("ETCD"); program != "" {
 		return scheme + "://" + startEtcd(t, program, cfg)
 	}
-	t.Fatal("GITCD or ETCD must name the program to test")
+	t.Fatal("set GITCD or ETCD to the program to test")
 	return ""
 }
 
 var serving = regexp.MustCompile(`(?m)^.* serving .*\baddress=(\S+)$`)
 
-// startGitcd serves a new repository on a port that the kernel chooses: no
-// other process can take it in between.
+// startGitcd serves a new repository. The kernel chooses the port, so that no other process can take it in between.
 func startGitcd(t testing.TB, program string, cfg *embed.Config) string {
 	t.Helper()
 	repository := "--repo=" + filepath.Join(cfg.Dir, "repo.git")
@@ -65,8 +63,7 @@ func startGitcd(t testing.TB, program string, cfg *embed.Config) string {
 	return address
 }
 
-// startEtcd is for comparison: what fails with gitcd but not with etcd as a
-// process is gitcd's fault.
+// startEtcd is for comparison: a test that fails with gitcd, but not with etcd as a process, has found a bug in gitcd.
 func startEtcd(t testing.TB, program string, cfg *embed.Config) string {
 	t.Helper()
 	address := freeAddress(t)
@@ -97,8 +94,8 @@ func startEtcd(t testing.TB, program string, cfg *embed.Config) string {
 	return address
 }
 
-// progress is the flag that sets how often watchers are told the revision. A configuration
-// that says nothing of it leaves the server its default, which is long.
+// progress returns the flag for the interval of progress notifications. Without one in the configuration, the server's
+// long default applies.
 func progress(cfg *embed.Config) []string {
 	if cfg.WatchProgressNotifyInterval == 0 {
 		return nil
@@ -106,8 +103,8 @@ func progress(cfg *embed.Config) []string {
 	return []string{"--watch-progress-notify-interval=" + cfg.WatchProgressNotifyInterval.String()}
 }
 
-// freeAddress is below the ports that the kernel gives to outgoing connections.
-// etcd cannot say which port it got, so this one is only very likely still free.
+// freeAddress returns an address with a port below those that the kernel gives to outgoing connections. etcd does not
+// report a port that the kernel chose, so this one is only very likely to still be free.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -117,6 +114,6 @@ func freeAddress(t testing.TB) string {
 			return address
 		}
 	}
-	t.Fatal("no free port in a hundred tries")
+	t.Fatal("no free port after a hundred tries")
 	return ""
 }

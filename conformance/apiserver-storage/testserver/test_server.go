@@ -1,6 +1,5 @@
-// Package testserver stands in for k8s.io/apiserver/pkg/storage/etcd3/testserver
-// and has its two functions. The server is a process of its own, gitcd or etcd,
-// instead of an etcd inside the test.
+// Package testserver replaces k8s.io/apiserver/pkg/storage/etcd3/testserver, with the same two functions. The server is a
+// process of its own, gitcd or etcd, instead of an etcd inside the test.
 package testserver
 
 import (
@@ -18,8 +17,8 @@ import (
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 )
 
-// NewTestConfig gives a configuration that tests change before they pass it to
-// RunEtcd. It has one client URL, whose port the server chooses when it starts.
+// NewTestConfig returns a configuration that tests change before they pass it to RunEtcd. It has one client URL, whose port
+// the server chooses when it starts.
 func NewTestConfig(t testing.TB) *embed.Config {
 	t.Helper()
 	client := url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", "0")}
@@ -30,9 +29,8 @@ func NewTestConfig(t testing.TB) *embed.Config {
 	return cfg
 }
 
-// RunEtcd starts a server with what cfg says of it (NewTestConfig if nil) and
-// gives a client of it that records requests. Both end with the test, which
-// fails if the server ended before or does not end in peace.
+// RunEtcd starts a server with cfg (NewTestConfig if nil) and returns a client that records requests. Both stop at the end
+// of the test, which fails if the server exited before, or does not exit cleanly.
 func RunEtcd(t testing.TB, cfg *embed.Config) *kubernetes.Client {
 	t.Helper()
 	if cfg == nil {
@@ -54,8 +52,8 @@ func RunEtcd(t testing.TB, cfg *embed.Config) *kubernetes.Client {
 	if err != nil {
 		t.Fatalf("connecting to %s: %v", endpoint, err)
 	}
-	// A client that is left open dials a port that may by then be another server's.
-	t.Cleanup(func() { _ = client.Close() }) // an error says that the test has closed it
+	// An open client would keep dialing a port that may soon belong to another server.
+	t.Cleanup(func() { _ = client.Close() }) // it fails if the test has closed the client
 	client.KV = storagetesting.NewKVRecorder(client.KV)
 	client.Kubernetes = storagetesting.NewKubernetesRecorder(client.Kubernetes)
 	return client

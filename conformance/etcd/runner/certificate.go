@@ -19,8 +19,8 @@ import (
 	"go.etcd.io/etcd/tests/v3/framework/integration"
 )
 
-// certificatesFor gives what upstream's runners give: no files, a certificate that signs itself,
-// or upstream's fixtures, with which clients have to have a certificate, too.
+// certificatesFor returns what upstream's runners use: no files, a self-signed certificate, or upstream's fixtures, which
+// require client certificates.
 func certificatesFor(t testing.TB, cfg config.TLSConfig) (transport.TLSInfo, error) {
 	switch cfg {
 	case config.NoTLS:
@@ -30,11 +30,11 @@ func certificatesFor(t testing.TB, cfg config.TLSConfig) (transport.TLSInfo, err
 	case config.ManualTLS:
 		return integration.TestTLSInfo, nil
 	default:
-		return transport.TLSInfo{}, fmt.Errorf("no such kind of certificates: %q", cfg)
+		return transport.TLSInfo{}, fmt.Errorf("unknown TLS configuration: %q", cfg)
 	}
 }
 
-// selfSigned does what etcd does for its flag --auto-tls, but for the curve: it is P-256 and not P-521.
+// selfSigned does what etcd does for --auto-tls, except for the curve: P-256 instead of P-521.
 func selfSigned(dir string) (info transport.TLSInfo, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,7 +43,7 @@ func selfSigned(dir string) (info transport.TLSInfo, err error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		NotBefore:    now.Add(-time.Hour), // clocks are adjusted
+		NotBefore:    now.Add(-time.Hour), // tolerates clock adjustments
 		NotAfter:     now.Add(24 * time.Hour),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

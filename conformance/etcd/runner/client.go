@@ -38,6 +38,6 @@ func withGoClient(c *cluster, options []config.ClientOption) (intf.Client, error
 	if err != nil {
 		return nil, err
 	}
-	c.t.Cleanup(func() { _ = client.Close() }) // an error says that the test has closed it
+	c.t.Cleanup(func() { _ = client.Close() }) // it fails if the test has closed the client
 	return integration.AsClient(client), nil
 }

@@ -12,21 +12,21 @@ import (
 	"trishanku.invalid/conformance/etcd/server"
 )
 
-// What one request of the runner itself may take.
+// patience is the timeout of each request of the runner itself.
 const patience = 10 * time.Second
 
-// A connect gives a client of a cluster, with what the options say.
+// A connect returns a client of a cluster, configured with the options.
 type connect func(c *cluster, options []config.ClientOption) (intf.Client, error)
 
 type cluster struct {
 	t            testing.TB
-	size         int // that the test asked for
+	size         int // as requested by the test
 	server       *server.Server
 	tls          config.TLSConfig
 	certificates transport.TLSInfo
 	connect      connect
 
-	own   intf.Client // of the member
+	own   intf.Client // the member's client
 	first sync.Once
 }
 
@@ -36,10 +36,10 @@ func (c *cluster) Client(options ...config.ClientOption) (intf.Client, error) {
 
 func (c *cluster) Endpoints() []string { return []string{c.server.Endpoint()} }
 
-// Close is called by most tests; those that forget are cleaned up after.
+// Close is called by most tests; newCluster registers a cleanup for the others.
 func (c *cluster) Close() error { return c.server.Stop() }
 
-// Members has the member that there is, and absent ones up to the size that the test asked for.
+// Members returns the only member, and absent ones up to the size that the test asked for.
 func (c *cluster) Members() []intf.Member {
 	members := []intf.Member{member{c}}
 	for len(members) < c.size {
@@ -48,7 +48,7 @@ func (c *cluster) Members() []intf.Member {
 	return members
 }
 
-// WaitLeader gives the index of the only member after it has named itself the leader.
+// WaitLeader returns the index of the only member, after checking that it reports itself as the leader.
 func (c *cluster) WaitLeader(t testing.TB) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -58,7 +58,7 @@ func (c *cluster) WaitLeader(t testing.TB) int {
 		t.Fatal(err)
 	}
 	if status[0].Leader == 0 || status[0].Leader != status[0].Header.MemberId {
-		t.Fatalf("the only member %x takes %x for the leader", status[0].Header.MemberId, status[0].Leader)
+		t.Fatalf("the only member is %x, but reports %x as the leader", status[0].Header.MemberId, status[0].Leader)
 	}
 	return 0
 }
@@ -101,5 +101,5 @@ func (a absent) Stop() { a.fail() }
 
 func (a absent) fail() {
 	a.t.Helper()
-	a.t.Fatal("the test uses a second member, and there is only one")
+	a.t.Fatal("the test uses a second member, but the cluster has only one")
 }

@@ -1,5 +1,5 @@
-// Package runner stands in for the runners of etcd's tests. Its clusters have one member, a process of
-// its own, whatever size a test asks for; a test that needs more of them fails.
+// Package runner replaces the runners of etcd's tests. Its clusters have one member, a process of its own, whatever size
+// a test asks for; a test that uses a second member fails.
 package runner
 
 import (
@@ -16,10 +16,10 @@ import (
 	"trishanku.invalid/conformance/etcd/server"
 )
 
-// WithEtcdctl runs tests whose client is the etcdctl of the folder that the flag -bin-dir names.
+// WithEtcdctl returns a runner whose client is etcdctl, from the folder that the flag -bin-dir names.
 func WithEtcdctl() intf.TestRunner { return etcdctl{} }
 
-// WithClient runs tests whose client is etcd's Go client.
+// WithClient returns a runner whose client is etcd's Go client.
 func WithClient() intf.TestRunner { return goClient{} }
 
 type etcdctl struct{}
@@ -52,7 +52,7 @@ func (goClient) NewCluster(_ context.Context, t testing.TB, options ...config.Cl
 func newCluster(t testing.TB, cfg config.ClusterConfig, connect connect) intf.Cluster {
 	t.Helper()
 	if cfg.PeerTLS != config.NoTLS {
-		t.Fatal("the test is about the certificates of peers, and a single member has none")
+		t.Fatal("the test needs peer certificates, which a single member does not have")
 	}
 	program, err := server.FromEnvironment()
 	if err != nil {
@@ -67,7 +67,7 @@ func newCluster(t testing.TB, cfg config.ClusterConfig, connect connect) intf.Cl
 		Cert:       certificates.CertFile,
 		Key:        certificates.KeyFile,
 		Authority:  certificates.TrustedCAFile,
-		// The tokens of users, whom gitcd does not have.
+		// Type of the tokens of users, which gitcd does not support.
 		EtcdArguments: []string{"--auth-token=" + cmp.Or(cfg.AuthToken, "simple")},
 	})
 	if err != nil {

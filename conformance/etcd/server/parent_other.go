@@ -4,5 +4,5 @@ package server
 
 import "os/exec"
 
-// Only Linux can tie a process to its parent.
+// endWithParent does nothing: only Linux can tie a process to its parent.
 func endWithParent(*exec.Cmd) {}

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Starting a server takes a fraction of a second; a busy machine is given time.
+// patience is generous, for busy machines: a server starts in a fraction of a second.
 const patience = 60 * time.Second
 
 type process struct {
 	command *exec.Cmd
-	ended   chan struct{} // closed once err says how
+	ended   chan struct{} // closed once err is set
 	err     error
-	// SIGTERM is a peaceful end.
+	// Whether exiting by SIGTERM counts as success.
 	endsBySignal bool
 }
 
-// launch starts command, whose output goes to the file log.
+// launch starts command, with its output in the file log.
 func launch(command *exec.Cmd, log string) (*process, error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -34,7 +34,7 @@ func launch(command *exec.Cmd, log string) (*process, error) {
 	p := &process{command: command, ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// For Linux the parent is the thread that starts a process: it must live as long.
+		// On Linux, Pdeathsig fires when the starting thread exits: keep that thread until the process has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -50,17 +50,17 @@ func launch(command *exec.Cmd, log string) (*process, error) {
 	return p, nil
 }
 
-// await returns when condition holds.
+// await returns once condition holds.
 func (p *process) await(condition func() bool) error {
 	deadline := time.Now().Add(patience)
 	for !condition() {
 		select {
 		case <-p.ended:
-			return fmt.Errorf("%s ended at start-up: %v", p.command.Path, p.err)
+			return fmt.Errorf("%s exited at start-up: %v", p.command.Path, p.err)
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("%s does not serve after %v", p.command.Path, patience), p.end())
+			return errors.Join(fmt.Errorf("%s is not serving after %v", p.command.Path, patience), p.end())
 		}
 	}
 	return nil
@@ -69,20 +69,20 @@ func (p *process) await(condition func() bool) error {
 func (p *process) end() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s ended during the test: %v", p.command.Path, p.err)
+		return fmt.Errorf("%s exited during the test: %v", p.command.Path, p.err)
 	default:
 	}
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may end at this moment; Wait tells
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have just exited, which Wait reports
 	select {
 	case <-p.ended:
 		if p.err == nil || p.endsBySignal && terminated(p.err) {
 			return nil
 		}
-		return fmt.Errorf("the end of %s: %w", p.command.Path, p.err)
+		return fmt.Errorf("exit of %s: %w", p.command.Path, p.err)
 	case <-time.After(patience):
 		_ = p.command.Process.Kill()
 		<-p.ended
-		return fmt.Errorf("%s did not end in %v", p.command.Path, patience)
+		return fmt.Errorf("%s did not exit within %v", p.command.Path, patience)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Program says which server a file is.
+// Program is an executable and its kind, gitcd or etcd.
 type Program struct {
 	kind kind
 	path string
@@ -21,16 +21,16 @@ const (
 	etcd
 )
 
-// Gitcd and Etcd name a program by its path.
+// Gitcd and Etcd return the program at a path.
 func Gitcd(path string) Program { return Program{gitcd, path} }
 func Etcd(path string) Program  { return Program{etcd, path} }
 
-// IsEtcd says whether it is an etcd.
+// IsEtcd reports whether the program is etcd.
 func (p Program) IsEtcd() bool { return p.kind == etcd }
 
 func (p Program) String() string { return p.path }
 
-// FromEnvironment gives the program that $GITCD names or, without one, $ETCD.
+// FromEnvironment returns the program that $GITCD names or, if unset, $ETCD.
 func FromEnvironment() (Program, error) {
 	if path := os.Getenv("GITCD"); path != "" {
 		return Gitcd(path), nil
@@ -38,30 +38,30 @@ func FromEnvironment() (Program, error) {
 	if path := os.Getenv("ETCD"); path != "" {
 		return Etcd(path), nil
 	}
-	return Program{}, errors.New("GITCD or ETCD must name the program to test")
+	return Program{}, errors.New("set GITCD or ETCD to the program to test")
 }
 
-// Options are what tests ask of a server; the zero value is its defaults.
+// Options configure a server; the zero value means defaults.
 type Options struct {
 	QuotaBytes int64
-	// PEM files. The server speaks TLS if there is a certificate, and asks clients for theirs if there is an authority.
+	// PEM files. With a certificate, the server speaks TLS; with an authority, it also requires client certificates.
 	Cert, Key, Authority string
-	// Tell clients where the server is, instead of what is the same for all servers.
+	// Advertise the server's real address, instead of the same one for all servers.
 	Advertise bool
-	// Further arguments for one of the two programs.
+	// More arguments for one of the two programs.
 	GitcdArguments, EtcdArguments []string
 }
 
-// Server is a member with its data, which survives Stop and Start.
+// Server is a member and its data, which survive Stop and Start.
 type Server struct {
 	program Program
 	options Options
 	dir     string
-	address string // empty until the server has said where it listens
+	address string // empty until the server has logged where it listens
 	process *process
 }
 
-// New makes the data of a server in the existing folder dir.
+// New creates the data of a server in the existing folder dir.
 func New(program Program, dir string, options Options) (*Server, error) {
 	s := &Server{program: program, options: options, dir: dir}
 	if program.kind == gitcd {
@@ -72,10 +72,10 @@ func New(program Program, dir string, options Options) (*Server, error) {
 	return s, nil
 }
 
-// Start returns when the server serves. A server that was stopped gets the address back that it had.
+// Start returns once the server is serving. A restarted server keeps its address.
 func (s *Server) Start() error {
 	if s.options.Advertise && s.address == "" {
-		// Where it is, is known only after the first start.
+		// The address is known only after the first start.
 		if err := errors.Join(s.startProgram(), s.Stop()); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Server) startProgram() error {
 	return s.startEtcd()
 }
 
-// Stop asks the server to end, and fails if it had ended before or does not end in peace.
+// Stop terminates the server. It fails if the server had exited before, or does not exit cleanly.
 func (s *Server) Stop() error {
 	if s.process == nil {
 		return nil
@@ -99,13 +99,13 @@ func (s *Server) Stop() error {
 	return s.process.end()
 }
 
-// Endpoint is the server's client URL.
+// Endpoint returns the server's client URL.
 func (s *Server) Endpoint() string { return s.scheme() + "://" + s.address }
 
-// Dir is the folder with the server's data.
+// Dir returns the folder with the server's data.
 func (s *Server) Dir() string { return s.dir }
 
-// Log is all that the server has said.
+// Log returns the server's whole output.
 func (s *Server) Log() string {
 	text, err := os.ReadFile(s.log())
 	if err != nil {

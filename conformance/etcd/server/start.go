@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// The ids of every server and of its cluster.
+// The ids that every server and its cluster have.
 const (
 	ClusterID uint64 = 0x1c45a069f3a1d796
 	MemberID  uint64 = 0xb71f75320dc06a6c
@@ -17,10 +17,10 @@ const (
 
 var serving = regexp.MustCompile(`(?m)^.* serving .*\baddress=(\S+)$`)
 
-// peer is where peers would find the only member.
+// peer is the advertised peer URL of the only member.
 const peer = "http://127.0.0.1:2380"
 
-// startGitcd takes the ids of startEtcd, and its address for peers.
+// startGitcd uses the ids and the peer URL of startEtcd.
 func (s *Server) startGitcd() error {
 	arguments := []string{
 		"serve", s.repository(),
@@ -41,8 +41,8 @@ func (s *Server) startGitcd() error {
 
 var servingTraffic = regexp.MustCompile(`"serving client traffic .*"address":"([^"]+)"`)
 
-// startEtcd elects the only member as fast as etcd allows, and gives it and its cluster always the same ids:
-// they are made from the address where peers would find it.
+// startEtcd makes the only member elect itself as fast as etcd allows. The ids of the member and its cluster are always
+// the same: etcd derives them from the peer URL.
 func (s *Server) startEtcd() error {
 	arguments := []string{
 		"--name=default", "--logger=zap", "--unsafe-no-fsync",
@@ -64,12 +64,12 @@ func (s *Server) startEtcd() error {
 	if err := s.start(command, servingTraffic); err != nil {
 		return err
 	}
-	// etcd cleans up and then ends by the signal that asked it to.
+	// etcd cleans up and then exits by the signal that it received.
 	s.process.endsBySignal = true
 	return nil
 }
 
-// start runs the command and waits until its log says where it serves.
+// start runs the command and waits until its log has the address that it serves.
 func (s *Server) start(command *exec.Cmd, serving *regexp.Regexp) error {
 	p, err := launch(command, s.log())
 	if err != nil {
@@ -85,12 +85,12 @@ func (s *Server) start(command *exec.Cmd, serving *regexp.Regexp) error {
 	})
 }
 
-// listen lets the kernel choose the port at first: no other process can take it in between.
+// listen lets the kernel choose the port at the first start, so that no other process can take it in between.
 func (s *Server) listen() string {
 	return s.scheme() + "://" + cmp.Or(s.address, "127.0.0.1:0")
 }
 
-// advertised is the same for all servers by default, for hardly anyone asks a member where it is to find it.
+// advertised is the same for all servers by default: few clients look up members to find them.
 func (s *Server) advertised() string {
 	if s.options.Advertise {
 		return s.scheme() + "://" + cmp.Or(s.address, "127.0.0.1:2379")
@@ -105,11 +105,11 @@ func run(program string, arguments ...string) error {
 	return nil
 }
 
-// LastWords are the last lines of a server's log.
+// LastWords returns the end of the server's log, for messages.
 func (s *Server) LastWords() string {
 	log := s.Log()
 	if len(log) > 4_000 {
 		log = "…" + log[len(log)-4_000:]
 	}
-	return fmt.Sprintf("the last words of %s:\n%s", s.program, log)
+	return fmt.Sprintf("end of the log of %s:\n%s", s.program, log)
 }

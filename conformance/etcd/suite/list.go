@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A list names tests that cannot pass, below headings that say why:
+// A list names tests that cannot pass, under headings that give the reason:
 //
 //	[members] They need a second member.
 //	TestX/PeerTLS
 //	client TestY
 //
-// A name stands for all subtests below it that have no line of their own; one that follows the name of
-// a suite is for that suite only.
+// A name stands for all subtests below it that have no line of their own; after the name of a suite, it applies to that
+// suite only.
 type list []entry
 
 type entry struct {
@@ -23,12 +23,12 @@ type entry struct {
 	expected    result
 }
 
-// Headings that mean something to this program.
+// Headings with a meaning to this program.
 const (
-	// What fails with an etcd that has one member, too.
+	// Tests that also fail with a single-member etcd.
 	members = "members"
 	peers   = "peers"
-	// What upstream leaves out by itself.
+	// Tests that upstream itself skips.
 	skips = "skipped"
 )
 
@@ -48,7 +48,7 @@ func readList(file, program string) (list, error) {
 		case line[0] == '[':
 			heading, _, _ = strings.Cut(line[1:], "]")
 		case heading == "":
-			return nil, fmt.Errorf("%s: %q is below no heading", file, line)
+			return nil, fmt.Errorf("%s: %q is under no heading", file, line)
 		case program == "etcd" && heading != members && heading != peers && heading != skips:
 		default:
 			e := entry{test: words[len(words)-1], heading: heading, expected: failed}
@@ -64,7 +64,7 @@ func readList(file, program string) (list, error) {
 	return all, nil
 }
 
-// of gives the entries for a suite.
+// of returns the entries that apply to a suite.
 func (l list) of(suite string) (own list) {
 	for _, e := range l {
 		if e.suite == "" || e.suite == suite {
@@ -74,7 +74,7 @@ func (l list) of(suite string) (own list) {
 	return own
 }
 
-// covering gives the entry that is closest to a test.
+// covering returns the most specific entry that covers a test.
 func (l list) covering(test string) (closest entry, found bool) {
 	for _, e := range l {
 		if e.covers(test) && len(e.test) >= len(closest.test) {

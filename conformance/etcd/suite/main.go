@@ -1,6 +1,6 @@
-// Command suite runs tests that `go test -c` has compiled, and compares what fails with a list of
-// the tests that cannot pass. Each Test function is a process of its own, several at a time: one that
-// panics takes no other along, and waiting costs nothing.
+// Command suite runs tests that `go test -c` has compiled, and compares the failures with a list of the tests that cannot
+// pass. Each Test function runs in a process of its own, several at a time: a panic affects no other test, and waiting
+// costs nothing.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 )
 
 func main() {
-	known := flag.String("known", "", "the `file` with the tests that cannot pass")
-	program := flag.String("program", "gitcd", "what is tested: gitcd or etcd")
-	jobs := flag.Int("jobs", 8, "processes at a time")
-	match := flag.String("run", "", "only tests that `pattern` matches, as with go test; the list need not be complete then")
+	known := flag.String("known", "", "`file` that lists the tests that cannot pass")
+	program := flag.String("program", "gitcd", "tested program: gitcd or etcd")
+	jobs := flag.Int("jobs", 8, "number of concurrent processes")
+	match := flag.String("run", "", "only tests that match `pattern`, as with go test; unmatched list entries are then no error")
 	flag.Parse()
 
 	ok, err := run(*known, *program, *match, *jobs, flag.Args())
@@ -32,22 +32,22 @@ func main() {
 	}
 }
 
-// A suite is NAME=BINARY, with arguments for the binary after further '='.
+// A suite is NAME=BINARY, optionally followed by =ARGUMENT for each argument of the binary.
 type suite struct {
 	name, binary string
 	arguments    []string
 }
 
-// A job is one Test function of a suite, or those subtests that match.
+// A job is one Test function of a suite, or those of its subtests that match.
 type job struct {
 	suite    *suite
 	test     string
-	subtests string // a pattern that begins with '/', or nothing
+	subtests string // a pattern that begins with '/', or empty
 }
 
 func run(known, program, match string, jobs int, names []string) (ok bool, err error) {
 	if len(names) == 0 {
-		return false, errors.New("no suite is named")
+		return false, errors.New("no suite given")
 	}
 	functions, subtests := match, ""
 	if i := strings.IndexByte(match, '/'); i >= 0 {
@@ -58,7 +58,7 @@ func run(known, program, match string, jobs int, names []string) (ok bool, err e
 	for _, name := range names {
 		words := strings.Split(name, "=")
 		if len(words) < 2 {
-			return false, fmt.Errorf("%q is not NAME=BINARY", name)
+			return false, fmt.Errorf("%q is not of the form NAME=BINARY", name)
 		}
 		s := &suite{name: words[0], binary: words[1], arguments: words[2:]}
 		tests, err := s.tests(cmp.Or(functions, "^Test"))
@@ -94,7 +94,7 @@ func run(known, program, match string, jobs int, names []string) (ok bool, err e
 	return ok, nil
 }
 
-// slowFirst lets those tests begin first that wait for seconds, so that none of them is the last alone.
+// slowFirst puts tests that wait for seconds first, so that none of them runs alone at the end.
 func slowFirst(queue []job) []job {
 	var slow, others []job
 	for _, j := range queue {
@@ -107,7 +107,7 @@ func slowFirst(queue []job) []job {
 	return append(slow, others...)
 }
 
-// perform runs the queue and gives what each suite's tests came to.
+// perform runs the queue and returns the outcomes by suite.
 func perform(queue []job, jobs int) map[*suite][]outcome {
 	todo := make(chan job)
 	results := map[*suite][]outcome{}

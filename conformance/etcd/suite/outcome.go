@@ -15,21 +15,22 @@ const (
 	skipped result = "skipped"
 )
 
-// An outcome is what came of a test that has no subtests, or of a subtest that has none.
+// An outcome is the result of a test or subtest without subtests of its own.
 type outcome struct {
 	test   string
 	result result
 	output string // empty unless it failed
 }
 
-// What the testing package itself writes begins with a control character; its lines say whose the next are.
+// Lines of the testing package itself begin with a control character, and name the test that the following lines belong
+// to.
 var marked = regexp.MustCompile("\x16(?:=== [A-Z]+ +(\\S+)|--- (PASS|FAIL|SKIP): (\\S+) \\()")
 
-// outcomes reads the output of the Test function test, whose process ended with err.
+// outcomes parses the output of a Test function whose process ended with err.
 func outcomes(test, output string, err error) []outcome {
 	said := map[string]string{}
 	ended := map[string]result{}
-	started := []string{test} // even if its process did not come that far
+	started := []string{test} // even if its process failed earlier
 	current := test
 	for line := range strings.Lines(output) {
 		m := marked.FindStringSubmatch(line)
@@ -54,7 +55,7 @@ func outcomes(test, output string, err error) []outcome {
 		if isParent(name, started) {
 			continue
 		}
-		o := outcome{test: name, result: cmp.Or(ended[name], failed)} // without an end it panicked or ran out of time
+		o := outcome{test: name, result: cmp.Or(ended[name], failed)} // without a result, it panicked or timed out
 		if o.result == failed {
 			anyFailed = true
 			o.output = said[name]
@@ -62,7 +63,7 @@ func outcomes(test, output string, err error) []outcome {
 		all = append(all, o)
 	}
 	if err != nil && !anyFailed {
-		// A leak, for instance, that the process complains about after its tests.
+		// The process failed after its tests, for instance because of a leak.
 		all = append(all, outcome{test: test + " (its process)", result: failed, output: output})
 	}
 	return all

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Nothing is repeated if more Test functions than this failed.
+// repeatAtMost is the number of failed Test functions above which none is repeated.
 const repeatAtMost = 10
 
-// repeat runs each Test function with an unlisted failure once more. It returns the outcomes with those of
-// the second run in place of the first, and the tests that failed only the first time.
+// repeat runs each Test function with an unlisted failure once more. It returns the outcomes, with those of the second
+// run in place of the first, and the tests that failed only the first time.
 func (l list) repeat(outcomes []outcome, again func(test string) []outcome) (all []outcome, flaky []string) {
 	failures := map[string][]string{} // by Test function
 	var functions []string
@@ -41,7 +41,7 @@ func (l list) repeat(outcomes []outcome, again func(test string) []outcome) (all
 	return all, flaky
 }
 
-// function gives the Test function of a test, or of what its process failed of.
+// function returns the name of the Test function that a test, or a failed process, belongs to.
 func function(test string) string {
 	if i := strings.IndexAny(test, "/ "); i >= 0 {
 		return test[:i]
@@ -49,7 +49,7 @@ func function(test string) string {
 	return test
 }
 
-// appendTo writes a line for each test that failed, or passed only when it was repeated.
+// appendTo appends a line to file for each test that failed, or passed only when repeated.
 func (v *verdict) appendTo(file, suite string, flaky []string) error {
 	if file == "" {
 		return nil

@@ -11,11 +11,11 @@ import (
 type verdict struct {
 	passed, ignored int
 	wrong           []string       // one sentence each
-	unexpected      []outcome      // what failed but is not listed
-	listed          map[string]int // how many, by heading
+	unexpected      []outcome      // failures that are not listed
+	listed          map[string]int // number of tests, by heading
 }
 
-// judge compares outcomes with the list; entries that no test answers to are wrong if all tests ran.
+// judge compares outcomes with the list. If all tests ran, entries that match no test are wrong.
 func judge(known list, outcomes []outcome, all bool) verdict {
 	v := verdict{listed: map[string]int{}}
 	used := map[entry]bool{}
@@ -66,7 +66,7 @@ func (v *verdict) print(to io.Writer, suite string, elapsed time.Duration) {
 	if !v.ok() {
 		word = "FAILED"
 	}
-	// The form in which Rust's tests report, so that one sum covers both.
+	// The format of Rust's tests, so that one script sums up both.
 	fmt.Fprintf(to, "test result: %s. %d passed; %d failed; %d ignored; 0 measured; 0 filtered out; finished in %.2fs\n",
 		word, v.passed, len(v.wrong), v.ignored, elapsed.Seconds())
 }

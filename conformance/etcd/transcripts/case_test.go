@@ -10,27 +10,27 @@ import (
 	"testing"
 )
 
-// A transcript is what a script says of a server.
+// A transcript is the recorded output of a script.
 type transcript []string
 
-// A scenario is a script that etcd and gitcd are asked with, and the differences that there are to be.
+// A scenario is a script that runs against etcd and gitcd, and the expected differences.
 type scenario struct {
 	name    string
 	quota   int64 // bytes; 0 is the default
 	servers int
-	// Whether they tell clients where they are.
+	// Whether the servers advertise their real addresses.
 	advertise bool
-	// Further arguments, of both programs and of etcd alone.
+	// More arguments, for both programs and for etcd alone.
 	serve, etcd []string
 	script      string
-	// Lines that only etcd's transcript has, after '-', and such that only gitcd's has, after '+'.
+	// Lines that only etcd's transcript has, after '-', or only gitcd's, after '+'.
 	differences []string
 	reason      string
 }
 
-// The files of scenarios look like this, where all but the name and the script is optional:
+// Files of scenarios have this format, in which all but the name and the script is optional:
 //
-//	== the claim that is its name
+//	== the claim, which is the name
 //	:quota 65536
 //	:servers 2
 //	:advertise
@@ -52,14 +52,14 @@ func scenarios(t *testing.T) []scenario {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What is above the first name is a comment.
+		// Text above the first name is a comment.
 		for _, part := range strings.Split("\n"+string(text), "\n== ")[1:] {
 			s, err := parse(part)
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 			if slices.ContainsFunc(all, func(other scenario) bool { return other.name == s.name }) {
-				t.Fatalf("%s: there are two of %q", file, s.name)
+				t.Fatalf("%s: duplicate scenario %q", file, s.name)
 			}
 			all = append(all, s)
 		}
@@ -77,7 +77,7 @@ func parse(text string) (s scenario, err error) {
 		case s.reason != "" && (strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+")):
 			s.differences = append(s.differences, line)
 		case s.reason != "":
-			return s, fmt.Errorf("%q: %q is no difference", s.name, line)
+			return s, fmt.Errorf("%q: %q does not begin with '-' or '+'", s.name, line)
 		case strings.HasPrefix(line, ":quota "):
 			s.quota, err = strconv.ParseInt(line[len(":quota "):], 10, 64)
 		case strings.HasPrefix(line, ":servers "):
@@ -96,7 +96,7 @@ func parse(text string) (s scenario, err error) {
 		}
 	}
 	if s.reason != "" && len(s.differences) == 0 {
-		return s, fmt.Errorf("%q: a reason, but no differences", s.name)
+		return s, fmt.Errorf("%q: has a reason but no differences", s.name)
 	}
 	return s, nil
 }

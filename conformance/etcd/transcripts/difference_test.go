@@ -1,6 +1,6 @@
 package transcripts
 
-// difference gives the lines that only one of two transcripts has.
+// difference returns the lines that only one of two transcripts has.
 func difference(theirs, ours transcript) (lines []string) {
 	for _, line := range sideBySide(theirs, ours) {
 		if line[0] != ' ' {
@@ -10,9 +10,10 @@ func difference(theirs, ours transcript) (lines []string) {
 	return lines
 }
 
-// sideBySide gives all lines, after '-' what only theirs has, after '+' what only ours has, after ' ' the others.
+// sideBySide returns all lines: after '-' those that only theirs has, after '+' those that only ours has, after ' ' the
+// others.
 func sideBySide(theirs, ours transcript) (lines []string) {
-	// common[i][j] is how many lines theirs[i:] and ours[j:] have in common, in this order.
+	// common[i][j] is the length of the longest common subsequence of theirs[i:] and ours[j:].
 	common := make([][]int, len(theirs)+1)
 	for i := range common {
 		common[i] = make([]int, len(ours)+1)

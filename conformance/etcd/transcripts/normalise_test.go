@@ -9,41 +9,41 @@ import (
 	"trishanku.invalid/conformance/etcd/server"
 )
 
-// A normaliser takes out of a transcript what is different each time. What it leaves has to be equal,
-// and that includes the ids of cluster and member, all revisions and raft's term.
+// A normaliser replaces the parts of a transcript that differ between runs. All others must be equal, including the ids
+// of cluster and member, all revisions and Raft's term.
 type normaliser struct {
-	replacements []string // pairs of a text and what it becomes
+	replacements []string // pairs of a text and its replacement
 	ids          map[uint64]string
 }
 
-// The rules, from first to last.
+// The rules, in the order of their application.
 var rules = []struct {
 	pattern     *regexp.Regexp
 	replacement string
 }{
-	// The client's own log: which attempt of which request failed with what.
+	// The client's own log: the attempt, the request and the error.
 	{regexp.MustCompile(`\{"level":"warn",[^\n]*"logger":"etcd-client"[^\n]*"method":"/([^"]*)","attempt":([0-9]+),"error":"(.*)"\}`),
 		"attempt $2 of $1: $3"},
-	// What fills up a short id.
+	// Padding after a short id.
 	{regexp.MustCompile(`Member +ID`), "Member ID"},
 	// Times.
 	{regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?(ns|µs|ms)\b|\b[0-9]+\.[0-9]+s\b`), "DURATION"},
 	{regexp.MustCompile(`"ts":"[^"]*"`), `"ts":"TIME"`},
-	// Sizes on disk, and how much of them is in use.
+	// Sizes on disk, and the share in use.
 	{regexp.MustCompile(`\b[0-9]+(\.[0-9]+)? ([kM]?B)\b`), "SIZE"},
 	{regexp.MustCompile(`\b[0-9]+%`), "PERCENT"},
 	{regexp.MustCompile(`("(?i:dbSize|dbSizeInUse)" ?: ?)[0-9]+`), "${1}SIZE"},
-	// How far raft's log has come.
+	// Raft's indexes.
 	{regexp.MustCompile(`("(?i:raftIndex|raftAppliedIndex)" ?: ?)[0-9]+`), "${1}INDEX"},
 	{regexp.MustCompile(`((?:true|false), [0-9]+, )[0-9]+, [0-9]+,`), "${1}INDEX, INDEX,"},
 	{regexp.MustCompile(`(\| +(?:true|false) \| +[0-9]+ \| +)[0-9]+ \| +[0-9]+ \|`), "${1}INDEX | INDEX |"},
-	// Hashes of the contents: each program has its own.
+	// Hashes of the contents, which depend on the program.
 	{regexp.MustCompile(`("(?i:hash)" ?: ?)[0-9]+`), "${1}HASH"},
 	{regexp.MustCompile(`(ENDPOINT, )[0-9]+,`), "${1}HASH,"},
 	{regexp.MustCompile(`(\| +ENDPOINT +\| +)[0-9]+ \|`), "${1}HASH |"},
-	// What is left of long leases.
+	// Remaining time of long leases.
 	{regexp.MustCompile(`(remaining\(|"(?i:ttl)" ?: ?)[0-9]{3,}`), "${1}REST"},
-	// Where something is in the memory of etcdctl, and the port that it got.
+	// Addresses in etcdctl's memory, and its own port.
 	{regexp.MustCompile(`\b0x[0-9a-f]{8,}\b`), "POINTER"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]{5}->`), "CLIENT->"},
 }
@@ -51,7 +51,7 @@ var rules = []struct {
 var (
 	table   = regexp.MustCompile(`(?m)^\| [+|] ?.*$`)
 	padding = regexp.MustCompile(` +|-{2,}`)
-	// Ids, of leases for instance, in hexadecimal as text has them and in decimal as JSON has.
+	// Ids, for instance of leases: hexadecimal in text, decimal in JSON.
 	id = regexp.MustCompile(`(: ?)?\b([0-9a-f]{12,16}|[0-9]{12,20})\b`)
 )
 
@@ -67,7 +67,7 @@ func (n *normaliser) normalise(text string) transcript {
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// number numbers ids in the order in which they appear.
+// number replaces an id with its number in the order of appearance.
 func (n *normaliser) number(text string) string {
 	parts := id.FindStringSubmatch(text)
 	colon, digits, base := parts[1], parts[2], 16

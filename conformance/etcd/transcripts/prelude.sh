@@ -1,12 +1,12 @@
-# What the scripts of the cases are made of. They run in an empty folder of their own, with the variable ENDPOINT set.
-# What a script writes to standard output is its transcript: "$" begins a command, "|" its output,
-# "!" its error output; "=" is its status unless that is 0.
+# Functions for the scripts of the cases. Each script runs in an empty folder of its own, with the variable ENDPOINT set.
+# The standard output of a script is its transcript: "$" starts a command, "|" a line of its output, "!" a line of its
+# error output; "=" is its exit status unless that is 0.
 
 readonly PATIENCE=30 # seconds
 
 set -euo pipefail
 
-# A script that fails leaves nothing that runs.
+# Kills background processes, so that a script that fails leaves none behind.
 clean_up() {
   local processes
   processes=$(jobs -pr)
@@ -20,7 +20,7 @@ fail() {
   exit 99
 }
 
-# Every call of etcdctl goes to the transcript, unless quietly comes before it.
+# Every call of etcdctl is recorded in the transcript, unless it is prefixed with quietly.
 etcdctl() { told etcdctl "$@"; }
 
 quietly() {
@@ -28,7 +28,7 @@ quietly() {
   "${addressed[@]}"
 }
 
-# Sets addressed to the command with the server's address, unless it has one. (etcdctl takes one of the two only.)
+# Sets addressed to the command, with ENDPOINT in the environment unless the command has --endpoints: etcdctl rejects both.
 address() {
   case " $* " in
     *' --endpoints='*) addressed=(env "$@") ;;
@@ -43,7 +43,7 @@ told() {
   print_outputs out err "$status"
 }
 
-# Prints the output, which is no text, as numbers.
+# Like told, with the output, which is binary, in hexadecimal.
 told_in_hex() {
   local status=0
   print_command "$@"
@@ -66,7 +66,7 @@ grant() { # TTL_SECONDS
   lease=$(quietly etcdctl lease grant "$1" | cut -d' ' -f2)
 }
 
-# Starts a command in the background, with lines written by `write` as its input; finish_after ends it.
+# Starts a command in the background. Its input is what `write` writes; `finish` or `finish_after` ends it.
 background() {
   print_command "$@" '&'
   rm -f bg.in
@@ -83,21 +83,21 @@ write() {
   printf '%s\n' "$*" >&9
 }
 
-# Waits until the background command has written so many lines.
+# Waits until the background command has printed LINES lines.
 await_lines() { # LINES
   await has_lines "$1"
 }
 
 has_lines() { [[ $(wc -l <bg.out) -ge $1 ]]; }
 
-# Waits until the command has written so many lines and ends it.
+# Waits until the background command has printed LINES lines, and terminates it.
 finish_after() { # LINES
   await_lines "$1"
   kill -TERM "$pid"
   finish
 }
 
-# Waits for the end of the background command.
+# Closes the input of the background command, waits for its exit, and prints its output.
 finish() {
   local status=0
   exec 9>&-
@@ -105,7 +105,7 @@ finish() {
   print_outputs bg.out bg.err "$status"
 }
 
-# Starts a command beside the background one; its output goes to a file. Sets the variable aside to its process.
+# Starts a second command in the background, with its output in FILE. Sets the variable aside to its process id.
 # shellcheck disable=SC2034 # scripts use it
 aside() { # FILE COMMAND...
   local file=$1
@@ -114,14 +114,14 @@ aside() { # FILE COMMAND...
   aside=$!
 }
 
-# A new etcd is told only after a while of which version its storage is.
+# Succeeds once the server reports storage version 3.6.0: a new etcd sets it only after a while.
 is_of_this_version() { quietly etcdctl endpoint status -w json | grep -q '"storageVersion":"3.6.0"'; }
 
 # Waits until a command succeeds.
 await() {
   local deadline=$((SECONDS + PATIENCE))
   until "$@"; do
-    [[ $SECONDS -lt $deadline ]] || fail "in vain: $*; $(cat bg.out bg.err)"
+    [[ $SECONDS -lt $deadline ]] || fail "timed out waiting for: $*; $(cat bg.out bg.err)"
     sleep 0.02
   done
 }

@@ -1,4 +1,4 @@
-// Package transcripts compares what etcdctl says of etcd and of gitcd.
+// Package transcripts compares the output of etcdctl from etcd and from gitcd.
 package transcripts
 
 import (
@@ -17,7 +17,7 @@ import (
 	"trishanku.invalid/conformance/etcd/server"
 )
 
-// What a script may take; one that waits in vain ends itself before.
+// patience is the time limit of a script; its own waits time out earlier.
 const patience = time.Minute
 
 func TestTranscripts(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
-		t.Fatal("KUBEBUILDER_ASSETS must name the folder with etcd and etcdctl")
+		t.Fatal("set KUBEBUILDER_ASSETS to the folder with etcd and etcdctl")
 	}
 	etcd := server.Etcd(filepath.Join(assets, "etcd"))
 	program, err := server.FromEnvironment()
@@ -44,14 +44,14 @@ func TestTranscripts(t *testing.T) {
 			theirs := s.play(t, etcd, prelude, assets)
 			t.Logf("etcd (-) and gitcd (+):\n%s", strings.Join(sideBySide(theirs, ours), "\n"))
 			if differences := difference(theirs, ours); !slices.Equal(differences, s.differences) {
-				t.Errorf("%d lines differ, and these %d should:\n%s",
+				t.Errorf("%d lines differ; these %d are expected to:\n%s",
 					len(differences), len(s.differences), strings.Join(s.differences, "\n"))
 			}
 		})
 	}
 }
 
-// play gives what the script says of a fresh server.
+// play runs the script against fresh servers and returns the transcript.
 func (s scenario) play(t *testing.T, program server.Program, prelude, assets string) transcript {
 	t.Helper()
 	folder, err := os.MkdirTemp(t.TempDir(), "")
@@ -75,7 +75,7 @@ func (s scenario) play(t *testing.T, program server.Program, prelude, assets str
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", "source "+prelude+"\n"+s.script)
 	shell.Dir, shell.Env = folder, environment
-	// One that takes too long is ended with all that it runs.
+	// On timeout, the whole process group is killed.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	output, err := shell.Output()
@@ -84,7 +84,7 @@ func (s scenario) play(t *testing.T, program server.Program, prelude, assets str
 		if failure := (*exec.ExitError)(nil); errors.As(err, &failure) {
 			said += ": " + string(failure.Stderr)
 		}
-		t.Fatalf("the script fails with %s: %s\n%s", program, said, output)
+		t.Fatalf("the script failed with %s: %s\n%s", program, said, output)
 	}
 	return n.normalise(string(output))
 }
@@ -108,5 +108,5 @@ func (s scenario) start(t *testing.T, program server.Program) *server.Server {
 	return running
 }
 
-// isEtcdctl says whether a variable would change what etcdctl does.
+// isEtcdctl reports whether an environment variable configures etcdctl.
 func isEtcdctl(variable string) bool { return strings.HasPrefix(variable, "ETCDCTL_") }

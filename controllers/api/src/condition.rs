@@ -1,10 +1,10 @@
-//! Types of conditions beside `Ready`, `Reconciling` and `Stalled`.
+//! Condition types besides `Ready`, `Reconciling` and `Stalled`.
 
-/// The Secrets with certificates are there and will be valid for a while.
+/// The Secrets with certificates exist and will stay valid for a while.
 pub const CERTIFICATES_READY: &str = "CertificatesReady";
-/// The branch is there, and its remotes can be reached.
+/// The branch exists and can be written.
 pub const REPOSITORY_READY: &str = "RepositoryReady";
-/// Pods of the Deployment are ready, as the Deployment itself says.
+/// The Deployment reports enough ready pods.
 pub const AVAILABLE: &str = "Available";
-/// The last exchange with each remote worked.
+/// The last exchange with each remote succeeded.
 pub const SYNCED: &str = "Synced";

@@ -1,4 +1,4 @@
-//! The store: a branch, its remotes, and how it follows them.
+//! The store: a branch, its remotes, and how it pulls from them.
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::KubeSchema;
@@ -9,57 +9,56 @@ use serde_json::Value;
 use crate::Image;
 use crate::schema;
 
-/// The branch that is the store, and how it follows others.
+/// The branch that is the store, and its remotes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.writerLease) || (has(self.git) && has(self.git.remotes) && size(self.git.remotes) > 0)").message("a writer lease is kept in a remote: add one in git.remotes, or remove writerLease"))]
 pub struct Gitcd {
-    /// The image with `git` in which a script `git-pre.sh` of the entry points runs, if there is one.
+    /// Image with `git` for the entry point script `git-pre.sh`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_image: Option<Image>,
-    /// The image of gitcd.
+    /// Image of gitcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gitcd_image: Option<Image>,
-    /// The Secret with what remotes ask for: `username` and `password` (and `url`, if it is for one server only), or a file `.git-credentials`.
+    /// Secret with remote credentials, as `username` and `password` (with `url`, if they are for one server only) or `.git-credentials`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub credentials_secret_name: Option<String>,
-    /// The Secret with which images are pulled.
+    /// Image pull Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub image_pull_secret_name: Option<String>,
     /// The branch and its remotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
-    /// How remotes are followed. They are not if unset.
+    /// How remotes are pulled. Unset disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
-    /// Where the repository is kept. In an empty folder that goes with the pod if unset: then what was not pushed is lost with it.
+    /// Where the repository is stored. If unset, in an emptyDir, so that unpushed commits are lost with the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// Serves the repository to Git clients, so that other heavens can follow it where there is no hosting site.
+    /// Serves the repository to Git clients, so that other heavens can pull from it without a hosting site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// At most one writer of the branch at a time, with a lease of this length on the first remote, such as `15s`. A pod that cannot reach the
-    /// remote takes no writes then.
+    /// Duration of a lease on the first remote, such as `15s`, which ensures a single writer. Without it, a pod rejects writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub writer_lease: Option<String>,
-    /// What gitcd's container asks for and may use.
+    /// Resources of gitcd's container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::resources")]
     pub resources: Option<ResourceRequirements>,
 }
 
-/// A branch and the remotes that it follows.
+/// A branch and its remotes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.remotes) || self.remotes.all(r, self.remotes.exists_one(s, (has(s.name) ? s.name : 'origin') == (has(r.name) ? r.name : 'origin')))").message("two remotes have the same name (it is origin unless given): name them differently"))]
 pub struct Git {
-    /// Our branch.
+    /// The local branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<Branches>,
-    /// The repositories that it follows, the first of which it is cloned from.
+    /// Repositories from which it pulls. It is cloned from the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub remotes: Vec<Remote>,
@@ -70,20 +69,20 @@ pub struct Git {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.data) || !has(self.metadata) || self.data != self.metadata").message("data and metadata are two branches: give them different names"))]
 pub struct Branches {
-    /// What a person reads. `main` if unset.
+    /// The data branch. `main` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\s~^:?*\[\\-][^\s~^:?*\[\\]*$"))]
     pub data: Option<String>,
-    /// What gitcd needs besides. If unset, no branch but the reference `refs/gitcd/metadata/<data>`, which `git clone` leaves out.
+    /// The metadata branch. If unset, the reference `refs/gitcd/metadata/<data>`, which `git clone` does not copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\s~^:?*\[\\-][^\s~^:?*\[\\]*$"))]
     pub metadata: Option<String>,
-    /// Whether to fail, and try again, as long as there is no such branch. It is begun empty otherwise.
+    /// Whether to fail and retry while the branch does not exist. Otherwise, it is created empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_on_no_branch: Option<bool>,
 }
 
-/// A repository that is followed.
+/// A remote repository.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Remote {
@@ -93,23 +92,23 @@ pub struct Remote {
     pub name: Option<String>,
     /// Its URL (`https://…`, `ssh://…`) or a path in the pod.
     #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong into a URL, where everybody can read it: put it into the Secret that credentialsSecretName names"))]
+    #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong in a URL, which is not secret: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
-    /// Whether everybody can read it. If unset, it is public if a `GitHubRepository` of this namespace has this URL and is.
+    /// Whether it is public. If unset, it is if a `GitHubRepository` of this namespace has this URL and is public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
-    /// Its branch that is merged into ours. The one of the same name as ours if unset.
+    /// Its branch to merge. The one with the local name if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<Branches>,
-    /// Which keys are taken. All if unset.
+    /// Which keys are merged. All if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_policies: Option<RetentionPolicies>,
-    /// Who wins where both sides changed the same: 1 ours, 2 theirs.
+    /// Side that wins conflicts, 1 (ours) or 2 (theirs).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_resolution: Option<ConflictResolution>,
 }
 
-/// Regular expressions on keys: those are taken that the first matches and the second does not.
+/// Regular expressions for keys. Those that match `include`, but not `exclude`, are merged.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionPolicies {
@@ -117,24 +116,24 @@ pub struct RetentionPolicies {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub include: Option<String>,
-    /// `^$`, which is no key, if unset.
+    /// `^$` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub exclude: Option<String>,
 }
 
-/// Who wins where both sides changed the same.
+/// The side that wins conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConflictResolution {
-    /// Our side.
+    /// The local side.
     #[default]
     Ours,
-    /// The remote's.
+    /// The remote's side.
     Theirs,
 }
 
 impl ConflictResolution {
-    /// As published: a number.
+    /// The number in manifests.
     pub fn number(self) -> u8 {
         match self {
             Self::Ours => 1,
@@ -175,11 +174,11 @@ impl JsonSchema for ConflictResolution {
     }
 }
 
-/// How remotes are followed.
+/// How remotes are pulled.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Pull {
-    /// Whether our branch is pushed after each pull. True if unset.
+    /// Whether the branch is pushed after each pull. True if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_after_merge: Option<bool>,
     /// Whether it is pushed even if the pull failed. False if unset.
@@ -191,12 +190,12 @@ pub struct Pull {
     pub ticker_duration: Option<String>,
 }
 
-/// Where a repository is kept.
+/// Where the repository is stored.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!(has(self.sizeLimit) && has(self.volumeClaim))").message("sizeLimit is for the empty folder: give a volume claim its size in volumeClaim.size"))]
 pub struct Storage {
-    /// The most that the empty folder may take, such as `1Gi`.
+    /// Size limit of the emptyDir, such as `1Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub size_limit: Option<String>,
@@ -205,17 +204,17 @@ pub struct Storage {
     pub volume_claim: Option<VolumeClaim>,
 }
 
-/// A claim: one that is there, or one that is made.
+/// A volume claim, existing or to be created.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.name) != has(self.size)").message("name a claim that is there, or give the size of one to be made: exactly one of name and size"))]
-#[x_kube(validation = Rule::new("!has(self.storageClassName) || has(self.size)").message("storageClassName is for a claim that is made: give its size, too"))]
+#[x_kube(validation = Rule::new("has(self.name) != has(self.size)").message("name an existing claim, or give the size of one to create: exactly one of name and size"))]
+#[x_kube(validation = Rule::new("!has(self.storageClassName) || has(self.size)").message("storageClassName is for a claim to create: give its size, too"))]
 pub struct VolumeClaim {
-    /// A claim that is there.
+    /// An existing claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub name: Option<String>,
-    /// The size of one that is made, such as `10Gi`.
+    /// Size of a claim to create, such as `10Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub size: Option<String>,
@@ -225,7 +224,7 @@ pub struct VolumeClaim {
     pub storage_class_name: Option<String>,
 }
 
-/// The repository, served to Git clients.
+/// Access to the repository for Git clients.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Host {
@@ -233,10 +232,10 @@ pub struct Host {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// The Secret whose `tokens.yaml` says who may do what (`docs/git-host.md`).
+    /// The Secret whose `tokens.yaml` has the access rules (`docs/git-host.md`).
     #[schemars(length(min = 1))]
     pub tokens_secret_name: String,
-    /// Fields of the Service that shows it to others, in the manner of a Service's `spec`; a plain one of the heaven's name if unset.
+    /// Fields for the `spec` of the Service that exposes it. If unset, a plain Service with the heaven's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub service: Option<Value>,

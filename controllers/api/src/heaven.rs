@@ -1,4 +1,4 @@
-//! A controller with a kube-apiserver and a branch of its own.
+//! `TrishankuHeaven`: a controller with its own kube-apiserver and branch.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 
 use crate::{Gitcd, Image, schema};
 
-/// A controller with a control plane of its own: a kube-apiserver on a gitcd, whose branch follows others.
+/// A controller with its own kube-apiserver, whose store is a Git branch that is merged with others.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -34,17 +34,17 @@ use crate::{Gitcd, Image, schema};
 #[kube(printcolumn = r#"{"name":"Last merge","type":"date","jsonPath":".status.branch.lastMergeTime","priority":1}"#)]
 #[kube(printcolumn = r#"{"name":"Conflicts","type":"integer","jsonPath":".status.branch.conflicts","priority":1}"#)]
 #[kube(printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#)]
-#[x_kube(validation = Rule::new("(has(self.skip) && has(self.skip.app) && self.skip.app) || has(self.app)").message("app is missing: say which pod the heaven is for, or set skip.app"))]
-#[x_kube(validation = Rule::new("(has(self.skip) && has(self.skip.app) && self.skip.app) || (has(self.certificates) && has(self.certificates.controller))").message("certificates.controller is missing: say by which user name the controller is known to its kube-apiserver"))]
-#[x_kube(validation = Rule::new("!has(self.skip) || !has(self.skip.entrypoints) || !self.skip.entrypoints || (has(self.skip.app) && self.skip.app) || (has(self.app) && has(self.app.entrypointsConfigMapName))").message("with skip.entrypoints name the ConfigMap that has them: app.entrypointsConfigMapName"))]
+#[x_kube(validation = Rule::new("(has(self.skip) && has(self.skip.app) && self.skip.app) || has(self.app)").message("app is missing: add the controller's pod, or set skip.app"))]
+#[x_kube(validation = Rule::new("(has(self.skip) && has(self.skip.app) && self.skip.app) || (has(self.certificates) && has(self.certificates.controller))").message("certificates.controller is missing: it sets the user name of the controller at its kube-apiserver"))]
+#[x_kube(validation = Rule::new("!has(self.skip) || !has(self.skip.entrypoints) || !self.skip.entrypoints || (has(self.skip.app) && self.skip.app) || (has(self.app) && has(self.app.entrypointsConfigMapName))").message("skip.entrypoints needs the name of an existing ConfigMap: set app.entrypointsConfigMapName"))]
 pub struct TrishankuHeavenSpec {
-    /// What is not made.
+    /// Parts to skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skip>,
     /// The Secrets with certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
-    /// Where events are kept: in an etcd of their own. If unset, by gitcd, which keeps them out of its commits.
+    /// A separate etcd for events. If unset, gitcd stores them, but does not commit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events_etcd: Option<EventsEtcd>,
     /// The store.
@@ -56,19 +56,19 @@ pub struct TrishankuHeavenSpec {
     /// The controller. Needed unless `skip.app` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<App>,
-    /// Stops the pod, and leaves everything else as it is. The branch can be served elsewhere meanwhile.
+    /// Stops the pod and keeps everything else. The branch can then be served elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Why it is suspended, for others.
+    /// Why it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub suspend_reason: Option<String>,
-    /// Allows Secrets to be stored in the clear on a branch that everybody can read. They are refused otherwise.
+    /// Allows unencrypted Secrets on a public branch. Otherwise, they are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_public_secrets: Option<bool>,
 }
 
-/// What is not made.
+/// Parts to skip.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Skip {
@@ -83,7 +83,7 @@ pub struct Skip {
     pub app: Option<bool>,
 }
 
-/// The Secrets with certificates. Each is used if it is there, and made under that name if not.
+/// The Secrets with certificates. An existing Secret is used, a missing one is created.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificates {
@@ -91,45 +91,45 @@ pub struct Certificates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub certificate_authority_secret_name: Option<String>,
-    /// The pair of keys for the tokens of service accounts. `<name>-cert-service-account` if unset.
+    /// Key pair for service account tokens. `<name>-cert-service-account` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_accounts_secret_name: Option<String>,
-    /// The pair of kube-apiserver. `<name>-cert-kubernetes` if unset.
+    /// Certificate of kube-apiserver. `<name>-cert-kubernetes` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub kubernetes_secret_name: Option<String>,
-    /// The pair and kubeconfig of an administrator. `<name>-admin` if unset.
+    /// Admin certificate and kubeconfig. `<name>-admin` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub admin_secret_name: Option<String>,
-    /// The pair and kubeconfig of the controller. Needed for an app.
+    /// Certificate and kubeconfig of the controller. Needed for an app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerCertificate>,
 }
 
-/// By what name the controller is known to its kube-apiserver.
+/// The controller's identity for its kube-apiserver.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerCertificate {
-    /// The Secret with pair and kubeconfig. `<name>-controller` if unset.
+    /// Secret with certificate and kubeconfig. `<name>-controller` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: Option<String>,
-    /// Its user name, such as `system:kube-scheduler`: what RBAC calls a User.
+    /// User name for RBAC, such as `system:kube-scheduler`.
     #[schemars(length(min = 1))]
     pub user_name: String,
-    /// Its group: what RBAC calls a Group.
+    /// Group for RBAC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub group_name: Option<String>,
 }
 
-/// Where events are kept.
+/// A separate etcd for events.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct EventsEtcd {
-    /// An etcd in the same pod. What is in it goes with the pod.
+    /// An etcd in the same pod. Its data is lost with the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalEtcd>,
 }
@@ -141,7 +141,7 @@ pub struct LocalEtcd {
     /// Its image.
     #[serde(flatten)]
     pub image: Image,
-    /// What its container asks for and may use.
+    /// Resources of its container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::resources")]
     pub resources: Option<ResourceRequirements>,
@@ -154,15 +154,14 @@ pub struct ApiServer {
     /// Its image.
     #[serde(flatten)]
     pub image: Image,
-    /// What its container asks for and may use.
+    /// Resources of its container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::resources")]
     pub resources: Option<ResourceRequirements>,
-    /// Arguments beside or instead of those that a heaven gives it, by name: `{"v": "4", "feature-gates": "…"}`.
+    /// Additional or replacement flags, such as `{"v": "4", "feature-gates": "…"}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_args: BTreeMap<String, String>,
-    /// The Secret whose `encryption.yaml` is an `EncryptionConfiguration`: how Secrets and the like are encrypted before they are stored. All heavens
-    /// whose branches are merged need the same one.
+    /// Secret whose `encryption.yaml` is an `EncryptionConfiguration`. Heavens whose branches are merged need the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub encryption_configuration_secret_name: Option<String>,
@@ -172,7 +171,7 @@ pub struct ApiServer {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct App {
-    /// How many pods: 1 if unset. A branch has one writer, so more than 1 is of use with `gitcd.writerLease` only.
+    /// Number of pods, 1 if unset. A branch has one writer, so more are only useful with `gitcd.writerLease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
@@ -180,7 +179,7 @@ pub struct App {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub entrypoints_config_map_name: Option<String>,
-    /// Where the kubeconfig of the controller is mounted in each container of the template, as a file of this path.
+    /// Path of the controller's kubeconfig in each container of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2), regex(pattern = "^/[^:]+$"))]
     pub kubeconfig_mount_path: Option<String>,
@@ -189,31 +188,31 @@ pub struct App {
     pub pod_template: Value,
 }
 
-/// How a heaven is.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrishankuHeavenStatus {
-    /// Which generation of the object this is about.
+    /// Generation that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The branch, as its gitcd reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<BranchStatus>,
-    /// Whether it is as it should be, and why not.
+    /// Conditions of the object.
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }
 
-/// How a branch is.
+/// Status of a branch.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BranchStatus {
     /// Its name.
     pub name: String,
-    /// The commit that it is at.
+    /// Its head commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// etcd's revision of that.
+    /// Revision of that commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     /// Commits of its remotes that are not merged yet.
@@ -222,11 +221,11 @@ pub struct BranchStatus {
     /// The commit that was merged last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_merge: Option<String>,
-    /// When that was.
+    /// Merge time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub last_merge_time: Option<Time>,
-    /// Keys and fields that were decided by the conflict resolution since the pod began.
+    /// Keys and fields with conflicts that were resolved since the pod started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<i64>,
 }

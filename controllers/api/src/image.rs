@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An image, and when it is pulled.
+/// An image and its pull policy.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
@@ -11,7 +11,7 @@ pub struct Image {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub image: Option<String>,
-    /// When the node pulls it. Kubernetes' own default if unset: always for `latest`, else if it is not there.
+    /// Its pull policy. If unset, Kubernetes' default (always for `latest`, otherwise if the image is missing).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
 }
@@ -23,12 +23,12 @@ pub enum PullPolicy {
     Always,
     /// If it is not on the node.
     IfNotPresent,
-    /// Never: it has to be on the node.
+    /// Never; it must be on the node.
     Never,
 }
 
 impl PullPolicy {
-    /// As in a container.
+    /// The value in a container's spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Always => "Always",

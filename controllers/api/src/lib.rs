@@ -1,8 +1,8 @@
-//! The kinds that people write: `TrishankuHeaven`, `AutomatedMerge` and `GitHubRepository`.
+//! The kinds that users write: `TrishankuHeaven`, `AutomatedMerge` and `GitHubRepository`.
 //!
-//! They are those of the existing Go implementation, so that its manifests apply unchanged; what is new is optional. What a field means is said at the
-//! field, and `kubectl explain` shows the same words. What cannot be right is refused by the API server when it is written: the schemas have
-//! bounds, patterns and rules in CEL whose messages say what to do.
+//! They are those of the existing Go implementation, so that its manifests apply unchanged; new fields are optional.
+//! `kubectl explain` shows the documentation of the fields. The API server rejects invalid objects: the schemas have
+//! bounds, patterns and CEL rules with messages that say what to do.
 //!
 //! ```
 //! use kube::CustomResourceExt;
@@ -12,7 +12,7 @@
 //! println!("{}", trishanku_api::definitions());
 //! ```
 
-#![allow(unreachable_pub, reason = "kube's derives write types of the same visibility where nobody sees them")]
+#![allow(unreachable_pub, reason = "kube's derives generate types of the same visibility in private modules")]
 
 mod condition;
 mod gitcd;
@@ -41,7 +41,7 @@ pub const GROUP: &str = "controllers.trishanku.org.trishanku.org";
 /// The version of all kinds.
 pub const VERSION: &str = "v1alpha1";
 
-/// The definitions of all kinds.
+/// The CRDs of all kinds.
 pub fn definitions() -> Definitions {
     Definitions::of::<TrishankuHeaven>().and::<AutomatedMerge>().and::<GitHubRepository>()
 }

@@ -1,4 +1,4 @@
-//! A branch that only merges others.
+//! `AutomatedMerge`: a branch that only merges others.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +8,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 
 use crate::Gitcd;
 
-/// Merges branches into one, all the time, without a kube-apiserver.
+/// Continuously merges branches into one, without a kube-apiserver.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -33,20 +33,20 @@ pub struct AutomatedMergeSpec {
     pub gitcd: Option<Gitcd>,
     /// The pod.
     pub app: MergeApp,
-    /// Stops the pod, and leaves everything else as it is.
+    /// Stops the pod and keeps everything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Why it is suspended, for others.
+    /// Why it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub suspend_reason: Option<String>,
 }
 
-/// The pod that merges.
+/// The pod of a merge.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct MergeApp {
-    /// How many pods: 1 if unset, 0 to rest. Several would only make each other's merges again.
+    /// Number of pods, 1 if unset, 0 to suspend. More than one would only repeat the same merges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
@@ -54,49 +54,49 @@ pub struct MergeApp {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub entrypoints_config_map_name: Option<String>,
-    /// In whose name the merges are committed.
+    /// Committer name of the merges.
     #[schemars(length(min = 1))]
     pub committer_name: String,
 }
 
-/// How a merge is.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AutomatedMergeStatus {
-    /// Which generation of the object this is about.
+    /// Generation that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The branch into which is merged.
+    /// The target branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Each remote.
+    /// The remotes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remotes: Vec<RemoteStatus>,
-    /// Whether it is as it should be, and why not.
+    /// Conditions of the object.
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }
 
-/// How a remote is.
+/// Remote status.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteStatus {
     /// Its name.
     pub name: String,
-    /// The commit of it that was merged last.
+    /// Its last merged commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_merge: Option<String>,
-    /// When that was.
+    /// Merge time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub last_merge_time: Option<Time>,
     /// Its commits that are not merged yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commits_behind: Option<i64>,
-    /// Keys and fields that were decided by the conflict resolution since the pod began.
+    /// Keys and fields with conflicts that were resolved since the pod started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<i64>,
-    /// What went wrong at last.
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

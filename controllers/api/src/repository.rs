@@ -1,4 +1,4 @@
-//! A repository on GitHub.
+//! `GitHubRepository`: a repository on GitHub.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trishanku_framework::status::{Conditions, conditions_schema};
 
-/// A repository on GitHub, or on a GitHub Enterprise server. Its name is that of the object.
+/// A repository on GitHub or a GitHub Enterprise server, with the object's name.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -27,91 +27,91 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[kube(printcolumn = r#"{"name":"Private","type":"boolean","jsonPath":".spec.private","priority":1}"#)]
 #[kube(printcolumn = r#"{"name":"Last sync","type":"date","jsonPath":".status.lastSyncTime","priority":1}"#)]
 #[kube(printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#)]
-#[x_kube(validation = Rule::new("has(self.organization) == has(oldSelf.organization) && (!has(self.organization) || self.organization == oldSelf.organization)").message("a repository is not moved to another owner: make another GitHubRepository, or move it on GitHub first"))]
+#[x_kube(validation = Rule::new("has(self.organization) == has(oldSelf.organization) && (!has(self.organization) || self.organization == oldSelf.organization)").message("a repository is not moved to another owner: create another GitHubRepository, or move it on GitHub first"))]
 #[x_kube(validation = Rule::new("!has(self.archived) || !self.archived || !has(self.deletionPolicy) || self.deletionPolicy != 'Archive'").message("it is archived already: deletionPolicy Archive does nothing, use Retain"))]
 pub struct GitHubRepositorySpec {
-    /// The Secret with the token (and `url`, if it is for one server only: for github.com, `https://github.com`).
+    /// The Secret with the token (and `url`, such as `https://github.com`, if it is for one server only).
     #[schemars(length(min = 1, max = 253))]
     pub credentials_secret_name: String,
-    /// The key of the token in that Secret.
+    /// Key of the token in that Secret.
     #[schemars(length(min = 1, max = 253))]
     pub credentials_secret_token_key: String,
-    /// The organization that owns it. The user whose token it is if unset or empty.
+    /// The owning organization. If unset or empty, the token's user owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 39))]
     pub organization: Option<String>,
-    /// What it is for, in one line.
+    /// One-line description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 350))]
     pub description: Option<String>,
-    /// Whether only those may read it who were let in. False if unset.
+    /// Whether it is private. False if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
-    /// Its default branch. Left alone if unset.
+    /// Its default branch. Unchanged if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub default_branch: Option<String>,
-    /// Its topics. Left alone if unset.
+    /// Its topics. Unchanged if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub topics: Option<Vec<String>>,
-    /// Whether it is read-only. Left alone if unset.
+    /// Whether it is read-only. Unchanged if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
-    /// Whether a repository of this name that is there already is taken. It is an error otherwise.
+    /// Whether to adopt an existing repository of this name. Otherwise, it is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt: Option<bool>,
-    /// What becomes of it when this object is deleted. `Retain` if unset.
+    /// What happens to it when this object is deleted. `Retain` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// The API of a GitHub Enterprise server, such as `https://github.example.org/api/v3`; its host has to be one that the manager is let send tokens to (`--github-api-hosts`). That of github.com if unset.
+    /// API of a GitHub Enterprise server, such as `https://github.example.org/api/v3`, whose host `--github-api-hosts` allows. github.com if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://[^@]+$"), length(max = 2048))]
     pub api_url: Option<String>,
-    /// The key in the Secret of the token with certificates (PEM) that the API's server is trusted by, beside those that everybody trusts.
+    /// Key of additional CA certificates (PEM) for the API, in the token's Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub credentials_secret_ca_key: Option<String>,
 }
 
-/// What becomes of a repository when its object is deleted.
+/// What happens to a repository when its object is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum DeletionPolicy {
-    /// It stays as it is.
+    /// It is kept unchanged.
     #[default]
     Retain,
-    /// It becomes read-only.
+    /// It is archived, and so read-only.
     Archive,
-    /// It is deleted, with everything in it.
+    /// It is deleted, with all its content.
     Delete,
 }
 
-/// How a repository is.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GitHubRepositoryStatus {
-    /// Which generation of the object this is about.
+    /// Generation that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// GitHub's number of it, which stays when it is renamed.
+    /// GitHub's id, which survives renames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     /// Owner and name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_name: Option<String>,
-    /// Where people look at it.
+    /// URL of its web page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub html_url: Option<String>,
-    /// Where it is cloned from.
+    /// URL for cloning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clone_url: Option<String>,
     /// Its default branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<String>,
-    /// Whether only those may read it who were let in.
+    /// Whether it is private.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
-    /// When GitHub was asked to make it, as long as that has not been answered.
+    /// When its creation was requested, until GitHub has responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub creation_started: Option<Time>,
@@ -119,7 +119,7 @@ pub struct GitHubRepositoryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::time")]
     pub last_sync_time: Option<Time>,
-    /// Whether it is as it should be, and why not.
+    /// Conditions of the object.
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }

@@ -1,12 +1,13 @@
-//! Schemas of what belongs to Kubernetes itself, and names that have a pattern.
+//! Schemas for Kubernetes' own types, and for strings with a pattern.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// A whole `PodTemplateSpec`: its fields are those of whatever Kubernetes the pods will run on, so that they are not listed, and none is dropped.
+/// A whole `PodTemplateSpec`. Its fields depend on the Kubernetes version of the cluster, so they are not listed, and
+/// none is dropped.
 pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
-        "description": "The pod of the controller: any PodTemplateSpec. What the heaven needs is added beside what is here.",
+        "description": "The pod of the controller: any PodTemplateSpec, to which the heaven's containers and volumes are added.",
         "x-kubernetes-preserve-unknown-fields": true,
     })
 }
@@ -19,12 +20,12 @@ pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
     });
     json_schema!({
         "type": "object",
-        "description": "What the container asks for and may use at most, as in any container.",
+        "description": "Resource requests and limits of the container.",
         "properties": { "requests": quantities, "limits": quantities },
     })
 }
 
-/// A length of time as Kubernetes writes it: `15s`, `1m30s`.
+/// A duration in Kubernetes' format, such as `15s` or `1m30s`.
 pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",

@@ -1,5 +1,5 @@
-//! What the API server takes and refuses.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! Which manifests the API server accepts, and which it rejects.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -29,7 +29,7 @@ fn api(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// Tries it without making anything.
+/// Creates an object in a dry run; returns the message of a rejection.
 async fn try_out(client: &Client, namespace: &str, kind: &str, name: &str, spec: Value) -> Result<(), String> {
     let object = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"), "kind": kind, "metadata": { "name": name }, "spec": spec,
@@ -85,11 +85,11 @@ fn every_field_is_described() {
         look(&kind, &schema["openAPIV3Schema"]["properties"]["spec"], &mut missing);
         look(&kind, &schema["openAPIV3Schema"]["properties"]["status"], &mut missing);
         missing.retain(|path| !path.ends_with(".requests") && !path.ends_with(".limits"));
-        assert!(missing.is_empty(), "kubectl explain has nothing to say of {missing:?}");
+        assert!(missing.is_empty(), "no description for {missing:?}");
     }
 }
 
-/// Those of this folder, and all of the folder that `PUBLISHED_SAMPLES` names.
+/// The manifests in this folder, and all in the folder that `PUBLISHED_SAMPLES` names.
 #[tokio::test]
 async fn published_manifests_apply_unchanged_and_lose_nothing() {
     let (_cluster, client, namespace) = cluster().await;
@@ -148,7 +148,7 @@ async fn what_cannot_be_right_is_refused_with_the_field_and_the_remedy() {
     try_out(&client, &namespace, "TrishankuHeaven", "good", heaven(|_| {})).await.unwrap();
     let long = "x".repeat(254);
     let remote = |name: &str| json!({ "name": name, "repo": "https://git.example.org/x" });
-    // What is written, the field that is named, and words of the remedy.
+    // The spec, the field in the error, and words of its hint.
     let heavens: Vec<(Value, &str, &str)> = vec![
         (json!({}), "spec", "set skip.app"),
         (json!({ "skip": { "app": false } }), "spec", "set skip.app"),
@@ -266,7 +266,7 @@ async fn what_cannot_be_right_is_refused_with_the_field_and_the_remedy() {
         [("TrishankuHeaven", &heavens), ("AutomatedMerge", &merges), ("GitHubRepository", &repositories)]
     {
         for (number, (spec, field, remedy)) in table.iter().enumerate() {
-            // The same without a cluster.
+            // The linter finds the same without a cluster.
             let manifest = json!({
                 "apiVersion": format!("{GROUP}/{VERSION}"), "kind": kind, "metadata": {"name": "bad"}, "spec": spec,
             });

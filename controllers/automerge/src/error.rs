@@ -1,4 +1,4 @@
-//! Why a merge is not as it should be.
+//! Errors of the merge controller.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use trishanku_framework::inject::JsonError;
 use trishanku_framework::{Failure, Retry};
 use trishanku_sidecars::plan::PlanError;
 
-/// Why a merge is not as it should be.
+/// Why a merge cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A request failed.
     #[error(transparent)]
     Api(#[from] kube::Error),
-    /// An object cannot be made as it should be.
+    /// An object cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The manifest makes no sense.
+    /// The manifest is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The pod cannot be made of the plan.
+    /// The plan cannot be rendered into a pod.
     #[error(transparent)]
     Template(#[from] JsonError),
-    /// There is no randomness for a key.
+    /// A certificate cannot be issued.
     #[error("cannot issue a certificate: {0}")]
     Certificate(String),
-    /// Something that somebody else supplies is not there yet.
-    #[error("{0} is not there")]
+    /// An object that users supply does not exist yet.
+    #[error("{0} does not exist")]
     Missing(String),
 }
 
-/// How long to wait at most for what is watched anyhow.
+/// The longest delay before a retry; a watch usually triggers it earlier.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 impl Failure for Error {

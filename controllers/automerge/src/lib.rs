@@ -1,7 +1,7 @@
-//! Sets up merges: an [`AutomatedMerge`](trishanku_api::AutomatedMerge) becomes a Deployment with one gitcd, which pulls other branches into one
-//! that nobody serves, and pushes it.
+//! Sets up merges: an [`AutomatedMerge`](trishanku_api::AutomatedMerge) becomes a Deployment with one gitcd, which pulls
+//! other branches into one and pushes it. It serves no clients.
 //!
-//! Begin with [`controller`].
+//! Start with [`controller`].
 
 mod error;
 mod reconcile;
@@ -15,7 +15,7 @@ use trishanku_sidecars::workload;
 pub use self::error::Error;
 pub use self::reconcile::Merges;
 
-/// The controller of merges, for a manager.
+/// Creates the controller of merges for a manager.
 pub fn controller(manager: &Manager, images: Images) -> Controller<Merges> {
     let merges = Merges::new(manager, images);
     let maps = merges.maps_used();

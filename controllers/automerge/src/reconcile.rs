@@ -1,4 +1,4 @@
-//! One merge: observe, plan, apply, report.
+//! Reconciles a merge: observe, plan, apply, report.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
 use crate::shows::Shows;
 use crate::{Error, shows};
 
-/// In whose name fields are managed.
+/// The field manager.
 const MANAGER: &str = "trishanku-automerge";
 
-/// Makes merges as their manifests say.
+/// Reconciler of `AutomatedMerge` objects.
 pub struct Merges {
     objects: Arc<Cache<AutomatedMerge>>,
     maps: Arc<Cache<ConfigMap>>,
@@ -35,7 +35,7 @@ pub struct Merges {
 }
 
 impl Merges {
-    /// With the caches of a manager.
+    /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images) -> Self {
         let maps_used: Arc<Uses> = Arc::default();
         Self {
@@ -65,7 +65,7 @@ impl Merges {
         let map = names::entry_points_of_merge(name, spec);
         self.maps_used.note(&context.key, [map.as_str()]);
         let mut set = Set::of(object, context.client.clone(), MANAGER);
-        // One that is named is that of a heaven, or of the user.
+        // A named ConfigMap belongs to a heaven or to the user.
         let is_named = spec.app.entrypoints_config_map_name.is_some();
         if !is_named {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
@@ -76,7 +76,7 @@ impl Merges {
             None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
             None => EntryPoints { git_pre: false, gitcd_config: true },
         };
-        // A heaven of the same name has one of its own.
+        // Named differently from the claim of a heaven with the same name.
         let called = names::merge(name);
         if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
             set.apply(claim, &self.claims).await?;
@@ -86,7 +86,7 @@ impl Merges {
         let shown = names::merge_status(name);
         set.apply(shows::secret(&shown, self.secrets.get(&beside(&shown)).as_deref())?, &self.secrets).await?;
         set.prune(&self.secrets).await?;
-        // Nothing of Kubernetes is asked for by what runs there.
+        // The pod does not use the Kubernetes API.
         let users = serde_json::json!({"spec": {"automountServiceAccountToken": false, "containers": []}});
         let port = pod::status_port(&users, &[])?;
         show(&mut plan, &place, port, &shown);
@@ -102,7 +102,7 @@ impl Merges {
     }
 }
 
-/// What is to be told.
+/// The conditions to report.
 fn report(object: &AutomatedMerge, result: &Result<Option<State>, Error>) -> Report {
     let spec = &object.spec;
     match result {
@@ -113,7 +113,7 @@ fn report(object: &AutomatedMerge, result: &Result<Option<State>, Error>) -> Rep
         ),
         Ok(Some(state)) if state.is => Report::ready("Succeeded", ""),
         Ok(Some(state)) => Report::reconciling(state.reason.clone(), state.message.clone()),
-        Ok(None) => Report::reconciling("Applied", "the Deployment has just been made"),
+        Ok(None) => Report::reconciling("Applied", "the Deployment was just created"),
     }
 }
 
@@ -136,7 +136,7 @@ impl Reconciler for Merges {
         if let Ok(Some(state)) = &result {
             workload::set(&mut status.conditions, AVAILABLE, Some(state), object.metadata.generation);
         }
-        // That is the observer's to tell.
+        // The observer writes this part of the status.
         status.remotes = Vec::new();
         let before = object.status.clone().map(|before| AutomatedMergeStatus { remotes: Vec::new(), ..before });
         self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;

@@ -1,4 +1,4 @@
-//! How a merge's gitcd is asked, and what of its answer is told.
+//! Status source of merges: how to reach their gitcd, and which status fields to write.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use trishanku_sidecars::workload::MERGE;
 
 use crate::Error;
 
-/// The annotation of the Secret with the time (in seconds since 1970) after which it is made anew.
+/// Annotation of the Secret with the time (in seconds since 1970) after which it is renewed.
 const RENEW_AFTER: &str = "controllers.trishanku.org/renew-after";
 
-/// With a pair that is made for this: there is no authority.
+/// Uses a self-signed certificate, since a merge has no authority.
 pub(crate) struct Shows {
     pub(crate) secrets: Arc<Cache<Secret>>,
     pub(crate) maps_used: Arc<Uses>,
 }
 
-/// The Secret with the pair, as it is or anew.
+/// Returns the Secret with the certificate, present or renewed.
 pub(crate) fn secret(name: &str, present: Option<&Secret>) -> Result<Secret, Error> {
     let now = OffsetDateTime::now_utc();
     let still_good = |secret: &&Secret| {
@@ -44,7 +44,7 @@ pub(crate) fn secret(name: &str, present: Option<&Secret>) -> Result<Secret, Err
     } else {
         let made = pair::make(name, now).map_err(|error| Error::Certificate(error.to_string()))?;
         let value = |text: &str| ByteString(text.as_bytes().to_vec());
-        // Both sides show it, and trust nothing else.
+        // Both sides use the certificate, and trust only it.
         let pem = value(&made.certificate);
         let data = [("tls.crt", pem.clone()), ("tls.key", value(&made.key)), ("ca.crt", pem)];
         let data = data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

@@ -1,4 +1,4 @@
-//! One client for each token: its limits are those of all objects that have it.
+//! One client per token, so that all objects with the same token share its limits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use trishanku_framework::Key;
 use crate::Terms;
 use crate::github::{Access, AccessError, Client};
 
-/// The clients that objects have at present. One that nobody has any more is gone, with its token.
+/// The clients in use. An unused client is dropped, with its token.
 #[derive(Debug)]
 pub(crate) struct Clients {
     terms: Terms,
@@ -27,7 +27,7 @@ impl Clients {
         Self { terms, both: Mutex::default() }
     }
 
-    /// The client of an object from now on, with what tells it from others.
+    /// Returns the client for an object from now on, with the fingerprint of its access.
     pub(crate) fn of(&self, key: &Key, access: Access) -> Result<([u8; 32], Arc<Client>), AccessError> {
         let fingerprint = access.fingerprint();
         let mut both = self.both.lock();

@@ -1,4 +1,4 @@
-//! Why a repository is not as it should be.
+//! Errors of the controller of repositories.
 
 use std::time::Duration;
 
@@ -6,84 +6,84 @@ use trishanku_framework::{Failure, Retry};
 
 use crate::github::{AccessError, CallError};
 
-/// Why a repository is not as it should be.
+/// Why a repository cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A request to the cluster failed.
     #[error(transparent)]
     Api(#[from] kube::Error),
-    /// GitHub did not do what it was asked.
+    /// A request to GitHub failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// There is no way to GitHub.
+    /// The token, address or certificates cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Something that somebody else supplies is not there yet.
-    #[error("{0} is not there")]
+    /// The Secret or one of its keys does not exist yet.
+    #[error("{0} does not exist")]
     Missing(String),
-    /// It is somebody's, as far as we know.
+    /// A repository of this name exists, but was neither created nor adopted by this object.
     #[error("{0} already exists and does not belong to this object: set spec.adopt to adopt it, or rename this object")]
     Exists(String),
-    /// Another one has its name.
+    /// Another repository has its name.
     #[error(
-        "{name} is another repository than the one that was made or adopted (id {found} instead of {known}): rename one of them, or make this object anew"
+        "{name} is not the repository that was created or adopted (id {found} instead of {known}): rename one of them, or recreate this object"
     )]
     Replaced {
         /// The name.
         name: String,
-        /// The one that has it.
+        /// The id of the present repository.
         found: i64,
-        /// The one that should.
+        /// The id of the expected repository.
         known: i64,
     },
-    /// Its name is taken, and nothing of that name is shown.
+    /// The repository is not visible, but its name is taken.
     #[error(
-        "{name} (id {id}) cannot be seen, and its name is taken: the token may not see it, or it was deleted and another one has its name; give the \
+        "{name} (id {id}) is not visible, and its name is taken: the token may not see it, or it was deleted and another one has its name; give the \
          token access to it"
     )]
     Hidden {
         /// The name.
         name: String,
-        /// The one that was made or adopted.
+        /// The id of the repository that was created or adopted.
         id: i64,
     },
-    /// What had this name has another one now.
+    /// The repository of this name has been renamed.
     #[error(
-        "{name} was renamed to {found}, which is not taken in its place: name this object as the repository is called now, or as none was ever called"
+        "{name} was renamed to {found}, which is not adopted in its place: give this object the new name of the repository, or a name that was never used"
     )]
     Renamed {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Where GitHub leads to.
+        /// The new full name.
         found: String,
     },
-    /// Somebody moved it to another owner.
-    #[error("it was moved to {0}, and is not followed there: move it back, or make another object for it")]
+    /// The repository was moved to another owner.
+    #[error("it was moved to another owner, as {0}: move it back, or create another object for it")]
     Moved(String),
-    /// It is read-only.
+    /// The repository is read-only.
     #[error(
-        "{name} is archived, so that {fields} cannot be changed: set spec.archived to false, or leave these as they are"
+        "{name} is archived, so {fields} cannot be changed: set spec.archived to false, or leave these as they are"
     )]
     Archived {
         /// The repository.
         name: String,
-        /// What should be changed.
+        /// The fields that differ.
         fields: String,
     },
-    /// The branch that is to be the default one is not there yet.
-    #[error("branch {branch:?} is not there")]
+    /// The future default branch does not exist yet.
+    #[error("branch {branch:?} does not exist")]
     NoBranch {
         /// The branch.
         branch: String,
-        /// When to look again: nobody tells.
+        /// The delay before a retry, since GitHub sends no notification.
         look_again: Duration,
     },
 }
 
-/// The reason of [`Error::Hidden`], by which the next look knows it.
+/// The reason of [`Error::Hidden`], by which a later reconcile recognises it.
 pub(crate) const HIDDEN: &str = "NotVisible";
-/// How long to wait at most for what is watched anyhow.
+/// The longest delay before a retry; a watch usually triggers it earlier.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 impl Failure for Error {
@@ -111,10 +111,9 @@ impl Failure for Error {
             Self::Api(error) => error.retry(),
             Self::Call(error) => error.retry(),
             Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
-            Self::NoBranch { branch, look_again } => Retry::Waiting {
-                on: format!("branch {branch:?}, which is to be the default one"),
-                look_again: *look_again,
-            },
+            Self::NoBranch { branch, look_again } => {
+                Retry::Waiting { on: format!("branch {branch:?}, the future default branch"), look_again: *look_again }
+            }
             Self::Access(_)
             | Self::Exists(_)
             | Self::Replaced { .. }

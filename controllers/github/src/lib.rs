@@ -1,18 +1,18 @@
-//! Keeps repositories on GitHub as [`GitHubRepository`](trishanku_api::GitHubRepository) objects say.
+//! Reconciles [`GitHubRepository`](trishanku_api::GitHubRepository) objects with repositories on GitHub.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
-//! | [`repository`] | what of a repository has to be changed: pure |
-//! | [`github`] | asks GitHub, as slowly as GitHub wants it, and says in our words what it answered |
-//! | `servers` | to which servers tokens are sent |
-//! | `clients` | one client for each token, however many objects have it |
+//! | [`repository`] | which changes a repository needs; pure |
+//! | [`github`] | requests to GitHub within its rate limits, and their errors |
+//! | `servers` | the servers that may receive tokens |
+//! | `clients` | one client per token, shared by all objects with it |
 //! | `reconcile` | observe, plan, apply, report |
 //!
-//! What it costs, with the usual [`Terms`]: one conditional request for each repository every 12 to 18 minutes, of which those that find nothing new are not
-//! counted by GitHub. That is at most 2,500 an hour for 500 repositories with one token, of the 5,000 that a token has. A new repository costs three requests,
-//! a changed one two or three.
+//! Cost with the default [`Terms`]: one conditional request per repository every 12 to 18 minutes; GitHub does not count
+//! those that find no change. For 500 repositories with one token, these are at most 2,500 of the 5,000 requests per
+//! hour. A new repository costs three requests, a changed one two or three.
 //!
-//! Begin with [`controller`].
+//! Start with [`controller`].
 
 mod clients;
 mod error;
@@ -31,27 +31,27 @@ pub use self::error::Error;
 pub use self::reconcile::Repositories;
 pub use self::servers::{Host, NoHost, Servers};
 
-/// Keeps an object until its repository is dealt with.
+/// The finalizer that keeps an object until its repository has been handled.
 pub const FINALIZER: &str = "controllers.trishanku.org/github-repository";
 
-/// Where GitHub is, how often it is asked, and how patiently.
+/// Servers, intervals and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// To which servers tokens are sent.
+    /// The servers that may receive tokens.
     pub servers: Servers,
-    /// How long a request may take.
+    /// Time limit of a request.
     pub patience: Duration,
-    /// How often a repository is looked at that is as it should be, give or take a fifth.
+    /// Interval of checks of a repository, give or take a fifth.
     pub resync: Duration,
-    /// How long it takes to look again at one that failed: the first time, and at most.
+    /// Delays before a retry after a failure: the first and the longest one.
     pub backoff: (Duration, Duration),
-    /// How long writes with one token are apart. GitHub asks for a second.
+    /// Pause between writes with one token. GitHub asks for a second.
     pub between_writes: Duration,
-    /// How many writes a token has in an hour. GitHub allows 500 that make something.
+    /// Writes per hour with one token. GitHub allows 500 creations.
     pub writes_per_hour: usize,
-    /// How many requests of a token are left to others.
+    /// Requests of a token that are left to other users of it.
     pub left_to_others: u64,
-    /// How long to wait at a secondary limit that does not say how long; twice as long each further time. GitHub asks for a minute.
+    /// Pause at a secondary limit without a given delay; it doubles each time. GitHub asks for a minute.
     pub secondary: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Default for Terms {
     }
 }
 
-/// The controller of repositories, for a manager.
+/// Creates the controller of repositories for a manager.
 pub fn controller(manager: &Manager, terms: Terms) -> Controller<Repositories> {
     let (first, most) = terms.backoff;
     let repositories = Repositories::new(manager, terms);
@@ -78,6 +78,6 @@ pub fn controller(manager: &Manager, terms: Terms) -> Controller<Repositories> {
     Controller::new("githubrepository", repositories)
         .watches(move |secret: &Secret| users.of(&Key::of(secret)))
         .backoff(Backoff { first, most })
-        // What only a person can mend may have been mended on GitHub, of which nobody tells us.
+        // Users may have fixed a stalled repository on GitHub, which sends no notification.
         .resync(Some(Duration::from_hours(1)))
 }

@@ -1,4 +1,4 @@
-//! One repository: observe, plan, apply, report.
+//! Reconciles a repository: observe, plan, apply, report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::github::{Access, CallError, Client, Look};
 use crate::repository::{Changes, Repository, changes, creation};
 use crate::{Error, FINALIZER, Terms};
 
-/// In whose name fields are managed.
+/// The field manager.
 const MANAGER: &str = "trishanku-github";
-/// The key of a Secret that says which server its token is for. gitcd takes it for remotes.
+/// The key of a Secret with the server that its token is for. gitcd uses the same key for remotes.
 const FOR_SERVER: &str = "url";
-/// That a repository was looked at is told no more often, if there is nothing else to tell.
+/// The time of the last sync is updated no more often, unless something else has changed.
 const TOLD: i64 = 60 * 60;
-/// How long after a request to make a repository one that appears may be what came of it.
+/// How long after a creation request a new repository may be its result.
 const LATE: i64 = 10 * 60;
 
-/// Keeps repositories as their manifests say.
+/// Reconciler of `GitHubRepository` objects.
 pub struct Repositories {
     objects: Arc<Cache<GitHubRepository>>,
     secrets: Arc<Cache<Secret>>,
@@ -43,7 +43,7 @@ pub struct Repositories {
     terms: Terms,
 }
 
-/// What a repository was at the last look, and by what to ask whether it still is.
+/// The last known state of a repository, for conditional requests.
 #[derive(Clone)]
 struct Known {
     by: [u8; 32],
@@ -52,7 +52,7 @@ struct Known {
     repository: Arc<Repository>,
 }
 
-/// Whom to ask about an object's repository.
+/// The client and owner for an object's repository.
 struct Way {
     by: [u8; 32],
     client: Arc<Client>,
@@ -61,7 +61,7 @@ struct Way {
 }
 
 impl Repositories {
-    /// With the caches of a manager.
+    /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, terms: Terms) -> Self {
         Self {
             objects: manager.cache(),
@@ -104,7 +104,7 @@ impl Repositories {
         Ok(Way { by, client, organization, owner })
     }
 
-    /// What there is; when there is nothing, since when by GitHub's clock.
+    /// Looks up the repository; if it does not exist, returns the time of the response, by GitHub's clock.
     async fn look(&self, way: &Way, key: &Key) -> Result<Result<Arc<Repository>, Timestamp>, Error> {
         let known = self.known.lock().get(key).filter(|known| known.by == way.by && known.owner == way.owner).cloned();
         let etag = known.as_ref().and_then(|known| known.etag.as_deref());
@@ -116,7 +116,7 @@ impl Repositories {
                 Err(at.unwrap_or_else(Timestamp::now))
             }
             (Look::Unchanged, None) => {
-                let problem = "it says unchanged where nothing was known".to_owned();
+                let problem = "status 304 without a known state".to_owned();
                 return Err(
                     CallError::Nonsense { what: format!("look at {}/{}", way.owner, key.name()), problem }.into()
                 );
@@ -146,10 +146,10 @@ impl Repositories {
             }
             Err(since) => {
                 let body = creation(key.name(), spec, status.private);
-                // Were it made and the answer lost, this is how the next look knows it for ours. What was known stays until there is another:
-                // GitHub says of what a token may not see that it is not there.
+                // If the response gets lost, the next reconcile recognises the repository by this time. The known id
+                // stays until there is a new one: GitHub returns 404 also for repositories that the token may not see.
                 status.creation_started = Some(Time(since));
-                let report = Report::reconciling("Creating", format!("{}/{} is not there yet", way.owner, key.name()));
+                let report = Report::reconciling("Creating", format!("creating {}/{}", way.owner, key.name()));
                 self.tell(&context.client, object, status.clone(), &report).await?;
                 let made = way.client.create(way.organization.as_deref(), &body).await;
                 if let Err(error) = &made
@@ -201,7 +201,7 @@ impl Repositories {
         }
         if let Some(branch) = changes.default_branch {
             if !way.client.has_branch(&present.full_name, &branch).await? {
-                // It is read-only after that, so it has to wait too.
+                // Archiving must wait too, since it makes the repository read-only.
                 return Err(Error::NoBranch { branch, look_again: self.terms.resync });
             }
             change(present, json!({"default_branch": branch})).await?;
@@ -214,7 +214,7 @@ impl Repositories {
 
     async fn end(&self, object: &GitHubRepository, key: &Key) -> Result<(), Error> {
         let policy = object.spec.deletion_policy.unwrap_or_default();
-        // What was never made or taken is nobody's business, except for one whose making was not answered.
+        // A repository that was neither created nor adopted stays, unless a creation request got no response.
         let (id, started) =
             object.status.as_ref().map_or((None, None), |status| (status.id, status.creation_started.clone()));
         if policy == DeletionPolicy::Retain || id.is_none() && started.is_none() {
@@ -222,21 +222,21 @@ impl Repositories {
         }
         let way = self.way(object, key).await?;
         let Ok(present) = self.look(&way, key).await? else {
-            // It is gone, unless it was found to be there all the same.
+            // It is gone, unless it was found to exist without being visible.
             return id.filter(|_| was_hidden(object)).map_or(Ok(()), |id| Err(hidden(&way, key, id)));
         };
         if id != Some(present.id) && !(is_named(&present, key.name()) && was_started(started.as_ref(), &present)) {
-            tracing::warn!(repository = present.full_name, "is another one, and is left alone");
+            tracing::warn!(repository = present.full_name, "not the repository of this object; left unchanged");
             return Ok(());
         }
         match policy {
             DeletionPolicy::Archive if !present.archived => {
                 way.client.change(&present.full_name, &json!({"archived": true})).await?;
-                tracing::info!(repository = present.full_name, "was archived");
+                tracing::info!(repository = present.full_name, "archived");
             }
             DeletionPolicy::Delete => {
                 way.client.delete(&present.full_name).await?;
-                tracing::info!(repository = present.full_name, id = present.id, "was deleted");
+                tracing::info!(repository = present.full_name, id = present.id, "deleted");
             }
             DeletionPolicy::Archive | DeletionPolicy::Retain => {}
         }
@@ -250,20 +250,20 @@ impl Repositories {
         status: GitHubRepositoryStatus,
         report: &Report,
     ) -> Result<(), Error> {
-        // It may have been written a moment ago.
+        // The cache may have a newer status than `object`.
         let last = self.objects.get(&Key::of(object)).filter(|last| last.metadata.uid == object.metadata.uid);
         let before = last.as_deref().unwrap_or(object).status.as_ref();
         self.status.write(client, &self.objects, object, before, status, report).await?;
         Ok(())
     }
 
-    /// Not all at once.
+    /// A random interval, which spreads requests.
     fn resync(&self) -> Duration {
         self.terms.resync.mul_f64(rand::rng().random_range(0.8..1.2))
     }
 }
 
-/// Whether a repository of the right name may be written.
+/// Checks whether a repository with the right name may be changed.
 fn is_ours(object: &GitHubRepository, way: &Way, present: &Repository) -> Result<(), Error> {
     let status = object.status.as_ref();
     if !present.owner.login.eq_ignore_ascii_case(&way.owner) {
@@ -286,7 +286,7 @@ fn is_ours(object: &GitHubRepository, way: &Way, present: &Repository) -> Result
     }
 }
 
-/// Whether it is the one that was asked for, and not one that had this name once, to which GitHub leads on.
+/// Whether it has the requested name, and is not the target of a redirect from a former name.
 fn is_named(present: &Repository, name: &str) -> bool {
     present.name.eq_ignore_ascii_case(name)
 }
@@ -295,13 +295,13 @@ fn hidden(way: &Way, key: &Key, id: i64) -> Error {
     Error::Hidden { name: format!("{}/{}", way.owner, key.name()), id }
 }
 
-/// Whether it was found to be there at the last look although the token may not see it.
+/// Whether the last reconcile found that it exists without being visible.
 fn was_hidden(object: &GitHubRepository) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.type_ == READY && condition.reason == HIDDEN)
 }
 
-/// Whether it is what came of a request to make it whose answer was lost.
+/// Whether it is the result of a creation request whose response got lost.
 fn was_started(started: Option<&Time>, present: &Repository) -> bool {
     started.is_some_and(|Time(started)| (-1..=LATE).contains(&(present.created_at.as_second() - started.as_second())))
 }
@@ -315,7 +315,7 @@ fn observed(status: &mut GitHubRepositoryStatus, present: &Repository) {
     status.private = Some(present.private);
 }
 
-/// Whether it was as it should be at the last look, for what it is to be now.
+/// Whether the present generation was ready at the last reconcile.
 fn was_ready(object: &GitHubRepository) -> bool {
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions
@@ -323,7 +323,7 @@ fn was_ready(object: &GitHubRepository) -> bool {
         .any(|condition| condition.status == "True" && condition.observed_generation == object.metadata.generation)
 }
 
-/// The time that is told: that of a look which told something, or which is long after the one that was told.
+/// Sets the time of the last sync: now, if anything has changed or the last one is old.
 fn synced(object: &GitHubRepository, status: &mut GitHubRepositoryStatus, now: Timestamp) {
     let mut before = object.status.clone().unwrap_or_default();
     let told = before.last_sync_time.take();
@@ -345,7 +345,7 @@ impl Reconciler for Repositories {
             Err(Error::Call(CallError::Limited(limited))) => Some(limited.wait),
             _ => None,
         };
-        // One that was as it should be still is, as far as anybody knows.
+        // While requests are limited, a ready repository keeps its condition.
         if limited.is_none() || !was_ready(&object) {
             if result.is_ok() {
                 synced(&object, &mut status, Timestamp::now());
@@ -353,7 +353,7 @@ impl Reconciler for Repositories {
             self.tell(&context.client, &object, status, &Report::of(&result)).await?;
         }
         if let Some(wait) = limited {
-            // All that have the token wait for the same moment.
+            // Spread, since all objects with the token wait for the same moment.
             return Ok(Next::After(
                 wait + wait.min(Duration::from_mins(1)).mul_f64(rand::rng().random_range(0.0..1.0)),
             ));

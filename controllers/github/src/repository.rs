@@ -1,4 +1,4 @@
-//! What of a repository has to be changed: pure.
+//! Computes the changes that a repository needs; pure.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use trishanku_api::GitHubRepositorySpec;
 
-/// What is looked at of a repository.
+/// The fields of a repository that matter here.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Repository {
-    /// GitHub's number of it.
+    /// GitHub's id.
     pub id: i64,
     /// Its name.
     pub name: String,
@@ -18,16 +18,16 @@ pub struct Repository {
     pub full_name: String,
     /// The owner.
     pub owner: Owner,
-    /// Whether only those may read it who were let in.
+    /// Whether it is private.
     pub private: bool,
-    /// Where people look at it.
+    /// URL of its web page.
     pub html_url: String,
-    /// Where it is cloned from.
+    /// URL for cloning.
     pub clone_url: String,
-    /// What it is for.
+    /// Its description.
     #[serde(default)]
     pub description: Option<String>,
-    /// Its default branch; one that has no branches has one too.
+    /// Its default branch; even an empty repository has one.
     pub default_branch: String,
     /// Its topics.
     #[serde(default)]
@@ -35,47 +35,48 @@ pub struct Repository {
     /// Whether it is read-only.
     #[serde(default)]
     pub archived: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// Who owns a repository.
+/// The owner of a repository.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Owner {
-    /// The name.
+    /// The login name.
     pub login: String,
 }
 
-/// What is to be done to make a repository as it should be, in this order.
+/// The changes that a repository needs, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// It has to be writable first.
+    /// Make it writable first.
     pub unarchive: bool,
-    /// All topics that it is to have.
+    /// Replace all topics.
     pub topics: Option<Vec<String>>,
-    /// Fields that are changed in one go.
+    /// Fields to change in one request.
     pub fields: Map<String, Value>,
-    /// The default branch, if there is such a branch.
+    /// The default branch, once it exists.
     pub default_branch: Option<String>,
-    /// It is made read-only in the end.
+    /// Make it read-only at the end.
     pub archive: bool,
 }
 
 impl Changes {
-    /// Whether it is as it should be.
+    /// Whether no change is needed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it can be done to one that is read-only, and stays so.
+    /// Whether any change requires a writable repository.
     fn needs_writing(&self) -> bool {
         self.topics.is_some() || !self.fields.is_empty() || self.default_branch.is_some()
     }
 }
 
-/// With what a repository is made. Topics and the default branch come after. `last` is whether the one that it replaces was private.
+/// The body of a creation request. Topics and default branch follow later. `last` is the privacy of a repository that it
+/// replaces.
 pub fn creation(name: &str, spec: &GitHubRepositorySpec, last: Option<bool>) -> Value {
-    // Empty: the first push makes its branches.
+    // Without an initial commit: the first push creates the branches.
     let mut body = json!({"name": name, "private": spec.private.or(last).unwrap_or_default(), "auto_init": false});
     if let Some(description) = spec.description.as_deref().filter(|description| !description.is_empty()) {
         body["description"] = description.into();
@@ -83,12 +84,13 @@ pub fn creation(name: &str, spec: &GitHubRepositorySpec, last: Option<bool>) -> 
     body
 }
 
-/// What has to be changed.
+/// Computes the changes.
 ///
-/// One that is private stays so unless `private` is false explicitly: nobody publishes by leaving something out.
+/// A private repository stays private unless `private` is explicitly false: leaving out a field must not publish
+/// anything.
 ///
 /// # Errors
-/// The fields that are to be changed of one that is read-only, and is not to become writable.
+/// The fields that differ, if the repository is read-only and is to stay so.
 pub fn changes(name: &str, spec: &GitHubRepositorySpec, present: &Repository) -> Result<Changes, Vec<String>> {
     let mut changes = Changes::default();
     if present.name != name {
@@ -105,7 +107,7 @@ pub fn changes(name: &str, spec: &GitHubRepositorySpec, present: &Repository) ->
         changes.fields.insert("private".to_owned(), private.into());
     }
     if let Some(topics) = &spec.topics {
-        // GitHub has them in lower case, each once.
+        // GitHub stores topics in lower case, without duplicates.
         let wanted: BTreeSet<_> = topics.iter().map(|topic| topic.to_ascii_lowercase()).collect();
         if wanted != present.topics.iter().cloned().collect() {
             changes.topics = Some(wanted.into_iter().collect());
@@ -138,7 +140,7 @@ mod tests {
         serde_json::from_value(present).unwrap()
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+    #[expect(clippy::needless_pass_by_value, reason = "shorter at the call sites")]
     fn spec(fields: Value) -> GitHubRepositorySpec {
         let mut spec = json!({"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"});
         spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

@@ -1,7 +1,8 @@
-//! To which servers tokens are sent.
+//! The servers that may receive tokens.
 //!
-//! The URL is in an object and the token in a Secret, and whoever may write the one may not read the other. So it is the operator of the manager who says which servers
-//! there are. Whoever made the Secret may say in it which one its token is for.
+//! The URL is in an object and the token in a Secret, and write access to objects does not imply read access to Secrets.
+//! So the manager's operator defines which servers are allowed. In addition, a Secret can restrict its token to one
+//! server.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,30 +10,67 @@ use std::str::FromStr;
 
 use http::Uri;
 
-use crate::github::AccessError;
-
-/// The host of GitHub's own API.
+/// The host of github.com's API.
 const PUBLIC: &str = "api.github.com";
 
-/// A host, as it is in URLs, with a port or with any.
+/// A host of URLs, with one port or any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     name: String,
     port: Option<u16>,
 }
 
-/// It is no host.
+/// The text is not a host.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a host: write it as github.example.org or github.example.org:8443, without https:// and path")]
 pub struct NoHost(String);
 
-/// Those that tokens are sent to: api.github.com, and what the operator names.
+/// The allowed servers: api.github.com, and those that the operator adds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
-    /// Beside api.github.com.
+    /// Hosts besides api.github.com.
     pub named: Vec<Host>,
-    /// Whether tokens may be sent without TLS, too, which otherwise is so on loopback only.
+    /// Whether tokens may be sent to other hosts than loopback without TLS.
     pub in_the_clear: bool,
+}
+
+/// Why GitHub cannot be accessed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The token is not a valid header value.
+    #[error("the token is empty or has invalid characters; store only the token in the Secret")]
+    Token,
+    /// The URL is invalid.
+    #[error("spec.apiUrl: {0:?} is not the URL of an API such as https://github.example.org/api/v3")]
+    Url(String),
+    /// The server is not allowed.
+    #[error(
+        "spec.apiUrl: tokens are not sent to {0}, which the manager does not allow: add it to the manager's flag \
+         --github-api-hosts, or remove the field for github.com"
+    )]
+    Server(String),
+    /// The token would be sent unencrypted.
+    #[error(
+        "spec.apiUrl: tokens are not sent to {0} without TLS: use https://, or run the manager with --github-allow-http"
+    )]
+    Clear(String),
+    /// The Secret is for another server.
+    #[error(
+        "tokens are not sent to {server}: the key \"url\" of Secret {secret:?} says that it is for {purpose}; name a Secret with a token for {server} in \
+         spec.credentialsSecretName, or put another url into this one"
+    )]
+    Elsewhere {
+        /// The Secret.
+        secret: String,
+        /// The server in the Secret.
+        purpose: String,
+        /// The requested server.
+        server: String,
+    },
+    /// The CA certificates are invalid.
+    #[error("the certificates in the Secret cannot be used: {0}")]
+    Authorities(String),
 }
 
 impl FromStr for Host {
@@ -42,7 +80,7 @@ impl FromStr for Host {
         let wrong = || NoHost(text.to_owned());
         let authority: http::uri::Authority = text.parse().map_err(|_| wrong())?;
         let (name, port) = (authority.host().to_ascii_lowercase(), authority.port_u16());
-        // A user, a port that is none, and a star, which means nothing here.
+        // Rejects user names, invalid ports and wildcards.
         let is_whole = port.map_or_else(|| name.clone(), |port| format!("{name}:{port}")) == text.to_ascii_lowercase();
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-[]:".contains(&byte));
         if !is_whole || !is_name || name.is_empty() {
@@ -66,7 +104,7 @@ impl Host {
 }
 
 impl Servers {
-    /// Whether a token may be sent there.
+    /// Checks whether a token may be sent to a URL.
     ///
     /// # Errors
     /// [`AccessError::Server`], [`AccessError::Clear`].
@@ -85,7 +123,7 @@ impl Servers {
     }
 }
 
-/// The server that the key `url` of a Secret names. A user and a path do not matter, and without a scheme it is HTTPS: as gitcd takes it.
+/// The server in the key `url` of a Secret. User and path are ignored, and the default scheme is HTTPS, as in gitcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Purpose {
     scheme: String,
@@ -93,7 +131,7 @@ pub(crate) struct Purpose {
 }
 
 impl Purpose {
-    /// `None` if that is no server.
+    /// Parses the key; `None` if it is not a server.
     pub(crate) fn of(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
         let authority = rest.split('/').next().unwrap_or_default();
@@ -101,7 +139,7 @@ impl Purpose {
         Some(Self { scheme: scheme.to_ascii_lowercase(), host: host.parse().ok()? })
     }
 
-    /// Whether what is for this server is for an API, too.
+    /// Whether an API belongs to this server.
     pub(crate) fn covers(&self, api: &Uri) -> bool {
         let scheme = api.scheme_str().unwrap_or_default();
         let port = |own: Option<u16>| own.unwrap_or(if scheme == "https" { 443 } else { 80 });
@@ -111,14 +149,14 @@ impl Purpose {
             && [name.as_str(), web(&name)].contains(&self.host.name.as_str())
     }
 
-    /// The host, unless it may be something else than a host that somebody has put there.
+    /// The host for messages; `None` if it may be a secret in the wrong place.
     pub(crate) fn shown(&self) -> Option<String> {
         let name = &self.host.name;
         (name.contains(['.', ':']) || name == "localhost").then(|| self.host.to_string())
     }
 }
 
-/// The host of pages and repositories: GitHub itself has another one for the API, a GitHub Enterprise server has not.
+/// The web host of an API host: they differ for GitHub itself, but not for GitHub Enterprise servers.
 fn web(api: &str) -> &str {
     match api.strip_prefix("api.") {
         Some(web) if web == "github.com" || web.ends_with(".ghe.com") => web,
@@ -152,7 +190,7 @@ mod tests {
             (&usual, "https://api.github.com.example.org", "server"),
             (&usual, "https://api.github.com@example.org", "server"),
             (&usual, "http://169.254.169.254/latest", "server"),
-            // The manager's own ports are nobody's.
+            // Other services on loopback, such as the manager's own ports, are not allowed.
             (&usual, "http://127.0.0.1:8080", "server"),
             (&usual, "http://localhost:8081", "server"),
             (&some, "https://GITHUB.example.org/api/v3", "well"),

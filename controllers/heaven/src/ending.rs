@@ -1,4 +1,4 @@
-//! What is waited for before a heaven goes: pure.
+//! Conditions for the deletion of a heaven; pure.
 
 use k8s_openapi::jiff::Timestamp;
 use time::{Duration, OffsetDateTime};
@@ -7,7 +7,7 @@ use trishanku_observe::answer::Branch;
 
 use crate::DELETE_UNPUSHED;
 
-/// Whether anything of a heaven is pushed anywhere, so that a last push is worth waiting for.
+/// Whether a heaven pushes to a remote, so that deletion must wait for the last push.
 pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
     let annotations = object.metadata.annotations.as_ref();
     let is_told =
@@ -20,38 +20,39 @@ pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
     has_remotes && is_followed && pull.and_then(|pull| pull.push_after_merge).unwrap_or(true)
 }
 
-/// Whether what is in its repository outlives its pod.
+/// Whether its repository outlives its pod.
 pub(crate) fn keeps(object: &TrishankuHeaven) -> bool {
     let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
     storage.is_some_and(|storage| storage.volume_claim.is_some())
 }
 
-/// Whether a pod of it was ever seen to serve.
+/// Whether a pod of it has ever served.
 pub(crate) fn has_served(object: &TrishankuHeaven) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.type_ == REPOSITORY_READY)
 }
 
-/// How long a pod may take to begin of which nobody knows whether it ever will.
+/// How long deletion waits for a pod that has not started.
 const PENDING: Duration = Duration::minutes(15);
 
-/// When it is waited no more for pods that have not begun since they were made, or since the heaven was deleted.
+/// The time at which deletion stops waiting for pods that have not started since their creation, or since the deletion of
+/// the heaven.
 pub(crate) fn gives_up(object: &TrishankuHeaven, pending_since: Timestamp) -> Option<OffsetDateTime> {
     let deleted = object.metadata.deletion_timestamp.as_ref()?.0;
     let since = OffsetDateTime::from_unix_timestamp(deleted.max(pending_since).as_second()).ok()?;
     Some(since + PENDING)
 }
 
-/// What has to happen first; nothing if it may go.
+/// Returns what deletion must wait for; `None` if it may proceed.
 pub(crate) fn waits(keeps: bool, asked: Option<Result<&Branch, &String>>, last: Option<&Branch>) -> Option<String> {
     match asked {
         Some(Ok(branch)) => branch.unpushed(),
-        Some(Err(error)) => Some(format!("its gitcd does not say whether everything is pushed: {error}")),
-        // What an empty folder had is gone with its pod.
+        Some(Err(error)) => Some(format!("cannot ask gitcd whether everything is pushed: {error}")),
+        // The data of an emptyDir is lost with its pod.
         None if !keeps => None,
         None => match last.map(Branch::unpushed) {
             Some(unpushed) => unpushed,
-            None => Some("it has no pod that could say whether what is on its volume claim is pushed".to_owned()),
+            None => Some("its volume claim may have unpushed commits, and there is no pod to query".to_owned()),
         },
     }
 }

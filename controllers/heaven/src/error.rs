@@ -1,4 +1,4 @@
-//! Why a heaven is not as it should be.
+//! Errors of the controller of heavens.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use trishanku_sidecars::plan::PlanError;
 
 use crate::certificates::IssueError;
 
-/// Why a heaven is not as it should be.
+/// Why a heaven cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A request failed.
     #[error(transparent)]
     Api(#[from] kube::Error),
-    /// An object cannot be made as it should be.
+    /// An object cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// There are no certificates.
+    /// Certificates cannot be issued.
     #[error(transparent)]
     Certificates(#[from] IssueError),
-    /// The manifest makes no sense.
+    /// The manifest is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The user's pod has no place for what has to be in it.
+    /// The user's pod template conflicts with injected containers.
     #[error("spec.app.podTemplate: {0}")]
     Template(#[from] JsonError),
-    /// An annotation cannot be read.
+    /// An annotation is invalid.
     #[error("annotation {name}: {value:?} {problem}")]
     Annotation {
         /// The annotation.
@@ -38,29 +38,29 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A field that is needed here is not there.
+    /// A required field is missing.
     #[error("spec.{0} is missing")]
     Field(&'static str),
-    /// Everybody could read the Secrets that it stores.
+    /// Unencrypted Secrets would be public.
     #[error(
-        "{0}, and Secrets would be stored in the clear: name an encryption in spec.apiserver.encryptionConfigurationSecretName, make the \
+        "{0}, and Secrets would be stored unencrypted: set spec.apiserver.encryptionConfigurationSecretName, make the \
          repository private, or set spec.allowPublicSecrets"
     )]
     Public(String),
-    /// Whether everybody could read them is not known yet.
+    /// It is unknown whether Secrets would be public.
     #[error("waiting for {0}")]
     NotKnownPublic(String),
-    /// Something that somebody else supplies is not there yet.
-    #[error("{0} is not there")]
+    /// An object that users supply does not exist yet.
+    #[error("{0} does not exist")]
     Missing(String),
-    /// Somebody else has just written it.
+    /// Another client has changed the object in the meantime.
     #[error("{0} has just been changed")]
     Raced(String),
 }
 
-/// How long to wait at most for what is watched anyhow.
+/// The longest delay before a retry; a watch usually triggers it earlier.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// How long the watch may take to tell what somebody else has written.
+/// How long the watch may take to report another client's change.
 const RACE: Duration = Duration::from_millis(500);
 
 impl Failure for Error {

@@ -1,4 +1,4 @@
-//! Waits for the last push of a heaven that ends.
+//! Delays the deletion of a heaven until its last push.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
@@ -15,11 +15,12 @@ use trishanku_sidecars::{names, objects};
 use crate::reconcile::{Heavens, Seen};
 use crate::{DELETE_UNPUSHED, Error, ending, secrets};
 
-/// What the events API takes of a text.
+/// Length limit of notes in the events API.
 const MOST_NOTE: usize = 1024;
 
 impl Heavens {
-    /// Whether everything is pushed that can be, or nobody is going to know; else says what is waited for.
+    /// Whether deletion may proceed: everything has been pushed, or that cannot be found out. Otherwise, reports what it
+    /// waits for.
     pub(crate) async fn may_go(&self, object: &TrishankuHeaven, context: &Context) -> Result<bool, Error> {
         let key = &context.key;
         if ending::pushes(object) {
@@ -27,7 +28,7 @@ impl Heavens {
             if matches!(asked, Some(Err(_))) {
                 self.let_ask(object, context).await;
             }
-            // On a claim that no pod ever had, and none is going to have, is nothing.
+            // A claim is empty if no pod has used it, and none will.
             let keeps = ending::keeps(object) && (ending::has_served(object) || self.is_to_run(key));
             let last = self.observer.latest(key).map(|observed| observed.branch);
             let asked = asked.as_ref().map(Result::as_ref);
@@ -47,7 +48,7 @@ impl Heavens {
         Ok(true)
     }
 
-    /// Says what an end waits for.
+    /// Reports what the deletion waits for.
     async fn tell_wait(
         &self,
         object: &TrishankuHeaven,
@@ -62,7 +63,7 @@ impl Heavens {
         let message = format!("{why}{until}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
         let mut status = object.status.clone().unwrap_or_default();
         let mut before = object.status.clone();
-        // The observer's.
+        // The observer writes this part.
         for branch in [Some(&mut status), before.as_mut()].into_iter().flatten().filter_map(|of| of.branch.as_mut()) {
             *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
         }
@@ -71,7 +72,8 @@ impl Heavens {
         Ok(())
     }
 
-    /// Lets the claim of a heaven outlive it, if it was made for it: what is on it may be nowhere else. Returns its name.
+    /// Removes the heaven's ownership of a claim that was created for it, since its data may exist nowhere else. Returns
+    /// the claim's name.
     async fn leave_claim(
         &self,
         object: &TrishankuHeaven,
@@ -97,7 +99,7 @@ impl Heavens {
         Ok(Some(name))
     }
 
-    /// Puts back the pair by which a gitcd is asked, if somebody has taken it away from one that ends.
+    /// Restores the Secret for queries to gitcd, if it was deleted during the deletion of the heaven.
     async fn let_ask(&self, object: &TrishankuHeaven, context: &Context) {
         let named = names::Certificates::of(context.key.name(), &object.spec);
         let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
@@ -105,28 +107,28 @@ impl Heavens {
         if is_skipped || self.secrets.get(&key).is_some() {
             return;
         }
-        // It is told that nobody can be asked, and tried again with the next question.
+        // The failed query is reported, and the next one tries again.
         if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
             tracing::warn!(object = %context.key, %error, "cannot restore the Secret that the status of its gitcd is queried with");
         }
     }
 
-    /// Whether there is a Deployment that is to have pods.
+    /// Whether there is a Deployment with replicas.
     fn is_to_run(&self, heaven: &Key) -> bool {
         let key = Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()));
         self.deployments.get(&key).is_some_and(|deployment| deployment.data["spec"]["replicas"] != 0)
     }
 }
 
-/// Says for what it was not waited any more. Who cannot be told of it finds it in the log.
+/// Reports in an event and in the log that deletion no longer waits.
 async fn given_up(object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
     let left = match claim {
         Some(claim) => {
-            format!("volume claim {claim:?} stays, with what may not have been pushed; delete it when it is not needed")
+            format!("volume claim {claim:?} stays, since it may have unpushed commits; delete it when no longer needed")
         }
-        None => "what may not have been pushed is lost".to_owned(),
+        None => "unpushed commits, if any, are lost".to_owned(),
     };
-    let note = format!("it is not waited any more for a pod that does not begin; {left}. {why}");
+    let note = format!("gave up waiting for a pod that has not started; {left}. {why}");
     tracing::warn!(object = %context.key, note, "gave up waiting for the last push");
     let event = Event {
         type_: EventType::Warning,

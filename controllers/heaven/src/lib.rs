@@ -1,13 +1,14 @@
-//! Sets up heavens: what a [`TrishankuHeaven`](trishanku_api::TrishankuHeaven) asks for becomes Secrets, a `ConfigMap` and a Deployment.
+//! Sets up heavens: a [`TrishankuHeaven`](trishanku_api::TrishankuHeaven) becomes Secrets, a `ConfigMap` and a
+//! Deployment.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
-//! | [`certificates`] | which certificates there should be, by what there is: pure |
-//! | `secrets` | brings that into the cluster, and never touches what is somebody else's |
+//! | [`certificates`] | computes the desired certificates from the present ones; pure |
+//! | `secrets` | writes them to the cluster, but never to user-supplied Secrets |
 //! | `reconcile` | observe, plan, apply, report |
-//! | `last_push` | what is waited for before a heaven goes |
+//! | `last_push` | delays deletion until the last push |
 //!
-//! Begin with [`controller`].
+//! Start with [`controller`].
 
 pub mod certificates;
 mod ending;
@@ -31,22 +32,22 @@ use trishanku_sidecars::workload;
 pub use self::error::Error;
 pub use self::reconcile::Heavens;
 
-/// What time it is.
+/// The source of the present time.
 pub type Clock = Arc<dyn Fn() -> OffsetDateTime + Send + Sync>;
 
-/// The label of Secrets that were made here, with what they are for. What does not have it is somebody else's.
+/// Label of Secrets that this controller creates; the value is their purpose. Secrets without it are user-supplied.
 pub const CERTIFICATE: &str = "controllers.trishanku.org/certificate";
-/// The annotation with a time (RFC 3339): all certificates of this heaven that were made before are made anew.
+/// Annotation with a time (RFC 3339): all certificates of this heaven from before are reissued.
 pub const REISSUE_BEFORE: &str = "controllers.trishanku.org/reissue-certificates-before";
-/// The annotation of pods that changes when they have to be started anew to read their certificates.
+/// Annotation of pods that changes when they must restart to read their certificates.
 pub const FINGERPRINT: &str = "controllers.trishanku.org/certificates";
 
-/// The annotation that lets a heaven go although not everything is known to be pushed, if it is `true`.
+/// Annotation that, if `true`, permits the deletion of a heaven that may have unpushed commits.
 pub const DELETE_UNPUSHED: &str = "controllers.trishanku.org/delete-unpushed";
-/// Keeps a heaven until its last push.
+/// The finalizer that keeps a heaven until its last push.
 pub const FINALIZER: &str = "controllers.trishanku.org/last-push";
 
-/// The controller of heavens, for a manager.
+/// Creates the controller of heavens for a manager.
 pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller<Heavens> {
     let heavens = Heavens::new(manager, images, clock);
     let (users, maps, followers) = (heavens.secrets_used(), heavens.maps_used(), heavens.remotes_used());

@@ -1,8 +1,9 @@
-//! Whether everybody could read what a heaven stores: pure.
+//! Whether the data of a heaven would be public; pure.
 
 use trishanku_api::{GitHubRepository, TrishankuHeavenSpec};
 
-/// A URL as far as it tells one repository from another, whatever way leads there: `host/owner/name`. Ports say how one gets in, not what is there.
+/// Normalizes a URL to `host/owner/name`, so that all URLs of a repository are equal. Ports are dropped: they only select
+/// the protocol.
 pub(crate) fn normalized(url: &str) -> String {
     let (has_scheme, rest) = url.split_once("://").map_or((false, url), |(_, rest)| (true, rest));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
@@ -18,7 +19,7 @@ pub(crate) fn normalized(url: &str) -> String {
     alias(&format!("{host}/{path}"))
 }
 
-/// GitHub's other names.
+/// Maps GitHub's other host names.
 fn alias(url: &str) -> String {
     let other = ["ssh.github.com/", "www.github.com/"].into_iter().find_map(|other| url.strip_prefix(other));
     other.map_or_else(|| url.to_owned(), |path| format!("github.com/{path}"))
@@ -31,18 +32,18 @@ pub(crate) fn remotes(spec: &TrishankuHeavenSpec) -> Vec<String> {
     urls.flat_map(|url| std::iter::once(anybodys(&url)).flatten().chain([url.clone()]).collect::<Vec<_>>()).collect()
 }
 
-/// As a repository is called of which only the owner is not known.
+/// The name of a repository with unknown owner.
 fn anybodys(url: &str) -> Option<String> {
     let parts: Vec<_> = url.split('/').collect();
     let [host, _, name] = parts[..] else { return None };
     Some(format!("{host}/*/{name}"))
 }
 
-/// As a repository is called by what is wanted, before GitHub was asked; without an organization the owner is known from the token only.
+/// The name of a repository before GitHub was queried. Without an organization, only the token determines the owner.
 fn wanted(repository: &GitHubRepository) -> String {
     let api = normalized(repository.spec.api_url.as_deref().unwrap_or("https://github.com"));
     let host = api.split('/').next().unwrap_or_default();
-    // That of github.com, and those of its tenants, is beside the pages; that of a server is below them.
+    // The API has its own host for github.com and its tenants; on a GitHub Enterprise server it is a path.
     let host = match host.strip_prefix("api.") {
         Some(rest) if rest == "github.com" || rest.ends_with(".ghe.com") => rest,
         _ => host,
@@ -51,7 +52,7 @@ fn wanted(repository: &GitHubRepository) -> String {
     format!("{host}/{owner}/{}", repository.metadata.name.as_deref().unwrap_or_default()).to_ascii_lowercase()
 }
 
-/// What a repository on GitHub is or may be called: see [`remotes`].
+/// The names that a repository on GitHub has or may have: see [`remotes`].
 pub(crate) fn urls(repository: &GitHubRepository) -> Vec<String> {
     let status = repository.status.clone().unwrap_or_default();
     let urls = [status.clone_url, status.html_url];
@@ -60,21 +61,21 @@ pub(crate) fn urls(repository: &GitHubRepository) -> Vec<String> {
 
 fn is_of(repository: &GitHubRepository, url: &str) -> bool {
     let urls = urls(repository);
-    // Where it is once that is known.
+    // Once the URL is known, only that counts.
     let is_found = repository.status.as_ref().is_some_and(|status| status.html_url.is_some());
     urls.iter().any(|found| found == url) || !is_found && anybodys(url).is_some_and(|url| urls.contains(&url))
 }
 
-/// What is in the way of storing Secrets.
+/// Why Secrets must not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
-    /// Everybody can read a remote; how that is known.
+    /// A remote is public; the text says how that is known.
     Public(String),
-    /// Nobody knows yet; what has to say it.
+    /// It is unknown whether a remote is public; the text names the object that will show it.
     Unknown(String),
 }
 
-/// What is in the way, if Secrets would get to the remotes in the clear: one that everybody can read before one of which that is not known.
+/// Returns a reason if unencrypted Secrets would get to a remote; a public remote takes precedence over an unknown one.
 pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository]) -> Option<Leak> {
     let skips_app = spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
     let apiserver = spec.apiserver.as_ref();
@@ -89,7 +90,7 @@ pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository
     let leaks = git.into_iter().flat_map(|git| &git.remotes).flat_map(|remote| {
         let name = remote.name.as_deref().unwrap_or("origin");
         if let Some(public) = remote.public {
-            let said = || Leak::Public(format!("remote {name:?} is public, as its field says"));
+            let said = || Leak::Public(format!("remote {name:?} is public, by its field \"public\""));
             return public.then(said).into_iter().collect::<Vec<_>>();
         }
         let url = normalized(&remote.repo);
@@ -100,17 +101,17 @@ pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository
     public.into_iter().chain(unknown).next()
 }
 
-/// What a repository says of the remote that it is.
+/// The verdict on a remote from its `GitHubRepository`.
 fn because(name: &str, repository: &GitHubRepository) -> Option<Leak> {
     let called = repository.metadata.name.as_deref().unwrap_or_default();
     let is_private = repository.status.as_ref().and_then(|status| status.private);
     match (is_private, repository.spec.private) {
         (Some(false), _) | (_, Some(false)) => {
-            Some(Leak::Public(format!("remote {name:?} is public, as GitHubRepository {called:?} says")))
+            Some(Leak::Public(format!("remote {name:?} is public, according to GitHubRepository {called:?}")))
         }
         (Some(true), _) => None,
         (None, _) => Some(Leak::Unknown(format!(
-            "GitHubRepository {called:?}, to say whether remote {name:?} is public (the remote's field public says it too)"
+            "GitHubRepository {called:?} to find out whether remote {name:?} is public (or set the remote's field public)"
         ))),
     }
 }
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+    #[expect(clippy::needless_pass_by_value, reason = "shorter at the call sites")]
     fn spec(more: Value) -> TrishankuHeavenSpec {
         let mut spec = json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/Example-Org/cluster.git"}]}}});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -188,7 +189,7 @@ mod tests {
         let public = with(json!({"organization": "example-org", "private": false}));
         let unknown = with(json!({"organization": "example-org"}));
         assert!(matches!(leak(&spec, &[&unknown, &public]), Some(Leak::Public(_))));
-        // Another owner, another server; and of a user, who turns out to be another.
+        // Another owner; another server; and a user's repository that turns out to be another one.
         let mut other = with(json!({}));
         let url = Some("https://github.com/someone/cluster".to_owned());
         other.status = Some(GitHubRepositoryStatus { html_url: url, private: Some(false), ..Default::default() });
@@ -200,7 +201,7 @@ mod tests {
         for other in &others {
             assert_eq!(leak(&spec, &[other]), None, "{other:?}");
         }
-        // Whoever follows a remote is told of all that it may be.
+        // Heavens are reconciled for all repositories that a remote may be.
         let remotes = remotes(&spec);
         assert!([&unknown, &with(json!({}))].iter().all(|found| urls(found).iter().any(|url| remotes.contains(url))));
     }

@@ -1,4 +1,4 @@
-//! One heaven: observe, plan, apply, report.
+//! Reconciles a heaven: observe, plan, apply, report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::certificates::{Terms, User, issue};
 use crate::shows::Shows;
 use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, public, secrets};
 
-/// Looked at again after this time at the latest: a timer must not be as long as a certificate lives.
+/// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
 const LONGEST: Duration = Duration::from_hours(10);
-/// How often it is asked whether the last push was made.
+/// Poll interval for the last push.
 const LAST_PUSH: Duration = Duration::from_secs(3);
 
-/// Makes heavens as their manifests say.
+/// Reconciler of `TrishankuHeaven` objects.
 pub struct Heavens {
     pub(crate) objects: Arc<Cache<TrishankuHeaven>>,
     pub(crate) secrets: Arc<Cache<Secret>>,
@@ -47,7 +47,7 @@ pub struct Heavens {
     pub(crate) clock: Clock,
 }
 
-/// What is found along the way, to be told whatever comes of it.
+/// Results along the way, which are reported even if a later step fails.
 #[derive(Default)]
 pub(crate) struct Seen {
     certificates: Option<State>,
@@ -56,7 +56,7 @@ pub(crate) struct Seen {
 }
 
 impl Heavens {
-    /// With the caches of a manager.
+    /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
         let status = Writer::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
         Self {
@@ -93,7 +93,7 @@ impl Heavens {
         self.remotes_used.clone()
     }
 
-    /// Refuses to store Secrets where everybody reads them.
+    /// Rejects unencrypted Secrets on public branches.
     fn keep_secrets(&self, object: &TrishankuHeaven, key: &Key) -> Result<(), Error> {
         let remotes = public::remotes(&object.spec);
         self.remotes_used.note(key, remotes.iter().map(String::as_str));
@@ -131,7 +131,7 @@ impl Heavens {
             let deployed = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
             let kept = self.keep_secrets(object, &context.key);
             if matches!(kept, Err(Error::Public(_))) {
-                // What it has pushed is out; nothing more gets there.
+                // Data that was pushed is public already, but no more must follow.
                 workload::rest(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
                 seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
             }
@@ -160,7 +160,7 @@ impl Heavens {
             workload::straighten(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
             set.apply_or_recreate(deployment, &self.deployments).await?;
         }
-        // A claim stays: what is on it may be nowhere else.
+        // Claims are never pruned: their data may exist nowhere else.
         set.prune(&self.services).await?;
         set.prune(&self.deployments).await?;
         if !skips_app {
@@ -170,7 +170,7 @@ impl Heavens {
         Ok(())
     }
 
-    /// Makes certificates, unless somebody else does; returns what pods are marked with.
+    /// Issues certificates, unless that is skipped; returns the fingerprint for pods.
     pub(crate) async fn certificates(
         &self,
         object: &TrishankuHeaven,
@@ -193,7 +193,7 @@ impl Heavens {
                 // A pod waits for its Secrets by itself.
                 return Ok(String::new());
             }
-            // As everybody's: nothing is made of what is all there, and what is there is looked at.
+            // Treats all Secrets as user-supplied: they are only checked.
             let theirs = stored.into_iter().map(|(name, mut stored)| {
                 stored.is_ours = false;
                 (name, stored)
@@ -225,7 +225,7 @@ impl Heavens {
         match self.maps.get(&key) {
             Some(map) => Ok(EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str()))),
             None if must_be_there => Err(Error::Missing(format!("ConfigMap {map:?}"))),
-            // It was made a moment ago.
+            // It was created a moment ago.
             None => Ok(EntryPoints { git_pre: false, gitcd_config: true }),
         }
     }
@@ -242,15 +242,15 @@ impl Heavens {
         }
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
         let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
-        // The rest of it is the observer's to tell.
+        // The observer writes the rest.
         let branch = BranchStatus { name: data.unwrap_or_else(|| "main".to_owned()), ..BranchStatus::default() };
         status.branch = (!skips_app).then_some(branch);
         status
     }
 }
 
-/// Whether it may have Secrets that it does not name any more: not before it was looked at the first time, and not after it was done for what it
-/// is now, which the condition tells.
+/// Whether the heaven may own Secrets that it no longer uses: not before its first reconcile, and not after a successful
+/// one of its present generation, which the condition shows.
 fn is_to_be_released(object: &TrishankuHeaven) -> bool {
     let Some(status) = &object.status else { return false };
     let mut conditions = status.conditions.iter().filter(|condition| condition.type_ == CERTIFICATES_READY);
@@ -258,12 +258,12 @@ fn is_to_be_released(object: &TrishankuHeaven) -> bool {
         .any(|condition| condition.status == "True" && condition.observed_generation == object.metadata.generation)
 }
 
-/// Supplied ones that have expired are of no use; all else is.
+/// The condition of user-supplied certificates: false if some have expired.
 fn supplied(expired: &[String]) -> State {
     if expired.is_empty() {
         return State::new(true, "Valid", "");
     }
-    let message = format!("put new certificates into these Secrets, which were not made here: {}", expired.join(", "));
+    let message = format!("user-supplied Secrets have expired certificates; replace them: {}", expired.join(", "));
     State::new(false, "Expired", message)
 }
 
@@ -280,17 +280,17 @@ fn reissue_before(object: &TrishankuHeaven, now: OffsetDateTime) -> Result<Optio
     let annotations = object.metadata.annotations.as_ref();
     let Some(value) = annotations.and_then(|annotations| annotations.get(REISSUE_BEFORE)) else { return Ok(None) };
     let wrong = |problem| Error::Annotation { name: REISSUE_BEFORE, value: value.clone(), problem };
-    let time: Timestamp = value.parse().map_err(|_| wrong("is no time; write it as 2026-01-31T12:00:00Z"))?;
+    let time: Timestamp = value.parse().map_err(|_| wrong("is not a time; write it as 2026-01-31T12:00:00Z"))?;
     let time = OffsetDateTime::from_unix_timestamp(time.as_second())
-        .map_err(|_| wrong("is no time; write it as 2026-01-31T12:00:00Z"))?;
-    // Otherwise everything would be made again and again until then.
+        .map_err(|_| wrong("is not a time; write it as 2026-01-31T12:00:00Z"))?;
+    // Otherwise all certificates would be reissued again and again until then.
     if time > now {
-        return Err(wrong("is in the future; a time that has passed is meant, such as this moment"));
+        return Err(wrong("is in the future; use a time that has passed, such as now"));
     }
     Ok(Some(time))
 }
 
-/// What is to be told about a heaven that was applied.
+/// The conditions of a heaven that was applied.
 fn report(object: &TrishankuHeaven, seen: &Seen) -> Report {
     let spec = &object.spec;
     if spec.suspend == Some(true) {
@@ -302,7 +302,7 @@ fn report(object: &TrishankuHeaven, seen: &Seen) -> Report {
     match [&seen.certificates, &seen.available].into_iter().flatten().find(|state| !state.is) {
         Some(state) => Report::reconciling(state.reason.clone(), state.message.clone()),
         None if seen.available.is_none() && !spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default() => {
-            Report::reconciling("Applied", "the Deployment has just been made")
+            Report::reconciling("Applied", "the Deployment was just created")
         }
         None => Report::ready("Succeeded", ""),
     }
@@ -319,10 +319,10 @@ impl Reconciler for Heavens {
         self.observer.follow(&context.key, &context.client);
         let mut seen = Seen::default();
         let result = self.converge(&object, &context, &mut seen).await;
-        // Who looks at a heaven that fails wants to know why, so it is told in either case.
+        // Users look for failures in the status, so it is written in either case.
         let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
         let status = Self::status(&object, &seen);
-        // A race is over before anybody could read of it.
+        // A race is resolved within moments, so it is not reported.
         if !matches!(result, Err(Error::Raced(_))) {
             let mut before = object.status.clone();
             if let Some(branch) = before.as_mut().and_then(|before| before.branch.as_mut()) {

@@ -1,7 +1,7 @@
-//! Secrets with certificates: shared by heavens, so that each puts itself on as one owner among others.
+//! Secrets with certificates. Heavens may share them, so each adds itself as one of the owners.
 //!
-//! The last owner takes them with it. Whoever writes does so on top of what it has seen: of two that renew at once, one is told that it was not the first,
-//! and looks again.
+//! They are deleted with the last owner. Writes require the version that was read: of two concurrent renewals, one fails
+//! and is retried.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use trishanku_framework::cache::{Cache, Change};
 use crate::certificates::{Stored, Wanted};
 use crate::{CERTIFICATE, Error};
 
-/// In whose name fields are managed.
+/// The field manager.
 pub(crate) const MANAGER: &str = "trishanku-heaven";
 const TYPE: &str = "kubernetes.io/tls";
-/// What of a Secret is said here; other keys are somebody's.
+/// The keys that this controller manages; others belong to users.
 const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.key", "kubeconfig"];
 
-/// What there is of these names.
+/// Returns the present Secrets with these names.
 pub(crate) fn stored<'n>(
     cache: &Cache<Secret>,
     heaven: &Key,
@@ -42,8 +42,8 @@ fn is_ours(secret: &Secret) -> bool {
     secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CERTIFICATE))
 }
 
-/// Whether the heavens that use a Secret have to look at it. That one more has it is nothing to them: of a thousand that come together, each would
-/// look a thousand times.
+/// Whether a change to a Secret concerns the heavens that use it. An additional owner does not: of a thousand new
+/// heavens, each would otherwise reconcile a thousand times.
 pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
     let (Some(before), Some(after)) = (change.before, change.after) else { return true };
     let owners = |secret: &Secret| secret.metadata.owner_references.as_ref().map_or(0, Vec::len);
@@ -54,7 +54,7 @@ pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
     !is_same || owners(after) < owners(before)
 }
 
-/// Makes a Secret as it should be; says whether anything was written.
+/// Creates or updates a Secret; returns whether anything was written.
 pub(crate) async fn write(
     client: &Client,
     cache: &Cache<Secret>,
@@ -67,14 +67,14 @@ pub(crate) async fn write(
     let present = cache.get(&Key::namespaced(namespace, &wanted.name));
     let written = match present {
         None => {
-            tracing::info!(secret = wanted.name, role = wanted.role.name(), "is made");
+            tracing::info!(secret = wanted.name, role = wanted.role.name(), "creating a Secret");
             let secret = made(heaven, wanted);
             let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
             api.create(&parameters, &secret).await.map(|_| true)
         }
         Some(present) => {
             let Some(patch) = patch(&present, heaven, wanted) else { return Ok(false) };
-            tracing::info!(secret = wanted.name, role = wanted.role.name(), "is renewed or shared");
+            tracing::info!(secret = wanted.name, role = wanted.role.name(), "updating a Secret");
             let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             api.patch(&wanted.name, &parameters, &Patch::Strategic(patch)).await.map(|_| true)
         }
@@ -106,13 +106,13 @@ fn made(heaven: &TrishankuHeaven, wanted: &Wanted) -> Secret {
     }
 }
 
-/// One of several: no controller.
+/// An owner reference that is not that of a controller, since there may be several.
 fn owner(heaven: &TrishankuHeaven) -> OwnerReference {
     let reference = heaven.owner_ref(&()).unwrap_or_default();
     OwnerReference { controller: None, block_owner_deletion: None, ..reference }
 }
 
-/// What is different, on top of this version.
+/// The patch for this version of a Secret, if anything differs.
 fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<Value> {
     let nothing = BTreeMap::new();
     let there = present.data.as_ref().unwrap_or(&nothing);
@@ -135,7 +135,7 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
     }
     let mut metadata = json!({"uid": present.metadata.uid});
     if !is_owner {
-        // Beside the others, whoever they are by now.
+        // Added to the other owners, whichever they are by then.
         metadata["ownerReferences"] = json!([owner(heaven)]);
     }
     if data.is_empty() {
@@ -145,7 +145,8 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
     Some(json!({"metadata": metadata, "data": data}))
 }
 
-/// Takes the heaven off Secrets that it does not name any more; those that nobody else has are deleted. Costs a look at all Secrets of its namespace.
+/// Removes the heaven from Secrets that it no longer uses, and deletes those without other owners. Costs a scan of the
+/// namespace's Secrets.
 pub(crate) async fn release(
     client: &Client,
     cache: &Cache<Secret>,
@@ -166,7 +167,7 @@ pub(crate) async fn release(
         let (uid_there, version) = (secret.metadata.uid.clone(), secret.metadata.resource_version.clone());
         let others: Vec<_> =
             secret.metadata.owner_references.iter().flatten().filter(|owner| owner.uid != uid).collect();
-        tracing::info!(secret = name, others = others.len(), "is not named any more");
+        tracing::info!(secret = name, others = others.len(), "releasing a Secret");
         let done = if others.is_empty() {
             let preconditions = Preconditions { uid: uid_there, resource_version: version };
             api.delete(&name, &DeleteParams::background().preconditions(preconditions)).await.map(|_| ())
@@ -215,7 +216,7 @@ mod tests {
         assert!(joins["metadata"]["ownerReferences"].as_array().unwrap().len() == 1, "the others stay as they are");
         let changes = patch(&secret, &heaven("a"), &wanted("y")).unwrap();
         assert_eq!(changes["metadata"]["resourceVersion"], "7");
-        // Whoever looks at it first has it as it should be: what is not wanted any more goes, what is somebody's stays.
+        // The first reconcile corrects it: obsolete keys are removed, keys of users stay.
         for key in ["bridges.crt", "theirs"] {
             secret.data.as_mut().unwrap().insert(key.to_owned(), ByteString(b"z".to_vec()));
         }

@@ -1,4 +1,4 @@
-//! How a heaven's gitcd is asked, and what of its answer is told.
+//! Status source of heavens: how to reach their gitcd, and which status fields to write.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use trishanku_observe::{Identity, Tells};
 use trishanku_sidecars::names;
 use trishanku_sidecars::workload::HEAVEN;
 
-/// With the heaven's own certificates: an administrator may ask.
+/// Uses the administrator's certificate of the heaven.
 pub(crate) struct Shows {
     pub(crate) secrets: Arc<Cache<Secret>>,
 }

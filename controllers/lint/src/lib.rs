@@ -1,7 +1,7 @@
-//! What is wrong with manifests, without a cluster.
+//! Checks manifests without a cluster.
 //!
-//! The schemas and the rules in CEL are those of the definitions that a kube-apiserver has, so that nothing is said twice; what only the controllers find, such as a
-//! pod that has no room for a heaven, is found by their own plan.
+//! Schemas and CEL rules come from the CRDs, as in a kube-apiserver. Errors that only controllers find, such as port
+//! conflicts in a pod, come from the controllers' own planning.
 //!
 //! ```
 //! let manifest = "
@@ -25,14 +25,14 @@ use kube::CustomResourceExt as _;
 use serde_json::Value;
 use trishanku_api::{AutomatedMerge, GROUP, GitHubRepository, TrishankuHeaven, VERSION};
 
-/// Something that is wrong.
+/// An error in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The object, as `Kind name`.
     pub object: String,
-    /// The field, from `spec` on.
+    /// The field, starting with `spec`.
     pub field: String,
-    /// What is wrong, and what to do.
+    /// What is wrong, and how to fix it.
     pub problem: String,
 }
 
@@ -42,18 +42,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text that is no manifest.
+/// The text is not YAML.
 #[derive(Debug, thiserror::Error)]
 #[error("not YAML: {0}")]
 pub struct Unreadable(String);
 
-/// Looks at all objects of our group in a text with manifests, also at those in lists (`kind: List`, as kubectl prints several); those of others are passed over.
+/// Checks all objects of our group in a text with manifests, including those in lists (`kind: List`, as kubectl prints).
+/// Other objects are skipped.
 ///
 /// # Errors
 /// [`Unreadable`].
 pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
     let mut findings = Vec::new();
-    // Numbers as Kubernetes reads them. What is written is not repeated: it may be a secret.
+    // Parses numbers as Kubernetes does. Error messages do not repeat the text: it may be a secret.
     let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
     for document in documents.map_err(|error| Unreadable(error.to_string()))? {
@@ -62,7 +63,7 @@ pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
     Ok(findings)
 }
 
-/// An object, or all of a list. Of a list nothing but its objects is looked at.
+/// Checks an object, or all objects of a list; the list itself is not checked.
 fn each(document: &Value, findings: &mut Vec<Finding>) {
     let kind = document["kind"].as_str().unwrap_or_default();
     if let Some(items) = document["items"].as_array().filter(|_| kind.ends_with("List")) {
@@ -91,10 +92,10 @@ fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
         }
     };
     if version != VERSION {
-        add("apiVersion", format!("there is no version {version:?}: say {GROUP}/{VERSION}"));
+        add("apiVersion", format!("there is no version {version:?}: use {GROUP}/{VERSION}"));
     }
     if name.is_empty() {
-        add("metadata.name", "Required value: say how it is called".to_owned());
+        add("metadata.name", "Required value: give the object a name".to_owned());
     }
     let schema = definition.spec.versions.first().and_then(|version| version.schema.clone()).unwrap_or_default();
     let schema = serde_json::to_value(schema.open_api_v3_schema).unwrap_or_default();
@@ -112,7 +113,7 @@ fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
         field,
         problem,
     }));
-    // Of what is not even of the right form nothing can be planned.
+    // Planning needs a well-formed spec.
     if is_well_formed {
         let problem = plan::check(kind, name, spec);
         findings.extend(problem.map(|(field, problem)| Finding { object, field, problem }));
@@ -155,7 +156,7 @@ mod tests {
         let mut objects: Vec<_> = findings.iter().map(|finding| finding.object.as_str()).collect();
         objects.dedup();
         assert_eq!(objects, ["TrishankuHeaven one", "TrishankuHeaven two", "TrishankuHeaven three"], "{findings:?}");
-        // An empty one is well, and one without items is none.
+        // An empty list is valid; without items it is not a list.
         assert_eq!(lint("{apiVersion: v1, kind: List, items: []}").unwrap(), []);
         let none = lint(&format!("{{apiVersion: {GROUP}/{VERSION}, kind: TrishankuHeavenList}}")).unwrap();
         assert!(none[0].problem.contains("there is no kind"), "{none:?}");

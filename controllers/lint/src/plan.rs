@@ -1,4 +1,4 @@
-//! What only the controllers find.
+//! Checks that only the controllers make.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn at(field: &str, error: &impl std::error::Error) -> (String, String) {
     (field.to_owned(), error.to_string())
 }
 
-/// Remotes of which one side wins every conflict: an update then brings back what the other side has deleted.
+/// Remotes with a fixed conflict resolution, which has side effects on deletions and later edits.
 pub(crate) fn explicit_resolutions(spec: &Value) -> impl Iterator<Item = (String, String)> {
     let remotes = spec["gitcd"]["git"]["remotes"].as_array().cloned().unwrap_or_default();
     remotes.into_iter().enumerate().filter_map(|(at, remote)| {
@@ -33,7 +33,7 @@ pub(crate) fn explicit_resolutions(spec: &Value) -> impl Iterator<Item = (String
     })
 }
 
-/// The first thing that is in the way.
+/// The first error of the plan.
 pub(crate) fn check(kind: &str, name: &str, spec: &Value) -> Problem {
     match kind {
         "TrishankuHeaven" => of_heaven(name, spec).err(),

@@ -1,9 +1,9 @@
-//! The rules in CEL of a schema.
+//! Checks the CEL rules of a schema.
 
 use cel::{Context, Program, Value as CelValue};
 use serde_json::Value;
 
-/// Looks at the rules of this place, and of all below it. Those about a change (`oldSelf`) are not for an object by itself.
+/// Checks the rules at a path and below. Transition rules (`oldSelf`) do not apply to a single object.
 pub(crate) fn check(path: &str, value: &Value, schema: &Value, add: &mut impl FnMut(&str, String)) {
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let (Some(text), message) = (rule["rule"].as_str(), rule["message"].as_str()) else { continue };
@@ -25,7 +25,7 @@ pub(crate) fn check(path: &str, value: &Value, schema: &Value, add: &mut impl Fn
     }
 }
 
-/// Whether a rule holds; nothing if it cannot be asked of what is there, of which the schema says why.
+/// Whether a rule holds; `None` if it cannot be evaluated, in which case the schema check reports why.
 fn holds(rule: &str, value: &Value) -> Option<bool> {
     let program = Program::compile(rule).ok()?;
     let mut context = Context::default();

@@ -1,9 +1,9 @@
-//! Structural schemas, as far as the definitions use them; in the words of a kube-apiserver.
+//! Checks structural schemas, with kube-apiserver's messages. Covers the keywords that our CRDs use.
 
 use regex::Regex;
 use serde_json::Value;
 
-/// Looks at a value and all below it.
+/// Checks a value and all below it.
 pub(crate) fn check(path: &str, value: &Value, schema: &Value, add: &mut impl FnMut(&str, String)) {
     if value.is_null() && schema["nullable"] == true {
         return;

@@ -1,4 +1,4 @@
-//! What gitcd says of a branch, and what follows from it. `docs/design/status.md` has all of it.
+//! gitcd's response at `/status`, and the conditions derived from it. See `docs/design/status.md` for all fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -6,54 +6,54 @@ use serde::Deserialize;
 use trishanku_api::{BranchStatus, RemoteStatus};
 use trishanku_sidecars::workload::State;
 
-/// What `/status` says.
+/// The response.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub struct Answer {
-    /// The branches behind the port: one.
+    /// The branches of the server; always one.
     pub branches: Vec<Branch>,
 }
 
-/// A branch.
+/// The status of a branch.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Branch {
-    /// `writer`, or why it is none at present.
+    /// `writer`, or the reason why it accepts no writes.
     pub role: String,
     /// The newest revision in Git.
     pub committed_revision: i64,
-    /// The commit that has it.
+    /// The commit of that revision.
     pub head: String,
-    /// Revisions that are not in Git yet.
+    /// The number of revisions that are not in Git yet.
     pub commit_lag_revisions: u64,
     /// Why writes are refused.
     pub writes_refused: Option<String>,
-    /// Decided conflicts with what people committed.
+    /// Resolved conflicts with external commits.
     pub conflicts: i64,
-    /// Why what a person committed cannot be merged.
+    /// Why an external commit cannot be merged.
     pub error: Option<String>,
-    /// The remotes.
+    /// The status of the remotes.
     pub remotes: Vec<Remote>,
 }
 
-/// A remote.
+/// The status of a remote.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Remote {
     /// Its name.
     pub name: String,
-    /// How it is.
+    /// Its condition.
     pub condition: String,
-    /// Why it is not synced.
+    /// Why its condition is not `Synced`.
     pub error: Option<String>,
-    /// Its commits that are not merged.
+    /// The number of its commits that are not merged.
     pub lag_commits: Option<i64>,
     /// The commit that was merged last.
     pub merged: Option<String>,
-    /// When.
+    /// When that was merged, in seconds since 1970.
     pub merged_at: Option<i64>,
     /// Our newest commit that it has.
     pub pushed: Option<String>,
-    /// Decided conflicts.
+    /// Resolved conflicts.
     pub conflicts: i64,
 }
 
@@ -62,7 +62,7 @@ fn time(seconds: Option<i64>) -> Option<Time> {
 }
 
 impl Branch {
-    /// For a heaven.
+    /// The status of the branch of a heaven.
     pub fn status(&self, name: &str) -> BranchStatus {
         let newest = self.remotes.iter().filter(|remote| remote.merged.is_some()).max_by_key(|remote| remote.merged_at);
         let lags: Vec<i64> = self.remotes.iter().filter_map(|remote| remote.lag_commits).collect();
@@ -77,7 +77,7 @@ impl Branch {
         }
     }
 
-    /// For a merge.
+    /// The status of the remotes of a merge.
     pub fn remotes(&self) -> Vec<RemoteStatus> {
         let told = self.remotes.iter().map(|remote| RemoteStatus {
             name: remote.name.clone(),
@@ -90,21 +90,21 @@ impl Branch {
         told.collect()
     }
 
-    /// Whether the last exchange with each remote worked; nothing if there is none.
+    /// Whether the last exchange with each remote succeeded; `None` without remotes.
     pub fn synced(&self) -> Option<State> {
         if self.remotes.is_empty() {
             return None;
         }
         let failed: Vec<_> = self.remotes.iter().filter(|remote| remote.condition != "Synced").collect();
         let Some(first) = failed.first() else { return Some(State::new(true, "Synced", "")) };
-        let said = failed.iter().map(|remote| {
-            format!("{}: {}", remote.name, remote.error.as_deref().unwrap_or("nothing was exchanged yet"))
-        });
+        let said = failed
+            .iter()
+            .map(|remote| format!("{}: {}", remote.name, remote.error.as_deref().unwrap_or("no exchange yet")));
         let reason = if first.condition.is_empty() { "Unknown" } else { &first.condition };
         Some(State::new(false, reason, said.collect::<Vec<_>>().join("; ")))
     }
 
-    /// Whether the branch is there and can be written.
+    /// Whether the branch exists and can be written.
     pub fn ready(&self) -> State {
         match (&self.writes_refused, &self.error, self.role.as_str()) {
             (Some(why), ..) => State::new(false, "WritesRefused", why.clone()),
@@ -115,12 +115,12 @@ impl Branch {
         }
     }
 
-    /// Whether it is the one that writes the branch, or is only kept from it.
+    /// Whether this server is the writer, including one that currently cannot renew its lease.
     pub(crate) fn is_writer(&self) -> bool {
         self.role == "writer" || self.role == "suspended"
     }
 
-    /// What has to be pushed still, as far as anybody knows; nothing if all remotes that had anything have everything.
+    /// What is not pushed yet, as far as is known; `None` if all remotes have everything.
     pub fn unpushed(&self) -> Option<String> {
         if self.commit_lag_revisions > 0 {
             return Some(format!("{} revisions are not committed yet", self.commit_lag_revisions));

@@ -1,4 +1,4 @@
-//! One question.
+//! A request for the status of a gitcd.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::answer::{Answer, Branch};
 
-/// How long an answer may take.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer is longer.
+/// Size limit of a response.
 const MOST_BYTES: usize = 1 << 20;
-/// The name in the server's certificate: it is the one that serves at this name in the pod.
+/// The name in the server's certificate, under which it serves in its pod.
 const NAME: &str = "localhost";
 
-/// By what gitcd knows who asks, and is known (PEM).
+/// Credentials for a gitcd, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who signed the server's certificate.
+    /// The CA certificates of the server.
     pub authorities: Vec<u8>,
-    /// What is shown to it.
+    /// The client certificate.
     pub certificate: Vec<u8>,
-    /// The key of that.
+    /// Its key.
     pub key: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ fn connector(identity: &Identity) -> Result<TlsConnector, Failure> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Asks a gitcd how its branch is.
+/// Requests the status of a branch from a gitcd.
 pub(crate) async fn ask(address: IpAddr, port: u16, identity: &Identity) -> Result<Branch, String> {
     let asked = async {
         let stream = TcpStream::connect(SocketAddr::new(address, port)).await?;
@@ -71,17 +71,17 @@ pub(crate) async fn ask(address: IpAddr, port: u16, identity: &Identity) -> Resu
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await?.to_bytes();
             drop(send);
             if !status.is_success() {
-                return Err(Failure::from(format!("it answers {status}")));
+                return Err(Failure::from(format!("HTTP status {status}")));
             }
             Ok(body)
         };
-        // The connection is nobody else's, and ends with the answer.
+        // The connection has no other user, and closes after the response.
         let (answer, _) = tokio::join!(answer, connection);
         let answer: Answer = serde_json::from_slice(&answer?)?;
-        answer.branches.into_iter().next().ok_or_else(|| Failure::from("it has no branch"))
+        answer.branches.into_iter().next().ok_or_else(|| Failure::from("no branch in the response"))
     };
     match timeout(PATIENCE, asked).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+        Err(_) => Err(format!("no response within {PATIENCE:?}")),
     }
 }

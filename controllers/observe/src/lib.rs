@@ -1,14 +1,14 @@
-//! How branches are, as their gitcds say.
+//! Observes branches through their gitcds.
 //!
-//! gitcd shows `/status` at a port of its pod, to whoever has a certificate. [`Observer`] asks each of them, all pods of an object at once, every [`INTERVAL`] or so, in the background, and tells what it
-//! learns in the status of the object that the pod is for: at once if something is wrong now that was not before or the other way round, else once in [`TOLD`]. No
-//! reconcile waits for that.
+//! gitcd serves `/status` at a port of its pod, to clients with a certificate. In the background, [`Observer`] queries
+//! all pods of an object about every [`INTERVAL`] and writes the result to the object's status: at once if a condition
+//! has changed, otherwise once per [`TOLD`]. No reconcile waits for it.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
-//! | `ask` | one question over TLS with pinned certificates |
-//! | [`answer`] | what is read of an answer, and what follows from it: pure |
-//! | [`pair`] | certificates for where there are none |
+//! | `ask` | a request over TLS with pinned certificates |
+//! | [`answer`] | the response, and the conditions derived from it; pure |
+//! | [`pair`] | self-signed certificates where there is no authority |
 
 pub mod answer;
 mod ask;
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use self::ask::Identity;
 pub use self::observer::{Observed, Observer, Tells};
 
-/// How often a gitcd is asked, give or take a fifth; less often if there are more than 300.
+/// Query interval per gitcd, give or take a fifth; longer for more than 300 objects.
 pub const INTERVAL: Duration = Duration::from_secs(10);
-/// How often figures are told that only move on.
+/// Interval of status updates in which only metrics change.
 pub const TOLD: Duration = Duration::from_mins(1);

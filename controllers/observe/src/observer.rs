@@ -1,4 +1,4 @@
-//! Asks again and again, and tells what is new.
+//! Queries gitcds periodically and writes changes to the status.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,48 +24,49 @@ use crate::answer::Branch;
 use crate::ask::{Identity, ask};
 use crate::{INTERVAL, TOLD};
 
-/// In whose name fields are managed: not that of a reconciler, which knows nothing of them.
+/// The field manager: not that of the reconcilers, which do not own these fields.
 const MANAGER: &str = "trishanku-observe";
-/// How long a gitcd may not answer until that is told: it starts, or files have just been changed.
+/// How long a gitcd may be unreachable before that is reported: it may be starting, or its certificates may have just
+/// changed.
 const GRACE: Duration = Duration::from_mins(3);
-/// No more are asked in a second.
+/// Limits queries: the interval grows so that there are no more than this per second.
 const A_SECOND: usize = 30;
 
-/// What is different for each kind of object.
+/// The differences between kinds of observed objects.
 pub trait Tells: Send + Sync + 'static {
     /// The kind.
     type Object: Object;
     /// Its name.
     const KIND: &'static str;
 
-    /// The label of the pods, whose value is the object's name.
+    /// The label of the pods; its value is the object's name.
     fn label(&self) -> &'static str;
 
-    /// By what its gitcd is asked; nothing if that is not there yet.
+    /// The credentials for its gitcd; `None` if they do not exist yet.
     fn identity(&self, object: &Self::Object) -> Option<Identity>;
 
-    /// What of a status is told of a branch; `None` if nobody knows how it is.
+    /// The status fields for a branch; `None` if its status is unknown.
     fn fields(&self, object: &Self::Object, branch: Option<&Branch>) -> Map<String, Value>;
 
-    /// The conditions that it has now.
+    /// The present conditions of the object.
     fn conditions(&self, object: &Self::Object) -> Vec<Condition>;
 
-    /// It is gone, and nobody asks for it any more.
+    /// Called when an object is no longer observed.
     fn gone(&self, key: &Key) {
         let _ = key;
     }
 }
 
-/// What is known of a branch.
+/// A status of a branch.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// What its gitcd said.
+    /// The response of its gitcd.
     pub branch: Branch,
-    /// When.
+    /// When it arrived.
     pub at: Instant,
 }
 
-/// Asks the gitcds of all objects of a kind.
+/// Queries the gitcds of all objects of a kind.
 pub struct Observer<T: Tells> {
     shared: Arc<Shared<T>>,
 }
@@ -78,7 +79,7 @@ struct Shared<T: Tells> {
     tasks: Mutex<Tasks>,
 }
 
-/// Who is asked. A number tells one who is asked from another of the same name before it.
+/// The running tasks. Numbers distinguish tasks of successive objects with the same name.
 #[derive(Default)]
 struct Tasks {
     by_key: HashMap<Key, (u64, AbortHandle)>,
@@ -86,13 +87,14 @@ struct Tasks {
 }
 
 impl<T: Tells> Observer<T> {
-    /// With caches of a manager; that of the pods is one of those with the label alone.
+    /// Creates an observer with caches of a manager; the cache of pods contains only those with the label.
     pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
         let (latest, tasks) = (Mutex::default(), Mutex::default());
         Self { shared: Arc::new(Shared { tells, objects, pods, latest, tasks }) }
     }
 
-    /// Begins to ask for an object, unless that has begun, until it is gone. `client` is that of a reconcile: without the lease it tells nobody anything.
+    /// Starts to observe an object until it is gone, unless that has started. `client` is that of a reconcile, which
+    /// cannot write without the lease.
     pub fn follow(&self, key: &Key, client: &Client) {
         let tasks = &mut *self.shared.tasks.lock();
         if tasks.by_key.get(key).is_some_and(|(_, task)| !task.is_finished()) {
@@ -107,17 +109,17 @@ impl<T: Tells> Observer<T> {
         tasks.by_key.insert(key.clone(), (number, task.abort_handle()));
     }
 
-    /// Asks no more.
+    /// Stops observing an object.
     pub fn forget(&self, key: &Key) {
         self.shared.forget(key, None);
     }
 
-    /// For whom is asked.
+    /// The objects that are being observed.
     pub fn followed(&self) -> Vec<Key> {
         self.shared.tasks.lock().by_key.keys().cloned().collect()
     }
 
-    /// What was said last.
+    /// The last response for an object.
     pub fn latest(&self, key: &Key) -> Option<Observed> {
         self.shared.latest.lock().get(key).cloned()
     }
@@ -127,7 +129,8 @@ impl<T: Tells> Observer<T> {
         !self.shared.pods(key).is_empty()
     }
 
-    /// Since when an object has only pods that have not begun, at least; nothing if it has others, or none.
+    /// The creation time of an object's newest pod, if all of its pods are pending; `None` if another one exists, or
+    /// none.
     pub fn pending_since(&self, key: &Key) -> Option<Timestamp> {
         let pods = self.shared.pods(key);
         let is_pending = |pod: &Arc<Pod>| {
@@ -137,13 +140,13 @@ impl<T: Tells> Observer<T> {
         made.filter(|_| pods.iter().all(is_pending))
     }
 
-    /// Asks now, for those who cannot wait.
+    /// Queries an object now, for callers that cannot wait.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no response.
     pub async fn ask(&self, key: &Key) -> Result<Branch, String> {
         let object = self.shared.objects.get(key).ok_or("it is gone")?;
-        self.shared.look(key, &object).await.unwrap_or_else(|| Err("there is no pod to ask".to_owned()))
+        self.shared.look(key, &object).await.unwrap_or_else(|| Err("there is no pod".to_owned()))
     }
 }
 
@@ -156,14 +159,14 @@ impl<T: Tells> Drop for Observer<T> {
 impl<T: Tells> Shared<T> {
     async fn run(&self, key: &Key, client: &Client) {
         let (mut told, mut heard) = (None, Instant::now());
-        // All that begin with a manager are not asked at once.
+        // Spreads the first queries after the start of a manager.
         let mut pause = INTERVAL.mul_f64(rand::rng().random_range(0.0..0.5));
         loop {
             tokio::time::sleep(pause).await;
             let many = Duration::from_secs((self.tasks.lock().by_key.len() / A_SECOND) as u64);
             pause = INTERVAL.max(many).mul_f64(rand::rng().random_range(0.8..1.2));
             let Some(object) = self.objects.get(key) else { return };
-            // In a place of its own: most of the time nobody is asked, and there may be thousands who wait for that.
+            // Boxed, since thousands of tasks may exist of which most are waiting.
             let asked = Box::pin(self.look(key, &object)).await;
             let mut before = self.tells.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
@@ -176,13 +179,13 @@ impl<T: Tells> Shared<T> {
                 }
                 Some(Err(_)) if heard.elapsed() < GRACE => continue,
                 Some(Err(error)) => {
-                    let state = State::new(false, "NotReachable", format!("its gitcd does not say: {error}"));
+                    let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
                     (None, [Some(state.clone()), Some(state)])
                 }
-                // One that never had a pod has its other conditions.
+                // An object that never had a pod keeps its other conditions.
                 None if before.iter().all(|condition| condition.type_ != REPOSITORY_READY) => continue,
                 None => {
-                    let state = State::new(false, "NoPod", "there is no pod whose gitcd could say it");
+                    let state = State::new(false, "NoPod", "there is no pod with a gitcd");
                     (None, [Some(state.clone()), Some(state)])
                 }
             };
@@ -200,7 +203,7 @@ impl<T: Tells> Shared<T> {
         }
     }
 
-    /// Stops to ask, if it is this one for whom that is done.
+    /// Stops observing an object, if `number` is that of its task, or none is given.
     fn forget(&self, key: &Key, number: Option<u64>) {
         let tasks = &mut *self.tasks.lock();
         let is_it = tasks.by_key.get(key).is_some_and(|(known, _)| number.is_none_or(|number| number == *known));
@@ -214,7 +217,7 @@ impl<T: Tells> Shared<T> {
         self.tells.gone(key);
     }
 
-    /// The pods that serve, or are about to; those that end if there are no others.
+    /// The pods that run or start; those that terminate, if there are no others.
     fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
         let of = label_value(key.name());
         let is = |pod: &Arc<Pod>| {
@@ -229,7 +232,8 @@ impl<T: Tells> Shared<T> {
         pods
     }
 
-    /// Asks all pods: with a writer's lease it is one of them that writes, and the others wait for their turn without an answer.
+    /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
+    /// responding.
     async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
         let pods = self.pods(key);
         let identity = self.tells.identity(object);
@@ -240,7 +244,7 @@ impl<T: Tells> Shared<T> {
     async fn tell(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
         let patch = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": T::KIND,
-            // Not an object of the same name that somebody made in the meantime.
+            // Not another object of the same name that was created in the meantime.
             "metadata": {"name": key.name(), "uid": object.meta().uid},
             "status": status,
         });
@@ -263,11 +267,12 @@ async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, Strin
         (Some(address), Some(port), Some(identity)) => ask(address, port, identity).await,
         (None, ..) => Err("its pod has no address yet".to_owned()),
         (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
-        (.., None) => Err("there are no certificates to ask with".to_owned()),
+        (.., None) => Err("there are no certificates for the request".to_owned()),
     }
 }
 
-/// The writer's answer, that of whoever has something to push if there are several, else another one's, else why there is none.
+/// Selects a response: that of the writer, preferably of one with unpushed commits, otherwise another response, otherwise
+/// an error.
 fn best(answers: Vec<Result<Branch, String>>) -> Option<Result<Branch, String>> {
     answers.into_iter().min_by_key(|answer| match answer {
         Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
@@ -276,7 +281,7 @@ fn best(answers: Vec<Result<Branch, String>>) -> Option<Result<Branch, String>> 
     })
 }
 
-/// Ours among those that there are; times move when they turn.
+/// Merges our conditions into the present ones; transition times change only with the status.
 fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Option<i64>) -> Vec<Condition> {
     let mut conditions: Vec<_> = before.to_vec();
     for (of, state) in [REPOSITORY_READY, SYNCED].into_iter().zip(states) {
@@ -305,7 +310,7 @@ mod tests {
         let (deposed, writer) = (branch("deposed", "b"), branch("writer", "a"));
         assert_eq!(best(vec![away(), Ok(deposed.clone()), Ok(writer.clone())]), Some(Ok(writer.clone())));
         assert_eq!(best(vec![away(), Ok(deposed.clone())]), Some(Ok(deposed)));
-        // Replicas without a lease: what only one of them has is not pushed.
+        // Replicas without a lease: commits that only one of them has are not pushed.
         let behind = branch("writer", "b");
         assert_eq!(best(vec![Ok(writer), Ok(behind.clone())]), Some(Ok(behind)));
     }

@@ -1,9 +1,10 @@
-//! A certificate that both sides show, and that is all that both trust: for a gitcd without a kube-apiserver, so without an authority.
+//! Self-signed certificates that both sides use and trust: for a gitcd without a kube-apiserver, and so without an
+//! authority.
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use time::{Duration, OffsetDateTime};
 
-/// How long one is good for.
+/// The validity of a certificate.
 pub const LIFETIME: Duration = Duration::days(3_650);
 
 /// A certificate and its key, in PEM.
@@ -21,16 +22,16 @@ impl std::fmt::Debug for Pair {
     }
 }
 
-/// A new one for this name.
+/// Creates a certificate for this name.
 ///
 /// # Errors
-/// The system has no randomness.
+/// If the system has no randomness.
 pub fn make(name: &str, now: OffsetDateTime) -> Result<Pair, rcgen::Error> {
     let mut parameters = CertificateParams::new(["localhost".to_owned()])?;
     parameters.distinguished_name.push(DnType::CommonName, name);
-    // No authority: what signs nothing else is taken as it is.
+    // Not a CA: a certificate that signs no others is accepted as it is.
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    // Clocks differ.
+    // Tolerance for clock differences.
     parameters.not_before = now - Duration::hours(1);
     parameters.not_after = now + LIFETIME;
     let key = KeyPair::generate()?;

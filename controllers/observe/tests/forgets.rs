@@ -1,4 +1,4 @@
-//! For whom is asked, in a real kube-apiserver.
+//! Which objects are observed, on a real kube-apiserver.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use trishanku_observe::{Identity, Observer, Tells};
 use trishanku_sidecars::workload::HEAVEN;
 use trishanku_testkit::{TestCluster, wait};
 
-/// Keeps who is gone.
+/// Records the objects that are gone.
 struct Shows(Arc<Mutex<Vec<Key>>>);
 
 impl Tells for Shows {

@@ -1,10 +1,11 @@
-//! What runs beside a controller in a heaven, and what runs in an `AutomatedMerge`.
+//! The servers beside a heaven's controller, and those of an `AutomatedMerge`.
 //!
-//! [`plan::heaven`] and [`plan::merge`] are pure functions: of a manifest, of the images that count where it names none, of the paths and
-//! ports of where it is going to run, and of which entry points there are. They give a [`Plan`](plan::Plan): the steps in their order, each with program, arguments,
-//! environment, files, port and probes, without a word about pods.
+//! [`plan::heaven`] and [`plan::merge`] are pure functions of a manifest, the default images, the paths and ports of the
+//! environment, and the available entry points. They return a [`Plan`](plan::Plan): the steps in order, each with
+//! program, arguments, environment, files, port and probes, independent of pods.
 //!
-//! [`pod::render`] puts a plan into a user's pod template. It works on the template as JSON, so that fields of a newer Kubernetes survive.
+//! [`pod::render`] puts a plan into a user's pod template. It works on JSON, so that fields of newer Kubernetes versions
+//! survive.
 //!
 //! ```
 //! use serde_json::json;
@@ -27,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-/// The annotation of pods that says at which port their gitcd shows its status.
+/// Annotation of pods with the port of gitcd's status.
 pub const STATUS_PORT: &str = "controllers.trishanku.org/status-port";
 
 pub mod names;

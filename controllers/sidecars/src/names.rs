@@ -1,4 +1,4 @@
-//! Under which names objects are found and made.
+//! Names of the objects that the controllers use and create.
 
 use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
 
@@ -7,18 +7,18 @@ use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
 pub struct Certificates {
     /// The authority.
     pub authority: String,
-    /// The pair of keys for tokens of service accounts.
+    /// The key pair for service account tokens.
     pub service_accounts: String,
-    /// The pair of kube-apiserver.
+    /// The certificate of kube-apiserver.
     pub kubernetes: String,
-    /// The pair and kubeconfig of an administrator.
+    /// Certificate and kubeconfig of an administrator.
     pub admin: String,
-    /// The pair and kubeconfig of the controller.
+    /// Certificate and kubeconfig of the controller.
     pub controller: String,
 }
 
 impl Certificates {
-    /// Those of a heaven of this name.
+    /// Returns the names for a heaven.
     pub fn of(name: &str, spec: &TrishankuHeavenSpec) -> Self {
         let given = spec.certificates.clone().unwrap_or_default();
         let or = |given: Option<String>, suffix: &str| given.unwrap_or_else(|| format!("{name}-{suffix}"));
@@ -58,12 +58,12 @@ pub fn merge(name: &str) -> String {
     format!("{name}-automerge")
 }
 
-/// The Secret with which an `AutomatedMerge` is asked how it is.
+/// The Secret with the certificate for the status of an `AutomatedMerge`.
 pub fn merge_status(name: &str) -> String {
     format!("{name}-automerge-status")
 }
 
-/// The claim of a repository that outlives its pod, if it is made here.
+/// The volume claim that is created for a repository.
 pub fn repository_claim(name: &str) -> String {
     format!("{name}-repo")
 }

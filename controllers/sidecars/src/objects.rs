@@ -1,4 +1,4 @@
-//! Objects beside Deployments and Secrets: pure functions of a manifest.
+//! Objects other than Deployments and Secrets: pure functions of a manifest.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,21 @@ use crate::plan::gitcd::HOST_PORT;
 use crate::plan::{GITCD_CONFIG, PlanError};
 use crate::workload;
 
-/// What every gitcd gets that has these entry points, unless its manifest says otherwise.
+/// Default flags of every gitcd with these entry points; manifests override them.
 const FLAGS: &str = "\
 # Flags of gitcd, without the dashes in front, for all pods with these entry points.
 # To have others: copy this ConfigMap, name the copy in app.entrypointsConfigMapName, and set skip.entrypoints.
 verbosity: 0
 ";
 
-/// The `ConfigMap` with entry points. There is no script in it: gitcd prepares repositories itself, unless somebody supplies `git-pre.sh`.
+/// The `ConfigMap` with entry points. It has no script: gitcd prepares repositories itself, unless users supply
+/// `git-pre.sh`.
 pub fn entry_points(name: String) -> ConfigMap {
     let data = BTreeMap::from([(GITCD_CONFIG.to_owned(), FLAGS.to_owned())]);
     ConfigMap { metadata: called(name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The claim that has to be made for the repository.
+/// The volume claim to create for the repository.
 pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
     let claim = gitcd?.storage.as_ref()?.volume_claim.as_ref()?;
     let size = claim.size.clone().filter(|_| claim.name.is_none())?;
@@ -43,10 +44,10 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
     Some(PersistentVolumeClaim { metadata, spec: Some(spec), ..PersistentVolumeClaim::default() })
 }
 
-/// The Service by which others reach the Git host.
+/// The Service for the Git host.
 ///
 /// # Errors
-/// [`PlanError`] if what is given for it is no spec of a Service.
+/// [`PlanError`] if the given fields are not valid in the spec of a Service.
 pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
     let Some(Host { port, service, .. }) = gitcd.and_then(|gitcd| gitcd.host.as_ref()) else { return Ok(None) };
     let port = port.unwrap_or(HOST_PORT);
@@ -56,7 +57,7 @@ pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Servic
     }
     spec["selector"] = json!({workload::HEAVEN: workload::label_value(heaven)});
     let object = json!({"metadata": {"name": names::host_service(heaven)}, "spec": spec});
-    let problem = "is not as the spec of a Service: look at `kubectl explain service.spec`";
+    let problem = "is not the spec of a Service: see `kubectl explain service.spec`";
     let wrong = |_| PlanError::value("gitcd.host.service", &service.clone().unwrap_or_default().to_string(), problem);
     serde_json::from_value(object).map(Some).map_err(wrong)
 }

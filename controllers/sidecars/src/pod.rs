@@ -1,4 +1,4 @@
-//! A plan as containers beside those of a user.
+//! Renders a plan as containers beside those of a user.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,24 @@ use trishanku_framework::inject::{
 
 use crate::plan::{Content, Folder, Look, Mount, Plan, Ports, Probe, Probes, Run, Step};
 
-/// Whom what is injected runs as: nobody that an image has a name for.
+/// The user id of injected containers, which no image has a name for.
 const USER: u32 = 65532;
 const KUBECONFIG: &str = "trishanku-kubeconfig";
-/// Where gitcd shows its status, unless somebody is there.
+/// The preferred port of gitcd's status.
 const STATUS_FROM: u16 = 2481;
 
-/// The template with everything of the plan.
+/// Renders a plan into a pod template.
 ///
-/// What is the user's stays as it is, fields of a newer Kubernetes too. Rendering into what was rendered changes nothing.
+/// The user's parts stay unchanged, including fields of newer Kubernetes versions. Rendering is idempotent.
 ///
 /// # Errors
-/// [`JsonError`] with everything in the template that is in the way, and what to do about it.
+/// [`JsonError`] with all conflicts in the template, and their solutions.
 pub fn render(plan: &Plan, template: &Value) -> Result<Value, JsonError> {
     let mut rendered = inject_json(template, |injector| injector.with(|pod| build(pod, plan)))?;
     let is_kept = plan.folders.iter().any(|folder| matches!(folder.content, Content::Kept { .. }));
     if is_kept {
-        // A volume is root's, and nobody else could write to it. Who says something else knows better.
-        let spec = rendered["spec"].as_object_mut().expect("what was injected is in it");
+        // The volume belongs to root, so the containers need a group to write to it. The user's own setting wins.
+        let spec = rendered["spec"].as_object_mut().expect("the rendered template has a spec");
         let context = spec.entry("securityContext").or_insert_with(|| json!({}));
         if let Some(context) = context.as_object_mut() {
             context.entry("fsGroup").or_insert_with(|| USER.into());
@@ -36,14 +36,14 @@ pub fn render(plan: &Plan, template: &Value) -> Result<Value, JsonError> {
     Ok(rendered)
 }
 
-/// Ports that nobody in the template has, and that are not `taken` by what is going to be injected. That of kube-apiserver is always the same, since
-/// kubeconfigs have it.
+/// Chooses ports that neither the template uses nor `taken` contains. kube-apiserver's is fixed, since kubeconfigs
+/// contain it.
 ///
 /// # Errors
 /// [`JsonError::Template`].
 pub fn ports(template: &Value, taken: Option<u16>) -> Result<Ports, JsonError> {
     let mut ports = Ports::default();
-    // What comes of it is looked at by nobody but this.
+    // Only computes ports; the injected result is dropped.
     let look = |injector: Injector| {
         injector.with(|pod| {
             let mut container = pod.container("trishanku-ports", "none");
@@ -57,13 +57,13 @@ pub fn ports(template: &Value, taken: Option<u16>) -> Result<Ports, JsonError> {
         })
     };
     match inject_json(template, look) {
-        // Whatever else is wrong with it, rendering says.
+        // Rendering reports all other errors.
         Ok(_) | Err(JsonError::Inject(_)) => Ok(ports),
         Err(error) => Err(error),
     }
 }
 
-/// The port at which gitcd shows its status: one that nobody in the template has, nor is `taken`.
+/// Chooses the port of gitcd's status: one that neither the template uses nor `taken` contains.
 ///
 /// # Errors
 /// [`JsonError::Template`].
@@ -80,7 +80,7 @@ pub fn status_port(template: &Value, taken: &[u16]) -> Result<u16, JsonError> {
         })
     };
     match inject_json(template, look) {
-        // Whatever else is wrong with it, rendering says.
+        // Rendering reports all other errors.
         Ok(_) | Err(JsonError::Inject(_)) => Ok(found),
         Err(error) => Err(error),
     }
@@ -147,7 +147,7 @@ fn volume<'p>(pod: &mut Pod<'p>, folder: &Folder) -> Handle<'p> {
             let files = SecretRef::named(secret).files();
             Handle::Read(pod.volume(name, items.iter().fold(files, |files, (key, path)| files.item(*key, *path))))
         }
-        // A script is run as it is: its first line says by what.
+        // Scripts are executed directly, with the interpreter in their first line.
         Content::EntryPoints { name: map } => {
             Handle::Read(pod.volume(name, ConfigMapRef::named(map).files().mode(0o755)))
         }
@@ -190,7 +190,7 @@ fn described<'c, 'p, K: Kind>(
     container.security(if step.writable_root { security.writable_root() } else { security })
 }
 
-/// Kubelet replaces `$(NAME)` by a variable: here nothing is meant to be one.
+/// Escapes `$(NAME)`, which kubelet would replace with a variable.
 fn literal(text: &str) -> String {
     text.replace("$(", "$$(")
 }
@@ -212,7 +212,7 @@ fn others<'c, 'p>(
 fn kubelet<'c, 'p>(probe: &Probe, port: Option<&trishanku_framework::inject::Port<'c, 'p>>) -> KubeletProbe<'c, 'p> {
     let look = match (&probe.look, port) {
         (Look::Https { path }, Some(port)) => KubeletProbe::https(port, *path),
-        (Look::Https { .. }, None) => unreachable!("a server that is asked over the network has a port"),
+        (Look::Https { .. }, None) => unreachable!("a server with a network probe has a port"),
         (Look::Run(words), _) => KubeletProbe::exec(words),
     };
     look.every(probe.every).timeout(probe.patience).failures(probe.failures)

@@ -1,13 +1,14 @@
-//! Which objects look at others that they do not own.
+//! Index of references between objects without ownership.
 
 use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::Mutex;
 use trishanku_framework::Key;
 
-/// Who uses what, all in one namespace each. A reconcile [notes](Self::note) what it looks at; a change of that asks [who does](Self::of).
+/// Which objects use which others, within each namespace. A reconcile [notes](Self::note) the names that it uses; a watch
+/// looks up [the users](Self::of) of a changed object.
 ///
-/// Everything is reconciled after a start, so it need not be kept.
+/// In memory only: after a start, all objects are reconciled and note their names again.
 #[derive(Debug, Default)]
 pub struct Uses {
     both: Mutex<Both>,
@@ -20,7 +21,7 @@ struct Both {
 }
 
 impl Uses {
-    /// `user` uses these objects of its namespace, and no others any more.
+    /// Replaces the names that `user` uses in its namespace.
     pub fn note<'n>(&self, user: &Key, names: impl IntoIterator<Item = &'n str>) {
         let now: BTreeSet<String> = names.into_iter().map(ToOwned::to_owned).collect();
         let both = &mut *self.both.lock();
@@ -46,7 +47,7 @@ impl Uses {
         }
     }
 
-    /// Who uses it.
+    /// Returns the users of an object.
     pub fn of(&self, object: &Key) -> Vec<Key> {
         let both = self.both.lock();
         both.used.get(object).into_iter().flatten().map(|name| beside(object, name)).collect()
@@ -73,6 +74,6 @@ mod tests {
         assert!(uses.of(&key("y")).is_empty() && uses.of(&Key::namespaced("m", "x")).is_empty());
         uses.note(&key("a"), []);
         let both = uses.both.lock();
-        assert!(both.user.is_empty() && both.used.is_empty(), "nothing is kept of who uses nothing: {both:?}");
+        assert!(both.user.is_empty() && both.used.is_empty(), "unused entries remain: {both:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What runs a plan's pod: a Deployment, as JSON, so that fields of a newer Kubernetes survive.
+//! The Deployment of a plan's pod, as JSON, so that fields of newer Kubernetes versions survive.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 use trishanku_framework::cache::Cache;
 use trishanku_framework::{Key, Kind};
 
-/// The label by which the pods of a heaven are found.
+/// Label of the pods of a heaven.
 pub const HEAVEN: &str = "controllers.trishanku.org/heaven";
-/// The label by which the pods of an `AutomatedMerge` are found.
+/// Label of the pods of an `AutomatedMerge`.
 pub const MERGE: &str = "controllers.trishanku.org/automated-merge";
 
-/// Deployments, whatever fields they have.
+/// The kind Deployment, untyped, with all its fields.
 pub fn kind() -> Kind<DynamicObject> {
     Kind::new(ApiResource::erase::<Deployment>(&()), true)
 }
 
-/// A Deployment of at most one pod of each replica at a time: a branch has one writer.
+/// Returns a Deployment that never runs an old pod beside a new one: a branch has one writer.
 ///
-/// `label` and `of` find its pods; annotations are put on the pods, beside those that they have.
+/// `label` and `of` select its pods; `annotations` are added to those of the pod template.
 pub fn deployment(
     name: &str,
     (label, of): (&str, &str),
@@ -43,7 +43,7 @@ pub fn deployment(
     let data = json!({"spec": {
         "replicas": replicas,
         "selector": {"matchLabels": {label: of}},
-        // A new pod beside the old one would write the same branch.
+        // A new pod beside the old one would write to the same branch.
         "strategy": {"type": "Recreate"},
         "template": template,
     }});
@@ -54,10 +54,11 @@ pub fn deployment(
     DynamicObject { types, metadata, data }
 }
 
-/// Takes away what others set that does not go with a Deployment's strategy. An apply would be refused: it cannot take away what it did not put there.
+/// Removes fields by other managers that conflict with the strategy `Recreate`. Server-side apply cannot remove fields
+/// that it does not own, so it would fail.
 ///
 /// # Errors
-/// What the apiserver said. A Deployment that somebody else has changed meanwhile is none: that change is told of.
+/// The error of the API server. A concurrent change is not an error: the watch reports it.
 pub async fn straighten(
     client: &Client,
     cache: &Cache<DynamicObject>,
@@ -75,10 +76,10 @@ pub async fn straighten(
     change(client, cache, key, patch).await
 }
 
-/// Takes away the pods of a Deployment that an owner has, whatever else is wrong with it. An apply gives them back.
+/// Scales a Deployment of an owner to zero, whatever else is wrong with it. The next apply restores the replicas.
 ///
 /// # Errors
-/// What the apiserver said.
+/// The error of the API server.
 pub async fn rest(
     client: &Client,
     cache: &Cache<DynamicObject>,
@@ -102,7 +103,7 @@ fn ours(cache: &Cache<DynamicObject>, key: &Key, owner: Option<&str>) -> Option<
     cache.get(key).filter(is_ours)
 }
 
-/// One that somebody else has changed meanwhile is no error: that change is told of.
+/// Patches a Deployment. A concurrent change is not an error: the watch reports it.
 async fn change(client: &Client, cache: &Cache<DynamicObject>, key: &Key, patch: Value) -> Result<(), kube::Error> {
     let api = cache.kind().api(client.clone(), key.namespace());
     match api.patch(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
@@ -122,40 +123,40 @@ fn entry<'v>(value: &'v mut Value, field: &str) -> &'v mut Value {
     found
 }
 
-/// A name as the value of a label, which is shorter.
+/// Shortens a name to the length of a label value.
 pub fn label_value(name: &str) -> String {
     const LONGEST: usize = 63;
     const KEPT: usize = 46;
     if name.len() <= LONGEST {
         return name.to_owned();
     }
-    // FNV-1a: it has to stay the same for ever, and nobody attacks it.
+    // FNV-1a: labels must never change, and need no cryptographic hash.
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{}-{hash:016x}", name[..KEPT].trim_end_matches(['-', '.']))
 }
 
-/// What a condition is to say.
+/// The status of a condition, with reason and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Whether it is so.
+    /// Whether the condition is true.
     pub is: bool,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, for people.
+    /// The message for users.
     pub message: String,
 }
 
 impl State {
-    /// With a reason and a message.
+    /// Creates a state.
     pub fn new(is: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { is, reason: reason.into(), message: message.into() }
     }
 }
 
-/// Whether the pods of a Deployment are ready, as it says itself about what it was asked for last. Those of before do not count: it says `Available` of
-/// them, too, until they are gone (what `kubectl rollout status` looks at:
+/// Whether a Deployment's pods are ready, according to its status for the present generation. Old pods do not count,
+/// though `Available` includes them until they are gone (as in `kubectl rollout status`:
 /// <https://github.com/kubernetes/kubectl/blob/v0.36.3/pkg/polymorphichelpers/rollout_status.go>).
 pub fn available(deployment: &DynamicObject) -> State {
     let (name, status) = (deployment.metadata.name.as_deref().unwrap_or_default(), &deployment.data["status"]);
@@ -169,9 +170,9 @@ pub fn available(deployment: &DynamicObject) -> State {
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let find = |of: &str| conditions.iter().find(|condition| condition["type"] == of);
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-    // It stays `Available` while no pod is wanted.
+    // With zero replicas it stays `Available`.
     if deployment.data["spec"]["replicas"] == 0 {
-        return State::new(false, "NoReplicas", format!("Deployment {name} is to have no pods"));
+        return State::new(false, "NoReplicas", format!("Deployment {name} is scaled to zero"));
     }
     let count = |of: &Value| of.as_i64().unwrap_or(0);
     let (updated, all) = (count(&status["updatedReplicas"]), count(&status["replicas"]));
@@ -187,11 +188,11 @@ pub fn available(deployment: &DynamicObject) -> State {
             format!("Deployment {name} has old pods, or fewer pods than desired"),
         ),
         (Some(available), None) => State::new(false, text(available, "reason"), text(available, "message")),
-        (None, None) => State::new(false, "NotObserved", format!("Deployment {name} does not say yet")),
+        (None, None) => State::new(false, "NotObserved", format!("Deployment {name} has no conditions yet")),
     }
 }
 
-/// Puts a condition beside others; its time moves when it turns.
+/// Sets a condition; its transition time changes only with its status.
 pub fn set(conditions: &mut Vec<Condition>, of: &str, state: Option<&State>, generation: Option<i64>) {
     let Some(State { is, reason, message }) = state else {
         conditions.retain(|condition| condition.type_ != of);
@@ -203,7 +204,7 @@ pub fn set(conditions: &mut Vec<Condition>, of: &str, state: Option<&State>, gen
     let condition = Condition {
         type_: of.to_owned(),
         status: status.to_owned(),
-        // An empty one is refused.
+        // The API server rejects an empty reason.
         reason: if reason.is_empty() { "Unknown".to_owned() } else { reason.clone() },
         message: message.clone(),
         observed_generation: generation,
@@ -244,7 +245,7 @@ mod tests {
             ),
             (1, json!({"observedGeneration": 3}), (false, "NotObserved")),
             (1, counted(1, 1, "True"), (true, "Available")),
-            // The pod of before is still there, or is about to be replaced.
+            // The old pod still runs, or is about to be replaced.
             (1, counted(1, 0, "True"), (false, "RolloutInProgress")),
             (1, counted(2, 1, "True"), (false, "RolloutInProgress")),
             (2, counted(1, 1, "True"), (false, "RolloutInProgress")),

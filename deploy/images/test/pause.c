@@ -1,4 +1,4 @@
-/* What keeps the namespaces of a pod: it waits to be ended, and reaps what is left to it. */
+/* The process that keeps a pod's namespaces: it waits for a signal to exit, and reaps orphaned processes. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>

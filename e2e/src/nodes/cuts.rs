@@ -1,13 +1,13 @@
-//! Two addresses of which nothing gets from one to the other.
+//! Network partitions between two addresses.
 
 use anyhow::{Context, ensure};
 
 use super::Inside;
 
-/// What goes through the node, comes to it, and comes from it.
+/// Traffic through the node, to it, and from it.
 const CHAINS: [&str; 3] = ["FORWARD", "INPUT", "OUTPUT"];
 
-/// Rules for both directions, in front of all others.
+/// Inserts rules for both directions before all others.
 pub(super) fn make(node: &dyn Inside, one: &str, other: &str) -> anyhow::Result<()> {
     rules(node, "--insert", one, other)
 }
@@ -26,7 +26,7 @@ fn rules(node: &dyn Inside, what: &str, one: &str, other: &str) -> anyhow::Resul
     Ok(())
 }
 
-/// The packets that met one of these rules.
+/// The number of packets dropped by these rules.
 pub(super) fn dropped(node: &dyn Inside, one: &str, other: &str) -> anyhow::Result<u64> {
     let mut all = 0;
     for chain in CHAINS {
@@ -38,7 +38,8 @@ pub(super) fn dropped(node: &dyn Inside, one: &str, other: &str) -> anyhow::Resu
     Ok(all)
 }
 
-/// The packets of the rules for one direction, from what iptables prints of a chain, in its own words: `-A FORWARD -s 10.0.0.1/32 -d 10.0.0.2/32 -c 3 180 -j DROP`.
+/// The packets of the rules for one direction, from the output of iptables for a chain: `-A FORWARD -s 10.0.0.1/32 -d
+/// 10.0.0.2/32 -c 3 180 -j DROP`.
 fn counted(printed: &str, from: &str, to: &str) -> anyhow::Result<u64> {
     let (from, to) = (format!("{from}/32"), format!("{to}/32"));
     let (mut packets, mut is_there) = (0, false);
@@ -46,8 +47,8 @@ fn counted(printed: &str, from: &str, to: &str) -> anyhow::Result<u64> {
         let words: Vec<_> = line.split_whitespace().collect();
         let after = |flag: &str| words.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1]);
         if after("-s") == Some(&from) && after("-d") == Some(&to) && after("-j") == Some("DROP") {
-            let count = after("-c").with_context(|| format!("iptables does not count: {line}"))?;
-            packets += count.parse::<u64>().with_context(|| format!("iptables counts {count:?}"))?;
+            let count = after("-c").with_context(|| format!("no packet count in {line}"))?;
+            packets += count.parse::<u64>().with_context(|| format!("not a packet count: {count:?}"))?;
             is_there = true;
         }
     }

@@ -1,4 +1,4 @@
-//! A cluster of kind, for machines with a container engine.
+//! A kind cluster, for machines with a container engine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,48 +13,48 @@ use super::kubectl::said;
 use super::{Faults, Inside, Provider, cuts};
 use crate::wait::until_within;
 
-/// How long kind may take; it downloads its node image the first time.
+/// Limit for kind, which downloads its node image the first time.
 const WAIT: &str = "5m";
-/// How long a program of the node may take to end.
+/// Limit for a program of the node to exit.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Those that kind knows, in the order in which it looks for them.
+/// The engines that kind supports, in its order of preference.
 const ENGINES: [&str; 3] = ["docker", "nerdctl", "podman"];
-/// Where kubelet looks for what it is to run without being told by anybody.
+/// The folder of kubelet's static pods.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
-/// systemd 252 has another name for it, and still knows this one.
+/// systemd 252 renamed this option, but still accepts it.
 const MAIN_ALONE: &str = "--kill-who=main";
-/// Where it does not.
+/// The folder for manifests that kubelet must not run.
 const ASIDE: &str = "/etc/kubernetes";
 
-/// A running cluster. Dropping it deletes it.
+/// A running cluster, deleted on drop.
 pub struct Kind {
     name: String,
     programs: Programs,
     folder: TempDir,
-    /// The node's.
+    /// The node's address.
     address: String,
-    /// The container engine that has the node.
+    /// The container engine that runs the node.
     engine: PathBuf,
 }
 
-/// What it is made and looked after with.
+/// The programs that create and manage it.
 struct Programs {
     kind: PathBuf,
-    /// Container engines: the node is a container of one of them.
+    /// Candidate container engines; the node is a container of one of them.
     engines: Vec<PathBuf>,
     kubectl: PathBuf,
 }
 
 impl Kind {
-    /// Makes a cluster, and returns when its node is ready and has the images.
+    /// Creates a cluster and waits until its node is ready and has the images.
     ///
     /// # Errors
-    /// If there is no kind or no container engine, or it fails; the text has what kind said.
+    /// If kind or a container engine is missing or fails; the text has the output of kind.
     pub fn start() -> anyhow::Result<Self> {
         let given = |name: &str, usual: &str| std::env::var_os(name).map_or_else(|| usual.into(), PathBuf::from);
         let programs = Programs {
             kind: given("KIND", "kind"),
-            // The name by which kind is told of an engine is that of the engine's program.
+            // kind selects an engine by the name of its program.
             engines: std::env::var_os("KIND_EXPERIMENTAL_PROVIDER")
                 .map_or_else(|| ENGINES.map(PathBuf::from).to_vec(), |engine| vec![engine.into()]),
             kubectl: Assets::find(None)?.program("kubectl"),
@@ -64,14 +64,14 @@ impl Kind {
 
     fn of(programs: Programs, archives: &[PathBuf]) -> anyhow::Result<Self> {
         said(Command::new(&programs.kind).arg("version"), "").context(
-            "kind does not work here: install it (https://kind.sigs.k8s.io), or set TRISHANKU_E2E_CLUSTER=host as root",
+            "cannot run kind: install it (https://kind.sigs.k8s.io), or set TRISHANKU_E2E_CLUSTER=host as root",
         )?;
         let folder = tempfile::Builder::new().prefix("trishanku-kind-").tempdir()?;
         let name = format!("trishanku-{}", std::process::id());
         let mut kind = Self { name, programs, folder, address: String::new(), engine: PathBuf::new() };
         let config = kind.folder.path().join("kind.json");
         std::fs::write(&config, configuration().to_string())?;
-        let config = config.to_str().context("the folder has a name in UTF-8")?;
+        let config = config.to_str().context("the folder's name is not UTF-8")?;
         kind.run(&["create", "cluster", "--config", config, "--wait", WAIT])?;
         kind.engine = kind.engine()?;
         kind.load(archives)?;
@@ -79,26 +79,26 @@ impl Kind {
         let node = provider.object(&format!("node {}", kind.node()))?;
         let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
         let inner = addresses.iter().find(|address| address["type"] == "InternalIP");
-        let inner = inner.and_then(|inner| inner["address"].as_str()).context("the node has an address")?;
+        let inner = inner.and_then(|inner| inner["address"].as_str()).context("the node has no address")?;
         inner.clone_into(&mut kind.address);
         Ok(kind)
     }
 
-    /// Which engine kind has chosen: it says so only for people.
+    /// Finds the engine that kind has chosen: kind reports it only in text for users.
     fn engine(&self) -> anyhow::Result<PathBuf> {
         let has_node = |engine: &&PathBuf| said(Command::new(engine).args(["inspect", &self.node()]), "").is_ok();
         let found = self.programs.engines.iter().find(has_node);
         let engines: Vec<_> = self.programs.engines.iter().map(|engine| engine.display().to_string()).collect();
         found.cloned().with_context(|| {
             format!(
-                "none of {} has the container {}: name its engine in KIND_EXPERIMENTAL_PROVIDER",
+                "none of {} has the container {}: set KIND_EXPERIMENTAL_PROVIDER to its engine",
                 engines.join(", "),
                 self.node()
             )
         })
     }
 
-    /// Containers of what kubelet runs without being told by anybody; heavens have some of the same name.
+    /// The containers of a static pod; heavens have some of the same name.
     fn containers_of(&self, component: &str) -> anyhow::Result<Vec<String>> {
         let (name, namespace) = (format!("^{component}$"), "io.kubernetes.pod.namespace=kube-system");
         let printed = self.inside("crictl", &["ps", "--quiet", "--name", &name, "--label", namespace])?;
@@ -120,7 +120,7 @@ impl Kind {
     }
 }
 
-/// The configuration: one node, and nothing that the scenarios on the host's own node do not have.
+/// The configuration: one node, with no more than the scenarios have on the host's own node.
 #[must_use]
 pub fn configuration() -> Value {
     json!({
@@ -128,7 +128,8 @@ pub fn configuration() -> Value {
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": super::host::SERVICE_RANGE, "apiServerAddress": "127.0.0.1"},
         "nodes": [{"role": "control-plane"}],
-        // Merged into what kubeadm is given, by its kind: <https://kind.sigs.k8s.io/docs/user/configuration/#kubeadm-config-patches>
+        // Merged into kubeadm's configuration by kind:
+        // <https://kind.sigs.k8s.io/docs/user/configuration/#kubeadm-config-patches>
         "kubeadmConfigPatches": [super::kubelet().to_string()],
     })
 }
@@ -136,8 +137,8 @@ pub fn configuration() -> Value {
 impl Provider for Kind {
     fn load(&self, archives: &[PathBuf]) -> anyhow::Result<()> {
         for archive in archives {
-            ensure!(archive.is_file(), "there is no {}", archive.display());
-            let file = archive.to_str().context("an archive has a name in UTF-8")?;
+            ensure!(archive.is_file(), "no such archive: {}", archive.display());
+            let file = archive.to_str().context("the archive's name is not UTF-8")?;
             self.run(&["load", "image-archive", file])?;
         }
         Ok(())
@@ -165,9 +166,9 @@ impl Provider for Kind {
         self
     }
 
-    /// The node's own: the networks of containers cannot be reached from every machine.
+    /// kubectl on the node: not every machine can reach the networks of containers.
     fn kubectl_among_pods(&self, kubeconfig: &Path) -> anyhow::Result<Command> {
-        let name = kubeconfig.file_name().and_then(|name| name.to_str()).context("a kubeconfig has a name")?;
+        let name = kubeconfig.file_name().and_then(|name| name.to_str()).context("the kubeconfig has no name")?;
         let there = format!("/root/{name}");
         let mut copy = Command::new(&self.engine);
         said(copy.arg("cp").arg(kubeconfig).arg(format!("{}:{there}", self.node())), "")?;
@@ -193,7 +194,7 @@ impl Inside for Kind {
     }
 }
 
-/// What of the node's programs kubelet runs, and what systemd does.
+/// What runs a program of the node: kubelet or systemd.
 enum Keeper {
     /// By its manifest, without `.yaml`.
     Kubelet(&'static str),
@@ -205,7 +206,7 @@ fn keeper(program: &str) -> anyhow::Result<Keeper> {
         "kube-apiserver" => Ok(Keeper::Kubelet("kube-apiserver")),
         "store" => Ok(Keeper::Kubelet("etcd")),
         "kubelet" | "containerd" => Ok(Keeper::Systemd),
-        other => bail!("a node of kind has no program {other}"),
+        other => bail!("a kind node has no program {other}"),
     }
 }
 
@@ -235,18 +236,18 @@ impl Faults for Kind {
     }
 
     fn fill_disk(&self) -> anyhow::Result<()> {
-        bail!("a node of kind has the disk of the machine, which is not filled")
+        bail!("a kind node uses the machine's disk, which must not be filled")
     }
 
     fn free_disk(&self) -> anyhow::Result<()> {
-        bail!("a node of kind has the disk of the machine, which is not filled")
+        bail!("a kind node uses the machine's disk, which must not be filled")
     }
 
-    /// Who would start it again is kept from it.
+    /// Also keeps kubelet or systemd from restarting it.
     fn kill_program(&self, name: &str) -> anyhow::Result<()> {
         match keeper(name)? {
             Keeper::Systemd => {
-                // Not what it has started: containers run on.
+                // Only the main process: containers keep running.
                 self.inside("systemctl", &["kill", MAIN_ALONE, "--signal=SIGKILL", name])?;
                 self.inside("systemctl", &["stop", name])?;
             }
@@ -254,14 +255,14 @@ impl Faults for Kind {
                 self.inside("mv", &[&format!("{MANIFESTS}/{component}.yaml"), ASIDE])?;
                 let ended = self.containers_of(component).and_then(|found| {
                     for id in found {
-                        // Kubelet may be faster.
+                        // kubelet may have stopped it already.
                         let _ended = self.kill_container(&id);
                     }
-                    until_within(&format!("{name} to end"), PATIENCE, || {
+                    until_within(&format!("{name} to exit"), PATIENCE, || {
                         Ok(self.containers_of(component)?.is_empty().then_some(()))
                     })
                 });
-                // What did not end is not to be away for ever.
+                // A program that did not exit is not kept stopped.
                 if ended.is_err() {
                     self.start_program(name)?;
                 }
@@ -297,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// The configuration's schema, as far as it is used: <https://kind.sigs.k8s.io/docs/user/configuration/>.
+    /// The used part of the configuration's schema: <https://kind.sigs.k8s.io/docs/user/configuration/>.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
     struct Cluster {
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(patches[0]["crashLoopBackOff"]["maxContainerRestartPeriod"], "20s");
     }
 
-    /// Programs in the places of others, that note what they are asked for. The one for kubectl knows a node, and those of the node one container, until it is killed.
+    /// Stand-ins that record their arguments. kubectl knows a node, and the engines one container of it until it is killed.
     fn stand_ins(folder: &Path) -> Programs {
         let asked = folder.join("asked").display().to_string();
         let program = |name: &str, answers: &str| {
@@ -358,13 +359,13 @@ esac"#
         );
         Programs {
             kind: program("kind", ""),
-            // One that is not there, one that does not have the node, and one that has it.
+            // A missing engine, one without the node, and one with it.
             engines: vec![folder.join("none"), program("empty", "exit 1"), program("engine", &node_answers)],
             kubectl: program("kubectl", &format!("echo '{node}'")),
         }
     }
 
-    /// What the stand-ins were asked for, in the order of it.
+    /// The recorded commands, in order.
     fn asked(folder: &Path, name: &str) -> Vec<String> {
         let asked = fs::read_to_string(folder.join("asked")).unwrap();
         asked.lines().map(|line| line.replace(name, "NAME")).collect()
@@ -422,10 +423,10 @@ esac"#
         assert_eq!(asked(folder.path(), &kind.name), expected);
 
         kind.cut("10.244.0.5", "10.244.0.6").unwrap();
-        // The stand-in prints the rules of one chain three times.
+        // The stand-in prints the same rules for each of the three chains.
         assert_eq!(kind.dropped("10.244.0.5", "10.244.0.6").unwrap(), 9);
         let rules = asked(folder.path(), &kind.name).into_iter().filter(|line| line.contains("--insert")).count();
-        assert_eq!(rules, 6, "both directions of each chain");
+        assert_eq!(rules, 6, "one rule per direction and chain");
         assert!(!kind.has_own_disk() && kind.fill_disk().is_err());
     }
 
@@ -448,7 +449,7 @@ esac"#
     fn without_kind_it_is_said_what_to_do() {
         let programs =
             Programs { kind: "/nowhere/kind".into(), engines: vec!["docker".into()], kubectl: "kubectl".into() };
-        let Err(error) = Kind::of(programs, &[]) else { panic!("there is none") };
+        let Err(error) = Kind::of(programs, &[]) else { panic!("kind must be missing") };
         assert!(error.to_string().contains("TRISHANKU_E2E_CLUSTER=host"), "{error:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! kubectl at a cluster, as a person uses it.
+//! kubectl at a cluster, called as a user does.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,18 +19,18 @@ impl dyn Provider + '_ {
         command
     }
 
-    /// Runs kubectl and answers with what it printed.
+    /// Runs kubectl and returns its output.
     ///
     /// # Errors
-    /// If it fails; the text has the arguments and what it printed on standard error.
+    /// If it fails; the text has the arguments and the error output.
     pub fn kubectl<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> anyhow::Result<String> {
         said(self.kubectl_command().args(arguments), "")
     }
 
-    /// `kubectl apply` of a manifest.
+    /// Runs `kubectl apply` with a manifest.
     ///
     /// # Errors
-    /// As [`Self::kubectl`].
+    /// Like [`Self::kubectl`].
     pub fn apply(&self, manifest: &str) -> anyhow::Result<String> {
         said(self.kubectl_command().args(["apply", "--filename=-"]), manifest)
     }
@@ -38,23 +38,23 @@ impl dyn Provider + '_ {
     /// `kubectl get … -o json`, parsed. `what` is split at spaces.
     ///
     /// # Errors
-    /// As [`Self::kubectl`].
+    /// Like [`Self::kubectl`].
     pub fn object(&self, what: &str) -> anyhow::Result<Value> {
         let arguments = ["get", "--output=json"].into_iter().chain(what.split(' '));
         Ok(serde_json::from_str(&self.kubectl(arguments)?)?)
     }
 
-    /// Opens a port of a pod here. It is closed with the answer.
+    /// Forwards a port of a pod, until the returned value is dropped.
     ///
     /// # Errors
-    /// If kubectl cannot.
+    /// If kubectl fails.
     pub fn forward(&self, namespace: &str, target: &str, port: u16) -> anyhow::Result<Forward> {
         let arguments = ["port-forward", "--namespace", namespace, target, &format!(":{port}")];
         Forward::open(self.kubectl_command().args(arguments))
     }
 }
 
-/// A port of a pod, at a port of loopback.
+/// A port of a pod, forwarded to a loopback port.
 #[derive(Debug)]
 pub struct Forward {
     process: Child,
@@ -64,7 +64,7 @@ pub struct Forward {
 impl Forward {
     fn open(command: &mut Command) -> anyhow::Result<Self> {
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let mut output = BufReader::new(process.stdout.take().context("it was started with a pipe")?);
+        let mut output = BufReader::new(process.stdout.take().context("the process has no pipe")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
         // Forwarding from 127.0.0.1:34567 -> 6443
@@ -74,12 +74,12 @@ impl Forward {
             let output = process.wait_with_output()?;
             bail!("{command:?}: {line}{}", String::from_utf8_lossy(&output.stderr).trim());
         };
-        // It tells of every connection, and ends if nobody listens.
+        // It reports every connection, and exits if its output is not read.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         Ok(Self { process, port })
     }
 
-    /// The port of loopback.
+    /// The loopback port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -88,16 +88,16 @@ impl Forward {
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ended = self.process.kill();
         let _reaped = self.process.wait();
     }
 }
 
-/// Runs a program to its end, and answers with what it printed.
+/// Runs a program until it exits, and returns its output.
 ///
 /// # Errors
-/// If it fails; the text has its arguments and what it complained about.
+/// If it fails; the text has its arguments and output.
 pub fn said(command: &mut Command, input: &str) -> anyhow::Result<String> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -105,8 +105,8 @@ pub fn said(command: &mut Command, input: &str) -> anyhow::Result<String> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    let mut stdin = child.stdin.take().context("it was started with a pipe")?;
-    // One that fails early does not read its input; its exit status tells more than the broken pipe.
+    let mut stdin = child.stdin.take().context("the process has no pipe")?;
+    // A program that fails early does not read its input; its exit status says more than the broken pipe.
     let _unread = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! How long a Deployment takes in a headless cluster in pods, beside the cluster that these pods run in.
+//! How long a Deployment takes in a headless cluster in pods, compared with the cluster that runs these pods.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,17 +12,18 @@ use crate::headless::{CONTROLLERS, NODE, deployment, node};
 use crate::world::{Heaven, PATIENCE, World};
 
 const REPLICAS: usize = 10;
-/// On the node where nothing runs: nobody but these replicas may be bound there, above all no pod of the cluster beside.
+/// A taint of the stand-in node: only these replicas may be bound there, above all no other pod of the host cluster.
 const TAINT: &str = "e2e.trishanku.org/beside";
-/// On all that is made here.
+/// A label of all objects created here.
 const LABEL: &str = "beside";
-/// Odd, so that one of them is the middle.
+/// Odd, for a median.
 const TRIES: usize = 5;
 
-/// kubectl somewhere: its words, split at spaces, and its input.
+/// kubectl at a cluster: its words, split at spaces, and its input.
 type Kubectl<'k> = &'k dyn Fn(&str, &str) -> anyhow::Result<String>;
 
-/// By turns, on a node of the same name where nothing runs. What it takes is told, and not judged: both share this machine.
+/// In turns, with a stand-in node of the same name. The durations are printed, but not judged: both clusters share this
+/// machine.
 pub(crate) fn ten_replicas_are_bound_in_pods_as_in_one_control_plane(world: &Arc<World>) -> anyhow::Result<()> {
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
     let headless: Kubectl<'_> = &|words, input| heaven.kubectl_with(words, input);
@@ -45,14 +46,15 @@ pub(crate) fn ten_replicas_are_bound_in_pods_as_in_one_control_plane(world: &Arc
     Ok(())
 }
 
-/// How long it takes once, at a heaven whose controllers work on the same branches as others' schedulers.
+/// Measures it once, at a heaven whose controllers and schedulers work on merged branches.
 pub(crate) fn bound_there(heaven: &Heaven<'_>) -> anyhow::Result<Duration> {
     let kubectl: Kubectl<'_> = &|words, input| heaven.kubectl_with(words, input);
     let stand_in = StandIn::make("headless", kubectl)?;
     bound(stand_in.kubectl, 0)
 }
 
-/// A node without kubelet. However the scenario ends, it goes, with all that was made for it: the scenarios after this one have pods in the same cluster.
+/// A node without kubelet. It is removed with all its objects however the scenario ends, as later scenarios have pods in the
+/// same cluster.
 struct StandIn<'k> {
     name: &'static str,
     kubectl: Kubectl<'k>,
@@ -60,7 +62,7 @@ struct StandIn<'k> {
 
 impl<'k> StandIn<'k> {
     fn make(name: &'static str, kubectl: Kubectl<'k>) -> anyhow::Result<Self> {
-        // Before it is known that it is there: an answer may get lost.
+        // Before its creation is acknowledged: the response may get lost.
         let stand_in = Self { name, kubectl };
         let mut node = node();
         node["spec"] = json!({"taints": [{"key": TAINT, "effect": "NoSchedule"}]});
@@ -71,35 +73,35 @@ impl<'k> StandIn<'k> {
 
 impl Drop for StandIn<'_> {
     fn drop(&mut self) {
-        // As long as there is a ReplicaSet it makes others; and no pod ends by itself where nothing runs.
+        // First the owners, which would create new pods; then the pods, which no kubelet stops.
         for words in [
             format!("delete deployments,replicasets --selector={LABEL} --timeout=30s"),
             format!("delete pods --selector={LABEL} --force --grace-period=0 --wait=false"),
             format!("delete node {NODE} --ignore-not-found --timeout=30s"),
         ] {
             if let Err(error) = (self.kubectl)(&words, "") {
-                eprintln!("{}: cannot tidy up: {error:#}", self.name);
+                eprintln!("{}: cannot clean up: {error:#}", self.name);
             }
         }
     }
 }
 
-/// How long it takes until all replicas of a Deployment have a node. It is deleted afterwards.
+/// Measures how long it takes until all replicas of a Deployment are bound; then deletes it.
 fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
-    // As kubelet would: for longer than some seconds no node is believed to be there.
+    // A kubelet's heartbeat: without it the node is soon considered lost.
     let status = json!({"status": node()["status"]}).to_string();
     kubectl(&format!("patch node {NODE} --subresource=status --type=merge --patch-file=/dev/stdin"), &status)?;
     let (name, begun) = (format!("ten-{number}"), Instant::now());
     let mut deployment = deployment(&name, REPLICAS);
     let template = &mut deployment["spec"]["template"];
-    // The cluster that the pods run in has a node where it could run.
+    // In the host cluster, another node could run the pods.
     template["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
     template["spec"]["tolerations"] = json!([{"key": TAINT, "operator": "Exists"}]);
     template["metadata"]["labels"][LABEL] = "yes".into();
     deployment["metadata"]["labels"][LABEL] = "yes".into();
     kubectl("create --filename=-", &deployment.to_string())?;
     let list = format!("get pods --selector=app={name} --output=json");
-    until_within("all to have a node", PATIENCE, || {
+    until_within("all pods to be bound", PATIENCE, || {
         let pods: Value = serde_json::from_str(&kubectl(&list, "")?)?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
         let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"] == NODE).count();
@@ -108,11 +110,11 @@ fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
     })?;
     let took = begun.elapsed();
     kubectl(&format!("delete deployment {name}"), "")?;
-    until_within("all of it to be gone", PATIENCE, || {
-        // Nobody else ends what does not run.
+    until_within("the Deployment's objects to be gone", PATIENCE, || {
+        // No kubelet stops these pods.
         kubectl(&format!("delete pods --selector=app={name} --force --grace-period=0 --wait=false"), "")?;
         let left = kubectl(&format!("get replicasets,pods --selector=app={name} --output=name"), "")?;
-        ensure!(left.is_empty(), "left are {left}");
+        ensure!(left.is_empty(), "remaining: {left}");
         Ok(Some(()))
     })?;
     Ok(took)

@@ -1,10 +1,12 @@
 //! Faults, one after the other, each followed by the same check.
 //!
-//! In each round something goes wrong while objects are made at both heavens. Whom a fault leaves alone has to take them meanwhile; a [cut](Fault::Cut) lasts until it has kept something from
-//! getting through, a [full disk](full) until a write is refused. Then it is put right, and soon after both heavens take writes, all branches are at one commit and stay there, every object
-//! whose making was acknowledged is at both, and the manager says of all that they are ready, as they were changed after the fault.
+//! In each round, a fault is injected while objects are created at both heavens. A heaven spared by the fault must accept them
+//! meanwhile. A [cut](Fault::Cut) lasts until it has dropped a packet, a [full disk](full) until a write is refused. Then the
+//! fault is removed. Soon after, both heavens must accept writes, all branches must be at one commit and stay there, every
+//! acknowledged object must exist at both heavens, and the manager must report all objects as ready at a generation from after
+//! the fault.
 //!
-//! `TRISHANKU_E2E_SOAK` makes it go on for so many minutes, in an order that is another one each time; `TRISHANKU_E2E_SEED` repeats one.
+//! `TRISHANKU_E2E_SOAK` runs it for this many minutes in a random order; `TRISHANKU_E2E_SEED` repeats an order.
 
 mod full;
 mod ledger;
@@ -22,16 +24,17 @@ use self::ledger::Ledger;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{Heaven, PATIENCE, World, container_id};
 
-/// So long after a fault is put right all agree at the latest: kubelet's pause before it starts a container again is the most of it.
+/// Limit for the recovery from a fault; most of it is kubelet's backoff before it restarts a container.
 const AGREE_WITHIN: Duration = Duration::from_mins(3);
-/// Branches that agreed and then do not move for so long do not flap.
+/// Branches that agree and do not move for this time are stable.
 const QUIET: Duration = Duration::from_secs(3);
-/// Those who speak with one another do so within this time: the manager asks a gitcd every ten seconds or so, and nobody pulls less often than every fifteen.
+/// Limit for the next packet of any connection: the manager polls every gitcd about every ten seconds, and remotes are pulled
+/// at least every fifteen.
 const SPEAK_WITHIN: Duration = Duration::from_secs(30);
-/// The merge of their branches.
+/// The merge of the heavens' branches.
 const MERGE: &str = "sample-k8s-kcm";
 
-/// When all that is waited for after a fault has to be: one moment for everything, so that no wait has a patience of its own.
+/// The common deadline of all waits after a fault.
 #[derive(Clone, Copy, Debug)]
 struct Deadline(Instant);
 
@@ -40,28 +43,28 @@ impl Deadline {
         Self(begun + AGREE_WITHIN)
     }
 
-    /// How long there is to wait.
+    /// The remaining time.
     fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// A container is killed: of pods with this label, by its name.
+    /// A container is killed: the label of its pod, and its name.
     Killed(&'static str, &'static str),
-    /// A pod is deleted.
+    /// A pod with this label is deleted.
     Deleted(&'static str),
-    /// Two of them are cut off from one another.
+    /// Two parts cannot reach one another.
     Cut(Part, Part),
-    /// A program of the node is away for a while.
+    /// A program of the node is down for a while.
     Away(&'static str),
-    /// The disk is full that all pods have their volumes on.
+    /// The file system with the volumes of all pods is full.
     DiskFull,
 }
 
-/// Whom a network can cut off.
+/// A part that the network can cut off.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     /// A pod with this label, in the namespace of the heavens.
@@ -77,8 +80,8 @@ const OF_MERGE: &str = "controllers.trishanku.org/automated-merge=sample-k8s-kcm
 const OF_HOST: &str = "app.kubernetes.io/name=git-host";
 const OF_MANAGER: &str = "app.kubernetes.io/name=trishanku-manager --namespace trishanku-system";
 
-/// Each kind of conversation over the network is cut once at least: heavens and the merge speak with the Git host alone, the manager with kube-apiserver and with the gitcd
-/// of each of them.
+/// Each kind of connection is cut at least once: heavens and the merge connect only to the Git host, the manager to
+/// kube-apiserver and to every gitcd.
 const FAULTS: [Fault; 15] = [
     Fault::Killed(OF_CONTROLLERS, "gitcd"),
     Fault::Killed(OF_SCHEDULERS, "kube-apiserver"),
@@ -109,28 +112,28 @@ impl Part {
 }
 
 impl Fault {
-    /// Whether a heaven works on as if nothing were wrong.
+    /// Whether a heaven works as if there were no fault.
     fn spares(self, heaven: &str) -> bool {
         match self {
             Self::Killed(OF_CONTROLLERS, _) => heaven != CONTROLLERS,
             Self::Killed(OF_SCHEDULERS, _) => heaven != SCHEDULERS,
-            // All write to the same one.
+            // All pods share the disk.
             Self::DiskFull => false,
             _ => true,
         }
     }
 
-    /// Whether nothing gets from one heaven to the other while it lasts.
+    /// Whether the heavens cannot exchange changes during the fault.
     fn parts_heavens(self) -> bool {
         matches!(self, Self::Cut(_, Part::Pod(OF_HOST)))
     }
 
-    /// What is killed or deleted, as it is now: the id of a container, the name of a pod.
+    /// The current victim: the ID of a container, or the name of a pod.
     fn victim(self, world: &World) -> anyhow::Result<Option<String>> {
         match self {
             Self::Killed(label, container) => container_id(&pod(world, label)?, container).map(Some),
             Self::Deleted(label) => {
-                Ok(Some(pod(world, label)?["metadata"]["name"].as_str().context("a pod has a name")?.to_owned()))
+                Ok(Some(pod(world, label)?["metadata"]["name"].as_str().context("the pod has no name")?.to_owned()))
             }
             Self::Cut(..) | Self::Away(_) | Self::DiskFull => Ok(None),
         }
@@ -143,13 +146,13 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
     let faults = world.cluster().faults();
     let mut all = FAULTS.to_vec();
     if !faults.has_own_disk() {
-        eprintln!("a full disk is not shown here: the node has that of the machine");
+        eprintln!("SKIPPED: a full disk; the node shares the machine's disk");
         all.retain(|fault| !matches!(fault, Fault::DiskFull));
     }
     let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
     let seed = std::env::var("TRISHANKU_E2E_SEED").ok().map(|seed| seed.parse::<u64>()).transpose()?;
     let soak = std::env::var("TRISHANKU_E2E_SOAK").ok().map(|minutes| minutes.parse::<u64>()).transpose()?;
-    // What runs with everything else does the same each time.
+    // Without a soak, the order is the same in every run.
     let seed = seed.unwrap_or_else(|| if soak.is_some() { since_1970() } else { 1 });
     let until = Instant::now() + Duration::from_mins(soak.unwrap_or(0));
     eprintln!("TRISHANKU_E2E_SEED={seed}");
@@ -159,9 +162,9 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
     agree(world, &ledger, Deadline::of(Instant::now()))?;
     let mut order: Vec<usize> = Vec::new();
     let mut rounds = 0;
-    // Without `TRISHANKU_E2E_SOAK` each comes once.
+    // Without `TRISHANKU_E2E_SOAK`, each fault comes once.
     while rounds < all.len() || Instant::now() < until {
-        // Every kind once before any a second time.
+        // Each fault comes once before any is repeated.
         if order.is_empty() {
             order = dice.shuffled(all.len());
         }
@@ -174,17 +177,17 @@ pub(crate) fn whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_ack
     }
     let (acknowledged, refused) = ledger.figures();
     eprintln!(
-        "{rounds} faults, {acknowledged} objects acknowledged and {refused} refused; at the latest they agreed after {slowest:?}"
+        "{rounds} faults, {acknowledged} objects acknowledged and {refused} refused; the slowest recovery took {slowest:?}"
     );
     Ok(())
 }
 
 fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) -> anyhow::Result<Duration> {
-    // Nothing is wrong yet.
+    // Both heavens work before the fault.
     ledger.write_everywhere(world, Deadline::of(Instant::now()))?;
     let heavens = [(CONTROLLERS, OF_CONTROLLERS), (SCHEDULERS, OF_SCHEDULERS)].map(|(name, label)| {
         let address = retried("a pod with an address", || address(&pod(world, label)?))?;
-        // Who looks at them by way of the host cluster sees what is wrong with that.
+        // Directly, as access through the host cluster would suffer from its faults.
         world.heaven_at("default", name, "sample-k8s-admin", address)
     });
     let [controllers, schedulers] = heavens;
@@ -218,7 +221,7 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
             seen.and(faults.start_program(name))?;
         }
         Fault::DiskFull => {
-            // Each knows one object at least, its own.
+            // Each heaven knows its own object.
             let known = ledger.write_at(&heavens)?;
             faults.fill_disk()?;
             let [reader, writer] = heavens;
@@ -231,21 +234,21 @@ fn round(world: &World, faults: &dyn Faults, fault: Fault, ledger: &mut Ledger) 
     if matches!(fault, Fault::DiskFull) {
         full::recovers(heavens[1], deadline)?;
     }
-    // Who was killed is away now.
+    // A killed heaven is down now, but the other must work.
     ledger.write_at(&spared)?;
     if victim.is_some() {
         let replaced = || Ok((fault.victim(world)? != victim).then_some(()));
-        until_within("another one in its place", deadline.left(), replaced)?;
+        until_within("its replacement", deadline.left(), replaced)?;
     }
     ledger.write_everywhere(world, deadline)?;
     agree(world, ledger, deadline)?;
     let took = begun.elapsed();
-    // The last look of a wait may begin in time and end after it.
-    ensure!(took <= AGREE_WITHIN + QUIET, "all agree, but {took:?} after it was put right");
+    // The last poll of a wait may start in time and end after it.
+    ensure!(took <= AGREE_WITHIN + QUIET, "the branches agree, but only {took:?} after the fault was removed");
     Ok(took)
 }
 
-/// Waits until a cut has kept something from getting through. Both heavens work on, each for itself.
+/// Waits until a cut has dropped a packet, while both heavens keep working separately.
 fn is_cut(
     faults: &dyn Faults,
     (one, other): (&str, &str),
@@ -254,26 +257,30 @@ fn is_cut(
     ledger: &mut Ledger,
 ) -> anyhow::Result<()> {
     let made = ledger.write_at(&heavens)?;
-    until_within("the cut to keep something from getting through", SPEAK_WITHIN, || {
-        Ok((faults.dropped(one, other)? > 0).then_some(()))
-    })?;
+    until_within("the cut to drop a packet", SPEAK_WITHIN, || Ok((faults.dropped(one, other)? > 0).then_some(())))?;
     if !fault.parts_heavens() {
         return Ok(());
     }
     for made in &made {
         for heaven in heavens.iter().filter(|heaven| heaven.name() != made.heaven) {
             let found = heaven.kubectl(&format!("get configmap {} --ignore-not-found --output=name", made.name))?;
-            ensure!(found.is_empty(), "what {} has made got to {} all the same: {found}", made.heaven, heaven.name());
+            ensure!(
+                found.is_empty(),
+                "an object of {} reached {} despite the cut: {found}",
+                made.heaven,
+                heaven.name()
+            );
         }
     }
     Ok(())
 }
 
-/// Waits until all is as it should be by the deadline, and stays so.
+/// Waits until everything has recovered by the deadline, and stays so.
 fn agree(world: &World, ledger: &Ledger, deadline: Deadline) -> anyhow::Result<()> {
-    let changed = until_within("all to be changed", deadline.left(), || change(world, ledger.number()).map(Some))?;
+    let changed =
+        until_within("all manifests to be changed", deadline.left(), || change(world, ledger.number()).map(Some))?;
     let (mut before, mut since) = (String::new(), Instant::now());
-    until_within("all to agree", deadline.left() + QUIET, || {
+    until_within("all branches to agree", deadline.left() + QUIET, || {
         let folder = world.file("heads");
         if !folder.exists() {
             std::fs::create_dir(&folder)?;
@@ -293,33 +300,34 @@ fn agree(world: &World, ledger: &Ledger, deadline: Deadline) -> anyhow::Result<(
     })
 }
 
-/// Changes in each manifest what counts while it is suspended only, and answers with the generation that it is of now: what the manager has said before, it has said of another one.
+/// Changes a field in each manifest that only matters while it is suspended, and returns the new generations: the manager's
+/// earlier conditions are of older ones.
 fn change(world: &World, number: usize) -> anyhow::Result<Vec<(String, i64)>> {
     let all = [("trishankuheaven", CONTROLLERS), ("trishankuheaven", SCHEDULERS), ("automatedmerge", MERGE)];
     let changed = all.map(|(kind, name)| {
         let patch = format!(r#"--patch={{"spec":{{"suspendReason":"none-{number}"}}}}"#);
         let words = format!("patch {kind} {name} --type=merge --output=json --request-timeout=10s {patch}");
         let object: Value = serde_json::from_str(&world.kubectl(&words)?)?;
-        let generation = object["metadata"]["generation"].as_i64().context("an object has a generation")?;
+        let generation = object["metadata"]["generation"].as_i64().context("the object has no generation")?;
         Ok((format!("{kind} {name}"), generation))
     });
     changed.into_iter().collect()
 }
 
-/// Whether the manager says of somebody, as of this generation or a later one, that all is well.
+/// Whether the manager reports an object as ready, at this generation or a later one.
 fn is_told(world: &World, object: &str, generation: i64) -> anyhow::Result<()> {
     let found = world.cluster().object(object)?;
     let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
-    let ready = ready.with_context(|| format!("of {object} nothing is told"))?;
+    let ready = ready.with_context(|| format!("{object} has no condition Ready"))?;
     let of = ready["observedGeneration"].as_i64().unwrap_or_default();
-    ensure!(of >= generation, "of {object} is told how generation {of} was, and it is of {generation}");
-    ensure!(ready["status"] == "True", "of {object} is told: {}", ready["message"]);
+    ensure!(of >= generation, "{object} is reported at generation {of}, but it is at {generation}");
+    ensure!(ready["status"] == "True", "{object} is not ready: {}", ready["message"]);
     Ok(())
 }
 
-/// Does something to a pod as soon as it can be done: one that has just replaced another has no address and no containers at first, and what is said of a
-/// container that has just ended is not true any more.
+/// Retries an action on a pod: a replacement has no address and no containers at first, and a container's status may be
+/// outdated.
 fn retried<T>(what: &str, mut act: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     until_within(what, PATIENCE, || act().map(Some))
 }
@@ -328,14 +336,14 @@ fn pod(world: &World, label: &str) -> anyhow::Result<Value> {
     let pods = world.cluster().object(&format!("pods --selector={label}"))?;
     let pods = pods["items"].as_array().cloned().unwrap_or_default();
     let found = pods.into_iter().find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-    found.with_context(|| format!("there is no pod {label}"))
+    found.with_context(|| format!("no pod with label {label}"))
 }
 
 fn address(pod: &Value) -> anyhow::Result<String> {
     Ok(pod["status"]["podIP"].as_str().context("the pod has no address")?.to_owned())
 }
 
-/// A little chance that can be repeated.
+/// A repeatable source of randomness.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! A headless cluster in pods, from manifests that were published with another implementation.
+//! A headless cluster in pods, from manifests published with another implementation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use crate::beside;
 use crate::world::{Heaven, REPOSITORY, TOKEN, World, until};
 
 const GIT_HOST: &str = include_str!("git-host.yaml");
-/// What kube-scheduler of today asks for in place of a configuration that it knows no more.
+/// Replaces a configuration that today's kube-scheduler no longer knows.
 const SCHEDULER: &str = include_str!("../../../examples/published/scheduler.yaml");
-/// The node that pods are bound to. Nothing runs there.
+/// The node that pods are bound to. It runs nothing.
 pub(crate) const NODE: &str = "stand-in";
 const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 /// The heaven of kube-controller-manager.
 pub(crate) const CONTROLLERS: &str = "sample-k8s-kcm";
-/// That of kube-scheduler.
+/// The heaven of kube-scheduler.
 pub(crate) const SCHEDULERS: &str = "sample-k8s-kube-scheduler";
-/// The heavens that are run. The others are for machines of a cloud.
+/// The published heavens that are started. The others are for a cloud's machines.
 const WANTED: [&str; 3] = ["sample-k8s", CONTROLLERS, SCHEDULERS];
 
-/// A Deployment made on the upstream branch gets its `ReplicaSet` and Pods from one heaven, and their nodes from the other.
+/// A Deployment committed to the upstream branch gets its `ReplicaSet` and Pods from one heaven, and their nodes from the
+/// other.
 pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(world: &Arc<World>) -> anyhow::Result<()> {
     let begun = Instant::now();
     git_host(world)?;
@@ -50,7 +51,7 @@ pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(wor
     until("both pods to have a node", || kubelet.work(2, "1"))?;
     eprintln!("from a commit upstream to two bound pods: {:?}", begun.elapsed());
 
-    // Each did its own part, on its own branch.
+    // Each heaven did its own part, on its own branch.
     world.git(&clone, &["fetch", "--quiet", "REMOTE", "upstream/data"])?;
     let wrote = world.git(
         &clone,
@@ -63,7 +64,7 @@ pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(wor
     Ok(())
 }
 
-/// The manifests of this project, by the steps of the documentation: in a namespace that takes restricted pods alone.
+/// The manifests of this project, by the steps of the documentation, in a namespace that enforces the restricted standard.
 pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<World>) -> anyhow::Result<()> {
     let (checkout, samples) = (world.file("checkout"), "deploy/kustomize/samples");
     std::fs::create_dir_all(checkout.join(samples))?;
@@ -90,30 +91,30 @@ pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<W
     eprintln!("from the documentation to a headless cluster: {:?}", begun.elapsed());
     let heaven = world.heaven("cluster", "kube-controller-manager", "cluster-admin")?;
     let took = beside::bound_there(&heaven)?;
-    eprintln!("ten pods are made by one heaven and bound by the other in {took:?}");
+    eprintln!("ten pods are created by one heaven and bound by the other in {took:?}");
     drop(heaven);
     world.kubectl("delete trishankuheavens,automatedmerges --all --namespace cluster --timeout=4m")?;
     world.kubectl("delete namespace cluster --timeout=2m")?;
     Ok(())
 }
 
-/// What people do to a Deployment, at one heaven; the other takes part by way of the branches.
+/// Common operations on a Deployment at one heaven; the other takes part through the branches.
 pub(crate) fn a_deployment_is_scaled_updated_set_back_and_deleted(world: &Arc<World>) -> anyhow::Result<()> {
     let mut kubelet = Kubelet::at(world)?;
     kubelet.heaven.kubectl("scale deployment hello --replicas=4")?;
     until("four pods", || kubelet.work(4, "1"))?;
     kubelet.heaven.kubectl("set image deployment/hello app=registry.k8s.io/pause:next")?;
-    until("four other pods", || kubelet.work(4, "2"))?;
+    until("four new pods", || kubelet.work(4, "2"))?;
     kubelet.heaven.kubectl("rollout undo deployment/hello")?;
-    until("four pods as before", || kubelet.work(4, "3"))?;
+    until("four pods of the previous revision", || kubelet.work(4, "3"))?;
     let image = "get deployment hello --output=jsonpath={.spec.template.spec.containers[0].image}";
     ensure!(kubelet.heaven.kubectl(image)? == IMAGE);
     kubelet.heaven.kubectl("delete deployment hello --wait=false")?;
-    until("all of it to be gone", || kubelet.gone())?;
+    until("the Deployment's objects to be gone", || kubelet.gone())?;
     kubelet.heaven.kubectl(&format!("delete node {NODE}"))?;
-    // And upstream, where it came from.
+    // The upstream branch must lose it, too.
     let clone = world.file("clone");
-    until("the branch upstream to be without it", || {
+    until("the upstream branch to lose it", || {
         world.git(&clone, &["fetch", "--quiet", "REMOTE", "upstream/data"])?;
         let files = world.git(&clone, &["ls-tree", "-r", "--name-only", "FETCH_HEAD"])?;
         let left: Vec<_> = files.lines().filter(|file| file.contains("/default/hello")).collect();
@@ -122,7 +123,7 @@ pub(crate) fn a_deployment_is_scaled_updated_set_back_and_deleted(world: &Arc<Wo
     })
 }
 
-/// Does for a node what nobody else does here: says that it is there, that its pods run, and that those to be deleted have ended.
+/// Does a kubelet's work: reports the node and its pods as running, and removes deleted pods.
 struct Kubelet<'w> {
     heaven: Heaven<'w>,
 }
@@ -132,7 +133,7 @@ impl<'w> Kubelet<'w> {
         Ok(Self { heaven: world.heaven("default", CONTROLLERS, "sample-k8s-admin")? })
     }
 
-    /// One look: whether the Deployment is at its revision with so many pods, all of them on the node.
+    /// Polls once: whether the Deployment is at this revision with so many pods, all of them bound.
     fn work(&mut self, wanted: usize, revision: &str) -> anyhow::Result<Option<()>> {
         let pods = self.look_after()?;
         let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"] == NODE).count();
@@ -152,7 +153,7 @@ impl<'w> Kubelet<'w> {
         Ok(Some(()))
     }
 
-    /// Answers with the pods that are to stay.
+    /// Returns the pods that are not being deleted.
     fn look_after(&mut self) -> anyhow::Result<Vec<Value>> {
         self.patch(&format!("node {NODE}"), &json!({"status": node()["status"]}))?;
         let pods = self.heaven.object("pods --selector=app=hello")?;
@@ -201,10 +202,10 @@ fn git_host(world: &World) -> anyhow::Result<()> {
     world.until_condition("deployment git", "Available")
 }
 
-/// The published manifests, with another repository and with images and credentials that are here.
+/// The published manifests, with another repository and with available images and credentials.
 fn published() -> anyhow::Result<Vec<Value>> {
     let folder = std::env::var_os("PUBLISHED_SAMPLES")
-        .context("PUBLISHED_SAMPLES names no folder with the published samples")?;
+        .context("PUBLISHED_SAMPLES must name the folder with the published samples")?;
     let mut manifests = Vec::new();
     for kind in ["trishankuheaven", "automatedmerge"] {
         let file = Path::new(&folder).join(format!("controllers.trishanku.org_v1alpha1_{kind}.yaml"));
@@ -220,7 +221,7 @@ fn published() -> anyhow::Result<Vec<Value>> {
         }
     }
     if manifests.len() != 4 {
-        bail!("expected three heavens and a merge, and found {}", manifests.len());
+        bail!("expected three heavens and a merge, but found {}", manifests.len());
     }
     Ok(manifests)
 }
@@ -228,7 +229,7 @@ fn published() -> anyhow::Result<Vec<Value>> {
 fn replace(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // There is no registry that an image could be pulled from.
+            // There is no registry to pull an image from.
             if fields.get("imagePullPolicy").is_some_and(|policy| policy == "Always") {
                 fields.insert("imagePullPolicy".to_owned(), "IfNotPresent".into());
             }
@@ -243,11 +244,11 @@ fn replace(value: &mut Value) {
     }
 }
 
-/// Commits files as a person does, whatever the branch does meanwhile.
+/// Commits files, retrying the push while the branch moves on.
 fn commit(world: &World, clone: &Path, files: &[(&str, Value)]) -> anyhow::Result<()> {
     for (path, content) in files {
         let file = clone.join(path);
-        std::fs::create_dir_all(file.parent().context("a file is in a folder")?)?;
+        std::fs::create_dir_all(file.parent().context("the file has no parent folder")?)?;
         std::fs::write(&file, serde_json::to_string_pretty(content)?)?;
     }
     world.git(clone, &["add", "--all"])?;
@@ -259,7 +260,7 @@ fn commit(world: &World, clone: &Path, files: &[(&str, Value)]) -> anyhow::Resul
     Ok(())
 }
 
-/// What there is of the node.
+/// The Node object with a fresh status.
 pub(crate) fn node() -> Value {
     let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
     let now = now();

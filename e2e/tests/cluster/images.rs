@@ -1,4 +1,4 @@
-//! What the images are made of.
+//! The contents of the images.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +13,12 @@ use crate::world::World;
 
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "zsh", "busybox"];
 
-/// No shell, nobody's rights, a list of what is in it; and Git only where it is used.
+/// No shell, an unprivileged user, a list of contents; and Git only where it is needed.
 pub(crate) fn images_have_no_shell_run_as_nobody_and_list_what_they_consist_of(_: &Arc<World>) -> anyhow::Result<()> {
     let archives = archives()?;
     for (name, has_git) in [("gitcd", true), ("manager", false), ("trishanku", false)] {
         let is_it = |path: &&std::path::PathBuf| path.file_stem().is_some_and(|stem| stem == name);
-        let archive = archives.iter().find(is_it).with_context(|| format!("there is no archive of {name}"))?;
+        let archive = archives.iter().find(is_it).with_context(|| format!("no archive of {name}"))?;
         let manifest: Value = serde_json::from_str(&read(archive, "manifest.json")?)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         ensure!(text(&manifest[0]["RepoTags"][0]) == format!("ghcr.io/trishanku-org/{name}:0.1.0"), "{manifest}");
@@ -32,28 +32,28 @@ pub(crate) fn images_have_no_shell_run_as_nobody_and_list_what_they_consist_of(_
         for layer in manifest[0]["Layers"].as_array().into_iter().flatten() {
             let layer = text(layer);
             let mut unpack = Command::new("sh");
-            // An archive in an archive.
+            // The layer is an archive in the image's archive.
             unpack.args(["-c", r#"tar -xOf "$1" "$2" | tar -t"#, "sh"]).arg(archive).arg(&layer);
             files += &said(&mut unpack, "")?;
         }
         let programs: Vec<_> = files.lines().filter_map(|file| Path::new(file).file_name()?.to_str()).collect();
         let shells: Vec<_> = SHELLS.iter().filter(|shell| programs.contains(shell)).collect();
-        ensure!(shells.is_empty(), "{name} has {shells:?}");
-        ensure!(programs.contains(&"git") == has_git, "whether {name} has git");
-        ensure!(programs.contains(&"ca-certificates.crt"), "{name} trusts nobody");
+        ensure!(shells.is_empty(), "{name} has shells: {shells:?}");
+        ensure!(programs.contains(&"git") == has_git, "{name} must have Git: {has_git}");
+        ensure!(programs.contains(&"ca-certificates.crt"), "{name} has no CA certificates");
 
         let list = archive.with_file_name(format!("{name}.spdx.json"));
-        ensure!(files.contains(&format!("usr/share/sbom/{name}.spdx.json")), "{name} does not have its list");
+        ensure!(files.contains(&format!("usr/share/sbom/{name}.spdx.json")), "{name} has no SBOM");
         let list: Value = serde_json::from_str(&std::fs::read_to_string(&list)?)?;
         ensure!(list["spdxVersion"] == "SPDX-2.3", "{name}: {}", list["spdxVersion"]);
-        let packages = list["packages"].as_array().context("a list has packages")?;
+        let packages = list["packages"].as_array().context("the SBOM has no packages")?;
         let has = |package: &str, kind: &str| {
             packages.iter().any(|found| {
                 let locator = text(&found["externalRefs"][0]["referenceLocator"]);
                 found["name"] == package && locator.starts_with(kind)
             })
         };
-        ensure!(has("tokio", "pkg:cargo/tokio@"), "{name} is made with tokio");
+        ensure!(has("tokio", "pkg:cargo/tokio@"), "the SBOM of {name} lacks tokio");
         let unsure: Vec<_> = packages
             .iter()
             .filter(|found| {
@@ -61,7 +61,7 @@ pub(crate) fn images_have_no_shell_run_as_nobody_and_list_what_they_consist_of(_
                     && found["licenseDeclared"] == "NOASSERTION"
             })
             .collect();
-        ensure!(unsure.is_empty(), "{name}: nobody knows the licence of {unsure:?}");
+        ensure!(unsure.is_empty(), "{name}: unknown licences of {unsure:?}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Installing it, a first heaven, and taking all of it away again.
+//! Installation, a first heaven, and uninstallation.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -7,10 +7,10 @@ use anyhow::{Context, ensure};
 
 use crate::world::{World, until};
 
-/// When it began to be installed.
+/// The start of the installation.
 static BEGUN: OnceLock<Instant> = OnceLock::new();
 
-/// `kubectl apply -k deploy/kustomize/default`, in a namespace that takes restricted pods alone.
+/// `kubectl apply -k deploy/kustomize/default`, into a namespace that enforces the restricted standard.
 pub(crate) fn one_command_installs_the_manager(world: &Arc<World>) -> anyhow::Result<()> {
     world.remember_everything()?;
     let begun = *BEGUN.get_or_init(Instant::now);
@@ -27,7 +27,8 @@ pub(crate) fn one_command_installs_the_manager(world: &Arc<World>) -> anyhow::Re
     Ok(())
 }
 
-/// The manifest of the documentation, in a namespace that takes restricted pods alone; and what the documentation says to look at.
+/// The documentation's manifest, in a namespace that enforces the restricted standard, and the documentation's commands to
+/// inspect it.
 pub(crate) fn a_first_heaven_is_ready_where_pods_have_to_be_restricted(world: &Arc<World>) -> anyhow::Result<()> {
     let begun = Instant::now();
     for command in [
@@ -40,12 +41,12 @@ pub(crate) fn a_first_heaven_is_ready_where_pods_have_to_be_restricted(world: &A
     }
     eprintln!("the first heaven was ready after {:?}", begun.elapsed());
     if let Some(begun) = BEGUN.get() {
-        eprintln!("from nothing installed to a first heaven that is ready: {:?}", begun.elapsed());
+        eprintln!("from the installation to a ready first heaven: {:?}", begun.elapsed());
     }
 
     let heaven = world.heaven("heavens", "first", "first-admin")?;
     heaven.kubectl("create configmap greeting --from-literal=word=hello")?;
-    // gitcd's own words for what is in Git.
+    // gitcd's own report of what is in Git.
     let log = until("the commit", || {
         let log = world.documented("kubectl exec --namespace heavens deployment/first-heaven --container gitcd -- gitcd log --repo=/root/repo configmaps/default/greeting")?;
         Ok((log.lines().count() > 1).then_some(log))
@@ -54,7 +55,7 @@ pub(crate) fn a_first_heaven_is_ready_where_pods_have_to_be_restricted(world: &A
     let shell = world.kubectl("exec --namespace heavens deployment/first-heaven --container gitcd -- sh -c true");
     ensure!(shell.is_err_and(|error| error.to_string().contains("not found")), "the image has no shell");
     drop(heaven);
-    // It never pushes: the branch goes with it.
+    // It never pushes, so its branch is lost with it.
     world.documented("kubectl delete trishankuheaven first --namespace heavens --timeout=2m")?;
     world.documented("kubectl delete namespace heavens --timeout=2m")?;
     Ok(())
@@ -66,14 +67,14 @@ pub(crate) fn uninstalling_leaves_nothing(world: &Arc<World>) -> anyhow::Result<
         "kubectl delete trishankuheavens,automatedmerges,githubrepositories --all --all-namespaces --timeout=5m",
     )?;
     world.documented("kubectl delete --kustomize deploy/kustomize/default --timeout=4m")?;
-    // What people have made for it, they take away; without the published manifests they have made nothing.
+    // Objects that users created for it are theirs to delete; without the published manifests there are none.
     world.kubectl("delete deployment,service git --ignore-not-found --timeout=2m")?;
     world.kubectl("delete secret git-tokens git-cred gar-cred --ignore-not-found")?;
     world.kubectl("delete configmap sample-k8s-kube-scheduler --ignore-not-found")?;
-    until("nothing to be left", || {
+    until("all objects to be gone", || {
         let left = world.new_objects()?;
-        ensure!(left.is_empty(), "left are {}", left.join(", "));
+        ensure!(left.is_empty(), "remaining: {}", left.join(", "));
         Ok(Some(()))
     })
-    .context("uninstalling leaves nothing")
+    .context("uninstalling left objects behind")
 }

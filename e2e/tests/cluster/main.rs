@@ -1,7 +1,8 @@
-//! Trishanku in a cluster whose pods run: what is installed, by what people type.
+//! Trishanku in a cluster that runs pods: its installation, by the commands that users type.
 //!
-//! The scenarios share one node and follow one another. `make test-cluster` prepares what they need, and sets `TRISHANKU_E2E_CLUSTER`; without it they
-//! are shown as ignored. So are those about the cluster that published manifests make, where `PUBLISHED_SAMPLES` names no folder with these.
+//! The scenarios share one node and run in order. `make test-cluster` prepares their requirements and sets
+//! `TRISHANKU_E2E_CLUSTER`; without it they are ignored. So are those with the published manifests, unless `PUBLISHED_SAMPLES`
+//! names the folder with these.
 
 mod beside;
 mod chaos;
@@ -19,7 +20,7 @@ use trishanku_e2e::{Order, nodes, run_on, scenarios};
 
 use crate::world::World;
 
-/// What is shown without the published manifests.
+/// Scenarios that run without the published manifests.
 const ALONE: [&str; 2] = ["images::", "install::"];
 
 fn main() -> ExitCode {
@@ -46,11 +47,11 @@ fn main() -> ExitCode {
     ];
     let is_wanted = nodes::wanted().is_some();
     if !is_wanted {
-        eprintln!("TRISHANKU_E2E_CLUSTER is not set, so nothing is started: `make test-cluster` runs these scenarios");
+        eprintln!("TRISHANKU_E2E_CLUSTER is not set, so nothing is started; run `make test-cluster`");
     }
     let has_samples = std::env::var_os("PUBLISHED_SAMPLES").is_some_and(|folder| !folder.is_empty());
     if is_wanted && !has_samples {
-        eprintln!("PUBLISHED_SAMPLES names no folder with published samples, so what is shown with those is ignored");
+        eprintln!("PUBLISHED_SAMPLES names no folder with published samples, so their scenarios are ignored");
     }
     run_on(World::start, Order::OneByOne, scenarios, move |scenario| {
         let is_alone = ALONE.iter().any(|module| scenario.name().starts_with(module));

@@ -1,4 +1,4 @@
-//! What pods are allowed.
+//! The privileges of pods.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// All that is injected passes the restricted standard. What is published with a pod template of its own, which says nothing of users and capabilities, is
-/// the exception: it stays as its author wrote it.
+/// All injected containers meet the restricted standard. A published pod template that says nothing of users and capabilities
+/// is the exception: it stays as its author wrote it.
 pub(crate) fn all_that_is_injected_is_restricted_and_the_exceptions_are_those_of_users(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
     let theirs = ["kcm", "kube-scheduler"];
     let pods = world.cluster().object("pods")?;
     let mut refused = Vec::new();
-    for pod in pods["items"].as_array().context("a list has items")? {
+    for pod in pods["items"].as_array().context("the list has no items")? {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         if let Err(said) = admitted(world, pod["spec"].clone()) {
             let said = format!("{said:#}");
             ensure!(said.contains("PodSecurity"), "{name}: {said}");
-            // Containers that are wrong are named.
+            // The error names the containers that violate the standard.
             ensure!(theirs.iter().any(|container| said.contains(&format!("\"{container}\""))), "{name}: {said}");
             refused.push(name.to_owned());
         }
         let mut ours = pod["spec"].clone();
-        let containers = ours["containers"].as_array_mut().context("a pod has containers")?;
+        let containers = ours["containers"].as_array_mut().context("the pod has no containers")?;
         containers.retain(|container| !theirs.iter().any(|name| container["name"] == *name));
         if containers.is_empty() {
             containers.push(restricted());
         }
-        admitted(world, ours).with_context(|| format!("{name}, without what is its user's"))?;
+        admitted(world, ours).with_context(|| format!("{name} without its user's containers"))?;
     }
-    ensure!(refused.len() == theirs.len(), "refused are {refused:?}");
+    ensure!(refused.len() == theirs.len(), "refused: {refused:?}");
     Ok(())
 }
 
-/// A trial in a namespace that takes restricted pods alone.
+/// Dry-runs a pod in a namespace that enforces the restricted standard.
 fn admitted(world: &World, mut spec: Value) -> anyhow::Result<()> {
-    let Some(fields) = spec.as_object_mut() else { bail!("a pod has a spec") };
-    // What the cluster has put in.
+    let Some(fields) = spec.as_object_mut() else { bail!("the pod has no spec") };
+    // Fields that the cluster has added.
     for field in ["nodeName", "serviceAccount", "serviceAccountName", "tolerations", "priority", "preemptionPolicy"] {
         fields.remove(field);
     }

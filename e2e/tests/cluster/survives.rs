@@ -1,4 +1,4 @@
-//! What happens to heavens when something else does.
+//! Heavens survive faults and changes around them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::beside;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{Heaven, World, container_id, until};
 
-/// A new pod has nothing but what the remote has: the objects are the same, and no revision was there before.
+/// A new pod starts only from the remote: the objects are the same, and no revision is reused.
 pub(crate) fn the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on(world: &Arc<World>) -> anyhow::Result<()> {
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
     heaven.kubectl("create configmap before --from-literal=the=deletion")?;
     let before = heaven.object("configmap before")?;
     let uid = &before["metadata"]["uid"];
-    until("the remote to have it", || {
+    until("the remote to have the object", || {
         let clone = world.file("look");
         if !clone.exists() {
             std::fs::create_dir(&clone)?;
@@ -35,7 +35,7 @@ pub(crate) fn the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on(world: &Arc<
     let begun = Instant::now();
     world.kubectl(&format!("delete {} --timeout=2m", pod.trim()))?;
     let rollout = format!("rollout status deployment/{CONTROLLERS}-heaven --timeout=4m");
-    until("another pod", || world.kubectl(&rollout).map(Some))?;
+    until("the new pod", || world.kubectl(&rollout).map(Some))?;
     eprintln!("deleted and ready again after {:?}", begun.elapsed());
 
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
@@ -47,7 +47,8 @@ pub(crate) fn the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on(world: &Arc<
     Ok(())
 }
 
-/// Another gitcd in a heaven's manifest, and the former one again: each time its pod is replaced once, objects are the same, and the heavens go on together.
+/// Upgrades gitcd in a heaven's manifest, and back: its pod is replaced once each time, objects stay the same, and the heavens
+/// keep working together.
 pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world: &Arc<World>) -> anyhow::Result<()> {
     const NEXT: &str = "ghcr.io/trishanku-org/gitcd:next";
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
@@ -59,11 +60,11 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
     let patch = r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":"IMAGE"}}}}'"#;
     let back =
         r#"kubectl patch trishankuheaven NAME --type=merge --patch='{"spec":{"gitcd":{"gitcdImage":{"image":null}}}}'"#;
-    // A Deployment counts its templates, also one that it had before.
+    // A Deployment's revision also counts a template that it had before.
     let replaced = || {
         let deployment = world.cluster().object(&format!("deployment {CONTROLLERS}-heaven"))?;
         let count = deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
-        anyhow::Ok(count.context("a Deployment counts its templates")?.parse::<u64>()?)
+        anyhow::Ok(count.context("the Deployment has no revision")?.parse::<u64>()?)
     };
     let first = replaced()?;
     for (step, (command, is_next)) in (1..).zip([(patch, true), (back, false)]) {
@@ -74,8 +75,8 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
         eprintln!("{} after {:?}", if is_next { "upgraded" } else { "set back" }, begun.elapsed());
         let pods =
             world.cluster().object(&format!("pods --selector=controllers.trishanku.org/heaven={CONTROLLERS}"))?;
-        let pods = pods["items"].as_array().context("a list has items")?;
-        ensure!(pods.len() == 1, "{} pods are there", pods.len());
+        let pods = pods["items"].as_array().context("the list has no items")?;
+        ensure!(pods.len() == 1, "{} pods exist", pods.len());
         let images: Vec<_> = (["initContainers", "containers"].iter())
             .flat_map(|list| pods[0]["spec"][list].as_array().into_iter().flatten())
             .filter_map(|container| container["image"].as_str())
@@ -91,14 +92,14 @@ pub(crate) fn a_component_is_upgraded_and_set_back_and_its_branch_goes_on(world:
         ensure!(now > newest, "revision {now} came after {newest}");
         newest = now;
         let took = beside::bound_there(&heaven)?;
-        eprintln!("ten pods are made here and bound by the other one in {took:?}");
+        eprintln!("ten pods are created by this heaven and bound by the other in {took:?}");
     }
-    ensure!(templates(world)? == planned, "the plans are not as before");
+    ensure!(templates(world)? == planned, "the pod templates differ from before");
     world.heaven("default", CONTROLLERS, "sample-k8s-admin")?.kubectl("delete configmap before")?;
     Ok(())
 }
 
-/// Neither a remote nor a moment to say goodbye: what a heaven has acknowledged is in its volume.
+/// Without a remote or a graceful stop, acknowledged writes survive in the volume.
 pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Arc<World>) -> anyhow::Result<()> {
     const NAMESPACE: &str = "kept";
     let folder = world.cluster().folder(NAMESPACE)?;
@@ -138,16 +139,16 @@ pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Ar
     let (uid, gitcd) = (found["metadata"]["uid"].clone(), container_id(&found, "gitcd")?);
     heaven.kubectl("create configmap before --from-literal=the=deletion")?;
     let before = heaven.object("configmap before")?;
-    // At once, and killed: a container of a pod that is deleted has a second at least.
+    // At once and by SIGKILL: a container of a deleted pod gets at least a second.
     let begun = Instant::now();
     world.cluster().faults().kill_container(&gitcd)?;
     world.kubectl(&format!("delete {} --namespace {NAMESPACE} --force --grace-period=0", pod.trim()))?;
     drop(heaven);
-    until("another pod", || Ok(ours(&uid)?.then_some(())))?;
-    eprintln!("deleted without a word and ready again after {:?}", begun.elapsed());
+    until("the new pod", || Ok(ours(&uid)?.then_some(())))?;
+    eprintln!("killed and ready again after {:?}", begun.elapsed());
     let heaven = world.heaven(NAMESPACE, "first", "first-admin")?;
     let after = heaven.object("configmap before")?;
-    // It is the same store: not even its revision is another.
+    // It is the same store, at the same revision.
     ensure!(after["metadata"] == before["metadata"] && after["data"] == before["data"], "{before}\n{after}");
     drop(heaven);
     world.kubectl(&format!("delete trishankuheaven first --namespace {NAMESPACE} --timeout=2m"))?;
@@ -156,7 +157,7 @@ pub(crate) fn a_heaven_with_a_volume_claim_loses_nothing_with_its_pod(world: &Ar
     Ok(())
 }
 
-/// The Git host loses its disk, and a clone takes its place: all is as it was when that was made.
+/// The Git host loses its disk, and a clone replaces it: the heavens restore the state of that moment.
 pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>) -> anyhow::Result<()> {
     let heaven = world.heaven("default", CONTROLLERS, "sample-k8s-admin")?;
     heaven.kubectl("create configmap kept --from-literal=in=the-backup")?;
@@ -164,7 +165,7 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
     let newest = revision(&heaven)?;
     drop(heaven);
     let backup = world.file("backup");
-    until("the branch upstream to have it", || {
+    until("the upstream branch to have the object", || {
         if backup.exists() {
             std::fs::remove_dir_all(&backup)?;
         }
@@ -181,16 +182,16 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
         })
     };
     suspend(true)?;
-    until("all to rest", || {
+    until("all pods to stop", || {
         let pods = world.kubectl("get pods --output=name")?;
         ensure!(pods.lines().all(|pod| pod.starts_with("pod/git-")), "{pods}");
         Ok(Some(()))
     })?;
-    // Its disk goes with it.
+    // Its disk is deleted with the pod.
     world.kubectl("delete pods --selector=app.kubernetes.io/name=git-host --timeout=1m")?;
-    until("another Git host", || world.kubectl("rollout status deployment/git --timeout=1m").map(Some))?;
-    let empty = until("it to answer", || world.git(&backup, &["ls-remote", "REMOTE"]).map(Some))?;
-    ensure!(empty.is_empty(), "it has nothing: {empty}");
+    until("the new Git host", || world.kubectl("rollout status deployment/git --timeout=1m").map(Some))?;
+    let empty = until("it to respond", || world.git(&backup, &["ls-remote", "REMOTE"]).map(Some))?;
+    ensure!(empty.is_empty(), "it must be empty: {empty}");
     world.git(&backup, &["push", "--quiet", "--mirror", "REMOTE"])?;
     suspend(false)?;
     let begun = Instant::now();
@@ -199,8 +200,8 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
     }
     eprintln!("restored after {:?}", begun.elapsed());
     for heaven in world.heavens()? {
-        // The other one gets it by way of the merge, a moment after it is ready.
-        let after = until("it to be there", || heaven.object("configmap kept").map(Some))?;
+        // The other heaven gets it through the merge, a moment after it is ready.
+        let after = until("the object to be back", || heaven.object("configmap kept").map(Some))?;
         ensure!(after["metadata"]["uid"] == before["metadata"]["uid"] && after["data"] == before["data"], "{after}");
         if heaven.name() == CONTROLLERS {
             let now = revision(&heaven)?;
@@ -211,33 +212,34 @@ pub(crate) fn a_clone_is_a_backup_from_which_all_begin_again(world: &Arc<World>)
     Ok(())
 }
 
-/// The revision that a heaven is at.
+/// The revision of a heaven.
 fn revision(heaven: &Heaven<'_>) -> anyhow::Result<u64> {
     let list: Value = serde_json::from_str(&heaven.kubectl("get --raw /api/v1/namespaces/default/configmaps")?)?;
-    let revision = list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?;
+    let revision = list["metadata"]["resourceVersion"].as_str().context("the list has no resource version")?;
     Ok(revision.parse()?)
 }
 
-/// Killed, replaced by another version, and set back: its heavens' pods are the same, and none of their containers began anew.
+/// Killed, upgraded and downgraded: its heavens' pods stay the same, and none of their containers restarts.
 pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restarts(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
     let (before, planned) = (containers(world)?, templates(world)?);
-    ensure!(!before.is_empty() && !planned.is_empty(), "there are heavens");
+    ensure!(!before.is_empty() && !planned.is_empty(), "no heavens exist");
     let manager = "--namespace trishanku-system";
     world.kubectl(&format!(
         "delete pods {manager} --selector=app.kubernetes.io/name=trishanku-manager --force --grace-period=0"
     ))?;
     let rollout = format!("rollout status deployment/trishanku-manager {manager} --timeout=2m");
-    until("a manager in its place", || world.kubectl(&rollout).map(Some))?;
-    // Another version is another pod with another image. That of `next` is the same program; `previous` is an older build, where one was asked for.
+    until("the new manager", || world.kubectl(&rollout).map(Some))?;
+    // Another version is another pod with another image. `next` is the same program; `previous` is an older build, if one was
+    // requested.
     let steps =
         ["next", "previous", "0.1.0"].into_iter().filter(|step| *step != "previous" || has_other(step, "manager"));
     for step in steps {
         let step = &format!("ghcr.io/trishanku-org/manager:{step}");
         world.kubectl(&format!("set image deployment/trishanku-manager {manager} manager={step}"))?;
         until(step, || world.kubectl(&rollout).map(Some))?;
-        // It works when it has done something; what it found at its beginning it has looked at before that.
+        // A reconciled probe shows that it works, and that it has already processed the existing heavens.
         world.cluster().apply(PROBE)?;
         world.until_condition("trishankuheaven probe", "Ready")?;
         world.kubectl("delete trishankuheaven probe --timeout=1m")?;
@@ -245,7 +247,7 @@ pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restar
         let is_other = |name: &&String| rendered.get(*name) != planned.get(*name);
         let others: Vec<_> = planned.keys().filter(is_other).map(String::as_str).collect();
         let advice = if step.ends_with(":previous") { OLDER } else { "" };
-        ensure!(others.is_empty(), "{step} renders another plan of {}{advice}", others.join(", "));
+        ensure!(others.is_empty(), "{step} renders other pod templates of {}{advice}", others.join(", "));
     }
     let after = containers(world)?;
     let advice = if has_other("previous", "manager") { OLDER } else { "" };
@@ -253,28 +255,28 @@ pub(crate) fn the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restar
     Ok(())
 }
 
-/// What to do when pods begin anew because of another build: that of `previous` may do so, and then nothing is shown by it.
-const OLDER: &str = "\nif the older build renders another plan of pods, each pod is replaced once, as it has to be: choose a later commit for PREVIOUS";
+/// Advice if pods restart with another build: `previous` may render them differently, and then proves nothing.
+const OLDER: &str = "\nif the older build renders pods differently, each pod is rightly replaced once: choose a later commit for PREVIOUS";
 
 /// A heaven without a pod.
 const PROBE: &str = r#"{"apiVersion": "controllers.trishanku.org.trishanku.org/v1alpha1", "kind": "TrishankuHeaven",
     "metadata": {"name": "probe", "namespace": "default"}, "spec": {"skip": {"app": true}}}"#;
 
-/// The plan of every pod of the heavens and merges.
+/// The pod templates of all heavens and merges.
 fn templates(world: &World) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for label in ["heaven", "automated-merge"] {
         let deployments =
             world.cluster().object(&format!("deployments --selector=controllers.trishanku.org/{label}"))?;
         for deployment in deployments["items"].as_array().into_iter().flatten() {
-            let name = deployment["metadata"]["name"].as_str().context("a Deployment has a name")?;
+            let name = deployment["metadata"]["name"].as_str().context("the Deployment has no name")?;
             found.insert(name.to_owned(), deployment["spec"]["template"].clone());
         }
     }
     Ok(found)
 }
 
-/// Every container of the heavens and merges, with its id and how often it began.
+/// The containers of all heavens and merges, with ID and restart count.
 fn containers(world: &World) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for label in ["heaven", "automated-merge"] {

@@ -1,4 +1,4 @@
-//! What a heaven says when something is wrong with it, and that it helps to do what the documentation says then.
+//! The conditions of a faulty heaven, and whether the documentation's advice for them helps.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,11 +14,12 @@ use crate::world::{TOKEN, World, container_id, until};
 const NAMESPACE: &str = "trouble";
 const NAME: &str = "troubled";
 const REPOSITORY: &str = "other/trouble.git";
-/// A way of its own to the Git host, which nobody else misses.
+/// A separate Service address of the Git host, which only this test uses.
 const WAY: &str = "10.96.0.81";
 const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 
-/// Things go wrong one after the other: each is told by the condition and the reason of the documentation, and is over when that was done which stands beside it.
+/// Faults, one after the other: each must be reported with the documented condition and reason, and disappear by the documented
+/// remedy.
 pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_says_of_it_helps(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
@@ -38,21 +39,21 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     Ok(())
 }
 
-/// Its Secrets, its manifest, and the manager's rights.
+/// Faults of its Secrets, its manifest, and the manager's rights.
 fn before_there_is_a_pod(world: &World) -> anyhow::Result<()> {
-    // A Secret that people have made.
+    // An incomplete Secret created by a user.
     kubectl(world, "create secret generic troubled-admin --from-literal=tls.crt=")?;
     world.cluster().apply(&heaven("gitcd").to_string())?;
     let told = told(world, "CertificatesReady", "SecretIncomplete")?;
     ensure!(told.message.contains("troubled-admin") && told.advice.contains("delete it"), "{told:?}");
     kubectl(world, "delete secret troubled-admin")?;
 
-    // What people were to make, and have not.
+    // A ConfigMap that a user should have created.
     let told = self::told(world, "Ready", "NotFound")?;
     ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
     kubectl(world, "create configmap troubled-own")?;
 
-    // A template with a name of ours.
+    // A pod template with a reserved container name.
     let told = self::told(world, "Stalled", "InvalidPodTemplate")?;
     let file = world.file("troubled.json");
     std::fs::write(&file, heaven("gitcd").to_string())?;
@@ -61,7 +62,7 @@ fn before_there_is_a_pod(world: &World) -> anyhow::Result<()> {
     let found = String::from_utf8_lossy(&lint.stdout).into_owned();
     ensure!(lint.status.code() == Some(1) && found.contains(&told.message), "{told:?}\n{found}");
 
-    // Rights as those of a version that made no pods.
+    // The rights of a version that created no pods.
     let rights = Rights::without_deployments(world)?;
     world.cluster().apply(&heaven("app").to_string())?;
     let told = self::told(world, "Ready", "Forbidden")?;
@@ -69,18 +70,18 @@ fn before_there_is_a_pod(world: &World) -> anyhow::Result<()> {
     rights.give_back()
 }
 
-/// The branch upstream that it follows.
+/// The upstream branch that it follows.
 struct Branch<'w> {
     world: &'w World,
     clone: PathBuf,
 }
 
 impl<'w> Branch<'w> {
-    /// There is none that it could begin with, until there is.
+    /// The branch to start from is missing, until it is pushed.
     fn missing(world: &'w World) -> anyhow::Result<Self> {
         let told = told(world, "Ready", "MinimumReplicasUnavailable")?;
         ensure!(told.advice.contains("`git-pre`"), "{told:?}");
-        until("git-pre to say why", || {
+        until("git-pre to log the reason", || {
             let log = kubectl(world, &format!("logs deployment/{NAME}-heaven --container=git-pre"))?;
             ensure!(log.contains("upstream/data"), "{log}");
             Ok(Some(()))
@@ -89,7 +90,7 @@ impl<'w> Branch<'w> {
         std::fs::create_dir(&branch.clone)?;
         branch.git(&["init", "--quiet"])?;
         branch.git(&["commit", "--quiet", "--allow-empty", "--message=nothing yet"])?;
-        // The first branch of a new repository is the one that `HEAD` names there, and stays.
+        // The first pushed branch becomes the one that `HEAD` names, so this one stays.
         branch.git(&["push", "--quiet", "REMOTE", "HEAD:refs/heads/main"])?;
         branch.make()?;
         world.until_condition(&object(), "Ready")?;
@@ -110,7 +111,7 @@ impl<'w> Branch<'w> {
     }
 }
 
-/// A wrong password, no branch any more, and no way.
+/// A wrong password, a missing branch, and an unreachable host.
 fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     let password = |password: &str| {
         let patch = json!({"stringData": {"password": password}});
@@ -126,7 +127,7 @@ fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     branch.make()?;
     world.until_condition(&object(), "Synced")?;
     way(world, false)?;
-    // A connection that is there stays, so it has to make another one.
+    // An open connection survives, so gitcd has to open a new one.
     kill_gitcd(world)?;
     let told = self::told(world, "Synced", "Unreachable")?;
     ensure!(told.advice.contains("route"), "{told:?}");
@@ -134,7 +135,7 @@ fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     world.until_condition(&object(), "Synced")
 }
 
-/// It has something that nobody else has, and there is nobody to take it.
+/// The heaven is deleted with an unpushed object while its remote has no branch.
 fn the_last_push(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     branch.take_away()?;
     self::told(world, "Synced", "NoBranch")?;
@@ -144,21 +145,21 @@ fn the_last_push(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     kubectl(world, &format!("delete trishankuheaven {NAME} --wait=false"))?;
     let told = self::told(world, "Ready", "WaitingForLastPush")?;
     let command = told.advice.split('`').find_map(|text| text.strip_prefix("kubectl annotate trishankuheaven NAME "));
-    let command = command.with_context(|| format!("the documentation has no command: {told:?}"))?;
+    let command = command.with_context(|| format!("the documentation has no command for {told:?}"))?;
     kubectl(world, &format!("annotate trishankuheaven {NAME} {command}"))?;
     kubectl(world, &format!("wait --for=delete trishankuheaven/{NAME} --timeout=2m")).map(drop)
 }
 
-/// kubectl in the namespace of the troubled heaven.
+/// kubectl in the namespace of the faulty heaven.
 fn kubectl(world: &World, words: &str) -> anyhow::Result<String> {
     world.kubectl(&format!("--namespace {NAMESPACE} {words}"))
 }
 
-/// What is told of the heaven.
+/// A reported condition of the heaven.
 #[derive(Debug)]
 struct Told {
     message: String,
-    /// What the documentation says to do.
+    /// The documentation's advice.
     advice: String,
 }
 
@@ -166,30 +167,30 @@ fn object() -> String {
     format!("trishankuheaven {NAME} --namespace {NAMESPACE}")
 }
 
-/// Waits until a condition is told with a reason, which has to be one of the documentation.
+/// Waits until a condition has this reason, which the documentation must list.
 fn told(world: &World, condition: &str, reason: &str) -> anyhow::Result<Told> {
     let advice = World::advice(condition, reason)?;
-    // What is wrong makes this one true, and the others false.
+    // `Stalled` reports a fault if true, the others if false.
     let wrong = if condition == "Stalled" { "True" } else { "False" };
-    until(&format!("{condition} to be told with {reason}"), || {
+    until(&format!("{condition} to have the reason {reason}"), || {
         let heaven = world.cluster().object(&object())?;
         let conditions = heaven["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|found| found["type"] == condition);
-        let found = found.with_context(|| format!("nothing is told of {condition}"))?;
+        let found = found.with_context(|| format!("no condition {condition}"))?;
         ensure!(found["status"] == wrong && found["reason"] == reason, "{found}");
         let message = found["message"].as_str().unwrap_or_default().to_owned();
         Ok(Some(Told { message, advice: advice.clone() }))
     })
 }
 
-/// A heaven of nobody, with a container of this name.
+/// A heaven without a controller, with a container of this name.
 fn heaven(container: &str) -> Value {
     json!({
         "apiVersion": "controllers.trishanku.org.trishanku.org/v1alpha1", "kind": "TrishankuHeaven",
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
             "skip": {"entrypoints": true},
-            "certificates": {"controller": {"userName": "nobody"}},
+            "certificates": {"controller": {"userName": "app"}},
             "gitcd": {
                 "credentialsSecretName": "git-credentials",
                 "git": {
@@ -209,7 +210,7 @@ fn heaven(container: &str) -> Value {
     })
 }
 
-/// Kills gitcd of the heaven, which begins anew.
+/// Kills gitcd of the heaven, which restarts.
 fn kill_gitcd(world: &World) -> anyhow::Result<()> {
     let pods = world
         .cluster()
@@ -217,26 +218,26 @@ fn kill_gitcd(world: &World) -> anyhow::Result<()> {
     world.cluster().faults().kill_container(&container_id(&pods["items"][0], "gitcd")?)
 }
 
-/// Rights that the manager does not have for a while. Others need it to have them: whatever happens, it gets them back.
+/// Takes rights away from the manager. Later scenarios need them, so they are restored on drop.
 struct Rights<'w> {
     world: &'w World,
     are_back: bool,
 }
 
 impl<'w> Rights<'w> {
-    /// Returns when it is known that the manager makes and changes no Deployments.
+    /// Removes the rights to create and change Deployments, and waits until that is effective.
     fn without_deployments(world: &'w World) -> anyhow::Result<Self> {
         const MANAGER: &str = "--as=system:serviceaccount:trishanku-system:trishanku-manager";
         let role = world.cluster().object("clusterrole trishanku-manager")?;
         let mut less = json!({"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]});
-        let rules = less["rules"].as_array_mut().context("a role has rules")?;
+        let rules = less["rules"].as_array_mut().context("the role has no rules")?;
         let of_deployments = rules.iter_mut().filter(|rule| rule["resources"] == json!(["deployments"]));
         of_deployments.for_each(|rule| rule["verbs"] = json!(["list", "watch"]));
         let taken = Self { world, are_back: false };
         let mut replace = world.cluster().kubectl_command();
         said(replace.args(["replace", "--filename=-"]), &less.to_string())?;
-        until("the manager to have less rights", || {
-            // It ends with a failure where the answer is no.
+        until("the manager to lose its rights", || {
+            // It fails if the answer is no.
             let may = world.kubectl(&format!("auth can-i create deployments --namespace={NAMESPACE} {MANAGER}"));
             Ok(may.is_err_and(|no| no.to_string().lines().any(|line| line.ends_with(": no"))).then_some(()))
         })?;
@@ -250,7 +251,7 @@ impl<'w> Rights<'w> {
 
     fn apply(&self) -> anyhow::Result<()> {
         let rights = World::source("deploy/kustomize/rbac");
-        let rights = rights.to_str().context("a folder with a name in UTF-8")?;
+        let rights = rights.to_str().context("the folder's name is not UTF-8")?;
         self.world.kubectl(&format!("apply --server-side --force-conflicts --kustomize {rights}")).map(drop)
     }
 }
@@ -260,15 +261,15 @@ impl Drop for Rights<'_> {
         if !self.are_back
             && let Err(error) = self.apply()
         {
-            eprintln!("the manager does not get its rights back: {error:#}");
+            eprintln!("cannot restore the manager's rights: {error:#}");
         }
     }
 }
 
-/// Makes the way to the Git host, or lets it lead nowhere.
+/// Creates the Service of the Git host, with its endpoint or with none.
 fn way(world: &World, leads: bool) -> anyhow::Result<()> {
     let pods = world.cluster().object("pods --selector=app.kubernetes.io/name=git-host")?;
-    let address = pods["items"][0]["status"]["podIP"].as_str().context("the Git host has an address")?.to_owned();
+    let address = pods["items"][0]["status"]["podIP"].as_str().context("the Git host has no address")?.to_owned();
     let addresses = if leads { json!([{"addresses": [address]}]) } else { json!([]) };
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "way", "namespace": NAMESPACE},

@@ -1,4 +1,4 @@
-//! What scenarios do to a cluster, in the words of people.
+//! Actions of scenarios on a cluster, as a user would perform them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use trishanku_e2e::{Shared, git};
 
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 
-/// Long enough for anything that does not hang, also on a busy machine: kubelet waits longer each time before it tries again what has failed.
+/// Longer than anything takes on a busy machine: kubelet retries with increasing backoff.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The repository of a headless cluster, for programs in pods.
 pub(crate) const REPOSITORY: &str = "http://10.96.0.80/team/cluster.git";
-/// Who may push there. It is known to nobody else, and lives as long as the cluster.
+/// The token for pushes. It is secret to this test, and lives as long as the cluster.
 pub(crate) const TOKEN: &str = "e2e-token-of-the-git-host";
 
-/// Where the kube-apiserver of a heaven listens, in its pod.
+/// The port of a heaven's kube-apiserver in its pod.
 const PORT: u16 = 6443;
 
 const DOCUMENTATION: &str = include_str!("../../../docs/operate.md");
 
-/// Waits for something, and tells how long that took.
+/// Waits for a value, and prints how long that took.
 pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let begun = Instant::now();
     let found = trishanku_e2e::wait::until_within(what, PATIENCE, look)?;
@@ -37,7 +37,7 @@ pub(crate) fn until<T>(what: &str, look: impl FnMut() -> anyhow::Result<Option<T
     Ok(found)
 }
 
-/// The id of a pod's container, as containerd has it.
+/// The ID of a pod's container in containerd.
 pub(crate) fn container_id(pod: &Value, name: &str) -> anyhow::Result<String> {
     let of = |list: &str| pod["status"][list].as_array().cloned().unwrap_or_default();
     let found =
@@ -50,7 +50,7 @@ pub(crate) struct World {
     provider: Box<dyn Provider>,
     scratch: TempDir,
     host: Mutex<Option<Forward>>,
-    /// What was there before anything was installed.
+    /// The objects that existed before the installation.
     before: Mutex<BTreeSet<String>>,
 }
 
@@ -70,17 +70,17 @@ impl World {
         self.cluster().kubectl(words.split(' '))
     }
 
-    /// Runs a command of the documentation for operators, as it is there.
+    /// Runs a command of the operator documentation verbatim.
     pub(crate) fn documented(&self, command: &str) -> anyhow::Result<String> {
         self.documented_with(command, &[], &Self::source(""))
     }
 
-    /// The same with a name in place of `NAME`.
+    /// The same with a name instead of `NAME`.
     pub(crate) fn documented_for(&self, command: &str, name: &str) -> anyhow::Result<String> {
         self.documented_with(command, &[("NAME", name)], &Self::source(""))
     }
 
-    /// The same with what a reader puts in place of words, in a folder that stands for a checkout.
+    /// The same with a reader's replacements, in a folder like a checkout.
     pub(crate) fn documented_with(
         &self,
         command: &str,
@@ -88,7 +88,7 @@ impl World {
         folder: &Path,
     ) -> anyhow::Result<String> {
         let is_there = DOCUMENTATION.lines().any(|line| line.strip_prefix("$ ") == Some(command));
-        ensure!(is_there, "docs/operate.md does not say `{command}`");
+        ensure!(is_there, "docs/operate.md has no command `{command}`");
         let typed = given.iter().fold(command.to_owned(), |typed, (word, by)| typed.replace(word, by));
         let (cluster, kubectl) = (self.cluster(), self.cluster().kubectl_program());
         let programs = kubectl.parent().map(Path::to_owned).into_iter();
@@ -99,7 +99,7 @@ impl World {
         said(&mut shell, "")
     }
 
-    /// What the documentation for operators says to do about a reason of a condition.
+    /// The operator documentation's advice for a condition's reason.
     pub(crate) fn advice(condition: &str, reason: &str) -> anyhow::Result<String> {
         let rows = DOCUMENTATION.lines().filter(|line| line.starts_with('|'));
         let mut rows = rows.map(|row| row.trim_matches('|').splitn(3, '|').map(str::trim).collect::<Vec<_>>());
@@ -108,7 +108,7 @@ impl World {
             (names(0, condition) || row.first() == Some(&"any")) && names(1, reason)
         });
         let advice = row.as_ref().and_then(|row| row.get(2)).map(|advice| (*advice).to_owned());
-        advice.with_context(|| format!("docs/operate.md does not say what to do about {condition} for {reason}"))
+        advice.with_context(|| format!("docs/operate.md has no advice for {condition} with {reason}"))
     }
 
     /// Waits for a condition of an object. `of` is split at spaces.
@@ -130,20 +130,20 @@ impl World {
         self.scratch.path().join(name)
     }
 
-    /// Notes every object that there is, to find out later what has come.
+    /// Records all existing objects, to find new ones later.
     pub(crate) fn remember_everything(&self) -> anyhow::Result<()> {
-        *self.before.lock().expect("nobody panics while holding it") = self.everything()?;
+        *self.before.lock().expect("no thread panics while holding the lock") = self.everything()?;
         Ok(())
     }
 
-    /// What was not there when everything was noted.
+    /// The objects that did not exist when they were recorded.
     pub(crate) fn new_objects(&self) -> anyhow::Result<Vec<String>> {
-        let before = self.before.lock().expect("nobody panics while holding it").clone();
-        ensure!(!before.is_empty(), "nothing was noted before");
+        let before = self.before.lock().expect("no thread panics while holding the lock").clone();
+        ensure!(!before.is_empty(), "no objects were recorded");
         Ok(self.everything()?.difference(&before).cloned().collect())
     }
 
-    /// All objects, but those that come and go by themselves.
+    /// All objects except short-lived ones.
     fn everything(&self) -> anyhow::Result<BTreeSet<String>> {
         let kinds = self.kubectl("api-resources --verbs=list --output=name")?;
         let kinds: Vec<_> = kinds
@@ -159,19 +159,19 @@ impl World {
         Ok(listed.lines().map(words).collect())
     }
 
-    /// A file of this repository.
+    /// The path of a file of this repository.
     pub(crate) fn source(path: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
     }
 
-    /// Stock Git at the cluster's repository; `REMOTE` among the words is its address.
+    /// Runs stock Git with the cluster's repository; `REMOTE` among the words is its URL.
     pub(crate) fn git(&self, folder: &Path, words: &[&str]) -> anyhow::Result<String> {
         self.git_at("team/cluster.git", folder, words)
     }
 
-    /// The same at another repository of the Git host.
+    /// The same with another repository of the Git host.
     pub(crate) fn git_at(&self, repository: &str, folder: &Path, words: &[&str]) -> anyhow::Result<String> {
-        let mut forward = self.host.lock().expect("nobody panics while holding it");
+        let mut forward = self.host.lock().expect("no thread panics while holding the lock");
         let mut run = |anew: bool| {
             if anew || forward.is_none() {
                 *forward = Some(self.cluster().forward("default", "service/git", 80)?);
@@ -184,7 +184,7 @@ impl World {
             git::plain(&mut command);
             said(&mut command, "")
         };
-        // A forward ends with its pod.
+        // A forwarded port breaks with its pod.
         run(false).or_else(|_| run(true))
     }
 
@@ -193,14 +193,14 @@ impl World {
         [CONTROLLERS, SCHEDULERS].iter().map(|name| self.heaven("default", name, "sample-k8s-admin")).collect()
     }
 
-    /// kubectl at the kube-apiserver of a heaven, as its administrator, whose kubeconfig is in a Secret.
+    /// Access to a heaven's kube-apiserver with the administrator's kubeconfig from a Secret.
     pub(crate) fn heaven(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<Heaven<'_>> {
         let kubeconfig = self.kubeconfig_of(namespace, name, admin)?;
         let forward = self.cluster().forward(namespace, &format!("deployment/{name}-heaven"), PORT)?;
         Ok(Heaven { world: self, name: name.to_owned(), kubeconfig, way: Way::Forwarded(forward) })
     }
 
-    /// The same at the address of its pod: nothing of the host cluster has to work for that.
+    /// The same at the address of its pod, independent of the host cluster.
     pub(crate) fn heaven_at(
         &self,
         namespace: &str,
@@ -214,7 +214,7 @@ impl World {
 
     fn kubeconfig_of(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<PathBuf> {
         let secret = self.cluster().object(&format!("secret {admin} --namespace {namespace}"))?;
-        let kubeconfig = secret["data"]["kubeconfig"].as_str().context("the Secret has a kubeconfig")?;
+        let kubeconfig = secret["data"]["kubeconfig"].as_str().context("the Secret has no kubeconfig")?;
         let file = self.file(&format!("{namespace}-{name}.kubeconfig"));
         std::fs::write(&file, BASE64_STANDARD.decode(kubeconfig)?)?;
         Ok(file)
@@ -237,7 +237,7 @@ impl Shared for World {
 }
 
 impl World {
-    /// What containers that are not ready have written last, and the manager.
+    /// The last output of containers that are not ready, and of the manager.
     fn logs(&self) -> String {
         let Ok(pods) = self.cluster().object("pods --all-namespaces") else { return String::new() };
         let mut words = Vec::new();
@@ -263,7 +263,7 @@ impl World {
     }
 }
 
-/// A heaven, from outside of its pod.
+/// A heaven, accessed from outside of its pod.
 pub(crate) struct Heaven<'w> {
     world: &'w World,
     name: String,
@@ -271,16 +271,16 @@ pub(crate) struct Heaven<'w> {
     way: Way,
 }
 
-/// How its kube-apiserver is reached.
+/// The path to its kube-apiserver.
 enum Way {
-    /// By way of the host cluster's kube-apiserver and kubelet.
+    /// Through the host cluster's kube-apiserver and kubelet.
     Forwarded(Forward),
     /// At the address of its pod.
     Direct(String),
 }
 
 impl Heaven<'_> {
-    /// Its name.
+    /// The name of the heaven.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -300,7 +300,7 @@ impl Heaven<'_> {
             }
             Way::Direct(address) => (cluster.kubectl_among_pods(&self.kubeconfig)?, format!("{address}:{PORT}")),
         };
-        // Its certificate does not name the address of its pod.
+        // Its certificate does not contain the address of its pod.
         command.args([&*format!("--server=https://{server}"), "--tls-server-name=localhost"]).args(words.split(' '));
         said(&mut command, input)
     }

@@ -1,4 +1,4 @@
-//! What a person finds in the repository, with stock Git.
+//! The repository as seen with stock Git.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use trishanku_e2e::{Cluster, git, wait};
 pub(crate) fn the_log_reads_like_an_audit_log(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.namespace("audit")?;
     let path = "configmaps/audit/decision";
-    // Each change is committed before the next is made, so that each has a commit of its own for this path.
+    // Each change is committed before the next, so that each has a commit of its own for this path.
     cluster.kubectl("create configmap decision --from-literal=go=no -n audit".split(' '))?;
     wait::until("the creation to be committed", || cluster.committed(path))?;
     let yes = ["-n", "audit", "--type=merge", "-p", r#"{"data":{"go":"yes"}}"#];
@@ -29,15 +29,15 @@ pub(crate) fn the_log_reads_like_an_audit_log(cluster: &Arc<Cluster>) -> anyhow:
         let [subject, body, committer] = commit.split('\0').collect::<Vec<_>>()[..] else {
             anyhow::bail!("{commit:?}");
         };
-        // Other scenarios write at the same time, so a commit may have more in it than this one change.
+        // Other scenarios write concurrently, so a commit may contain more than this change.
         let alone = format!("{verb} {path}");
-        ensure!(subject == alone || subject.contains(&format!("{verb} ")), "{subject:?} does not tell of {alone:?}");
+        ensure!(subject == alone || subject.contains(&format!("{verb} ")), "{subject:?} does not mention {alone:?}");
         ensure!(body.lines().any(|line| line.starts_with("Revision: ")), "{body:?}");
         ensure!(committer.trim() == "trishanku", "{committer:?}");
     }
-    // Every line of the whole log is in these words.
-    // The first commit only makes the branch.
-    // Merges, and what people commit at the same time, have their own.
+    // Every subject of the log has this form,
+    // except for the first commit, which creates the branch,
+    // and for merges and external commits.
     let own = ["--min-parents=1", "--max-parents=1", "--committer=trishanku"];
     let oneline = cluster.git(&[&["log"], &own[..], &["--format=%s", "refs/heads/main"]].concat())?;
     for subject in oneline.lines() {
@@ -54,12 +54,12 @@ pub(crate) fn an_object_is_json_with_one_field_a_line(cluster: &Arc<Cluster>) ->
     let value: serde_json::Value = serde_json::from_str(&text).context("it is not JSON")?;
     ensure!(value["kind"] == "Deployment" && value["metadata"]["name"] == "hello");
     ensure!(text == format!("{value:#}\n"), "it is not one field a line:\n{text}");
-    // What Git has is what the API server answers with, once it has caught up with the controllers.
+    // Git has what the API server serves, once it has caught up with the controllers.
     wait::until_true("the newest version to be committed", || {
         let text = cluster.committed(path)?.unwrap_or_default();
         let committed: serde_json::Value = serde_json::from_str(&text)?;
         let served = cluster.object("deployment hello -n default --show-managed-fields")?;
-        // The resource version is the store's revision, and not part of what is stored.
+        // The resource version is the store's revision, and not stored in the object.
         Ok(committed["status"] == served["status"]
             && committed["spec"] == served["spec"]
             && committed["metadata"]["uid"] == served["metadata"]["uid"]
@@ -107,14 +107,14 @@ pub(crate) fn fsck_is_clean_while_writes_go_on(cluster: &Arc<Cluster>) -> anyhow
         });
         let checked = check_while_history_grows(cluster);
         done.store(true, Ordering::SeqCst);
-        let rounds = writer.join().ok().context("the writer does not panic")??;
+        let rounds = writer.join().ok().context("the writer panicked")??;
         checked?;
         ensure!(rounds > 0, "nothing was written while checking");
         Ok(())
     })
 }
 
-/// Three checks, with new commits between one and the next.
+/// Runs three checks, with new commits in between.
 fn check_while_history_grows(cluster: &Cluster) -> anyhow::Result<()> {
     let head = || cluster.git(&["rev-parse", "refs/heads/main"]);
     let mut last = head()?;
@@ -133,9 +133,9 @@ pub(crate) fn a_plain_clone_has_the_objects_as_files(cluster: &Arc<Cluster>) -> 
     cluster.namespace("cloned")?;
     cluster.kubectl("create configmap it --from-literal=is=here -n cloned".split(' '))?;
     let path = "configmaps/cloned/it";
-    let committed = wait::until("it to be committed", || cluster.committed(path))?;
+    let committed = wait::until("the ConfigMap to be committed", || cluster.committed(path))?;
     let repository = cluster.home().repository();
-    let repository = repository.to_str().context("the path is UTF-8")?;
+    let repository = repository.to_str().context("the path is not UTF-8")?;
     git::run(cluster.scratch(), &["clone", "--quiet", repository, "clone"])?;
     let clone = cluster.scratch().join("clone");
     ensure!(std::fs::read_to_string(clone.join(path))? == committed);

@@ -1,4 +1,4 @@
-//! What a person and a controller can do with a control plane, and what is in Git then.
+//! A control plane as used by users and controllers, and its objects in Git.
 
 mod git;
 mod kubernetes;

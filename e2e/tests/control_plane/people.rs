@@ -1,4 +1,4 @@
-//! What a person commits and pushes into the repository of a control plane, with stock Git.
+//! Commits pushed to the repository of a control plane with stock Git.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,10 +12,10 @@ use anyhow::{Context, bail, ensure};
 use trishanku_e2e::watch::{Watch, objects};
 use trishanku_e2e::{Cluster, git, wait};
 
-/// A clone of the folder, to be edited.
+/// Clones the repository for edits.
 fn clone(cluster: &Arc<Cluster>, name: &str) -> anyhow::Result<PathBuf> {
     let repository = cluster.home().repository();
-    clone_of(cluster, repository.to_str().context("the path is UTF-8")?, name)
+    clone_of(cluster, repository.to_str().context("the path is not UTF-8")?, name)
 }
 
 fn clone_of(cluster: &Arc<Cluster>, url: &str, name: &str) -> anyhow::Result<PathBuf> {
@@ -26,11 +26,11 @@ fn clone_of(cluster: &Arc<Cluster>, url: &str, name: &str) -> anyhow::Result<Pat
     Ok(clone)
 }
 
-/// Commits everything and pushes it; the branch moves on all the time, so a push may have to be tried again.
+/// Commits everything and pushes it, retrying while the branch moves on.
 fn push(clone: &Path) -> anyhow::Result<()> {
     git::run(clone, &["add", "--all"])?;
     git::run(clone, &["commit", "--quiet", "-m", "by hand"])?;
-    wait::until_true("the push to be taken", || {
+    wait::until_true("the push to be accepted", || {
         if git::run(clone, &["push", "--quiet", "origin", "main"]).is_ok() {
             return Ok(true);
         }
@@ -56,7 +56,7 @@ pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(
     let clone = clone(cluster, "people")?;
     edit(&clone.join(path), r#""tea": "3""#, r#""tea": "4""#)?;
     push(&clone)?;
-    watch.wait("the change to be told", |seen| {
+    watch.wait("the event of the change", |seen| {
         seen.events.iter().any(|event| event.kind == "MODIFIED" && event.name == "prices")
     })?;
     let live = cluster.object("configmap prices -n people")?;
@@ -70,7 +70,7 @@ pub(crate) fn a_push_changes_a_live_object_and_a_broken_one_changes_nothing(
     })?;
     let live = cluster.object("configmap prices -n people")?;
     ensure!(live["data"]["cup"] == "1", "{live}");
-    // The API goes on.
+    // The API keeps working.
     cluster.kubectl("label configmap prices -n people checked=yes".split(' '))?;
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(crate) fn a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_pu
         let output = cluster.trishanku().args(["status", "--json"]).output()?;
         serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
     };
-    // No other scenario uses the kind.
+    // No other scenario uses this kind.
     for name in ["a", "c"] {
         let manifest = serde_json::json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
             "metadata": {"name": name}, "handler": name});
@@ -92,12 +92,12 @@ pub(crate) fn a_kind_that_kube_apiserver_cannot_list_is_in_the_status_until_a_pu
     ensure!(is_listed(&status()?), "{}", status()?);
     let output = cluster.etcdctl()?.args(["put", "/registry/runtimeclasses/b", "no object"]).output()?;
     ensure!(output.status.success(), "{output:?}");
-    let found = wait::until("the kind to be told", || {
+    let found = wait::until("the kind to be reported", || {
         let status = status()?;
         Ok((!is_listed(&status)).then_some(status))
     })?;
     ensure!(found["health"] == "degraded", "{found}");
-    let kinds = found["unlistable"].as_array().context("they are a list")?;
+    let kinds = found["unlistable"].as_array().context("the status has no list of kinds")?;
     ensure!(kinds.len() == 1 && kinds[0]["resource"] == "runtimeclasses.node.k8s.io", "{found}");
     ensure!(kinds[0]["after"] == "a", "{found}");
     let shown = cluster.trishanku().arg("status").output()?;
@@ -156,7 +156,7 @@ pub(crate) fn a_push_is_tried_at_the_kube_apiserver_before_it_enters(cluster: &A
     let clone = clone_of(cluster, &cluster.git_url()?, "tried")?;
     let write = |path: &str, text: &str| -> anyhow::Result<()> {
         let file = clone.join(path);
-        std::fs::create_dir_all(file.parent().context("it has a folder")?)?;
+        std::fs::create_dir_all(file.parent().context("the file has no parent folder")?)?;
         Ok(std::fs::write(file, text)?)
     };
     let push = || -> anyhow::Result<String> {
@@ -168,7 +168,7 @@ pub(crate) fn a_push_is_tried_at_the_kube_apiserver_before_it_enters(cluster: &A
     write("services/specs/tried/door", SERVICE)?;
     write("pods/tried/keeper", POD)?;
     push()?;
-    // What admission and defaults add.
+    // Fields added by admission and defaulting.
     let service = cluster.object("service door -n tried")?;
     let address = service["spec"]["clusterIP"].as_str().unwrap_or_default();
     ensure!(address.starts_with("10."), "{service}");
@@ -180,24 +180,27 @@ pub(crate) fn a_push_is_tried_at_the_kube_apiserver_before_it_enters(cluster: &A
     }
 
     write("deployments/tried/guests", DEPLOYMENT)?;
-    let Err(refused) = push() else { bail!("a Deployment with -1 replicas was taken") };
+    let Err(refused) = push() else { bail!("a Deployment with -1 replicas was accepted") };
     let words = "deployments/tried/guests: kube-apiserver rejects it: line 6: spec.replicas: Invalid value: -1";
     ensure!(refused.to_string().contains(words), "{refused}");
-    // The corrected file is taken, although the broken one is in its history.
+    // The corrected file is accepted, although the broken one is in its history.
     write("deployments/tried/guests", &DEPLOYMENT.replace("-1", "2"))?;
     push()?;
-    ensure!(cluster.object("deployment guests -n tried")?["spec"]["replicas"] == 2, "it is there");
-    // An update has the rules of an update: the selector of a Deployment never changes.
+    ensure!(
+        cluster.object("deployment guests -n tried")?["spec"]["replicas"] == 2,
+        "the Deployment must have two replicas"
+    );
+    // Updates are validated as such: the selector of a Deployment is immutable.
     git::run(&clone, &["pull", "--quiet", "--rebase", "origin", "main"])?;
     let path = clone.join("deployments/tried/guests");
     let text = std::fs::read_to_string(&path)?.replace("app: guests", "app: hosts");
     std::fs::write(&path, text)?;
-    let Err(refused) = push() else { bail!("another selector was taken") };
+    let Err(refused) = push() else { bail!("a changed selector was accepted") };
     ensure!(refused.to_string().contains("field is immutable"), "{refused}");
     Ok(())
 }
 
-/// `kubectl get … -w`, until this is dropped.
+/// A running `kubectl get … -w`, killed on drop.
 struct Following {
     kubectl: Child,
     printed: PathBuf,
@@ -212,7 +215,7 @@ impl Following {
         Ok(Self { kubectl: kubectl.spawn().context("cannot start kubectl")?, printed })
     }
 
-    /// Waits until the last line is this.
+    /// Waits until this is the last line.
     fn shows(&self, line: &str) -> anyhow::Result<()> {
         wait::until_true(&format!("kubectl to show {line}"), || {
             Ok(std::fs::read_to_string(&self.printed)?.lines().last() == Some(line))
@@ -222,7 +225,7 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ended = self.kubectl.kill();
         let _status = self.kubectl.wait();
     }
@@ -243,11 +246,11 @@ pub(crate) fn a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_r
     push(&clone)?;
     following.shows("4 1")?;
 
-    // Who changes another field through the API meanwhile keeps that.
+    // A concurrent change of another field through the API survives.
     edit(&clone.join(path), r#""tea": "4""#, r#""tea": "5""#)?;
     cluster.kubectl(["patch", "configmap", "prices", "-n", "hosted", "-p", r#"{"data":{"cup":"2"}}"#])?;
     git::run(&clone, &["commit", "--quiet", "--all", "-m", "by hand"])?;
-    // For Git the two lines are in conflict, and the branch has moved on: the host merges.
+    // For Git the two lines conflict, and the branch has moved on: the host merges.
     git::run(&clone, &["push", "--quiet", "origin", "HEAD:refs/for/main"])?;
     following.shows("5 2")?;
 
@@ -255,9 +258,9 @@ pub(crate) fn a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_r
     git::run(&clone, &["reset", "--quiet", "--hard", "origin/main"])?;
     edit(&clone.join(path), r#""cup": "2""#, r#""cup": "#)?;
     git::run(&clone, &["commit", "--quiet", "--all", "-m", "broken"])?;
-    let refused = wait::until("a refusal that is not for being late", || {
+    let refused = wait::until("a refusal other than for a stale branch", || {
         let Err(refused) = git::run(&clone, &["push", "--quiet", "origin", "main"]) else {
-            bail!("a broken file was taken");
+            bail!("a broken file was accepted");
         };
         let refused = refused.to_string();
         if refused.contains(path) {
@@ -267,8 +270,11 @@ pub(crate) fn a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_r
         Ok(None)
     })?;
     ensure!(refused.contains("[remote rejected] main -> main"), "{refused}");
-    ensure!(cluster.committed(path)?.is_some_and(|text| text.contains(r#""cup": "2""#)), "it is as it was");
-    // The API goes on, and so does whoever listens.
+    ensure!(
+        cluster.committed(path)?.is_some_and(|text| text.contains(r#""cup": "2""#)),
+        "the committed file must be unchanged"
+    );
+    // The API and open watches keep working.
     cluster.kubectl(["patch", "configmap", "prices", "-n", "hosted", "-p", r#"{"data":{"cup":"3"}}"#])?;
     following.shows("5 3")?;
     Ok(())
@@ -293,7 +299,7 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
     push(&clone)?;
     let made = |cluster: &Cluster| -> anyhow::Result<Vec<(String, String, bool)>> {
         let list = cluster.object("configmaps -n many")?;
-        let items = list["items"].as_array().context("a list has items")?;
+        let items = list["items"].as_array().context("the list has no items")?;
         let told = items.iter().map(|item| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
             let has_identity = item["metadata"]["uid"].is_string() && item["metadata"]["creationTimestamp"].is_string();
@@ -301,13 +307,13 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
         });
         Ok(told.filter(|(name, ..)| name.starts_with("made")).collect())
     };
-    wait::until_true("all to be there", || Ok(made(cluster)?.len() == MAPS))?;
-    ensure!(made(cluster)?.iter().all(|(_, _, has_identity)| *has_identity), "they have an identity");
-    watch.wait("each to be told once", |seen| {
+    wait::until_true("all objects to exist", || Ok(made(cluster)?.len() == MAPS))?;
+    ensure!(made(cluster)?.iter().all(|(_, _, has_identity)| *has_identity), "all objects must have an identity");
+    watch.wait("one event per object", |seen| {
         let added = seen.events.iter().filter(|event| event.kind == "ADDED" && event.name.starts_with("made"));
         added.count() == MAPS
     })?;
-    // Half of them change and the others go, while the API server changes one of them.
+    // Half of the objects are changed and the others deleted, while the API server changes one of them.
     git::run(&clone, &["pull", "--quiet", "--rebase"])?;
     for number in 0..MAPS {
         let file = folder.join(format!("made{number}"));
@@ -315,28 +321,28 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
     }
     cluster.kubectl("label configmap made0 -n many here=too".split(' '))?;
     push(&clone)?;
-    wait::until_true("the changes to be there", || {
+    wait::until_true("the changes to be merged", || {
         let made = made(cluster)?;
         Ok(made.len() == MAPS / 2 && made.iter().all(|(_, n, _)| n == "1"))
     })?;
     let live = cluster.object("configmap made0 -n many")?;
     ensure!(live["metadata"]["labels"]["here"] == "too", "{live}");
-    watch.wait("all deletions to be told", |seen| {
+    watch.wait("all deletion events", |seen| {
         seen.events.iter().filter(|event| event.kind == "DELETED").count() == MAPS / 2
     })?;
     cluster.git(&["fsck", "--full"])?;
-    // Whoever was cut in the middle of it ends with what is there, and nothing else.
+    // Clients that were disconnected meanwhile end with exactly the existing objects.
     let there = objects(&cluster.raw(path)?)?;
     let resumed = unlucky.end(|watch| {
-        let seen = watch.wait("a client that was cut to catch up", |seen| seen.objects == there)?;
+        let seen = watch.wait("a disconnected client to catch up", |seen| seen.objects == there)?;
         Ok(seen.resumed)
     })?;
-    // How often depends on how long the merges take.
-    ensure!(resumed.iter().all(|resumed| *resumed > 0), "somebody was never cut: {resumed:?}");
+    // The number depends on how long the merges take.
+    ensure!(resumed.iter().all(|resumed| *resumed > 0), "a client was never disconnected: {resumed:?}");
     Ok(())
 }
 
-/// Clients whose connections end again and again, at random.
+/// Clients whose connections are cut repeatedly at random.
 struct Unlucky {
     watches: Arc<Vec<Watch>>,
     cutter: Option<JoinHandle<()>>,
@@ -363,11 +369,11 @@ impl Unlucky {
         Ok(Self { watches, cutter: Some(cutter), stop })
     }
 
-    /// Cuts nobody any more, and looks at all of them.
+    /// Stops the cuts and returns `look` at each client.
     fn end<T>(mut self, look: impl Fn(&Watch) -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
         let _stopped = self.stop.send(());
         if let Some(cutter) = self.cutter.take() {
-            ensure!(cutter.join().is_ok(), "the thread that cuts panicked");
+            ensure!(cutter.join().is_ok(), "the cutting thread panicked");
         }
         self.watches.iter().map(look).collect()
     }

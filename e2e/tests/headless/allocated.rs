@@ -1,4 +1,4 @@
-//! Two branches give the same address and port away at once.
+//! Two branches allocate the same address and port concurrently.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn at(cluster: &Cluster, heaven: &str, what: &[&str]) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(&cluster.kubectl_at(heaven, [&["get", "--output=json"][..], what].concat())?)?)
 }
 
-/// What says whose it is: who was made first, then the smaller uid.
+/// The rank that decides which Service keeps it: creation time, then uid.
 fn rank(service: &Value) -> (String, String) {
     let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default().to_owned();
     (text("creationTimestamp"), text("uid"))
@@ -41,12 +41,15 @@ pub(crate) fn what_two_branches_gave_away_at_once_is_one_service_s_and_the_other
     cluster.kubectl_at("kube-scheduler", ["create", &filename])?;
     let (one, other) =
         (at(cluster, "desk", &["service", "one"])?, at(cluster, "kube-scheduler", &["service", "other"])?);
-    ensure!(one["spec"]["clusterIP"] == ADDRESS && other["spec"]["clusterIP"] == ADDRESS, "they are not cut off");
+    ensure!(
+        one["spec"]["clusterIP"] == ADDRESS && other["spec"]["clusterIP"] == ADDRESS,
+        "the heavens must be cut off"
+    );
     let (owner, loser) = if rank(&one) < rank(&other) { (one, other) } else { (other, one) };
     let name = |service: &Value| service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     cluster.join_again("desk", &cut)?;
 
-    let repaired = wait::until("the one that lost to have others", || {
+    let repaired = wait::until("the losing Service to be reallocated", || {
         let now = at(cluster, "desk", &["service", &name(&loser)])?;
         let spec = &now["spec"];
         let has_others =
@@ -54,7 +57,7 @@ pub(crate) fn what_two_branches_gave_away_at_once_is_one_service_s_and_the_other
                 && spec["ports"][0]["nodePort"].as_u64().is_some_and(|port| port != PORT);
         Ok(has_others.then_some(now))
     })?;
-    ensure!(repaired["metadata"]["uid"] == loser["metadata"]["uid"], "it is another object: {repaired}");
+    ensure!(repaired["metadata"]["uid"] == loser["metadata"]["uid"], "the Service was replaced: {repaired}");
     ensure!(repaired["spec"]["type"] == "NodePort" && repaired["spec"]["externalName"].is_null(), "{repaired}");
     ensure!(repaired["spec"]["selector"] == loser["spec"]["selector"], "{repaired}");
     ensure!(repaired["metadata"]["annotations"].is_null(), "{repaired}");
@@ -65,7 +68,7 @@ pub(crate) fn what_two_branches_gave_away_at_once_is_one_service_s_and_the_other
             kept["spec"] == owner["spec"] && kept["metadata"]["uid"] == owner["metadata"]["uid"],
             "{heaven}: {kept}"
         );
-        let address = repaired["spec"]["clusterIP"].as_str().context("it has an address")?;
+        let address = repaired["spec"]["clusterIP"].as_str().context("the Service has no address")?;
         for (address, service) in [(ADDRESS, &owner), (address, &loser)] {
             let registered = at(cluster, heaven, &["ipaddress", address])?;
             ensure!(registered["spec"]["parentRef"]["name"] == name(service), "{heaven}: {registered}");

@@ -1,4 +1,5 @@
-//! A controller that nobody here wrote, with a heaven of ten lines: Kubernetes' own sample controller makes a Deployment for each Foo.
+//! A third-party controller with a heaven of ten lines: Kubernetes' own sample controller, which creates a Deployment for each
+//! Foo.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program with its definition, built from its Go module unless it is there.
+/// The program and its CustomResourceDefinition, built from its Go module if missing.
 fn sample() -> anyhow::Result<PathBuf> {
     let output = Command::new(root().join("hack/sample-controller.sh")).output().context("cannot run the script")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -36,11 +37,11 @@ pub(crate) fn mesh_somebody_elses_controller_works_in_a_heaven_of_its_own(
 ) -> anyhow::Result<()> {
     let definition = sample()?.join("crd.yaml").display().to_string();
     cluster.kubectl(["create", "--filename", &definition])?;
-    wait::until_true("the definition to be served", || {
+    wait::until_true("the new kind to be served", || {
         cluster.kubectl_with(["apply", "--filename=-"], FOO).map(|_| true)
     })?;
-    // Its Deployment is at the desk, the pods that another heaven makes of it too, and the controller has seen these.
-    wait::until_true("the Foo to tell of its pods", || {
+    // The desk has its Deployment, and the pods that another heaven creates for it; the controller has seen these.
+    wait::until_true("the Foo's status to count its pods", || {
         let deployment = cluster.object("deployment of-foo")?;
         let pods = cluster.kubectl(["get", "pods", "--selector=controller=foo", "-o", "name"])?;
         Ok(deployment["spec"]["replicas"] == 2 && pods.lines().count() == 2)
@@ -49,7 +50,7 @@ pub(crate) fn mesh_somebody_elses_controller_works_in_a_heaven_of_its_own(
     let sample = cluster.heaven("sample")?;
     let made =
         ["log", "--no-merges", "--format=%cn", &sample.branch, "--diff-filter=A", "--", "deployments/default/of-foo"];
-    ensure!(git::run(&sample.repository, &made)?.trim() == "sample", "somebody else made the Deployment");
+    ensure!(git::run(&sample.repository, &made)?.trim() == "sample", "another heaven created the Deployment");
     cluster.kubectl(["delete", "foo", "foo"])?;
     cluster.wait_gone("deployment of-foo")?;
     cluster.wait_gone("pods --selector=controller=foo")?;

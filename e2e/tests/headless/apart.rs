@@ -1,4 +1,4 @@
-//! Heavens that do not reach one another for a while, and work on.
+//! Heavens that cannot reach one another for a while, and keep working.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ pub(crate) fn mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after(
     cut_off_while_both_work(cluster, "cut")
 }
 
-/// The person is cut off and edits; the others go on with what they know: pods are made anew and bound.
+/// The desk is cut off and edits; the others keep working with what they know: pods are replaced and bound.
 fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
     let kubectl = cluster.plain_kubectl();
     let node = StandIn::ensure(&kubectl)?;
     cluster.kubectl(["create", "deployment", name, "--image=none", "--replicas=2"])?;
     bound(cluster, "desk", name, 2)?;
     cluster.wait_agreed()?;
-    // In a mesh the others pull from the desk, so the desk is out of their reach as well.
+    // In a mesh the others pull from the desk, so they are cut off from it as well.
     let mut cut = vec![("desk".to_owned(), cluster.cut_off("desk")?)];
     if cluster.heaven("kube-scheduler")?.remotes.iter().any(|remote| remote.name == "desk") {
         for other in cluster.heavens()?.into_iter().map(|heaven| heaven.name).filter(|name| name != "desk") {
@@ -46,9 +46,9 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
     cluster.kubectl_at("kube-scheduler", ["delete", first, "--force", "--grace-period=0"])?;
     bound(cluster, "kube-scheduler", name, 2)?;
     let unseen = cluster.kubectl_at("kube-scheduler", ["get", "configmaps", "-o", "name"])?;
-    ensure!(!unseen.contains(&format!("{name}-desk")), "the desk is not cut off");
+    ensure!(!unseen.contains(&format!("{name}-desk")), "the desk must be cut off");
     let still = cluster.kubectl(["get", "pods", &select, "-o", "name"])?;
-    ensure!(still.contains(first), "the desk is not cut off: {still}");
+    ensure!(still.contains(first), "the desk must be cut off: {still}");
     for (heaven, remotes) in &cut {
         cluster.join_again(heaven, remotes)?;
     }
@@ -69,17 +69,17 @@ fn cut_off_while_both_work(cluster: &Cluster, name: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The remotes of a heaven, where they were.
+/// The remotes of a heaven with their URLs.
 type Remotes = Vec<(String, String)>;
 
-/// Lets the remotes of a heaven lead nowhere, and waits until it has noticed.
+/// Makes the remotes of a heaven unreachable, and waits until it has noticed.
 pub(crate) fn cut_off(cluster: &Cluster, heaven: &str) -> anyhow::Result<Remotes> {
     let remotes = cluster.cut_off(heaven)?;
     wait_cut(cluster, heaven, &remotes)?;
     Ok(remotes)
 }
 
-/// Waits until a heaven has found that it does not reach these remotes. Somebody has to give it a reason to look.
+/// Waits until a heaven reports these remotes as unreachable. Writes at all heavens make it try.
 fn wait_cut(cluster: &Cluster, heaven: &str, remotes: &Remotes) -> anyhow::Result<()> {
     let mut number = 0;
     wait::until_true(&format!("{heaven} to be cut off"), || {
@@ -88,11 +88,11 @@ fn wait_cut(cluster: &Cluster, heaven: &str, remotes: &Remotes) -> anyhow::Resul
             let annotation = format!("nudged-{name}={heaven}-{number}");
             cluster.kubectl_at(name, ["annotate", "--overwrite", "namespace", "default", &annotation])?;
         }
-        // It ends with a failure as long as anything is not well.
+        // It fails as long as anything is unhealthy.
         let output = cluster.trishanku().args(["status", "--json"]).output()?;
         let said: Value = serde_json::from_slice(&output.stdout)?;
-        let heavens = said["heavens"].as_array().context("a cluster has heavens")?;
-        let found = heavens.iter().find(|one| one["name"] == heaven).context("it is one of them")?;
+        let heavens = said["heavens"].as_array().context("the cluster has no heavens")?;
+        let found = heavens.iter().find(|one| one["name"] == heaven).context("the heaven is not listed")?;
         let is_cut = |remote: &Value| remote["condition"].as_str().is_some_and(|condition| condition != "Synced");
         let is_meant = |remote: &Value| {
             remotes.iter().any(|(key, _)| *key == format!("remote.{}.url", remote["name"].as_str().unwrap_or("")))
@@ -103,7 +103,7 @@ fn wait_cut(cluster: &Cluster, heaven: &str, remotes: &Remotes) -> anyhow::Resul
     })
 }
 
-/// Each heaven does without the others for a while: the person edits, pods are made, nodes are chosen, each by whom it can be.
+/// Each heaven is cut off in turn: users edit, pods are created and bound, as far as that works without it.
 pub(crate) fn each_heaven_in_turn_is_cut_off_while_all_work_on(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let span = if is_long() { Duration::from_mins(2) } else { Duration::ZERO };
     let kubectl = cluster.plain_kubectl();
@@ -122,10 +122,10 @@ pub(crate) fn each_heaven_in_turn_is_cut_off_while_all_work_on(cluster: &Arc<Clu
             node.beat(&kubectl)?;
             rounds += 1;
         }
-        // Nothing of it is seen elsewhere, and nothing that it would do is done.
+        // Its changes are not seen elsewhere, and its work is not done.
         let other = if heaven == "desk" { "kube-scheduler" } else { "desk" };
         let maps = cluster.kubectl_at(other, ["get", "configmaps", "-o", "name"])?;
-        ensure!(!maps.contains(&format!("{name}-{heaven}-0")), "{heaven} is not cut off: {maps}");
+        ensure!(!maps.contains(&format!("{name}-{heaven}-0")), "{heaven} must be cut off: {maps}");
         let nodes = "--output=jsonpath={range .items[*]}({.spec.nodeName}){end}";
         let pods = |wanted: &'static str| {
             wait::until_true(&format!("the pods to be {wanted:?} without {heaven}"), || {
@@ -167,7 +167,7 @@ pub(crate) fn both_sides_work_on_while_the_merge_stands_still_and_agree_after(
     for heaven in NAMES {
         let map = format!("still-{heaven}");
         cluster.kubectl_at(heaven, ["create", "configmap", &map, "--from-literal=side=own"])?;
-        // The same object on all sides: one of them wins everywhere.
+        // The same object on all sides: one version wins everywhere.
         cluster.kubectl_at(heaven, ["create", "configmap", "same", &format!("--from-literal=side={heaven}")])?;
     }
     cluster.signal("cluster-automerge/gitcd", Signal::CONT)?;
@@ -176,7 +176,7 @@ pub(crate) fn both_sides_work_on_while_the_merge_stands_still_and_agree_after(
     let winner = side("desk")?;
     ensure!(NAMES.contains(&winner.as_str()), "{winner:?}");
     for heaven in NAMES {
-        ensure!(side(heaven)? == winner, "{heaven} has another one than {winner:?}");
+        ensure!(side(heaven)? == winner, "{heaven} has a version other than {winner:?}");
         let maps = cluster.kubectl_at(heaven, ["get", "configmaps", "-o", "name"])?;
         for other in NAMES {
             ensure!(maps.contains(&format!("still-{other}")), "{heaven} has only {maps}");
@@ -185,11 +185,11 @@ pub(crate) fn both_sides_work_on_while_the_merge_stands_still_and_agree_after(
     Ok(())
 }
 
-/// Waits until as many pods of an app have a node at a heaven.
+/// Waits until a heaven has this number of bound pods of an app.
 fn bound(cluster: &Cluster, heaven: &str, app: &str, wanted: usize) -> anyhow::Result<()> {
     let select = format!("--selector=app={app}");
     let nodes = "--output=jsonpath={range .items[*]}{.spec.nodeName}{\"\\n\"}{end}";
-    wait::until_true(&format!("{wanted} pods of {app} to have a node at {heaven}"), || {
+    wait::until_true(&format!("{wanted} pods of {app} to be bound at {heaven}"), || {
         let nodes = cluster.kubectl_at(heaven, ["get", "pods", &select, nodes])?;
         Ok(nodes.lines().filter(|node| !node.is_empty()).count() == wanted)
     })

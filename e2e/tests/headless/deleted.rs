@@ -1,4 +1,4 @@
-//! Objects that are deleted a moment after they were created, while the controllers of other heavens work on them.
+//! Objects deleted right after their creation, while controllers of other heavens work on them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use trishanku_e2e::{Cluster, git, is_long, wait};
 
 const NAMESPACE: &str = "deleted";
 
-/// Kinds that are created, or made by controllers of what was created: `apiVersion`, kind, plural.
+/// Kinds that are created here or by controllers: `apiVersion`, kind, plural.
 const KINDS: [(&str, &str, &str); 10] = [
     ("apps/v1", "Deployment", "deployments"),
     ("apps/v1", "StatefulSet", "statefulsets"),
@@ -29,7 +29,7 @@ const KINDS: [(&str, &str, &str); 10] = [
     ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
 ];
 
-/// How many of these kinds are created, in turn.
+/// The number of these kinds that are created here, in turn.
 const CREATED: usize = 5;
 
 /// Objects that belong together, and when they are deleted.
@@ -57,7 +57,7 @@ fn objects(number: usize, name: &str) -> Vec<Value> {
             vec![with(json!({"completions": 2, "parallelism": 2, "template": template}))]
         }
         "Service" => vec![with(json!({"selector": {"app": name}, "ports": [{"port": 80}]}))],
-        // The scheduler chooses a node for a claim that a pod uses.
+        // The scheduler chooses a node for a claim used by a pod.
         _ => {
             let claim = with(json!({"storageClassName": NAMESPACE, "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": "1Mi"}}}));
@@ -75,7 +75,7 @@ async fn client(kubeconfig: PathBuf) -> anyhow::Result<Client> {
 
 fn api(client: &Client, api_version: &str, kind: &str) -> anyhow::Result<Api<DynamicObject>> {
     let found = KINDS.iter().find(|(version, name, _)| *version == api_version && *name == kind);
-    let (_, _, plural) = found.with_context(|| format!("{api_version} {kind} is not listed"))?;
+    let (_, _, plural) = found.with_context(|| format!("{api_version} {kind} is not in KINDS"))?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let resource = ApiResource {
         group: group.to_owned(),
@@ -93,11 +93,11 @@ async fn create_and_delete(client: Client, plan: Plan) -> anyhow::Result<()> {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let api = api(&client, text("apiVersion"), text("kind"))?;
         let object: DynamicObject = serde_json::from_value(object.clone())?;
-        let name = object.metadata.name.clone().context("each has a name")?;
+        let name = object.metadata.name.clone().context("the object has no name")?;
         api.create(&PostParams::default(), &object).await?;
         created.push((api, name));
     }
-    // The delay is what is varied: whatever it is, the outcome is the same.
+    // The delay is varied; the outcome must not depend on it.
     tokio::time::sleep(plan.after).await;
     for (api, name) in created {
         api.delete(&name, &DeleteParams::background()).await?;
@@ -105,15 +105,15 @@ async fn create_and_delete(client: Client, plan: Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the pods that a kubelet would have stopped by now.
+/// Deletes the pods that a kubelet would have stopped.
 async fn kubelet(pods: Api<DynamicObject>) {
     loop {
-        // A request that fails is sent again.
+        // Failed requests are retried.
         let listed = pods.list(&ListParams::default()).await;
         for pod in listed.into_iter().flat_map(|list| list.items) {
             let is_bound = pod.data["spec"]["nodeName"].is_string();
             if let (true, Some(_), Some(name)) = (is_bound, &pod.metadata.deletion_timestamp, &pod.metadata.name) {
-                // It may be gone by now.
+                // It may already be gone.
                 drop(pods.delete(name, &DeleteParams::default().grace_period(0)).await);
             }
         }
@@ -121,7 +121,7 @@ async fn kubelet(pods: Api<DynamicObject>) {
     }
 }
 
-/// What is there at a heaven.
+/// The remaining objects at a heaven.
 fn left(cluster: &Cluster, heaven: &str) -> anyhow::Result<Vec<String>> {
     let kinds = KINDS.map(|(_, _, plural)| plural).join(",");
     let listed = cluster.kubectl_at(heaven, ["get", &kinds, "--namespace", NAMESPACE, "--output=name"])?;
@@ -150,7 +150,7 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-/// How many plans run at once.
+/// The number of concurrent plans.
 const AT_ONCE: usize = 10;
 
 async fn storm(client: Client) -> anyhow::Result<()> {
@@ -195,8 +195,8 @@ pub(crate) fn what_is_deleted_a_moment_after_it_was_created_stays_deleted(
         seen = heavens.iter().map(|heaven| left(cluster, heaven)).collect::<anyhow::Result<Vec<_>>>()?.concat();
         Ok(seen.is_empty().then_some(()))
     });
-    ensure!(gone.is_ok(), "{gone:?}; {} objects are left: {:?}", seen.len(), &seen[..seen.len().min(20)]);
-    // Nor does it come back with what the others have not sent yet.
+    ensure!(gone.is_ok(), "{gone:?}; {} objects remain: {:?}", seen.len(), &seen[..seen.len().min(20)]);
+    // It must not come back with changes that the others have not pushed yet.
     cluster.wait_agreed()?;
     for heaven in &heavens {
         let found = left(cluster, heaven)?;
@@ -217,7 +217,7 @@ pub(crate) fn mesh_what_is_deleted_a_moment_after_it_was_created_stays_deleted(
     what_is_deleted_a_moment_after_it_was_created_stays_deleted(cluster)
 }
 
-/// No person loses an edit here.
+/// No edit of a user is lost.
 fn no_conflict_is_reported(cluster: &Cluster) -> anyhow::Result<()> {
     let of_here = format!("/{NAMESPACE}/");
     for heaven in cluster.heavens()? {

@@ -17,7 +17,7 @@ pub(crate) fn every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
 pub(crate) fn mesh_every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
     cluster: &Arc<Cluster>,
 ) -> anyhow::Result<()> {
-    // There is no merge, and one controller more.
+    // There is no merge, and one more controller.
     each_is_killed(cluster, 12)
 }
 
@@ -37,15 +37,16 @@ fn each_is_killed(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
             cluster.wait_ready()
         });
         is_over.store(true, Ordering::Relaxed);
-        let written: Vec<_> = writers.into_iter().map(|writer| writer.join().ok().context("no panic")).collect();
+        let written: Vec<_> =
+            writers.into_iter().map(|writer| writer.join().ok().context("a writer panicked")).collect();
         killed?;
         written.into_iter().collect::<anyhow::Result<Vec<_>>>()
     })?;
     let expected: BTreeSet<String> = written.into_iter().flatten().collect();
-    ensure!(expected.len() > 20, "hardly anything was written: {expected:?}");
+    ensure!(expected.len() > 20, "too few objects were written: {expected:?}");
     cluster.wait_agreed()?;
-    // They may have agreed before the last of it was pushed.
-    wait::until("all that was acknowledged at every heaven", || {
+    // The branches may have agreed before the last push.
+    wait::until("all acknowledged objects at every heaven", || {
         for heaven in ["desk", "kube-controller-manager", "kube-scheduler"] {
             let found = cluster.kubectl_at(heaven, ["get", "configmaps", "-o", "name"])?;
             let found: BTreeSet<String> = found.lines().map(|line| line.replace("configmap/", "")).collect();
@@ -56,7 +57,7 @@ fn each_is_killed(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
     })
 }
 
-/// Makes objects one after the other; answers with those that were acknowledged.
+/// Creates objects one after the other; returns the acknowledged ones.
 fn write(cluster: &Cluster, heaven: &str, is_over: &AtomicBool) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for number in 0.. {
@@ -64,7 +65,7 @@ fn write(cluster: &Cluster, heaven: &str, is_over: &AtomicBool) -> Vec<String> {
             break;
         }
         let name = format!("killed-{heaven}-{number}");
-        // While the heaven's own processes are away, there is nobody to acknowledge anything.
+        // While the heaven's own processes are down, writes are not acknowledged.
         if cluster.kubectl_at(heaven, ["create", "configmap", &name, "--request-timeout=5s"]).is_ok() {
             acknowledged.push(name);
         }

@@ -1,4 +1,4 @@
-//! A headless cluster on this machine, as `trishanku up` brings it up: in a star, in one where things break, and in a mesh.
+//! A headless cluster on this machine, started by `trishanku up`: as a star, as a star with faults, and as a mesh.
 
 mod allocated;
 mod any;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         upstream::upstream_is_replaced_by_a_clone_of_itself,
         upstream::upstream_is_set_back_and_gets_the_newer_work_again,
     ];
-    // With a controller that nobody here wrote.
+    // With a third-party controller.
     let mut mesh = scenarios![
         any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
         show::mesh_the_demo_tells_which_branch_did_what,
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         apart::mesh_both_sides_work_on_while_one_is_cut_off_and_agree_after,
     ];
     if is_long() {
-        // Before the last, which is about the end.
+        // Before the last one, which stops the cluster.
         let last = star.pop();
         star.extend(scenarios![quiet::a_node_that_lives_changes_its_lease_and_nothing_else]);
         star.extend(last);
@@ -47,19 +47,19 @@ fn main() -> ExitCode {
     }
     let groups = [(Shape::Star, star), (Shape::Star, broken_star), (Shape::Mesh, mesh)];
     let outcomes = if is_long() {
-        // What is counted there needs the machine for itself.
+        // Counting commits requires an otherwise idle machine.
         groups.map(|(shape, scenarios)| show(shape, scenarios))
     } else {
-        // Each waits most of the time.
+        // Each scenario waits most of the time.
         groups
             .map(|(shape, scenarios)| std::thread::spawn(move || show(shape, scenarios)))
-            // Who panics has said why.
+            // A panic has already been reported.
             .map(|shown| shown.join().unwrap_or(ExitCode::FAILURE))
     };
     if outcomes.iter().all(|outcome| *outcome == ExitCode::SUCCESS) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Shows scenarios on a cluster of their own.
+/// Runs scenarios on a cluster of their own.
 fn show(shape: Shape, scenarios: Vec<Scenario>) -> ExitCode {
     let arguments = match shape {
         Shape::Mesh => any::arguments(),
@@ -67,12 +67,12 @@ fn show(shape: Shape, scenarios: Vec<Scenario>) -> ExitCode {
     };
     match arguments {
         Ok(arguments) => {
-            // One beside the other, unless there is time.
+            // Concurrently, unless there is time.
             let order = if is_long() { Order::OneByOne } else { Order::InTurns };
             run(&Options { shape, arguments, ..Options::default() }, order, scenarios)
         }
         Err(error) => {
-            eprintln!("there is no controller to give a heaven to: {error:#}");
+            eprintln!("cannot build the sample controller: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! Nobody does anything: no branch moves, but for a node that says that it lives.
+//! Without any activity no branch moves, except for a node's lease renewals.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ pub(crate) fn mesh_no_branch_moves_for_a_while(cluster: &Arc<Cluster>) -> anyhow
     stays(cluster, if is_long() { Duration::from_mins(1) } else { Duration::from_secs(15) })
 }
 
-/// Five times as often as a kubelet does it, so that it takes a shorter while.
+/// Five times as often as a kubelet, to take less time.
 pub(crate) fn mesh_a_node_that_lives_changes_its_lease_and_nothing_else(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     lives(cluster, Duration::from_secs(2), Duration::from_secs(20))
 }
 
-/// As a kubelet does it.
+/// As often as a kubelet.
 pub(crate) fn a_node_that_lives_changes_its_lease_and_nothing_else(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     lives(cluster, Duration::from_secs(10), Duration::from_mins(1))
 }
 
-/// There is no node here, so the list of keys that may change (docs/design/headless.md) is empty.
+/// There is no node here, so no key may change (docs/design/headless.md).
 fn stays(cluster: &Cluster, span: Duration) -> anyhow::Result<()> {
     cluster.wait_agreed()?;
     let (before, since) = (cluster.heads()?, Instant::now());
@@ -46,7 +46,7 @@ fn stays(cluster: &Cluster, span: Duration) -> anyhow::Result<()> {
 
 const LEASE: &str = "kube-node-lease/stand-in";
 
-/// Renews the lease of a node; its first renewal makes it.
+/// Renews the lease of a node, and creates it first.
 fn renew(kubectl: &Kubectl) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     let (date, time) = (now.date(), now.time());
@@ -62,8 +62,8 @@ fn renew(kubectl: &Kubectl) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A node that renews its lease `every` so often: every branch gets these commits, of this key alone, and merges at most
-/// between them. On a busy machine two renewals may become one commit; the long form, which has the machine for itself, counts.
+/// A node renews its lease at this interval: every branch must get these commits, with this key alone, and at most as many
+/// merges. On a busy machine two renewals may become one commit; the long form, which has the machine to itself, expects all.
 fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<()> {
     let desk = cluster.plain_kubectl();
     let node = StandIn::ensure(&desk)?;
@@ -74,12 +74,12 @@ fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<(
     while since.elapsed() < span {
         renew(&desk)?;
         renewals += 1;
-        // None that was missed is made up for: those would come too close to one another.
+        // Missed renewals are not caught up, as they would be too close together.
         std::thread::sleep(every);
     }
     let took = since.elapsed();
     cluster.wait_agreed()?;
-    // They may have agreed before the last of them came.
+    // The branches may have agreed before the last renewal arrived.
     let counted = wait::until("the renewals, and nothing else", || {
         let mut counted = Vec::new();
         for ((heaven, from), (_, to)) in before.iter().zip(&cluster.heads()?) {

@@ -1,4 +1,4 @@
-//! What a person is shown.
+//! The output of commands.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ pub(crate) fn the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> an
     let output = cluster.trishanku().args(["demo", "--json", "--replicas=4"]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout)?;
-    let chapters = said["story"]["chapters"].as_array().context("a story has chapters")?;
+    let chapters = said["story"]["chapters"].as_array().context("the story has no chapters")?;
     let of = |what: &str| chapters.iter().find(|chapter| chapter["what"] == what);
     for (what, maker) in [
         ("create deployments", "desk"),
@@ -19,16 +19,17 @@ pub(crate) fn the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> an
         ("create pods", "kube-controller-manager"),
         ("update pods", "kube-scheduler"),
     ] {
-        let chapter = of(what).with_context(|| format!("nobody did {what}: {said:#}"))?;
+        let chapter = of(what).with_context(|| format!("no chapter for {what}: {said:#}"))?;
         ensure!(chapter["heaven"] == maker, "{what} was done by {chapter}");
         ensure!(chapter["at_desk_seconds"].is_number(), "the desk never saw {chapter}");
     }
-    // By Git itself: who chose the node.
+    // Verified with Git: who bound the pod.
     let scheduler = cluster.heaven("kube-scheduler")?;
-    let commit = of("update pods").and_then(|chapter| chapter["first"].as_str()).context("a chapter has a commit")?;
+    let commit =
+        of("update pods").and_then(|chapter| chapter["first"].as_str()).context("the chapter has no commit")?;
     let shown = git::run(&scheduler.repository, &["show", "--format=%cn", commit])?;
     ensure!(shown.starts_with("kube-scheduler\n") && shown.contains("+    \"nodeName\": "), "{shown}");
-    // And all branches are merged: the commit is in each.
+    // All branches are merged: the commit is in each.
     let head = cluster.wait_agreed()?;
     for heaven in cluster.heavens()? {
         git::run(&heaven.repository, &["merge-base", "--is-ancestor", commit, &head])?;
@@ -40,15 +41,15 @@ pub(crate) fn mesh_the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) 
     the_demo_tells_which_branch_did_what(cluster)
 }
 
-/// What `status` and `graph` say of branches that agree.
+/// `status` and `graph` of branches that agree.
 fn status(cluster: &Cluster) -> anyhow::Result<()> {
     let output = cluster.trishanku().args(["status", "--json"]).output()?;
     ensure!(output.status.success(), "{output:?}");
     let said: Value = serde_json::from_slice(&output.stdout)?;
-    for heaven in said["heavens"].as_array().context("a cluster has heavens")? {
+    for heaven in said["heavens"].as_array().context("the cluster has no heavens")? {
         let name = &heaven["name"];
-        ensure!(heaven["head"] == said["heavens"][0]["head"], "{name} is elsewhere: {said:#}");
-        for remote in heaven["remotes"].as_array().context("a heaven follows others")? {
+        ensure!(heaven["head"] == said["heavens"][0]["head"], "{name} is at another commit: {said:#}");
+        for remote in heaven["remotes"].as_array().context("the heaven has no remotes")? {
             ensure!(remote["lag_commits"] == 0, "{name} is behind: {remote}");
             ensure!(remote["condition"].is_null() || remote["condition"] == "Synced", "{name}: {remote}");
         }
@@ -56,7 +57,7 @@ fn status(cluster: &Cluster) -> anyhow::Result<()> {
         let merged =
             heaven["remotes"].as_array().into_iter().flatten().filter_map(|remote| remote["merged_at"].as_u64());
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        ensure!(merged.max().is_some_and(|at| now.abs_diff(at) < 600), "{name} has merged something: {heaven}");
+        ensure!(merged.max().is_some_and(|at| now.abs_diff(at) < 600), "{name} has never merged: {heaven}");
     }
     let table = cluster.trishanku().arg("status").output()?;
     let told = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -69,20 +70,20 @@ fn status(cluster: &Cluster) -> anyhow::Result<()> {
     history(cluster)
 }
 
-/// What `log` and `diff` say of objects, by the names that kubectl has for them.
+/// `log` and `diff` of objects, by their names in kubectl.
 fn history(cluster: &Cluster) -> anyhow::Result<()> {
     for heaven in [&[][..], &["--heaven=kube-scheduler"]] {
         let output = cluster.trishanku().args(heaven).args(["log", "--json", "-p", "svc/kubernetes"]).output()?;
         ensure!(output.status.success(), "{output:?}");
         let log: Value = serde_json::from_slice(&output.stdout)?;
-        let first = log.as_array().and_then(|log| log.last()).context("the service has a history")?;
+        let first = log.as_array().and_then(|log| log.last()).context("the Service has no history")?;
         ensure!(first["what"] == "create" && first["fields"].to_string().contains("clusterIP"), "{log:#}");
     }
-    // Wherever it is asked, it was the desk's; which kube-apiserver has sent it would say nothing.
+    // Every heaven reports that it was the desk's, whichever kube-apiserver made the change.
     let output = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "svc/kubernetes"]).output()?;
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(told.lines().last().is_some_and(|first| first.contains("desk (kube-apiserver")), "{told}");
-    // What the store defines is looked for, also in a branch that goes on where another one was.
+    // Kinds that the store defines are resolved, also in a branch that started from another one.
     let unknown = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "raingauge/nothing"]).output()?;
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
     ensure!(!unknown.status.success() && said.contains("raingauge") && !said.contains("took over"), "{said}");
@@ -99,11 +100,11 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
 
 pub(crate) fn it_goes_on_after_down_and_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.kubectl(["create", "configmap", "before", "--from-literal=a=1"])?;
-    // It takes no more heavens while it runs, and says so.
+    // A running cluster rejects further heavens with an error.
     let more = cluster.trishanku().args(["up", "--detach", "--filename=/nowhere/sample.yaml"]).output()?;
     let said = String::from_utf8_lossy(&more.stderr).into_owned();
     ensure!(!more.status.success() && said.contains("already runs"), "{more:?}");
-    // The last push goes: what the desk has is upstream.
+    // The last push must succeed: upstream has all of the desk's commits.
     cluster.down()?;
     let desk = cluster.heaven("desk")?;
     let own = git::run(&desk.repository, &["rev-parse", &desk.branch])?;
@@ -111,7 +112,7 @@ pub(crate) fn it_goes_on_after_down_and_up(cluster: &Arc<Cluster>) -> anyhow::Re
     ensure!(own == pushed, "the desk is at {own}, and upstream has {pushed} of it");
     cluster.up()?;
     for heaven in ["desk", "kube-controller-manager", "kube-scheduler"] {
-        trishanku_e2e::wait::until_true("it to be there", || {
+        trishanku_e2e::wait::until_true("the ConfigMap to be back", || {
             Ok(cluster.kubectl_at(heaven, ["get", "configmap", "before", "-o", "name"])?.contains("before"))
         })?;
     }

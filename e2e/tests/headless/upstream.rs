@@ -1,4 +1,4 @@
-//! What happens to the repository in the middle.
+//! Changes of the upstream repository.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ pub(crate) fn upstream_is_replaced_by_a_clone_of_itself(cluster: &Arc<Cluster>) 
     git::run(cluster.scratch(), &["clone", "--quiet", "--mirror", &from, &to])?;
     seen_by_the_scheduler(cluster, "replaced")?;
     let head = cluster.wait_agreed()?;
-    ensure!(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head, "the new one is not followed");
-    ensure!(has_file(&upstream, CLUSTER, "configmaps/default/replaced")?, "the new one does not have it");
+    ensure!(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head, "the new upstream is not followed");
+    ensure!(has_file(&upstream, CLUSTER, "configmaps/default/replaced")?, "the new upstream lacks the object");
     std::fs::remove_dir_all(old)?;
     Ok(())
 }
 
 pub(crate) fn upstream_is_set_back_and_gets_the_newer_work_again(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let before = cluster.wait_agreed()?;
-    // In the long form the work of ten minutes is taken away.
+    // The long form removes the work of ten minutes.
     let (span, since) = (if is_long() { Duration::from_mins(10) } else { Duration::ZERO }, Instant::now());
     let mut newer = Vec::new();
     while newer.is_empty() || since.elapsed() < span {
@@ -37,10 +37,10 @@ pub(crate) fn upstream_is_set_back_and_gets_the_newer_work_again(cluster: &Arc<C
     cluster.wait_agreed()?;
     let upstream = cluster.home().upstream();
     git::run(&upstream, &["update-ref", CLUSTER, &before])?;
-    // Somebody does something, and what was taken away is there again.
+    // The next change restores what was removed.
     seen_by_the_scheduler(cluster, "afterwards")?;
     let head = cluster.wait_agreed()?;
-    wait::until_true("upstream to have it", || Ok(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head))?;
+    wait::until_true("upstream to be restored", || Ok(git::run(&upstream, &["rev-parse", CLUSTER])?.trim() == head))?;
     newer.push("afterwards".to_owned());
     for name in newer {
         ensure!(has_file(&upstream, CLUSTER, &format!("configmaps/default/{name}"))?, "{name} is lost");
@@ -49,10 +49,10 @@ pub(crate) fn upstream_is_set_back_and_gets_the_newer_work_again(cluster: &Arc<C
     Ok(())
 }
 
-/// Writes at the desk, and waits until it is at the scheduler.
+/// Writes at the desk, and waits until the scheduler has it.
 fn seen_by_the_scheduler(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
     cluster.kubectl(["create", "configmap", name])?;
-    wait::until_true(&format!("{name} to be at the scheduler"), || {
+    wait::until_true(&format!("the scheduler to have {name}"), || {
         Ok(cluster.kubectl_at("kube-scheduler", ["get", "configmap", name, "-o", "name"])?.contains(name))
     })
 }

@@ -1,4 +1,4 @@
-//! A machine on which a plan is run.
+//! A machine that runs a plan.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +24,9 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct Machine {
     folder: TempDir,
-    /// gitcd's.
+    /// The folder of gitcd.
     programs: PathBuf,
-    /// Kubernetes' and etcd's.
+    /// The folder of Kubernetes' programs and etcd.
     assets: PathBuf,
     place: Place,
     secrets: BTreeMap<String, Data>,
@@ -37,7 +37,7 @@ impl Machine {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("trishanku-heaven-").tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        // Taken together, so that they are different ones.
+        // Bound together, so that all ports are different.
         let listeners = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [gitcd, events, events_peers, apiserver] = listeners.map(|listener| listener.local_addr().unwrap().port());
         let place = Place {
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Runs a heaven named `a`, and returns when its last server is ready.
+    /// Runs a heaven named `a`, and waits until its last server is ready.
     pub(crate) fn start(&mut self, spec: &Value, entry_points: &EntryPoints) {
         let spec: TrishankuHeavenSpec = serde_json::from_value(spec.clone()).unwrap();
         let certificates = names::Certificates::of("a", &spec);
@@ -70,7 +70,7 @@ impl Machine {
             let terms = Terms { now: OffsetDateTime::now_utc(), reissue_before: None };
             let issued = issue(&certificates, Some(&user), &BTreeMap::new(), &terms).unwrap();
             self.secrets = issued.secrets.into_iter().map(|wanted| (wanted.name, wanted.data)).collect();
-            // For people, who are outside of the plan.
+            // For users, who are not part of the plan.
             for (name, data) in &self.secrets {
                 write_all(&self.folder.path().join("mine").join(name), data);
             }
@@ -115,7 +115,7 @@ impl Machine {
         self.running.push((step.name.clone(), child));
     }
 
-    /// Brings the files of a step to where it looks for them.
+    /// Puts the files of a step where it expects them.
     fn mount(&self, plan: &Plan, step: &Step) {
         for mount in &step.mounts {
             let folder = plan.folders.iter().find(|folder| folder.name == mount.folder).unwrap();
@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// A program, in nobody's environment but its own.
+    /// A program with a clean environment.
     fn command(&self, program: &str) -> Command {
         let own = [&self.programs, &self.assets].into_iter().map(|folder| folder.join(program));
         let found = own.into_iter().find(|path| path.is_file()).unwrap_or_else(|| program.into());
@@ -149,7 +149,7 @@ impl Machine {
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
-    /// Kubectl with the kubeconfig of a Secret. Its port is the published one, which is somebody else's here.
+    /// kubectl with the kubeconfig of a Secret. Its port is the published one, which is not available here.
     fn asking(&self, secret: &str) -> Command {
         let kubeconfig = self.folder.path().join("mine").join(secret).join("kubeconfig");
         let mut command = self.command("kubectl");
@@ -164,7 +164,7 @@ impl Machine {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Trusts what everybody trusts, and is somebody by a token alone.
+    /// Trusts the public CAs, and authenticates by a token alone.
     pub(crate) fn kubectl_with_token(&self, token: &str, arguments: &[&str]) -> String {
         let authority = self.folder.path().join("mine/a-admin/ca.crt");
         let mut command = self.command("kubectl");
@@ -200,7 +200,7 @@ impl Machine {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// A branch with one file, as a person makes it.
+    /// Commits one file to a new branch.
     pub(crate) fn commit(&self, repository: &str, branch: &str, file: &str, content: &str) {
         let clone = self.folder.path().join("clone");
         let path = clone.join(file);
@@ -217,7 +217,7 @@ impl Machine {
         }
     }
 
-    /// A script of the user.
+    /// Installs a script of the user.
     pub(crate) fn entry_point(&self, name: &str, text: &str) {
         let path = Path::new(&self.place.entry_points).join(name);
         fs::create_dir_all(&self.place.entry_points).unwrap();
@@ -234,13 +234,15 @@ impl Machine {
         loop {
             match look(self) {
                 Ok(()) => return,
-                Err(instead) if start.elapsed() > PATIENCE => panic!("waited for {what}, but {instead}{}", self.logs()),
+                Err(instead) if start.elapsed() > PATIENCE => {
+                    panic!("timed out waiting for {what}: {instead}{}", self.logs())
+                }
                 Err(_) => {}
             }
             for (name, child) in &mut self.running {
                 if let Some(status) = child.try_wait().unwrap() {
                     let name = name.clone();
-                    panic!("waiting for {what}: {name} ended: {status}{}", self.logs());
+                    panic!("waiting for {what}: {name} exited: {status}{}", self.logs());
                 }
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -256,16 +258,16 @@ impl Machine {
         self.running.iter().map(|(name, _)| last(name)).collect()
     }
 
-    /// Ends everything, the last first, as kubelet does.
+    /// Stops everything in reverse order, as kubelet does.
     pub(crate) fn stop(&mut self) {
         while let Some((_, mut child)) = self.running.pop() {
-            // It is not waited for yet, so its id is its own.
+            // Not reaped yet, so its process ID cannot be reused.
             let _gone = kill_process(Pid::from_child(&child), Signal::TERM);
             child.wait().unwrap();
         }
     }
 
-    /// What goes with a pod.
+    /// Removes what is deleted with a pod.
     pub(crate) fn forget(&self) {
         for folder in [&self.place.home, &self.place.state, &self.place.secrets] {
             fs::remove_dir_all(folder).unwrap();

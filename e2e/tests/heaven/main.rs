@@ -1,7 +1,7 @@
-//! The plan of a heaven, run: every step with its arguments, files and probes, by the real programs.
+//! Runs the plan of a heaven: every step with its arguments, files and probes, with the real programs.
 //!
-//! In place of containers there are processes, in place of volumes folders; all else is what a pod would get.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! Processes replace containers, and folders replace volumes; everything else is as in a pod.
+#![expect(clippy::unwrap_used, reason = "a failing helper fails the test")]
 
 mod machine;
 
@@ -10,7 +10,7 @@ use trishanku_sidecars::plan::EntryPoints;
 
 use crate::machine::Machine;
 
-/// A heaven on a branch of its own, whose remote is a folder.
+/// A heaven on its own branch, whose remote is a folder.
 fn spec(upstream: &str) -> Value {
     json!({
         "certificates": {"controller": {"userName": "system:kube-scheduler", "groupName": "system:kube-scheduler"}},
@@ -33,7 +33,7 @@ fn a_heaven_runs_as_it_is_planned_and_goes_on_where_its_branch_is() {
     let spec = spec(&upstream);
     machine.start(&spec, &EntryPoints::default());
 
-    // Certificates: of the server, of clients, and for tokens.
+    // Certificates of the server, of clients, and for tokens.
     let user = machine.kubectl(
         "a-controller",
         &["auth", "whoami", "--output=jsonpath={.status.userInfo.username} {.status.userInfo.groups}"],
@@ -47,11 +47,11 @@ fn a_heaven_runs_as_it_is_planned_and_goes_on_where_its_branch_is() {
         machine.kubectl_with_token(token.trim(), &["auth", "whoami", "--output=jsonpath={.status.userInfo.username}"]);
     assert_eq!(robot, "system:serviceaccount:plant:robot");
 
-    // The branch: what is written is pushed, events are not.
+    // Writes are pushed, events are not.
     admin(&machine, &["create", "configmap", "tank", "--namespace=plant", "--from-literal=level=3"]);
     let event = r#"{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "plant"}, "involvedObject": {"namespace": "plant"}, "reason": "Seen"}"#;
     machine.apply("a-admin", event);
-    machine.until("the remote has it", |machine| {
+    machine.until("the push", |machine| {
         let shown = machine.git(&upstream, &["show", "scheduler/data:configmaps/plant/tank"])?;
         if shown.contains(r#""level": "3""#) { Ok(()) } else { Err(shown) }
     });
@@ -60,7 +60,7 @@ fn a_heaven_runs_as_it_is_planned_and_goes_on_where_its_branch_is() {
     let events = admin(&machine, &["get", "events", "--namespace=plant", "--output=name"]);
     assert_eq!(events.trim(), "event/e");
 
-    // Another pod: nothing is left here but what the remote has.
+    // A new pod has only what the remote has.
     machine.stop();
     machine.forget();
     machine.start(&spec, &EntryPoints::default());
@@ -95,7 +95,7 @@ fn a_merge_and_a_script_of_the_user_run_as_they_are_planned() {
         },
         "app": {"committerName": "automerge"},
     });
-    // By the variables that a script is given, it does what gitcd would have.
+    // A script can do gitcd's work by the variables that it is given.
     machine.entry_point(
         "git-pre.sh",
         "#!/bin/sh\nset -eu\ntest -d \"$GITCD_REPO\" || git init --quiet --bare \"$GITCD_REPO\"\n\
@@ -103,7 +103,7 @@ fn a_merge_and_a_script_of_the_user_run_as_they_are_planned() {
     );
     machine.start_merge(&spec, &EntryPoints { git_pre: true, gitcd_config: false });
     assert_eq!(machine.read("home/prepared"), "desk\nlap\n");
-    machine.until("the remote has the merge", |machine| {
+    machine.until("the push of the merge", |machine| {
         machine.git(&upstream, &["show", "cluster/data:configmaps/plant/tank"]).map(drop)
     });
     machine.stop();

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for an image: tells what it was given, where it was told to.
+# Runs as the program of a container: writes what its pod gives it to a file in --out.
 set -eu
 for argument in "$@"; do
   case "$argument" in
@@ -16,6 +16,6 @@ secret="$(sed -n 's/^secretFile: //p' "$config")"
   echo "secret=$(cat "$secret")"
   cat "$init"
   "$KUBECTL" --kubeconfig="$(sed -n 's/^kubeconfig: //p' "$config")" version --output=json
-} > "$out/told"
+} > "$out/report"
 touch "$out/done"
 exec sleep 3600

@@ -1,4 +1,4 @@
-//! Certificates: who gets in with which, and what becomes of them while a heaven runs.
+//! Certificates: which are accepted, and how they are renewed while a heaven runs.
 
 mod served;
 
@@ -31,12 +31,12 @@ spec:
     podTemplate: {spec: {containers: [{name: app, image: 'sleep:v1', args: [infinity]}]}}
 ";
 
-/// The certificates of the heaven, as if they had been made two thirds of their life ago: they are due so soon.
+/// The certificates of the heaven, as if two thirds of their lifetime had passed, so that they are due in `due_in`.
 fn made_long_ago(machine: &Machine, due_in: Duration) {
     let spec = json!({"certificates": {"controller": {"userName": "me", "groupName": "system:masters"}}});
     let spec: TrishankuHeavenSpec = serde_json::from_value(spec).unwrap();
     let user = User { name: "me".to_owned(), group: Some("system:masters".to_owned()) };
-    // They begin five minutes before they are made, and last a year from then on.
+    // They are valid from five minutes before their creation, and for a year after it.
     let lasts = Duration::days(365) + Duration::minutes(5);
     let now = OffsetDateTime::now_utc() + due_in + Duration::minutes(5) - lasts * 2 / 3;
     let terms = Terms { now, reissue_before: None };
@@ -73,15 +73,15 @@ fn certificates_are_renewed_while_their_heaven_runs() {
     for secret in ["mine-cert-kubernetes", "mine-admin", "mine-controller"] {
         assert!(printed.contains(secret), "{printed}");
     }
-    assert!(!printed.contains("mine-cert-ca") && printed.contains("begins anew: mine/app"), "{printed}");
-    // The controller begins anew with its new certificate; kube-apiserver reads its own again.
+    assert!(!printed.contains("mine-cert-ca") && printed.contains("restarts: mine/app"), "{printed}");
+    // The controller restarts with its new certificate; kube-apiserver reads its own again.
     machine.until("the controller to be back", || {
         machine.component("mine/app").is_some_and(|now| now.pid.is_some() && now.pid != app)
     });
     let second = asking.file();
     assert!(first != second);
     asking.until_served(&second);
-    assert_eq!(asking.end(), [first, second], "one after the other, and nobody was turned away in between");
+    assert_eq!(asking.end(), [first, second], "old and new certificate in order, without a failed request");
     assert!(machine.read(own) != before && machine.read("plane/kubeconfig") != admins);
     assert_eq!(pid("mine/kube-apiserver"), apiserver);
     let program = Assets::find(None).unwrap().program("kubectl");
@@ -92,7 +92,7 @@ fn certificates_are_renewed_while_their_heaven_runs() {
     machine.stop();
 }
 
-/// Other users of the machine reach its loopback ports, too.
+/// Other users of the machine can reach its loopback ports, too.
 fn stores_talk_to_their_own_only(machine: &Machine) {
     let keys = machine.home().keys();
     let file = |name: &str| keys.join(name).display().to_string();
@@ -105,17 +105,17 @@ fn stores_talk_to_their_own_only(machine: &Machine) {
     };
     let trust = format!("--cacert={authority}");
     assert!(asked(&[trust.clone(), format!("--cert={cert}"), format!("--key={key}")]));
-    assert!(!asked(std::slice::from_ref(&trust)), "it talks to those without a certificate");
-    // One of the heaven's own authority is a person's or a controller's: they are to ask kube-apiserver.
+    assert!(!asked(std::slice::from_ref(&trust)), "it must reject clients without a certificate");
+    // A certificate of the heaven's own CA belongs to a user or controller, who must use kube-apiserver.
     let persons = machine.home().secrets().join("mine-admin");
     let other = ["cert", "key"].into_iter().zip(["tls.crt", "tls.key"]);
     let other = other.map(|(flag, file)| format!("--{flag}={}", persons.join(file).display()));
-    assert!(!asked(&[vec![trust], other.collect()].concat()), "it talks to users of kube-apiserver");
+    assert!(!asked(&[vec![trust], other.collect()].concat()), "it must reject users of kube-apiserver");
     for server in ["gitcd", "events-etcd", "events-etcd-peers"] {
         let mut connection = TcpStream::connect(("127.0.0.1", machine.port(&format!("mine/{server}")))).unwrap();
         connection.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         let _cut = connection.read_to_end(&mut answer);
-        assert!(!answer.windows(4).any(|word| word == b" 200"), "{server} talks to anybody");
+        assert!(!answer.windows(4).any(|word| word == b" 200"), "{server} must reject unauthenticated clients");
     }
 }

@@ -1,4 +1,4 @@
-//! A machine on which manifests are run.
+//! A machine that runs manifests.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,7 +32,7 @@ impl Machine {
         self.folder.path().join(name)
     }
 
-    /// A file; `@KUBECTL@` in it is the path of kubectl, which is not that of a pod.
+    /// Writes a file; `@KUBECTL@` in it is replaced by the path of kubectl, which differs from that in a pod.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let link = self.path("kubectl");
         let _there = std::os::unix::fs::symlink(Assets::find(None).unwrap().program("kubectl"), &link);
@@ -56,12 +56,12 @@ impl Machine {
         command
     }
 
-    /// Runs manifests, and returns when everything is ready.
+    /// Runs manifests and waits until everything is ready.
     pub(crate) fn start(&mut self, files: &[PathBuf], arguments: &[&str]) {
         self.start_until(files, arguments, Health::Ready);
     }
 
-    /// Runs manifests, and returns when all is like this.
+    /// Runs manifests and waits for this health.
     pub(crate) fn start_until(&mut self, files: &[PathBuf], arguments: &[&str], wanted: Health) {
         let mut child = self.command(files, arguments).spawn().unwrap();
         let input = child.stdin.take().unwrap();
@@ -83,10 +83,10 @@ impl Machine {
         &self.home
     }
 
-    /// Kills everything that runs, as the end of a machine does.
+    /// Kills everything, like a power failure.
     pub(crate) fn kill(&mut self) {
         let (mut supervisor, _input) = self.running.take().unwrap();
-        // First the one that would start the others again.
+        // The supervisor first, as it would restart the others.
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
         let processes = State::load(&self.home.state_file()).unwrap().components;
@@ -97,7 +97,7 @@ impl Machine {
         assert!(processes.iter().all(|process| process.wait_ended(PATIENCE).unwrap()));
     }
 
-    /// Runs manifests that cannot be run; answers with what was printed.
+    /// Runs invalid manifests; returns the output.
     pub(crate) fn fail(&mut self, files: &[PathBuf], arguments: &[&str]) -> String {
         let mut child = self.command(files, arguments).spawn().unwrap();
         // Its standard input stays open meanwhile.
@@ -112,7 +112,7 @@ impl Machine {
         self.read("printed")
     }
 
-    /// kubectl at a heaven, or at the first.
+    /// kubectl at a heaven, or at the first one.
     pub(crate) fn kubectl(&self, heaven: Option<&str>) -> Kubectl {
         let kubeconfig = match heaven {
             None => self.home.kubeconfig(),
@@ -121,12 +121,12 @@ impl Machine {
         Kubectl::new(Assets::find(None).unwrap().program("kubectl"), kubeconfig)
     }
 
-    /// Git in a heaven's repository, about its branch.
+    /// Runs Git in a heaven's repository on its branch.
     pub(crate) fn git(&self, heaven: &str, arguments: &[&str]) -> String {
         let state = State::load(&self.home.state_file()).unwrap();
         let found = state.heavens.into_iter().find(|one| one.name == heaven).unwrap();
         let (verb, rest) = arguments.split_first().unwrap();
-        // The branch goes before the paths.
+        // The branch precedes the paths.
         let at = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
         let all = [&[*verb], &rest[..at], &[&found.branch], &rest[at..]].concat();
         trishanku_e2e::git::run(&found.repository, &all).unwrap()
@@ -144,12 +144,12 @@ impl Machine {
     pub(crate) fn until(&self, what: &str, look: impl Fn() -> bool) {
         let since = Instant::now();
         while !look() {
-            assert!(since.elapsed() < PATIENCE, "waited for {what}: {}", self.printed());
+            assert!(since.elapsed() < PATIENCE, "timed out waiting for {what}: {}", self.printed());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Ends everything, and looks that nothing is left.
+    /// Stops everything, and asserts that no process is left.
     pub(crate) fn stop(&mut self) {
         let (mut child, input) = self.running.take().unwrap();
         drop(input);

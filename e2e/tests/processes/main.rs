@@ -1,5 +1,5 @@
-//! `trishanku run`: manifests that were written for a cluster, as processes.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! `trishanku run`: cluster manifests as processes.
+#![expect(clippy::unwrap_used, reason = "a failing helper fails the test")]
 
 mod blue_green;
 mod certificates;
@@ -25,7 +25,7 @@ fn ours() -> Vec<PathBuf> {
     samples(&folder, &["shared", "kube-controller-manager", "kube-scheduler", "merge", "repository"])
 }
 
-/// A Deployment at one heaven gets its pods from its controller, and their nodes from the other's.
+/// A Deployment at one heaven gets its pods from its controller, and their nodes from the other heaven's.
 fn works(machine: &Machine, scheduler: &str) {
     let kubectl = machine.kubectl(None);
     let node = StandIn::ensure(&kubectl).unwrap();
@@ -48,15 +48,15 @@ fn the_samples_run_with_another_repository() {
     let printed = machine.printed();
     assert!(printed.contains("ignored GitHubRepository cluster: give --remote-url"), "{printed}");
     assert!(
-        printed.contains("made the repository") && printed.contains("goes without Secret git-credentials"),
+        printed.contains("created the repository") && printed.contains("needs no Secret git-credentials"),
         "{printed}"
     );
     works(&machine, "kube-scheduler");
-    // Another heaven's kube-apiserver has the same.
+    // Another heaven's kube-apiserver has the same objects.
     let other: Kubectl = machine.kubectl(Some("kube-scheduler"));
     assert!(other.run(&["get", "namespaces", "--output=name"]).unwrap().contains("kube-system"));
     machine.stop();
-    // Nobody knows its files any more, so `up` would not help.
+    // The manifests are not recorded after a stop, so `up` would not help.
     let mut kubectl = Command::new(programs::folder().unwrap().join("trishanku"));
     let output = kubectl.arg("--dir").arg(machine.home().dir()).args(["kubectl", "get", "pods"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -92,7 +92,7 @@ spec:
   app: {podTemplate: {spec: {containers: [{name: app, image: 'mine:1'}]}}}
 ";
 
-/// What a container is told in a pod is true of its process, elsewhere: paths, ports, files, variables.
+/// What a container is given in a pod also works for its process: paths, ports, files, variables.
 #[test]
 fn a_container_finds_what_its_pod_would_have() {
     let mut machine = Machine::new();
@@ -102,19 +102,23 @@ fn a_container_finds_what_its_pod_would_have() {
     let program = format!("--image-program=example.org/mine={}", app.display());
     machine.start(&[file], &[&program]);
     let kubectl = machine.kubectl(None);
-    machine.until("the container to have told all", || machine.path("plane/heavens/mine/volumes/out/done").exists());
-    let told = machine.read("plane/heavens/mine/volumes/out/told");
+    machine.until("the container to have finished its report", || {
+        machine.path("plane/heavens/mine/volumes/out/done").exists()
+    });
+    let told = machine.read("plane/heavens/mine/volumes/out/report");
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines[..3], ["greeting=hello, world", "secret=hush", "init=ran"], "{told}");
-    // By the kubeconfig at the path that it was told, it has reached its own kube-apiserver.
+    // With the kubeconfig at the given path, it has reached its own kube-apiserver.
     assert!(lines[3].contains("\"major\": \"1\"") || told.contains("gitVersion"), "{told}");
     assert!(kubectl.run(&["get", "namespaces"]).is_ok());
-    // Killed, it comes back.
-    machine.until("it to run", || machine.component("mine/app").is_some_and(|component| component.pid.is_some()));
+    // Once killed, it restarts.
+    machine.until("the container to run", || {
+        machine.component("mine/app").is_some_and(|component| component.pid.is_some())
+    });
     let before = machine.component("mine/app").unwrap();
     let id = rustix::process::Pid::from_raw(before.pid.unwrap() as i32).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
-    machine.until("it to be back", || {
+    machine.until("the container to restart", || {
         machine.component("mine/app").is_some_and(|now| now.restarts == before.restarts + 1 && now.pid.is_some())
     });
     machine.stop();
@@ -123,7 +127,7 @@ fn a_container_finds_what_its_pod_would_have() {
 #[test]
 fn the_published_samples_run_with_what_changed_since_replaced() {
     let Some(folder) = std::env::var_os("PUBLISHED_SAMPLES").map(PathBuf::from) else {
-        eprintln!("PUBLISHED_SAMPLES names no folder: only the samples of this project were run");
+        eprintln!("PUBLISHED_SAMPLES is not set: only the samples of this project were run");
         return;
     };
     let mut machine = Machine::new();
@@ -133,7 +137,7 @@ fn the_published_samples_run_with_what_changed_since_replaced() {
     files.push(machine.write("suspended.yaml", include_str!("../../../examples/published/suspended.yaml")));
     let remote =
         format!("--remote-url=https://github.com/trishanku-org/sample-k8s={}", machine.path("up.git").display());
-    // The configuration of a scheduler of 2022.
+    // A scheduler configuration of 2022.
     let printed = machine.fail(&files, &[&remote]);
     assert!(printed.contains("does not know the configuration kubescheduler.config.k8s.io/v1beta3"), "{printed}");
     files.push(machine.write("scheduler.yaml", include_str!("../../../examples/published/scheduler.yaml")));

@@ -1,4 +1,4 @@
-//! Up, down, and what lies between.
+//! Starts, stops, and everything in between.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -26,25 +26,25 @@ pub(crate) fn everything_continues_with_the_same_data_after_a_restart(cluster: &
     cluster.up()?;
     let after = identities(cluster)?;
     let lost: Vec<_> = before.iter().filter(|(k, v)| after.get(*k) != Some(v)).collect();
-    ensure!(lost.is_empty(), "lost or made anew: {lost:?}");
-    // Nobody has touched this one, so not even its version may differ.
+    ensure!(lost.is_empty(), "lost or recreated: {lost:?}");
+    // This object is unchanged, including its version.
     ensure!(cluster.object("configmap it -n lasting")? == map);
     // Ports and certificates are the same, so a copied kubeconfig still works.
     ensure!(std::fs::read(cluster.home().kubeconfig())? == kubeconfig);
-    // And it is not only readable.
+    // It is also writable.
     cluster.kubectl("scale deployment web --replicas=2 -n lasting".split(' '))?;
-    wait::until_true("the controllers to go on", || {
+    wait::until_true("the controllers to work", || {
         let pods = cluster.object("pods -n lasting")?;
         Ok(pods["items"].as_array().is_some_and(|pods| pods.len() == 2))
     })
 }
 
-/// Kind, namespace and name of many objects, with their UIDs.
+/// Kind, namespace, name and UID of many objects.
 fn identities(cluster: &Cluster) -> anyhow::Result<BTreeMap<[String; 3], String>> {
     let kinds = "namespaces,configmaps,serviceaccounts,services,deployments,replicasets,pods,clusterroles,roles,priorityclasses,flowschemas";
     let list = cluster.object(&format!("{kinds} -A"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let items = list["items"].as_array().context("a list has items")?;
+    let items = list["items"].as_array().context("the list has no items")?;
     let identity = |item: &Value| {
         let meta = &item["metadata"];
         let key = [text(&item["kind"]), text(&meta["namespace"]), text(&meta["name"])];
@@ -57,15 +57,15 @@ pub(crate) fn a_killed_component_is_started_again(cluster: &Arc<Cluster>) -> any
     for component in ["kube-scheduler", "kube-apiserver", "kube-controller-manager"] {
         let before = restarts(cluster, component)?;
         cluster.kill(component)?;
-        wait::until_true(&format!("{component} to be counted as restarted"), || {
+        wait::until_true(&format!("a restart of {component} to be counted"), || {
             Ok(restarts(cluster, component)? > before)
         })?;
         cluster.wait_ready()?;
     }
-    // The controllers and the scheduler have found the new API server.
+    // The controllers and the scheduler have reconnected to the API server.
     cluster.namespace("again")?;
     cluster.kubectl("create deployment web --image=nginx -n again".split(' '))?;
-    wait::until_true("the pod to be looked at", || {
+    wait::until_true("the scheduler to process the pod", || {
         let pods = cluster.object("pods -n again")?;
         Ok(pods["items"][0]["status"]["conditions"][0]["reason"] == "Unschedulable")
     })
@@ -74,7 +74,7 @@ pub(crate) fn a_killed_component_is_started_again(cluster: &Arc<Cluster>) -> any
 fn restarts(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
     let report = status::read(cluster.home())?;
     let found = report.components.into_iter().find(|c| c.name == component);
-    Ok(found.context("every component is reported")?.restarts)
+    Ok(found.context("the component is not reported")?.restarts)
 }
 
 pub(crate) fn a_second_up_is_refused_while_one_runs(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
@@ -83,7 +83,7 @@ pub(crate) fn a_second_up_is_refused_while_one_runs(cluster: &Arc<Cluster>) -> a
     let printed = String::from_utf8(second.stderr)?;
     ensure!(printed.contains("already runs") && printed.contains("trishanku down"), "{printed}");
     ensure!(status::read(cluster.home())?.health == Health::Ready);
-    // In the background, "is running" is what was asked for.
+    // With `--detach`, a running control plane is what was requested.
     let detached = cluster.trishanku().args(["up", "--detach"]).output()?;
     ensure!(detached.status.success());
     Ok(())
@@ -126,7 +126,7 @@ pub(crate) fn what_a_killed_supervisor_leaves_is_ended_by_down(cluster: &Arc<Clu
     cluster.up()
 }
 
-/// Kills the supervisor; answers with the processes that it leaves behind.
+/// Kills the supervisor; returns the processes that it leaves behind.
 fn orphan(cluster: &Cluster) -> anyhow::Result<Vec<trishanku::plane::Identity>> {
     let state = State::load(&cluster.home().state_file())?;
     cluster.kill_supervisor()?;
@@ -140,7 +140,7 @@ pub(crate) fn a_taken_port_is_replaced_and_the_data_stays(cluster: &Arc<Cluster>
     cluster.kubectl("create configmap stays --from-literal=a=b".split(' '))?;
     let ports = |cluster: &Cluster| {
         let state = State::load(&cluster.home().state_file())?;
-        state.ports.context("it has run")
+        state.ports.context("the control plane has no ports")
     };
     let before = ports(cluster)?;
     cluster.down()?;
@@ -160,16 +160,16 @@ pub(crate) fn protobuf_objects_continue_beside_json_ones(cluster: &Arc<Cluster>)
     cluster.up_with(&protobuf)?;
     cluster.kubectl("create configmap as-protobuf --from-literal=a=b".split(' '))?;
     cluster.kubectl("create deployment as-protobuf --image=nginx".split(' '))?;
-    wait::until_true("the controllers to work on protobuf", || {
+    wait::until_true("the controllers to work with protobuf", || {
         let pods = cluster.object("pods -l app=as-protobuf")?;
         Ok(pods["items"].as_array().is_some_and(|pods| !pods.is_empty()))
     })?;
     let read = cluster.object("configmaps as-json as-protobuf")?;
     ensure!(read["items"].as_array().is_some_and(|maps| maps.len() == 2));
     if Cluster::is_on_git() {
-        // Kubernetes' protobuf starts with this mark; it is kept byte by byte.
+        // Kubernetes' protobuf starts with this prefix; it is stored byte by byte.
         let path = "refs/heads/main:configmaps/default/as-protobuf";
-        wait::until_true("it to be committed", || {
+        wait::until_true("the ConfigMap to be committed", || {
             let size = cluster.git(&["cat-file", "-s", path])?;
             Ok(size.trim().parse::<usize>()? > 4)
         })?;

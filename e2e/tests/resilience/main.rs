@@ -1,4 +1,4 @@
-//! What happens when something is killed, and when everything ends and begins again.
+//! Kills of single programs, and restarts of everything.
 
 mod lifecycle;
 mod store_killed;

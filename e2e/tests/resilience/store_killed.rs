@@ -1,4 +1,4 @@
-//! SIGKILL for the store, while objects are being written and watched.
+//! SIGKILL for the store, while objects are written and watched.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) fn acknowledged_objects_are_all_there_after_the_store_was_killed(
     cluster.namespace("kept")?;
     let expected = write_while_killing(cluster, "kept")?;
     let list = cluster.object("configmaps -n kept")?;
-    let items = list["items"].as_array().context("a list has items")?;
+    let items = list["items"].as_array().context("the list has no items")?;
     let found: BTreeSet<_> = items
         .iter()
         .filter_map(|item| item["metadata"]["name"].as_str())
@@ -48,7 +48,7 @@ pub(crate) fn acknowledged_objects_are_all_there_after_the_store_was_killed(
         .collect();
     ensure!(found == expected, "found {found:?}, written {expected:?}");
     if Cluster::is_on_git() {
-        wait::until_true("all of them to be committed", || {
+        wait::until_true("all objects to be committed", || {
             let tree = "refs/heads/main:configmaps/kept";
             let files = cluster.git(&["ls-tree", "--name-only", tree])?;
             let files: BTreeSet<_> = files.lines().map(str::to_owned).collect();
@@ -59,9 +59,9 @@ pub(crate) fn acknowledged_objects_are_all_there_after_the_store_was_killed(
     Ok(())
 }
 
-/// Creates objects batch by batch and kills the store three times meanwhile; answers with the names of all objects.
+/// Creates objects in batches and kills the store three times meanwhile; returns the names of all objects.
 ///
-/// The API server is never touched: it has to find the store again by itself.
+/// The API server is not restarted: it has to reconnect to the store by itself.
 fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let api_server = pid(cluster, "kube-apiserver")?;
     std::thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTr
         let writer = scope.spawn(move || {
             for batch in 0..BATCHES {
                 create(cluster, namespace, batch * BATCH..(batch + 1) * BATCH)?;
-                // The killer has gone if it failed; then its error is the one to show.
+                // If the killer has failed, its error is the one to report.
                 let _unheard = batches.send(batch);
             }
             anyhow::Ok(())
@@ -84,15 +84,15 @@ fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTr
             anyhow::Ok(())
         };
         let killed = kill();
-        writer.join().ok().context("the writer does not panic")??;
+        writer.join().ok().context("the writer panicked")??;
         killed
     })?;
     cluster.wait_ready()?;
-    ensure!(pid(cluster, "kube-apiserver")? == api_server, "kube-apiserver did not survive");
+    ensure!(pid(cluster, "kube-apiserver")? == api_server, "kube-apiserver was restarted");
     Ok((0..BATCHES * BATCH).map(|n| format!("kept-{n:04}")).collect())
 }
 
-/// Creates objects until all of them are acknowledged. One whose acknowledgement was lost exists already at the next try.
+/// Creates objects until all of them are acknowledged. One whose acknowledgement was lost already exists at the next try.
 fn create(cluster: &Cluster, namespace: &str, numbers: std::ops::Range<usize>) -> anyhow::Result<()> {
     let mut numbers: Vec<_> = numbers.collect();
     wait::until_true("a batch to be written", || {
@@ -111,5 +111,5 @@ fn create(cluster: &Cluster, namespace: &str, numbers: std::ops::Range<usize>) -
 fn pid(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
     let report = trishanku::status::read(cluster.home())?;
     let found = report.components.iter().find(|c| c.name == component);
-    found.and_then(|component| component.pid).with_context(|| format!("{component} does not run"))
+    found.and_then(|component| component.pid).with_context(|| format!("{component} is not running"))
 }

@@ -1,4 +1,4 @@
-//! Observe, plan, apply, report.
+//! The reconciler: observe, plan, apply, report.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::plan::{Wrong, job, jobs, report};
 
 const NAME: &str = "job-heaven";
 
-/// Makes the Jobs.
+/// Applies a Job for each object.
 pub(crate) struct Keeper {
     objects: Arc<Cache<JobHeaven>>,
     jobs: Arc<Cache<DynamicObject>>,
@@ -28,7 +28,7 @@ impl Keeper {
     async fn converge(&self, object: &JobHeaven, context: &Context) -> Result<Option<Report>, Error> {
         let key = &context.key;
         let mut set = Set::of(object, context.client.clone(), NAME);
-        // The template of a Job cannot be changed: another one takes its place.
+        // The template of a Job is immutable, so a Job that changes is replaced.
         set.apply_or_recreate(job(key.name(), &object.spec)?, &self.jobs).await?;
         let key = Key::namespaced(key.namespace().unwrap_or_default(), key.name());
         Ok(self.jobs.get(&key).map(|job| report(&job)))
@@ -43,7 +43,7 @@ impl Reconciler for Keeper {
         let result = self.converge(&object, &context).await;
         let told = match &result {
             Ok(Some(report)) => report.clone(),
-            Ok(None) => Report::reconciling("Applied", "the Job has just been made"),
+            Ok(None) => Report::reconciling("Applied", "the Job has just been created"),
             Err(_) => Report::of(&result),
         };
         let status = object.status.clone().unwrap_or_default();
@@ -52,7 +52,7 @@ impl Reconciler for Keeper {
     }
 }
 
-/// Why it is not as it should be.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What people ask for, and what they are told.
+//! The kind: its spec, and its status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -14,13 +14,13 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[kube(group = "heavens.example.org", version = "v1", kind = "JobHeaven", namespaced, status = "JobHeavenStatus")]
 #[kube(printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#)]
 pub(crate) struct JobHeavenSpec {
-    /// The `TrishankuHeaven` (with `skip.app`) whose certificates are used: its controller is this Job.
+    /// The `TrishankuHeaven` (with `skip.app`) whose certificates are used. This Job is its controller.
     pub(crate) certificates_of: String,
-    /// The branch, and what it follows.
+    /// The branch, and its remotes.
     pub(crate) gitcd: Gitcd,
-    /// The file that the kubeconfig is to be, in each container.
+    /// Path of the kubeconfig in each container.
     pub(crate) kubeconfig_mount_path: String,
-    /// The pod of the Job.
+    /// Pod template of the Job.
     #[schemars(schema_with = "anything")]
     pub(crate) pod_template: Value,
 }
@@ -29,7 +29,7 @@ fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// How it is.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct JobHeavenStatus {

@@ -1,4 +1,4 @@
-//! Heavens for Jobs. `docs/write-a-heaven.md` tells how it came about.
+//! A controller of heavens for Jobs. `docs/write-a-heaven.md` explains it.
 
 mod control;
 mod kind;

@@ -1,4 +1,4 @@
-//! What there should be, by what is asked for: pure.
+//! The desired Job, and the report: pure functions.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::core::{ApiResource, DynamicObject};
@@ -12,7 +12,7 @@ use trishanku_sidecars::pod;
 
 use crate::kind::JobHeavenSpec;
 
-/// Why there is none.
+/// Why the spec yields no Job.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
     #[error(transparent)]
@@ -21,12 +21,12 @@ pub(crate) enum Wrong {
     Template(#[from] JsonError),
 }
 
-/// Jobs, whatever fields they have.
+/// Returns the kind of Jobs, with any fields.
 pub(crate) fn jobs() -> Kind<DynamicObject> {
     Kind::new(ApiResource::erase::<Job>(&()), true)
 }
 
-/// The Job with everything that a heaven needs beside its containers.
+/// Returns the Job, with a heaven beside its containers.
 pub(crate) fn job(name: &str, spec: &JobHeavenSpec) -> Result<DynamicObject, Wrong> {
     let place = Place::pod().with_ports(pod::ports(&spec.pod_template, host_port(&as_heaven(spec))?)?);
     let plan = heaven(name, &as_heaven(spec), &Images::default(), &place, &EntryPoints::default())?;
@@ -35,7 +35,7 @@ pub(crate) fn job(name: &str, spec: &JobHeavenSpec) -> Result<DynamicObject, Wro
     Ok(job.data(json!({"spec": {"template": template, "backoffLimit": 6}})))
 }
 
-/// The same as a heaven says it, with the names under which the other one keeps its Secrets.
+/// Converts the spec to that of a heaven, with the Secrets of the `TrishankuHeaven` that issues the certificates.
 fn as_heaven(spec: &JobHeavenSpec) -> TrishankuHeavenSpec {
     let of = |suffix: &str| Some(format!("{}-{suffix}", spec.certificates_of));
     let controller = ControllerCertificate { secret_name: of("controller"), ..ControllerCertificate::default() };
@@ -52,7 +52,7 @@ fn as_heaven(spec: &JobHeavenSpec) -> TrishankuHeavenSpec {
     TrishankuHeavenSpec { certificates, gitcd, app, ..TrishankuHeavenSpec::default() }
 }
 
-/// What a Job says of itself.
+/// Returns a report of the Job's own conditions.
 pub(crate) fn report(job: &DynamicObject) -> Report {
     let conditions = job.data["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |of: &str| conditions.iter().find(|found| found["type"] == of && found["status"] == "True");
@@ -61,6 +61,6 @@ pub(crate) fn report(job: &DynamicObject) -> Report {
     }
     match is("Failed") {
         Some(failed) => Report::stalled("Failed", failed["message"].as_str().unwrap_or_default()),
-        None => Report::reconciling("Running", "the Job has not ended"),
+        None => Report::reconciling("Running", "the Job has not finished"),
     }
 }

@@ -1,4 +1,4 @@
-//! What people ask for, and what they are told.
+//! The kind: its spec, and its status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -12,18 +12,18 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[kube(namespaced, status = "RainGaugeStatus")]
 #[kube(printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#)]
 pub struct RainGaugeSpec {
-    /// What the ConfigMap says.
-    #[x_kube(validation = Rule::new("self != ''").message("there is nothing to say"))]
+    /// Text of the ConfigMap.
+    #[x_kube(validation = Rule::new("self != ''").message("must not be empty"))]
     pub text: String,
 }
 
-/// What became of it.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RainGaugeStatus {
-    /// Which generation of the object the conditions are about.
+    /// Generation that the conditions are about.
     pub observed_generation: Option<i64>,
-    /// Whether it is as it should be, and why not.
+    /// Conditions of the object.
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }

@@ -1,4 +1,4 @@
-//! A controller of RainGauge objects.
+//! A controller for RainGauge objects.
 
 mod kind;
 mod reconcile;
@@ -9,7 +9,7 @@ use trishanku_framework::{Controller, Manager, lease};
 pub use self::kind::{RainGauge, RainGaugeSpec, RainGaugeStatus};
 pub use self::reconcile::Keeper;
 
-/// A manager with the controller. The lease that keeps replicas apart is in this namespace.
+/// Creates a manager with the controller. Its leader election lease is in this namespace.
 pub fn manager(config: kube::Config, namespace: &str) -> Manager {
     let manager = Manager::new(config).leader_election(lease::Settings::new(namespace, "rain-gauge"));
     let keeper = Keeper::new(&manager);

@@ -1,4 +1,4 @@
-//! `rain-gauge` runs the controller; `rain-gauge crd` prints the definition of its kind.
+//! `rain-gauge` runs the controller; `rain-gauge crd` prints its CRD.
 
 use trishanku_framework::crd::Definitions;
 use trishanku_framework::serve::{Addresses, Server};

@@ -1,4 +1,4 @@
-//! The loop: observe, plan, apply, report.
+//! The reconciler: observe, plan, apply, report.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use trishanku_framework::{Context, Error, Manager, Next, Reconciler};
 
 use crate::kind::RainGauge;
 
-/// Who manages the fields that are written. It must stay the same for ever.
+/// The field manager of server-side apply. It must never change.
 const FIELD_MANAGER: &str = "rain-gauge";
 
 /// Keeps a ConfigMap for each object.
@@ -21,7 +21,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// With the caches of this manager.
+    /// Creates a reconciler with the caches of this manager.
     pub fn new(manager: &Manager) -> Self {
         Self { objects: manager.cache(), maps: manager.cache(), status: Writer::new(FIELD_MANAGER) }
     }
@@ -29,7 +29,7 @@ impl Keeper {
     async fn apply(&self, object: &RainGauge, context: &Context) -> Result<(), ApplyError> {
         let mut set = Set::of(object, context.client.clone(), FIELD_MANAGER);
         set.apply(plan(object, context.key.name()), &self.maps).await?;
-        // What was wanted once, and is not any more.
+        // Deletes owned objects that are no longer in the plan.
         set.prune(&self.maps).await?;
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Reconciler for Keeper {
 
     async fn reconcile(&self, object: Arc<RainGauge>, context: Context) -> Result<Next, Error> {
         let applied = self.apply(&object, &context).await;
-        // Who looks at an object that fails wants to know why, so it is told in either case.
+        // Users look for failures in the status, so it is written in either case.
         let (before, status) = (object.status.as_ref(), object.status.clone().unwrap_or_default());
         self.status.write(&context.client, &self.objects, &*object, before, status, &Report::of(&applied)).await?;
         applied?;
@@ -49,7 +49,7 @@ impl Reconciler for Keeper {
     }
 }
 
-/// What there should be. No client, no clock: a function that is easily tested.
+/// The desired objects: a pure function, easy to test.
 fn plan(object: &RainGauge, name: &str) -> ConfigMap {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(name.to_owned());

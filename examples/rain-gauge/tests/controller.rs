@@ -1,4 +1,4 @@
-//! The controller on a real kube-apiserver, with the definition and the rights that are deployed.
+//! The controller on a real kube-apiserver, with the CRD and the RBAC rules that are deployed.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -14,7 +14,7 @@ use rain_gauge::{RainGauge, RainGaugeSpec};
 const DEFINITION: &str = include_str!("../deploy/crd.yaml");
 const EXAMPLE: &str = include_str!("../example.yaml");
 
-/// Applies what is deployed.
+/// Applies the documents of a manifest.
 async fn deploy(client: &Client, manifest: &str) {
     for document in manifest.split("---\n") {
         let object: DynamicObject = serde_saphyr::from_str(document).unwrap();
@@ -54,7 +54,7 @@ async fn what_is_asked_for_is_made_with_the_rights_that_are_deployed() {
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let empty = RainGauge::new("empty", RainGaugeSpec { text: String::new() });
     let refused = objects.create(&PostParams::default(), &empty).await.unwrap_err();
-    assert!(refused.to_string().contains("there is nothing to say"), "{refused}");
+    assert!(refused.to_string().contains("must not be empty"), "{refused}");
     let example: RainGauge = serde_saphyr::from_str(EXAMPLE).unwrap();
     objects.create(&PostParams::default(), &example).await.unwrap();
     let says = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["text"] == "hello");

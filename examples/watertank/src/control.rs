@@ -13,7 +13,7 @@ use trishanku_framework::{CleanedUp, Context, Error, Key, Manager, Next, Reconci
 use crate::plan::{Plan, level_after, plan};
 use crate::tank::{Tank, TankStatus};
 
-/// Keeps tanks at their levels. The valve of each is a `ConfigMap` of its name, which it owns.
+/// Keeps each tank at its level. The valve of a tank is a `ConfigMap` of the same name, which the tank owns.
 pub(crate) struct Keeper {
     tanks: Arc<Cache<Tank>>,
     valves: Arc<Cache<ConfigMap>>,
@@ -25,7 +25,7 @@ impl Keeper {
         Self { tanks: manager.cache(), valves: manager.cache(), status: Writer::new("watertank") }
     }
 
-    /// Whether the valve is open, and what the level has become since it was measured.
+    /// Returns whether the valve is open, and the present level, computed from the last measurement.
     fn observe(&self, tank: &Tank, key: &Key) -> (bool, TankStatus) {
         let data = self.valves.get(key).and_then(|valve| valve.data.clone()).unwrap_or_default();
         let open = data.get("position").is_some_and(|position| position == "open");
@@ -44,7 +44,7 @@ impl Keeper {
         let turned = Set::of(tank, context.client.clone(), "watertank").apply(valve, &self.valves).await;
         let inflow = if turned.as_ref().map_or(open, |_| plan.open) { tank.spec.inflow } else { 0 };
         status.rate = f64::from(inflow) - f64::from(tank.spec.outflow);
-        // Who looks at a tank that fails wants to know why, so it is told in either case.
+        // Users look for failures in the status, so it is written in either case.
         let report = if turned.is_ok() { &plan.report } else { &Report::of(&turned) };
         self.status.write(&context.client, &self.tanks, tank, tank.status.as_ref(), status, report).await?;
         turned?;
@@ -65,7 +65,7 @@ impl Reconciler for Keeper {
         Some("plant.example.org/drain")
     }
 
-    /// A tank goes when it is empty.
+    /// Drains the tank before it is deleted.
     async fn clean_up(&self, tank: Arc<Tank>, context: Context) -> Result<CleanedUp, Error> {
         let plan = self.converge(&tank, 0, &context).await?;
         Ok(if plan.level > 0.0 { CleanedUp::NotYet(plan.look_again) } else { CleanedUp::Yes })

@@ -1,4 +1,4 @@
-//! Keeps the water in tanks at the level that people ask for. `docs/write-a-controller.md` tells how it came about.
+//! A controller that keeps the water in tanks at the desired level. `docs/write-a-controller.md` builds it step by step.
 
 mod control;
 mod plan;

@@ -1,4 +1,4 @@
-//! What water does, and what the valve should do about it: no cluster, no clock.
+//! The level of the water, and the position of the valve: no cluster, no clock.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use trishanku_framework::status::Report;
 
 use crate::tank::TankSpec;
 
-/// How the tank is, what to do, and when to look again.
+/// The level, the position of the valve, when to reconcile again, and the report.
 pub(crate) struct Plan {
     pub(crate) level: f64,
     pub(crate) open: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Plan {
     pub(crate) report: Report,
 }
 
-/// The level after some seconds in which it rises by so much each second.
+/// Returns the level after some seconds in which it rises by `rate` litres per second.
 pub(crate) fn level_after(seconds: f64, level: f64, rate: f64, tank: &TankSpec) -> f64 {
     (level + rate * seconds).clamp(0.0, f64::from(tank.capacity))
 }
@@ -24,7 +24,7 @@ pub(crate) fn plan(level: f64, open: bool, desired: u32, tank: &TankSpec) -> Pla
     let [capacity, desired, inflow, outflow] = [tank.capacity, desired, tank.inflow, tank.outflow].map(f64::from);
     let (band, least) = (capacity / 10.0, (desired - capacity / 10.0).max(0.0));
     let open = level < desired && (open || level <= least);
-    // Endless, if it never gets there.
+    // Infinite if the level is never reached.
     let seconds = if open { (desired - level) / (inflow - outflow).max(0.0) } else { (level - least) / outflow };
     let look_again = Duration::from_secs_f64(if seconds > 0.0 { seconds.clamp(0.1, 60.0) } else { 60.0 });
     let report = if open && inflow <= outflow {

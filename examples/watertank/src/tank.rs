@@ -1,4 +1,4 @@
-//! What people ask for, and what they are told.
+//! The kind: its spec, and its status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use kube::{CustomResource, KubeSchema};
@@ -14,33 +14,33 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[kube(printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#)]
 #[x_kube(validation = Rule::new("self.desired <= self.capacity").message("the desired level is above the rim"))]
 pub(crate) struct TankSpec {
-    /// How many litres it holds.
+    /// Capacity in litres.
     #[schemars(range(min = 1))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a tank does not grow"))]
     pub(crate) capacity: u32,
-    /// How many should be in it.
+    /// Desired level.
     pub(crate) desired: u32,
-    /// How many come in each second while the valve is open.
+    /// Inflow per second while the valve is open.
     pub(crate) inflow: u32,
-    /// How many are taken out each second.
+    /// Outflow per second.
     #[schemars(range(min = 1))]
     pub(crate) outflow: u32,
 }
 
-/// What was seen last.
+/// Observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct TankStatus {
-    /// How many litres were in it.
+    /// Level in litres.
     pub(crate) level: f64,
-    /// When that was so.
+    /// Time of the measurement.
     #[schemars(with = "Option<String>")]
     pub(crate) measured_at: Option<MicroTime>,
-    /// By how many litres it rises each second since then.
+    /// Change per second since then.
     pub(crate) rate: f64,
-    /// Which generation of the object the conditions are about.
+    /// Generation that the conditions are about.
     pub(crate) observed_generation: Option<i64>,
-    /// Whether the level is as it should be, and why not.
+    /// Conditions of the tank.
     #[schemars(schema_with = "conditions_schema")]
     pub(crate) conditions: Vec<Condition>,
 }

@@ -1,4 +1,4 @@
-// Pairs, on controller-runtime. The same as src/bin/pairs-framework.rs and src/bin/pairs-kube-runtime.rs.
+// The controller of pairs, on controller-runtime. It does the same as src/bin/pairs-framework.rs and src/bin/pairs-kube-runtime.rs.
 package main
 
 import (
@@ -22,10 +22,10 @@ import (
 )
 
 func main() {
-	address := flag.String("metrics-bind-address", "", "where /metrics is")
+	address := flag.String("metrics-bind-address", "", "address of /metrics")
 	concurrency := flag.Int("concurrency", 10, "objects at a time")
-	resync := flag.Int("resync", 36000, "seconds between two times at which everything is reconciled without a reason")
-	strip := flag.Bool("strip-managed-fields", false, "keep objects without their managedFields, which is not the default of controller-runtime")
+	resync := flag.Int("resync", 36000, "seconds between resyncs")
+	strip := flag.Bool("strip-managed-fields", false, "cache objects without their managedFields, which is not the default of controller-runtime")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	if err := run(*address, *concurrency, time.Duration(*resync)*time.Second, *strip); err != nil {
@@ -39,7 +39,7 @@ func run(address string, concurrency int, resync time.Duration, strip bool) erro
 	if err != nil {
 		return err
 	}
-	// As the others: the same encoding, and nothing compressed on the way. Requests are not limited anyhow.
+	// As in the other programs: the same encoding, without compression. There is no rate limit by default.
 	config.ContentType = runtime.ContentTypeJSON
 	config.DisableCompression = true
 
@@ -58,7 +58,7 @@ func run(address string, concurrency int, resync time.Duration, strip bool) erro
 	if err != nil {
 		return err
 	}
-	// A status is no reason, but a resync is: it looks like a change from an object to itself.
+	// A changed status triggers nothing, but a resync does: it is an update from an object to itself.
 	resyncs := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 	}}

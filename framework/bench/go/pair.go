@@ -6,30 +6,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of Pair.
+// GroupVersion is the group and version of Pair.
 var GroupVersion = schema.GroupVersion{Group: "bench.trishanku.org", Version: "v1"}
 
-// AddToScheme makes the kind known.
+// AddToScheme registers the kind.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Pair{}, &PairList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// PairSpec is what the settings of a thing and its key are made of.
+// PairSpec has the settings of a thing, from which its ConfigMap and its key are derived.
 type PairSpec struct {
 	Colour string `json:"colour"`
 	Size   int64  `json:"size"`
 	Note   string `json:"note"`
 }
 
-// PairStatus tells whether both are there.
+// PairStatus shows whether both objects exist.
 type PairStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Pair is the kind.
+// Pair is an object of the kind.
 type Pair struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -38,14 +38,14 @@ type Pair struct {
 	Status PairStatus `json:"status,omitempty"`
 }
 
-// PairList is many of them.
+// PairList is a list of pairs.
 type PairList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Pair `json:"items"`
 }
 
-// DeepCopyInto is what a generator would write, as are those below.
+// DeepCopyInto copies a pair, as generated code would; so do the functions below.
 func (in *Pair) DeepCopyInto(out *Pair) {
 	*out = *in
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
@@ -57,14 +57,14 @@ func (in *Pair) DeepCopyInto(out *Pair) {
 	}
 }
 
-// DeepCopyObject makes a copy.
+// DeepCopyObject returns a copy.
 func (in *Pair) DeepCopyObject() runtime.Object {
 	out := new(Pair)
 	in.DeepCopyInto(out)
 	return out
 }
 
-// DeepCopyObject makes a copy.
+// DeepCopyObject returns a copy.
 func (in *PairList) DeepCopyObject() runtime.Object {
 	out := new(PairList)
 	*out = *in

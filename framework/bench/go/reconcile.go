@@ -24,7 +24,7 @@ type reconciler struct {
 	client.Client
 }
 
-// Reconcile applies what is not as it should be, and writes the status if it says something new.
+// Reconcile applies the objects that differ from the desired state, and writes the status if it changed.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var pair Pair
 	if err := r.Get(ctx, request.NamespacedName, &pair); err != nil {

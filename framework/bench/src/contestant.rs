@@ -1,4 +1,4 @@
-//! A contestant: a program that keeps pairs, while it runs.
+//! A contestant: a running controller of pairs.
 
 use std::fmt;
 use std::fs;
@@ -18,22 +18,22 @@ use trishanku_testkit::TestCluster;
 
 use crate::reconciles::Reconciles;
 
-/// What it is written on.
+/// The library of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The framework.
     Framework,
-    /// Bare kube-runtime.
+    /// kube-runtime alone.
     KubeRuntime,
-    /// Go's controller-runtime as it is.
+    /// Go's controller-runtime with its defaults.
     Go,
-    /// Go's controller-runtime, told to keep no `managedFields`, as the framework does.
+    /// Go's controller-runtime without `managedFields` in its cache, as in the framework.
     GoStripped,
 }
 
 impl Kind {
-    /// What it is called in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Framework => "framework",
@@ -43,12 +43,12 @@ impl Kind {
         }
     }
 
-    /// As whom it asks, for the audit log.
+    /// Returns the user of its requests, for the audit log.
     pub fn user(self) -> String {
         format!("pairs-on-{}", self.name())
     }
 
-    /// The file of its program.
+    /// Returns the file name of its program.
     fn program(self) -> &'static str {
         match self {
             Self::Framework => "pairs-framework",
@@ -68,28 +68,28 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where the programs are.
+/// The folder of the programs.
 #[derive(Clone, Debug)]
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// In this folder.
+    /// Uses the programs in this folder.
     pub fn within(folder: &Path) -> Self {
         Self(folder.to_owned())
     }
 
-    /// The program of a contestant.
+    /// Returns the path of a contestant's program.
     ///
     /// # Errors
-    /// It is not there; the message has the remedy.
+    /// The program does not exist; the message says how to build it.
     pub fn of(&self, kind: Kind) -> Result<PathBuf> {
         let path = self.0.join(kind.program());
-        ensure!(path.is_file(), "there is no {}; `make bench-framework` builds all contestants", path.display());
+        ensure!(path.is_file(), "{} does not exist; `make bench-framework` builds all contestants", path.display());
         Ok(path)
     }
 }
 
-/// How it is to work.
+/// The settings of a contestant.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Objects at a time.
@@ -98,30 +98,30 @@ pub struct Settings {
     pub resync: Duration,
 }
 
-/// A contestant at work. It is killed when this is dropped.
+/// A running contestant. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Contestant {
     kind: Kind,
     child: Child,
     metrics: SocketAddr,
-    /// When it was started: by the clock of this process, and by that of the audit log.
+    /// Start time, by the clock of this process and by that of the audit log.
     started: (Instant, SystemTime),
 }
 
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Memory {
-    /// Resident in all.
+    /// Resident memory.
     pub resident: u64,
-    /// What of that is its own: heap and stacks.
+    /// The private part of it: heap and stacks.
     pub own: u64,
 }
 
 impl Contestant {
-    /// Starts it in a cluster; its files are in `folder`.
+    /// Starts a contestant on a cluster, with its files in `folder`.
     ///
     /// # Errors
-    /// Its program or a file cannot be had.
+    /// Its program cannot be started, or a file not be written.
     pub fn start(kind: Kind, program: &Path, cluster: &TestCluster, folder: &Path, settings: Settings) -> Result<Self> {
         let kubeconfig = write_kubeconfig(cluster, &kind.user(), folder)?;
         let metrics = free_address()?;
@@ -137,25 +137,25 @@ impl Contestant {
         Ok(Self { kind, child, metrics, started })
     }
 
-    /// What it is written on.
+    /// Returns its library.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// When it was started, by the clock of the audit log.
+    /// Returns its start time, by the clock of the audit log.
     pub fn started(&self) -> SystemTime {
         self.started.1
     }
 
-    /// How long it has been running.
+    /// Returns how long it has been running.
     pub fn age(&self) -> Duration {
         self.started.0.elapsed()
     }
 
-    /// Whether it runs.
+    /// Checks that it is running.
     ///
     /// # Errors
-    /// It has ended; the message has its last lines.
+    /// It has exited; the message has its last lines.
     pub fn check(&mut self) -> Result<()> {
         match self.child.ended()? {
             Some(status) => bail!("{} ended with {status}:\n{}", self.kind, self.child.last_words()),
@@ -163,7 +163,7 @@ impl Contestant {
         }
     }
 
-    /// What it has reconciled so far; nothing as long as it does not answer.
+    /// Returns what it has reconciled so far; zero while it does not respond.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -172,35 +172,35 @@ impl Contestant {
         Ok(Reconciles::of(self.metrics).await.unwrap_or_default())
     }
 
-    /// Processor time that it has used.
+    /// Returns the CPU time that it has used.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process is gone.
     pub fn cpu(&self) -> Result<Duration> {
         process::cpu(self.child.pid())
     }
 
-    /// Memory that it has now.
+    /// Returns its current memory.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process is gone.
     pub fn memory(&self) -> Result<Memory> {
         let process::Resident { anonymous, file } = process::resident(self.child.pid())?;
         Ok(Memory { resident: anonymous + file, own: anonymous })
     }
 
-    /// Most memory that was resident at any time.
+    /// Returns its peak resident memory.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process is gone.
     pub fn peak_memory(&self) -> Result<u64> {
         process::peak_memory(self.child.pid())
     }
 
-    /// Ends it.
+    /// Stops it.
     ///
     /// # Errors
-    /// It does not end when it is told to, or badly.
+    /// It does not exit, or exits with an error.
     pub async fn stop(mut self) -> Result<()> {
         let status = self.child.stop().await?;
         ensure!(status.success(), "{} ended with {status}:\n{}", self.kind, self.child.last_words());
@@ -208,7 +208,7 @@ impl Contestant {
     }
 }
 
-/// A file with which a program is `user`, who may do everything.
+/// Writes a kubeconfig for `user`, as a cluster administrator.
 fn write_kubeconfig(cluster: &TestCluster, user: &str, folder: &Path) -> Result<PathBuf> {
     let mut config = cluster.config();
     config.auth_info.impersonate = Some(user.to_owned());

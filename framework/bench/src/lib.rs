@@ -1,9 +1,9 @@
-//! The framework side by side with bare kube-runtime and with Go's controller-runtime: one controller, written three times.
+//! Compares the framework with bare kube-runtime and with Go's controller-runtime: one controller, written three times.
 //!
-//! Each is a program of its own, for one kind of object, a [`pair::Pair`]: `pairs-framework` and `pairs-kube-runtime` (in `src/bin`), and `go/`. What it
-//! has to make of an object is in [`pair`]; how it is started, in [`options`]. A [`turn`] lets one of them work on a kube-apiserver of its own: a
-//! [`contestant`] is the process, [`requests`] counts what it asks for, [`reconciles`] what it has done. A [`run`] is turns of all of them, and a
-//! [`report`] says what came out.
+//! Each is a program of its own, for objects of one kind, [`pair::Pair`]: `pairs-framework` and `pairs-kube-runtime` (in
+//! `src/bin`), and `go/`. [`pair`] defines the desired state, and [`options`] the flags. In a [`turn`], one of them works on
+//! a kube-apiserver of its own: a [`contestant`] is the process, [`requests`] counts its requests, [`reconciles`] its
+//! reconciles. A [`run`] consists of turns of all of them, and a [`report`] shows the results.
 
 pub mod contestant;
 pub mod options;

@@ -44,15 +44,15 @@ struct Args {
     )]
     only: Vec<Kind>,
 
-    /// Seconds of rest before memory is measured
+    /// Idle seconds before memory is measured
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     rest: u64,
 
-    /// Seconds between resyncs; longer than a start and the rest after it take
+    /// Seconds between resyncs; more than a start and idling take
     #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(2..=36_000))]
     resync: u64,
 
-    /// Folder with the contestants' programs [default: that of this one]
+    /// Folder with the contestants' programs [default: this program's]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
 
@@ -61,7 +61,7 @@ struct Args {
 }
 
 impl Args {
-    /// The command for the report, without paths of this machine.
+    /// Returns the command for the report, without paths of this machine.
     fn given(&self) -> String {
         let only: Vec<_> = self.only.iter().map(|kind| kind.name()).collect();
         format!(
@@ -100,7 +100,7 @@ fn measure(args: &Args) -> Result<()> {
     let (machine, date) = (Machine::look(&std::env::temp_dir()), now());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let sides = runtime.block_on(async {
-        // Whoever is dropped here kills its contestant and its cluster.
+        // When the run is dropped, its contestant and its cluster are killed.
         tokio::select! {
             sides = run::run(&args.only, &programs, plan, args.rounds) => sides,
             stopped = stop_signal() => {

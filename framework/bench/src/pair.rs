@@ -1,4 +1,4 @@
-//! The kind, and what has to be there for an object of it: a `ConfigMap` and a `Secret`.
+//! The kind, and the desired state of an object: a `ConfigMap` and a `Secret`.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trishanku_framework::status::{Conditions, conditions_schema};
 
-/// The name under which all contestants manage fields.
+/// The field manager of all contestants.
 pub const MANAGER: &str = "pairs";
 
-/// What the settings of a thing and its key are made of.
+/// The settings of a thing, from which its `ConfigMap` and its key are derived.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "bench.trishanku.org", version = "v1", kind = "Pair", namespaced, status = "PairStatus")]
 pub struct PairSpec {
@@ -23,11 +23,11 @@ pub struct PairSpec {
     pub note: String,
 }
 
-/// Whether both are there.
+/// Whether both objects exist.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PairStatus {
-    /// Which generation the conditions are about.
+    /// The generation that the conditions describe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready`.
@@ -47,7 +47,7 @@ impl Conditions for PairStatus {
 }
 
 impl Pair {
-    /// One of the objects that are measured.
+    /// Returns one of the objects that are measured.
     pub fn numbered(number: usize) -> Self {
         let spec = PairSpec {
             colour: ["red", "green", "blue"][number % 3].to_owned(),
@@ -57,7 +57,7 @@ impl Pair {
         Self::new(&format!("pair-{number:06}"), spec)
     }
 
-    /// The settings, without an owner.
+    /// Returns the desired `ConfigMap`, without an owner.
     pub fn settings(&self) -> ConfigMap {
         let PairSpec { colour, size, note } = &self.spec;
         let data = [("colour", colour.clone()), ("note", note.clone()), ("size", size.to_string())];
@@ -65,7 +65,7 @@ impl Pair {
         ConfigMap { metadata: self.metadata_of_owned(), data: Some(data.into()), ..ConfigMap::default() }
     }
 
-    /// The key, without an owner.
+    /// Returns the desired `Secret`, without an owner.
     pub fn key(&self) -> Secret {
         let key = format!("{}:{}", self.spec.colour, self.spec.size);
         let data = [("key".to_owned(), ByteString(key.into_bytes()))];
@@ -76,7 +76,7 @@ impl Pair {
         ObjectMeta { name: Some(self.name_any()), namespace: self.namespace(), ..ObjectMeta::default() }
     }
 
-    /// Whether it says of itself that it is as it should be now.
+    /// Returns whether its status is ready, for the current generation.
     pub fn is_ready(&self) -> bool {
         let (generation, status) = (self.metadata.generation, self.status.as_ref());
         status.is_some_and(|status| {

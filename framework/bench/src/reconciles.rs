@@ -1,4 +1,4 @@
-//! What a contestant says it has done, on its page of figures.
+//! The reconciles of a contestant, by its own metrics.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,23 +12,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Reconciles since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciles {
-    /// Those that ended well.
+    /// Reconciles that succeeded.
     pub done: u64,
-    /// Those that failed.
+    /// Reconciles that failed.
     pub failed: u64,
 }
 
 impl Reconciles {
-    /// Asks the page at this address.
+    /// Reads the metrics at this address.
     ///
     /// # Errors
-    /// Nobody answers, or not with the figure.
+    /// There is no response, or the response lacks the metric.
     pub(crate) async fn of(address: SocketAddr) -> Result<Self> {
         let page = tokio::time::timeout(PATIENCE, page(address)).await??;
-        Self::read(&page).context("the page does not have the figure")
+        Self::read(&page).context("the response lacks the metric")
     }
 
-    /// `None` if there is no line of it.
+    /// `None` if the page lacks the metric.
     fn read(page: &str) -> Option<Self> {
         let lines = page.lines().filter_map(|line| line.strip_prefix("controller_runtime_reconcile_total{"));
         let counts: Vec<_> = lines.filter_map(|line| line.rsplit_once("} ")).collect();
@@ -40,15 +40,15 @@ impl Reconciles {
     }
 }
 
-/// HTTP/1.0: the answer is not in chunks, and ends with the connection.
+/// Uses HTTP/1.0: the response has no chunks, and ends with the connection.
 async fn page(address: SocketAddr) -> Result<String> {
     let mut connection = TcpStream::connect(address).await?;
     connection.write_all(b"GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n").await?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no head")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the response has no head")?;
     let status = head.lines().next().unwrap_or_default();
-    ensure!(status.contains(" 200 "), "the answer is {status}");
+    ensure!(status.contains(" 200 "), "the response is {status}");
     Ok(body.to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What came out, for people.
+//! The results, for readers.
 
 use gitcd_bench::machine::Machine;
 use gitcd_bench::table::{Table, count, mebibytes, number};
@@ -15,23 +15,23 @@ pub struct Report {
     pub command: String,
     /// Start, UTC.
     pub date: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// What there was to do.
+    /// The plan of each turn.
     pub plan: Plan,
-    /// Who did it, and how.
+    /// The contestants and their turns.
     pub sides: Vec<Side>,
 }
 
-/// Who that contestant is, where it is one.
+/// Explains the contestant, if it takes part.
 const STRIPPED: &str =
-    "`go-stripped` is the Go one, told to keep no `managedFields`, as the framework does by itself.\n";
+    "`go-stripped` is Go's controller-runtime without `managedFields` in its cache, as in the framework.\n";
 
-/// A figure that is compared: smaller is better.
+/// A metric that is compared: less is better.
 struct Figure {
     name: &'static str,
     of: fn(&Turn) -> f64,
-    /// What the framework's may be at most, of that of kube-runtime and that of Go's controller-runtime.
+    /// The highest acceptable ratio to kube-runtime, and to Go's controller-runtime.
     goals: [Option<f64>; 2],
 }
 
@@ -54,7 +54,7 @@ impl Turn {
 }
 
 impl Side {
-    /// The mean over all turns.
+    /// Returns the mean over all turns.
     fn mean(&self, of: impl Fn(&Turn) -> f64) -> f64 {
         self.turns.iter().map(of).sum::<f64>() / self.turns.len().max(1) as f64
     }
@@ -63,7 +63,7 @@ impl Side {
 type Column = (&'static str, fn(&Side, &Plan) -> String);
 
 impl Report {
-    /// All tables.
+    /// Formats all tables.
     pub fn tables(&self) -> String {
         [self.ratios(), self.making(), self.restarts(), self.resyncs(), self.memory()].join("\n")
     }
@@ -169,16 +169,16 @@ impl Report {
             "memory",
             &[
                 ("ready", |side, _| mebibytes(side.mean(|turn| turn.made.resident as f64) as u64)),
-                ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.made.own as f64) as u64)),
+                ("heap + stacks", |side, _| mebibytes(side.mean(|turn| turn.made.own as f64) as u64)),
                 ("peak", |side, _| mebibytes(side.mean(|turn| turn.making_peak as f64) as u64)),
                 ("restarted", |side, _| mebibytes(side.mean(|turn| turn.restarted.resident as f64) as u64)),
-                ("of it its own", |side, _| mebibytes(side.mean(|turn| turn.restarted.own as f64) as u64)),
+                ("heap + stacks", |side, _| mebibytes(side.mean(|turn| turn.restarted.own as f64) as u64)),
                 ("peak", |side, _| mebibytes(side.mean(|turn| turn.restart_peak as f64) as u64)),
             ],
         )
     }
 
-    /// The section of the document.
+    /// Formats the section of the document.
     pub fn section(&self) -> String {
         let Plan { objects, concurrency, rest, .. } = self.plan;
         format!(
@@ -191,32 +191,32 @@ impl Report {
 - Versions: trishanku-framework {version}, kube-runtime {kube}, controller-runtime {go}
 
 {ratios}
-Ratio: below 1 the framework needs less; in parentheses the lowest and the highest of the {rounds} rounds. Goal: the ratio that this project wants to reach.
+A ratio below 1 means that the framework needs less; in parentheses, the lowest and the highest of the {rounds} rounds. The goal is this project's target.
 
 {making}
 {restarts}
 {resyncs}
-A resync of all is to take at most 10 s, without a write.
+The goal of a resync is at most 10 s for all objects, without a write.
 
 {memory}
 ### How it is measured
 
 One controller is written three times: on the framework, on bare kube-runtime (`Controller`, reflectors, one watch for each kind), and on
-Go's controller-runtime (as kubebuilder lays it out). Each object owns a ConfigMap and a Secret. Both are applied by server-side apply if they are not
-in the cache as they should be, then a condition `Ready` is applied to the status if it is not there. None sends events, elects a leader or puts on finalizers;
-each has {concurrency} objects under way at once, no limit of requests, JSON without compression, and otherwise what its library does unless told.
+Go's controller-runtime (in kubebuilder's layout). Each object owns a ConfigMap and a Secret. The controller applies them by server-side apply if the
+cached ones differ, and then the condition `Ready` to the status if it is absent. None sends events, elects a leader or adds finalizers;
+each reconciles {concurrency} objects at a time, without a rate limit, with uncompressed JSON, and otherwise with the defaults of its library.
 {stripped}
-The framework's objects carry more: a label of their set, and a digest of what was applied, by which fields are removed that are not wanted any more.
+The framework's objects contain more: a label of their set, and a digest of what was applied, by which fields are removed that are no longer desired.
 
-In each turn a contestant is alone with a new kube-apiserver on gitcd, with {count} objects and nothing else. It is started, and makes everything ready; rests for
-{rest} s; is ended and started again, which changes nothing; rests; and looks at everything once more. Turns come in the order of the tables, then in the
-opposite one. Everything is verified after it: objects, contents, owners, statuses.
+In each turn a contestant is alone with a new kube-apiserver on gitcd, with {count} objects and nothing else. It is started, and makes all objects ready; idles for
+{rest} s; is stopped and started again, which changes nothing; idles; and resyncs all objects. Turns come in the order of the tables, then in the
+opposite one. After each turn, objects, contents, owners and statuses are verified.
 
-- *Ready* is told by kube-apiserver's audit log: from the start of the process to the last object's first status. So are calls, of objects: gets and writes, not lists
+- *Ready* is measured in kube-apiserver's audit log: from the start of the process to the last object's first status. So are calls: gets and writes of objects, not lists
   and watches.
-- A *restart* ends when as many reconciles have ended as there are objects; *resync* likewise, from the first of them. Both are told by the contestant's own
-  `controller_runtime_reconcile_total`, asked every 10 ms.
-- *Memory* is resident memory, programs included; *of it its own* is heap and stacks. CPU is that of the contestant, which shares the cores with kube-apiserver
+- A *restart* ends when as many reconciles have ended as there are objects; *resync* likewise, from the first of them. Both are measured by the contestant's own
+  `controller_runtime_reconcile_total`, polled every 10 ms.
+- *Memory* is resident memory, including the program; *heap + stacks* is the private part of it. CPU is that of the contestant, which shares the cores with kube-apiserver
   and gitcd.
 ",
             command = self.command,
@@ -250,7 +250,7 @@ fn failures(side: &Side, of: fn(&Turn) -> Stretch) -> String {
     count(side.turns.iter().map(|turn| of(turn).failed).sum::<u64>())
 }
 
-/// The one that everything is built with.
+/// Returns the version that everything is built with.
 fn kube_version() -> &'static str {
     let lock = include_str!("../../../Cargo.lock");
     let found = lock.split_once("name = \"kube-runtime\"\nversion = \"").and_then(|(_, rest)| rest.split_once('"'));
@@ -278,10 +278,10 @@ mod tests {
             let machine = Machine::look(Path::new("/"));
             Report { command: String::new(), date: String::new(), machine, plan, sides }.section()
         };
-        let explained = "unless told.\n`go-stripped` is the Go one, told to keep no `managedFields`, as the framework does by itself.\n\nThe";
+        let explained = "of its library.\n`go-stripped` is Go's controller-runtime without `managedFields` in its cache, as in the framework.\n\nThe";
         assert!(section(&[Kind::Go, Kind::GoStripped]).contains(explained));
         let without = section(&[Kind::Go]);
-        assert!(without.contains("unless told.\n\nThe") && !without.contains("go-stripped"), "{without}");
+        assert!(without.contains("of its library.\n\nThe") && !without.contains("go-stripped"), "{without}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a contestant asks for: kube-apiserver's audit log, read as it grows.
+//! The requests of a contestant: kube-apiserver's audit log, read as it grows.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,26 +11,26 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use trishanku_testkit::audit::Entry;
 
-/// Requests of one contestant, as far as the log has been read.
+/// Requests of one contestant, up to where the log has been read.
 #[derive(Debug)]
 pub struct Requests {
     log: PathBuf,
     read: u64,
-    /// The beginning of a line that is not whole yet.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
-    /// How the contestant's name is in a line.
+    /// The contestant's name, as it appears in a line.
     user: String,
     counts: Counts,
-    /// When the status of each object was written first.
+    /// When the status of each object was first written.
     ready: HashMap<String, SystemTime>,
 }
 
-/// How many of each kind.
+/// Numbers of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Of objects that it owns.
+    /// Applies of owned objects.
     pub applies: u64,
-    /// Of statuses.
+    /// Writes of statuses.
     pub statuses: u64,
     /// Other changes.
     pub other_writes: u64,
@@ -38,26 +38,26 @@ pub struct Counts {
     pub gets: u64,
     /// Lists, by page.
     pub lists: u64,
-    /// Everything else but watches: what kinds there are.
+    /// Everything else except watches: discovery.
     pub others: u64,
     /// Watches that were opened.
     pub watches: u64,
-    /// Those of all of these that were refused.
+    /// How many of all these were rejected.
     pub refused: u64,
 }
 
 impl Counts {
-    /// Everything that was to change something.
+    /// Returns the number of all requests that change something.
     pub fn writes(&self) -> u64 {
         self.applies + self.statuses + self.other_writes
     }
 
-    /// Everything about single objects: what it takes to reconcile.
+    /// Returns the number of requests for single objects, which reconciles need.
     pub fn of_objects(&self) -> u64 {
         self.writes() + self.gets
     }
 
-    /// Those since then.
+    /// Returns the difference from earlier counts.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -90,15 +90,15 @@ impl Counts {
 }
 
 impl Requests {
-    /// Those of `user` in this log, from its beginning.
+    /// Reads the requests of `user` in this log, from its beginning.
     pub fn of(user: &str, log: &Path) -> Self {
-        // As the log has it; other users have longer or other names.
+        // As in the log; no other user has this name.
         let user = format!("\"username\":\"{user}\"");
         let (counts, ready) = (Counts::default(), HashMap::new());
         Self { log: log.to_owned(), read: 0, rest: Vec::new(), user, counts, ready }
     }
 
-    /// Reads what is new, and says what there has been.
+    /// Reads what is new. Returns the counts so far.
     ///
     /// # Errors
     /// The log cannot be read, or has a line that is no entry.
@@ -117,7 +117,7 @@ impl Requests {
     }
 
     fn add(&mut self, line: &str) -> Result<()> {
-        let entry: Entry = serde_json::from_str(line).with_context(|| format!("no audit entry: {line}"))?;
+        let entry: Entry = serde_json::from_str(line).with_context(|| format!("not an audit entry: {line}"))?;
         // A watch has a second entry when it ends.
         if entry.verb == "watch" && entry.stage == "ResponseComplete" {
             return Ok(());
@@ -130,12 +130,12 @@ impl Requests {
         Ok(())
     }
 
-    /// How many objects have a status.
+    /// Returns how many objects have a status.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// How long after `start` the last of them got it.
+    /// Returns how long after `start` the last of them got it.
     pub fn last_ready(&self, start: SystemTime) -> Option<Duration> {
         self.ready.values().max()?.duration_since(start).ok()
     }

@@ -11,19 +11,20 @@ use crate::turn::{self, Plan, Turn};
 /// A contestant with its turns, one in each round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
-    /// Who.
+    /// The contestant.
     pub kind: Kind,
-    /// What came out.
+    /// Its results.
     pub turns: Vec<Turn>,
 }
 
-/// Lets all work in each round: first to last, then last to first, and so on, so that none always has the warmer or the noisier turn.
+/// Runs all contestants in each round: first to last, then last to first, and so on, so that none always has the warmer or
+/// noisier turn.
 ///
 /// # Errors
 /// A program is missing, or a turn fails.
 pub async fn run(kinds: &[Kind], programs: &Programs, plan: Plan, rounds: u32) -> Result<Vec<Side>> {
     let paths = kinds.iter().map(|kind| programs.of(*kind)).collect::<Result<Vec<_>>>()?;
-    ensure!(!kinds.is_empty(), "there is no contestant");
+    ensure!(!kinds.is_empty(), "there are no contestants");
     let mut sides: Vec<_> = kinds.iter().map(|kind| Side { kind: *kind, turns: Vec::new() }).collect();
     let start = Instant::now();
     for round in 0..rounds {

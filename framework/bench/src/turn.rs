@@ -1,4 +1,4 @@
-//! One contestant on a cluster of its own: it makes everything ready, is started again, and looks at everything once more.
+//! One contestant on a cluster of its own: it makes all objects ready, is restarted, and resyncs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,20 +19,20 @@ use crate::requests::{Counts, Requests};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Requests under way at once while objects are made for the contestant.
+/// Concurrent requests while objects are created for the contestant.
 const MAKERS: usize = 16;
 
-/// What there is to do.
+/// The work of each turn.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Plan {
     /// Number of objects.
     pub objects: usize,
     /// Objects at a time.
     pub concurrency: u16,
-    /// How long a contestant rests before its memory is measured.
+    /// How long a contestant idles before its memory is measured.
     #[serde(serialize_with = "seconds")]
     pub rest: Duration,
-    /// Time between two resyncs; longer than a start and the rest after it take.
+    /// Time between two resyncs; longer than a start and idling take.
     #[serde(serialize_with = "seconds")]
     pub resync: Duration,
 }
@@ -41,49 +41,49 @@ fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-/// What came out.
+/// The results of a turn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Turn {
-    /// From a start, with nothing done, until every object is ready.
+    /// From the first start until all objects are ready.
     pub making: Stretch,
-    /// From a start, with everything done, until every object was reconciled.
+    /// From the second start, with all objects ready, until all are reconciled.
     pub restart: Stretch,
     /// From the first to the last object of a resync.
     pub resync: Stretch,
-    /// Most memory until everything was ready.
+    /// Peak memory until all objects were ready.
     pub making_peak: u64,
-    /// Memory when everything was ready, after a rest.
+    /// Memory after all objects were ready, and an idle time.
     pub made: Memory,
-    /// Most memory after the second start.
+    /// Peak memory after the second start.
     pub restart_peak: u64,
-    /// Memory after the second start and a rest.
+    /// Memory after the second start, and an idle time.
     pub restarted: Memory,
 }
 
-/// A stretch of work.
+/// A part of a turn.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stretch {
     /// How long it took.
     pub seconds: f64,
-    /// Processor time of the contestant, with what it did right after.
+    /// CPU time of the contestant, including what follows directly.
     pub cpu_seconds: f64,
-    /// Reconciles, with those right after.
+    /// Reconciles, including those that follow directly.
     pub reconciles: u64,
     /// Those that failed.
     pub failed: u64,
-    /// Requests, with those right after.
+    /// Requests, including those that follow directly.
     pub requests: Counts,
 }
 
-/// Lets a contestant work.
+/// Runs a turn.
 ///
 /// # Errors
-/// It does not do what it should; there is no cluster, or something takes too long.
+/// The contestant does not do what it should, there is no cluster, or something takes too long.
 pub async fn take(kind: Kind, program: &Path, plan: Plan) -> Result<Turn> {
-    // All of the log has to be there.
+    // Keeps the whole log.
     let cluster = TestCluster::with_flags(["--audit-log-maxsize=100000".to_owned()]).await?;
     let turn = on(&cluster, kind, program, plan).await;
-    // It waits for the end of processes.
+    // Dropping it waits for processes to exit.
     tokio::task::spawn_blocking(move || drop(cluster)).await?;
     turn
 }
@@ -121,7 +121,7 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
     let (restart_peak, restarted) = (contestant.peak_memory()?, contestant.memory()?);
     let since = Since { requests: before, ..Since::default() };
     let restart = since.until_now(took, &mut contestant, &mut requests).await?;
-    ensure!(contestant.age() < plan.resync * 9 / 10, "a start and a rest take longer than the time between resyncs");
+    ensure!(contestant.age() < plan.resync * 9 / 10, "a start and idling take longer than the time between resyncs");
 
     let resync = resync(&mut contestant, &mut requests, objects).await?;
     contestant.stop().await?;
@@ -129,7 +129,7 @@ async fn on(cluster: &TestCluster, kind: Kind, program: &Path, plan: Plan) -> Re
     Ok(Turn { making, restart, resync, making_peak, made, restart_peak, restarted })
 }
 
-/// What a stretch begins with.
+/// The counts at the start of a part.
 #[derive(Clone, Copy, Default)]
 struct Since {
     cpu: Duration,
@@ -150,7 +150,7 @@ impl Since {
     }
 }
 
-/// Waits for the next one.
+/// Measures the next resync.
 async fn resync(contestant: &mut Contestant, requests: &mut Requests, objects: u64) -> Result<Stretch> {
     let (mut cpu, reconciles) = (contestant.cpu()?, contestant.reconciles().await?);
     let mut began = Instant::now();
@@ -160,7 +160,7 @@ async fn resync(contestant: &mut Contestant, requests: &mut Requests, objects: u
         if now.done > reconciles.done {
             return Ok(Some(()));
         }
-        // It begins after this, at the earliest.
+        // The resync begins after this, at the earliest.
         (began, cpu) = (look, used);
         Ok(None)
     })
@@ -171,7 +171,7 @@ async fn resync(contestant: &mut Contestant, requests: &mut Requests, objects: u
     })
     .await?;
     let took = began.elapsed();
-    // A write that was wrong would be in the log by now.
+    // A write that should not happen would be in the log by then.
     tokio::time::sleep(Duration::from_secs(1)).await;
     since.until_now(took, contestant, requests).await
 }
@@ -195,14 +195,14 @@ async fn make(client: Client, namespace: &str, objects: usize) -> Result<()> {
     Ok(made.buffer_unordered(MAKERS).try_collect::<()>().await?)
 }
 
-/// Looks whether everything is there as it should be.
+/// Checks that all objects are in the desired state.
 async fn verify(client: Client, namespace: &str, objects: usize) -> Result<()> {
     let pairs: Vec<Pair> = all(&Api::namespaced(client.clone(), namespace)).await?;
     let settings: Vec<ConfigMap> = all(&Api::namespaced(client.clone(), namespace)).await?;
     let keys: Vec<Secret> = all(&Api::namespaced(client, namespace)).await?;
     let counts = [pairs.len(), settings.len(), keys.len()];
     ensure!(counts == [objects; 3], "there are {counts:?} pairs, ConfigMaps and Secrets");
-    // Lists are in the order of names, and all three have the same.
+    // Lists are sorted by name, and all three have the same names.
     for ((pair, settings), key) in pairs.iter().zip(&settings).zip(&keys) {
         let owned = |metadata: &kube::api::ObjectMeta| {
             let mut owners = metadata.owner_references.iter().flatten();
@@ -213,7 +213,7 @@ async fn verify(client: Client, namespace: &str, objects: usize) -> Result<()> {
             && key.data == pair.key().data
             && owned(&settings.metadata)
             && owned(&key.metadata);
-        ensure!(good, "{} is not as it should be: {pair:?} {settings:?} {key:?}", pair.name_any());
+        ensure!(good, "{} is not in the desired state: {pair:?} {settings:?} {key:?}", pair.name_any());
     }
     Ok(())
 }

@@ -15,9 +15,9 @@ const PLAN: Plan =
     Plan { objects: OBJECTS, concurrency: 10, rest: Duration::from_secs(1), resync: Duration::from_secs(25) };
 
 async fn turn(kind: Kind) -> Turn {
-    let folder = Path::new(env!("CARGO_BIN_EXE_pairs-framework")).parent().expect("a program is in a folder");
+    let folder = Path::new(env!("CARGO_BIN_EXE_pairs-framework")).parent().expect("the program has a folder");
     let program = Programs::within(folder).of(kind).expect("cargo has built it");
-    let turn = turn::take(kind, &program, PLAN).await.expect("the turn ends well");
+    let turn = turn::take(kind, &program, PLAN).await.expect("the turn succeeds");
     for (what, stretch) in [("making", &turn.making), ("restart", &turn.restart), ("resync", &turn.resync)] {
         assert!(stretch.seconds > 0.0 && stretch.reconciles >= OBJECTS as u64, "{kind} {what}: {stretch:?}");
         assert_eq!((stretch.failed, stretch.requests.refused), (0, 0), "{kind} {what}: {stretch:?}");

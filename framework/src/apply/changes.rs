@@ -1,4 +1,4 @@
-//! What a write changes, for people.
+//! The changes of a write, for readers.
 
 use std::fmt;
 
@@ -9,24 +9,24 @@ use super::differences::{KEYS, is_key, same, within};
 use super::marks::APPLIED;
 use crate::{Kind, Object};
 
-/// Longer texts are cut.
+/// Longer values are cut.
 const MOST_BYTES: usize = 60;
-/// More lines than this nobody reads.
+/// Maximum number of changes in the log.
 const MOST_LINES: usize = 40;
-/// What changes with every write, or says nothing that the write was for.
+/// Metadata that changes with every write, or that is no part of the desired state.
 const BOOKKEEPING: [&str; 5] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
-/// It has a copy of the object, secrets and all.
+/// A copy of the object, including secrets.
 const COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const HIDDEN: &str = "(hidden)";
 
 /// A field that changes. Displayed, it is a line: `~ spec.replicas: 1 → 2`, `+ data.level: "3"`, `- data.old: "2"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where: `spec.template.spec.containers[app].image`.
+    /// Path of the field: `spec.template.spec.containers[app].image`.
     pub path: String,
-    /// What it was, as JSON, cut if it is long; `None` if it was not there.
+    /// The old value as JSON, cut if it is long; `None` if the field was absent.
     pub before: Option<String>,
-    /// What it is then.
+    /// The new value, likewise.
     pub after: Option<String>,
 }
 
@@ -42,29 +42,29 @@ impl fmt::Display for Change {
     }
 }
 
-/// The fields in which an object differs before and after a write; all of them if it was not there. Without its status, and without what changes with
-/// every write.
+/// Returns the fields in which an object differs before and after a write; all fields if there was none before. Leaves out
+/// the status, and what changes with every write.
 ///
-/// Of a Secret only what identifies it has values in it: annotations may have copies of its data.
+/// Shows the values of a Secret only in fields that identify it: its annotations may have copies of its data.
 pub fn changes<K: Object + Serialize>(kind: &Kind<K>, before: Option<&K>, after: &K) -> Vec<Change> {
     changes_of(Hidden::of(kind, &[]), before, after)
 }
 
-/// What of an object is not printed.
+/// What is not printed of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hidden {
     Nothing,
-    /// Of a Secret: values, but for those that identify it.
+    /// Of a Secret: all values except those that identify it.
     Values,
-    /// Of a kind that is listed: names of fields, too.
+    /// Of a listed kind: the names of fields, too.
     Fields,
 }
 
-/// Metadata that says which object it is and what becomes of it.
+/// Metadata that shows which object it is, and its lifecycle.
 const IDENTITY: [&str; 6] = ["name", "generateName", "namespace", "deletionTimestamp", "finalizers", "ownerReferences"];
 
 impl Hidden {
-    /// `kinds` are hidden like Secrets: `GROUP/KIND`, or the kind alone in the core group.
+    /// Returns what to hide of a kind. `kinds` hide their fields, too: `GROUP/KIND`, or the kind alone in the core group.
     pub(super) fn of<K: Object>(kind: &Kind<K>, kinds: &[String]) -> Self {
         let (name, group) = (kind.name(), kind.group());
         let is_listed = |listed: &String| match listed.rsplit_once('/') {
@@ -80,7 +80,7 @@ impl Hidden {
         }
     }
 
-    /// What may be printed of the path of a field.
+    /// Returns the part of a field's path that may be printed.
     pub(super) fn path(self, path: &str) -> &str {
         let end = path.find(['.', '[']).filter(|_| self == Self::Fields && !path.starts_with("metadata."));
         &path[..end.unwrap_or(path.len())]
@@ -96,7 +96,7 @@ impl Hidden {
     }
 }
 
-/// [`changes`] of an object of which something may be hidden.
+/// [`changes`] of an object that may be partly hidden.
 pub(super) fn changes_of<K: Object + Serialize>(hidden: Hidden, before: Option<&K>, after: &K) -> Vec<Change> {
     let [before, after] =
         [before, Some(after)].map(|object| fields(object.and_then(|it| serde_json::to_value(it).ok())));
@@ -113,7 +113,7 @@ pub(super) fn changes_of<K: Object + Serialize>(hidden: Hidden, before: Option<&
     found
 }
 
-/// What fits into a log.
+/// Formats changes for the log.
 pub(super) fn lines(changes: &[Change]) -> Vec<String> {
     let mut lines: Vec<_> = changes.iter().take(MOST_LINES).map(ToString::to_string).collect();
     if let Some(more) = changes.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
@@ -122,7 +122,7 @@ pub(super) fn lines(changes: &[Change]) -> Vec<String> {
     lines
 }
 
-/// What is worth telling.
+/// Returns the fields whose changes are reported.
 fn fields(object: Option<Value>) -> Map<String, Value> {
     let Some(Value::Object(mut object)) = object else { return Map::new() };
     object.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind" | "status"));

@@ -1,4 +1,4 @@
-//! What is wanted and not there.
+//! Differences between the desired and the live object.
 
 use std::collections::HashSet;
 
@@ -6,21 +6,21 @@ use serde_json::Value;
 
 use crate::inject::quantity;
 
-/// A field that is not as it is wanted.
+/// A field that differs from the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where: `spec.template.spec.containers[app].image`.
+    /// Path of the field: `spec.template.spec.containers[app].image`.
     pub path: String,
-    /// What it is; `None` if it is not there.
+    /// The live value; `None` if the field is absent.
     pub is: Option<Value>,
-    /// What is wanted.
+    /// The desired value.
     pub wanted: Value,
 }
 
-/// The fields of `wanted` that `live` has not, or has otherwise. What only `live` has does not count.
+/// Returns the fields of `wanted` that `live` lacks, or has with another value. Fields that only `live` has do not count.
 ///
-/// Lists whose elements have names (mounts: paths), each its own, are compared by them, as a server does that adds elements of its own; others by
-/// position. An empty map or list is the same as none.
+/// Lists whose elements have unique names (mounts: paths) are compared by name, because the server may add elements of its
+/// own; others by position. An empty map or list equals an absent one.
 pub fn differences(wanted: &Value, live: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(wanted, Some(live), &mut String::new(), &mut found);
@@ -63,7 +63,7 @@ fn lists(wanted: &[Value], live: &[Value], path: &mut String, found: &mut Vec<Di
     }
 }
 
-/// What tells elements of a list apart, if all have it: a volume may be mounted at two paths.
+/// Fields that identify the elements of a list, if all have them: a volume may be mounted at two paths.
 pub(super) const KEYS: [&str; 2] = ["mountPath", "name"];
 
 pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
@@ -73,7 +73,8 @@ pub(super) fn is_key(key: &str, elements: &[Value]) -> bool {
     !elements.is_empty() && elements.iter().all(is_name)
 }
 
-/// Quantities are written by an apiserver in its own way: one that was not asked for in that way would be sent again and again.
+/// Returns whether two quantities are equal. The apiserver rewrites quantities, so a comparison of text would apply some for
+/// ever.
 fn same_amount(wanted: &Value, live: &Value, path: &str) -> bool {
     let is_quantity =
         path.contains("resources.requests.") || path.contains("resources.limits.") || path.ends_with(".sizeLimit");
@@ -86,7 +87,7 @@ fn same_amount(wanted: &Value, live: &Value, path: &str) -> bool {
     is_quantity && text(wanted).zip(text(live)).is_some_and(|(wanted, live)| quantity::is_same(&wanted, &live))
 }
 
-/// Numbers may be written in several ways. Only as integers are large ones told apart.
+/// Returns whether two values are equal. Numbers have several forms, and as floats, large integers may be equal that are not.
 pub(super) fn same(wanted: &Value, live: &Value) -> bool {
     let is_floating = wanted.is_f64() || live.is_f64();
     wanted == live || is_floating && wanted.as_f64().is_some_and(|number| live.as_f64() == Some(number))
@@ -116,7 +117,7 @@ mod tests {
             (json!({"spec": {"replicas": 1}}), vec![]),
             (json!({"spec": {"replicas": 1.0, "selector": {}, "volumes": []}}), vec![]),
             (json!({"spec": {"replicas": 2}}), vec!["spec.replicas"]),
-            // As floating numbers these are the same.
+            // As floats, these are equal.
             (json!({"spec": {"serial": 9_007_199_254_740_993_u64}}), vec!["spec.serial"]),
             (json!({"spec": {"replicas": 1, "paused": null}}), vec!["spec.paused"]),
             (json!({"spec": {"strategy": {"type": "Recreate"}}, "more": {"a": 1}}), vec!["spec.strategy.type", "more"]),

@@ -1,4 +1,4 @@
-//! What is written on objects besides what is wanted of them.
+//! Labels and annotations that are added to objects.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -10,12 +10,12 @@ use crate::cache::Fingerprint;
 use crate::telemetry::TraceContext;
 use crate::{Kind, Object};
 
-/// The label of members, as the specification of `ApplySet`s says.
+/// The label of an `ApplySet`'s members, by its specification.
 pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 /// The annotation with the digest of what was applied last.
 pub const APPLIED: &str = "framework.trishanku.org/applied";
 
-/// The id of an owner's set, as the specification says.
+/// Returns the id of an owner's `ApplySet`, by its specification.
 pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     let (metadata, none) = (owner.meta(), String::new());
     let [name, namespace] = [&metadata.name, &metadata.namespace].map(|part| part.as_ref().unwrap_or(&none));
@@ -23,17 +23,17 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
     format!("applyset-{}-v1", BASE64_URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Tells what is wanted from what was wanted before. Takes a microsecond or two; a type whose maps have another order each time has another one each time.
+/// Returns a digest of the desired state, in a microsecond or two. It differs each time if the type has maps without an order.
 pub(super) fn fingerprint<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
     Ok(digest(&serde_json::to_vec(wanted)?))
 }
 
-/// Writes the digest of everything else on it, and returns everything else as a value.
+/// Adds the digest of everything else as an annotation. Returns everything else as a value.
 pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Value, serde_json::Error> {
     wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
     let mut content = serde_json::to_value(&*wanted)?;
-    // Maps may have another order each time. With another digest each time nothing would ever be as it should be.
+    // Maps may have another order each time. If the digest changed each time, the object would always differ.
     content.sort_all_objects();
     let text = BASE64_URL_SAFE_NO_PAD.encode(digest(&serde_json::to_vec(&content)?));
     wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), text);
@@ -46,7 +46,7 @@ fn digest(text: &[u8]) -> Fingerprint {
     digest
 }
 
-/// Not part of the digest: who writes it says nothing about what is wanted.
+/// Adds the trace context of the creation. It is not in the digest, since it is no part of the desired state.
 pub(super) fn stamp<K: Object>(wanted: &mut K, live: Option<&K>) {
     let context = match live {
         Some(live) => TraceContext::on(live),
@@ -71,7 +71,7 @@ mod tests {
             let data: serde_json::Map<_, _> =
                 fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
             let mut object = kube::core::DynamicObject::new("a", &resource).data(serde_json::json!({"data": data}));
-            sign(&mut object).expect("it is JSON");
+            sign(&mut object).expect("the object is JSON");
             object.metadata.annotations
         };
         assert_eq!(signed([("a", 1), ("b", 2)]), signed([("b", 2), ("a", 1)]));
@@ -87,8 +87,8 @@ mod tests {
             wanted.metadata.annotations.and_then(|mut annotations| annotations.remove(TRACEPARENT))
         };
         let mut live = ConfigMap::default();
-        assert_eq!((stamped(Some(&live)), stamped(None)), (None, None), "without a trace there is none");
-        TraceContext::parse(origin).expect("it is one").stamp(&mut live);
+        assert_eq!((stamped(Some(&live)), stamped(None)), (None, None), "without a trace, there is no stamp");
+        TraceContext::parse(origin).expect("the context is valid").stamp(&mut live);
         assert_eq!(stamped(Some(&live)).as_deref(), Some(origin));
     }
 }

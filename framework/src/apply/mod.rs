@@ -1,4 +1,4 @@
-//! Makes what an object owns as it should be: by server-side apply, and only if it is not.
+//! Applies the objects that an owner should own: by server-side apply, and only if they differ from the desired state.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -11,26 +11,29 @@
 //! for secret in wanted {
 //!     set.apply(secret, secrets).await?;
 //! }
-//! // Secrets that were applied before, and are not wanted any more.
+//! // Deletes Secrets that were applied before, and are no longer desired.
 //! set.prune(secrets).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! **No write when nothing differs.** What is wanted is compared with what the cache has; fields that nobody asked for (defaults, other people's)
-//! do not count. A field that was wanted and is not any more cannot be seen that way, so an annotation has the digest of what was applied
-//! last. If the comparison cannot tell (a quantity that the server writes in another way, `stringData` of a Secret), it is applied, and the
-//! server changes nothing.
+//! **No write when nothing differs.** The desired object is compared with the cached one; fields that only the cached one has
+//! (defaults, other people's) do not count. This does not show a field that is no longer desired, so an annotation has the
+//! digest of what was applied last. If the comparison cannot decide (a quantity that the server writes differently,
+//! `stringData` of a Secret), the object is applied, and the server changes nothing.
 //!
-//! **Ownership.** The owner is put on as controller, so that it is told of changes ([`owns`](crate::Controller::owns)), and garbage is
-//! collected. What another one controls, or nobody, is not touched. What the cache does not show (an object that is newer than it, or that it does not
-//! watch) is applied without force: a field that somebody else manages is not overwritten, and the answer is a conflict.
+//! **Ownership.** The owner becomes the controller, so that changes of the object trigger its reconcile
+//! ([`owns`](crate::Controller::owns)), and the object is garbage-collected. An object that has another controller, or none,
+//! is not changed. An object that the cache does not show (it is newer, or not watched) is applied without force: a field
+//! with another manager is not overwritten, and the result is a conflict.
 //!
-//! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`), whose id is that of the owner. What has the label and the
-//! owner, and was not applied to this [`Set`], is deleted, if it is still what the cache has.
+//! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
+//! owner. An object that has the label and the owner, and was not applied to this [`Set`], is deleted, if it is still as the
+//! cache has it.
 //!
-//! **What changes.** Every field that a write changed is a line of the log at level `debug`: `~ data.level: "3" → "4"`. With [`Set::dry_run`] nothing is
-//! written, and what it would write is logged. Of Secrets, and of kinds that [`Set::hiding`] names, no values are logged.
+//! **Change log.** Each field that a write changed is a log line at level `debug`: `~ data.level: "3" → "4"`. With
+//! [`Set::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that
+//! [`Set::hiding`] names, are not logged.
 
 mod changes;
 mod differences;
@@ -49,54 +52,54 @@ use serde::Serialize;
 pub use self::changes::{Change, changes};
 use self::changes::{Hidden, changes_of};
 pub use self::differences::{Difference, differences};
-pub use self::error::ApplyError;
+pub use self::error::{ApplyError, Error};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{fingerprint, id, sign, stamp};
 use crate::cache::Cache;
 use crate::{Key, Kind, Known, Object};
 
-/// What an apply came to.
+/// The result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was as it should be; nothing was sent.
+    /// It matched the desired state; nothing was sent.
     Unchanged,
-    /// It was sent; in a [dry run](Set::dry_run) only to be looked at.
+    /// It was sent; in a [dry run](Set::dry_run), without being stored.
     Written,
-    /// It had to be deleted first, since a field that cannot change differs. Its end is a change, and the next apply makes it.
+    /// It was deleted, because an immutable field differs. The deletion triggers a reconcile, and the next apply creates it.
     Deleted,
 }
 
-/// What a [dry run](Set::dry_run) would have written.
+/// A write that a [dry run](Set::dry_run) left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The kind.
     pub kind: String,
-    /// Which.
+    /// The object.
     pub key: Key,
-    /// [`Applied::Written`], or [`Applied::Deleted`] also for what would have been pruned.
+    /// [`Applied::Written`], or [`Applied::Deleted`], also for a prune.
     pub applied: Applied,
-    /// Field by field, with what the apiserver would have added; none of what would have been deleted.
+    /// The changes, including those that the apiserver would have made; none for a deletion.
     pub changes: Vec<Change>,
 }
 
-/// What one owner should own.
+/// The objects that an owner should own.
 pub struct Set<'a, O: Object> {
     kind: Kind<O>,
     owner: &'a O,
     client: Client,
     manager: String,
     id: String,
-    /// By where their kinds are.
+    /// The path of the kind, and the key.
     applied: HashSet<(String, Key)>,
     stamps: bool,
     dry: bool,
-    /// Kinds of which no values are logged, besides Secrets.
+    /// Kinds whose values are not logged, in addition to Secrets.
     hidden: Vec<String>,
     planned: Vec<Planned>,
 }
 
 impl<'a, O: Object> Set<'a, O> {
-    /// Nothing yet. `manager` is the name under which fields are managed: it must stay the same for ever, or fields of the former name stay too.
+    /// Creates an empty set. `manager` is the name of the field manager. It must never change, or fields of the former name stay.
     pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self
     where
         O: Known,
@@ -111,39 +114,39 @@ impl<'a, O: Object> Set<'a, O> {
         Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, hidden: Vec::new(), planned }
     }
 
-    /// Stamps what it creates with the [trace](crate::telemetry) of the reconcile, if that is kept: whoever reconciles it links to this one.
+    /// Stamps created objects with the [trace](crate::telemetry) of the reconcile, if it is sampled: their reconciles link to it.
     ///
-    /// The stamp of what is there stays as it is. Otherwise what cannot be compared would be written again and again.
+    /// Existing objects keep their stamp. Otherwise an object that cannot be compared would change with every apply.
     #[must_use]
     pub fn stamping_traces(mut self) -> Self {
         self.stamps = true;
         self
     }
 
-    /// Writes nothing: the apiserver is asked what it would do (`dryRun=All`), with all that checks and changes an object there. What it would is in
-    /// [`planned`](Self::planned), and in the log at level `info`.
+    /// Makes this a dry run: the apiserver validates and completes the objects as usual (`dryRun=All`), but stores nothing.
+    /// The result is in [`planned`](Self::planned), and in the log at level `info`.
     ///
-    /// Only this set is dry: a [status](crate::status) is written nevertheless, and so is a finalizer.
+    /// Only this set is dry: the [status](crate::status) and finalizers are written nevertheless.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry = true;
         self
     }
 
-    /// Hides objects of these kinds like Secrets, and the names of their fields, in the log and in [`planned`](Self::planned):
-    /// `example.org/Vault`, or the kind alone in the core group.
+    /// Hides the values of these kinds, as those of Secrets, and the names of their fields, in the log and in
+    /// [`planned`](Self::planned): `example.org/Vault`, or the kind alone in the core group.
     #[must_use]
     pub fn hiding<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.hidden.extend(kinds.into_iter().map(Into::into));
         self
     }
 
-    /// What a [dry run](Self::dry_run) would have written so far; always empty without it.
+    /// Returns what a [dry run](Self::dry_run) has not written so far; always empty otherwise.
     pub fn planned(&self) -> &[Planned] {
         &self.planned
     }
 
-    /// Makes `wanted` so, if `cache` does not have it so already. Without a namespace it is in the owner's.
+    /// Applies `wanted`, unless the object in `cache` matches it. Without a namespace, it gets the owner's.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -151,7 +154,7 @@ impl<'a, O: Object> Set<'a, O> {
         self.make(wanted, cache, false).await
     }
 
-    /// As [`apply`](Self::apply), and deletes it first if a field differs that cannot be changed. Only for objects whose loss is none.
+    /// As [`apply`](Self::apply), but deletes the object first if an immutable field differs. Only for objects that may be lost.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -187,28 +190,28 @@ impl<'a, O: Object> Set<'a, O> {
         }
         content["metadata"]["annotations"] = serde_json::to_value(&wanted.meta().annotations).map_err(encode)?;
         let mut wanted = content;
-        // An object need not say what it is: those of a list do not, if their kind is not known before.
+        // Objects lack these fields if they come from a list and their kind is discovered at run time.
         for (field, _) in cache.kind().types() {
             wanted.as_object_mut().and_then(|wanted| wanted.remove(field));
         }
         if let Some(known) = &known {
             let differences = differences(&wanted, &known.object().value());
             if differences.is_empty() {
-                // Until it changes, or something else is wanted, nobody has to look again.
+                // Nothing to compare until the object or the desired state changes.
                 cache.settle(&key, known, asked);
                 return Ok(Applied::Unchanged);
             }
-            // Values may be secrets.
+            // Only the fields: values may be secrets.
             let hidden = Hidden::of(cache.kind(), &self.hidden);
             let mut fields: Vec<_> = differences.iter().map(|difference| hidden.path(&difference.path)).collect();
             fields.dedup();
-            tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "differs, and is applied");
+            tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "object differs; applying it");
         }
         for (field, value) in cache.kind().types() {
             wanted[field] = value.into();
         }
         let api = cache.kind().api(self.client.clone(), key.namespace());
-        // What is not in the cache may be there all the same, and somebody's: that is not to be overwritten.
+        // An object that is not in the cache may exist and have another owner, so do not overwrite it.
         let force = known.is_some();
         let parameters = PatchParams { dry_run: self.dry, force, ..PatchParams::apply(&self.manager) };
         match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
@@ -226,7 +229,7 @@ impl<'a, O: Object> Set<'a, O> {
             Err(error) => match live().filter(|_| recreate && is_immutable(&error)) {
                 Some(live) => {
                     let dry_run = self.dry;
-                    tracing::info!(kind = kind(), object = %key, dry_run, "is deleted, since a field cannot be changed");
+                    tracing::info!(kind = kind(), object = %key, dry_run, "deleting it: an immutable field differs");
                     self.delete(cache.kind(), &key, &*live).await?;
                     Ok(Applied::Deleted)
                 }
@@ -235,7 +238,8 @@ impl<'a, O: Object> Set<'a, O> {
         }
     }
 
-    /// Deletes what was applied for this owner once, and not to this set. Call it after everything of the kind was applied.
+    /// Deletes objects that were applied for this owner before, and not to this set. Returns their number. Call it after all
+    /// objects of the kind were applied.
     ///
     /// # Errors
     /// [`ApplyError::Refused`].
@@ -248,18 +252,18 @@ impl<'a, O: Object> Set<'a, O> {
             let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
             if member && !wanted && metadata.deletion_timestamp.is_none() {
                 let dry_run = self.dry;
-                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "is no longer wanted, and is deleted");
+                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "no longer desired; deleting it");
                 pruned += usize::from(self.delete(cache.kind(), &key, &*object).await?);
             }
         }
         Ok(pruned)
     }
 
-    /// False if it is not there any more as it was looked at.
+    /// Returns false if the object has changed, or is gone.
     async fn delete<K: Object>(&mut self, kind: &Kind<K>, key: &Key, object: &K) -> Result<bool, ApplyError> {
         let api = kind.api(self.client.clone(), key.namespace());
-        // Neither one of the same name that somebody made in the meantime, nor one that belongs to somebody else since. The change that we do not know
-        // of is one of what the owner controls, or did: it is told of it.
+        // Spares an object of the same name that was created meanwhile, and one that has another owner by now. Such a change
+        // triggers a reconcile of the previous owner, too.
         let metadata = object.meta();
         let preconditions =
             Preconditions { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() };
@@ -277,7 +281,7 @@ impl<'a, O: Object> Set<'a, O> {
         }
     }
 
-    /// Says what changes, and remembers it if it does not.
+    /// Logs the changes; records them if this is a dry run.
     fn tell<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
         let kind = kind.name();
         for line in changes::lines(&changes) {
@@ -292,7 +296,7 @@ impl<'a, O: Object> Set<'a, O> {
         }
     }
 
-    /// Gives it its namespace, owner and label.
+    /// Sets namespace, owner and label.
     fn put_in_place<K: Object>(&self, kind: &Kind<K>, wanted: &mut K) -> Result<Key, ApplyError> {
         let owner = self.owner.meta().namespace.clone();
         let metadata = wanted.meta_mut();
@@ -305,7 +309,7 @@ impl<'a, O: Object> Set<'a, O> {
         let reference = OwnerReference { block_owner_deletion: Some(true), ..self.reference() };
         metadata.owner_references = Some(vec![reference]);
         metadata.labels.get_or_insert_default().insert(PART_OF.to_owned(), self.id.clone());
-        // Whoever copied them from a live object wants a new one.
+        // Copied from a live object, although a new one is desired.
         (metadata.managed_fields, metadata.resource_version, metadata.uid) = (None, None, None);
         Ok(Key::of(wanted))
     }
@@ -324,7 +328,7 @@ impl<O: Object> std::fmt::Debug for Set<'_, O> {
     }
 }
 
-/// Whether a field differs that cannot be changed.
+/// Returns whether an immutable field differs.
 fn is_immutable(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_invalid() && status.message.contains("immutable"))
 }

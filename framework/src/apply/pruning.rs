@@ -1,4 +1,4 @@
-//! What is deleted, without a cluster.
+//! Tests of deletions, without a cluster.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ async fn only_what_was_looked_at_is_deleted() {
     }});
     cache.learn(serde_json::from_value(map).unwrap(), cache.lists());
 
-    // By now it is somebody else's.
+    // The object has changed meanwhile.
     let asked = Arc::new(Mutex::new(Vec::new()));
     let asks = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -1,4 +1,4 @@
-//! What a watch tells.
+//! Events of a watch.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,25 +8,25 @@ use super::packed::Packed;
 use super::text::{misfit, pared};
 use crate::{Key, Kind, Object};
 
-/// As kube-runtime's watcher has them.
+/// The events of kube-runtime's watcher.
 pub(super) enum Event<K> {
     /// An object was added or changed.
     Apply(Read<K>),
-    /// An object is gone; with the version at which it went.
+    /// An object was deleted, at this version.
     Delete(Key, Option<u64>),
-    /// A list begins.
+    /// A list starts.
     Init,
     /// An object of the list.
     InitApply(Read<K>),
-    /// The list has ended: what was not in it is gone.
+    /// The list is complete: objects that were not in it are gone.
     InitDone,
 }
 
-/// An object as it was read.
+/// A decoded object.
 pub(super) enum Read<K> {
-    /// It is of its type.
+    /// It matches its type.
     Fits(Box<Fits<K>>),
-    /// It is not.
+    /// It does not.
     Misfit(Misfit),
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Fits<K> {
     pub(super) known: Known<K>,
 }
 
-/// An object that does not fit its type: the schema is looser, or the program older than what is stored.
+/// An invalid object: it does not match its type, because the schema is looser or the stored object is newer than the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     pub(crate) key: Key,
     pub(crate) uid: Option<String>,
     pub(crate) version: String,
-    /// Where, and what was expected.
+    /// The field, and the expected type.
     pub(crate) why: String,
 }
 
@@ -52,7 +52,7 @@ impl Misfit {
     }
 }
 
-/// What every object has.
+/// The fields that every object has.
 #[derive(Deserialize)]
 struct Partial {
     metadata: Metadata,
@@ -75,10 +75,10 @@ impl Metadata {
 }
 
 impl<K: Object> Read<K> {
-    /// Reads what the apiserver sent; the version beside it is empty if there is none.
+    /// Decodes an object. Returns its version, too, which is empty if there is none.
     ///
     /// # Errors
-    /// It is not an object at all.
+    /// The text is not an object.
     pub(super) fn of(kind: &Kind<K>, raw: &RawValue) -> serde_json::Result<(Self, String)> {
         let text = pared(raw.get(), &kind.types())?;
         match serde_json::from_str::<K>(&text) {
@@ -105,7 +105,7 @@ impl<K: Object> Fits<K> {
         Self { key: Key::of(&object), known: Known::of(&object, packed, learned), object }
     }
 
-    /// The answer to a write, which comes as a value.
+    /// The response to a write, which arrives as a value.
     pub(super) fn learned(mut object: K) -> Self {
         object.meta_mut().managed_fields = None;
         let packed = Packed::of(&object);
@@ -113,7 +113,7 @@ impl<K: Object> Fits<K> {
     }
 }
 
-/// Which object is gone, and the version at which it went.
+/// Returns the key of a deleted object, and the version of its deletion.
 pub(super) fn gone(raw: &RawValue) -> serde_json::Result<(Key, String)> {
     let Partial { metadata } = serde_json::from_str(raw.get())?;
     Ok((metadata.key(), metadata.resource_version.unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! Fills a cache, whatever happens to the connection.
+//! Fills a cache, and recovers from errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,18 +23,18 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Dura
 /// A watch that is silent for so long is dead: the apiserver was asked to end it after 290 seconds.
 const SILENCE: Duration = Duration::from_secs(295);
 
-/// What fills a cache, or its part of one namespace.
+/// Fills a cache, or the part of it that belongs to one namespace.
 pub(super) struct Feed<K: Object> {
     source: Source,
     cache: Arc<Cache<K>>,
     listing: Listing<K>,
     trouble: Arc<Trouble>,
     failures: u32,
-    /// Up to where everything is known; `None` before there is a list.
+    /// The version up to which the cache is complete; `None` before the first list.
     version: Option<String>,
 }
 
-/// A page of a list. Its objects are looked at one by one.
+/// A page of a list. Its objects are decoded one by one.
 #[derive(Deserialize)]
 struct Listed<'a> {
     #[serde(default)]
@@ -48,7 +48,8 @@ impl<K: Object> Feed<K> {
         Self { source, cache, listing, trouble, failures: 0, version: None }
     }
 
-    /// Lists and watches for ever. After an error it waits: half a second, up to half a minute for errors in a row, or as long as the apiserver asks for.
+    /// Lists and watches for ever. After an error it waits for half a second, up to half a minute after consecutive errors,
+    /// or for as long as the apiserver asks.
     pub(super) async fn run(mut self) {
         let name =
             format!("{} {}", self.cache.kind().name(), self.listing.namespace.as_deref().unwrap_or("everywhere"));
@@ -56,14 +57,14 @@ impl<K: Object> Feed<K> {
         loop {
             let ended = tokio::select! {
                 ended = self.follow() => ended,
-                // A watch that goes on where it was may have nothing to tell, and nobody knows. A list has an end.
+                // A resumed watch may have nothing to report, so it does not show that it has caught up. A list ends.
                 () = trouble.hurry() => {
                     self.version = None;
                     continue;
                 }
             };
             let Err(error) = ended else { continue };
-            // Who says that it has forgotten is well; what failed before was something else.
+            // An apiserver that answers "expired" is healthy: earlier failures had another cause.
             self.failures = if is_forgotten(&error) { 1 } else { self.failures + 1 };
             let asked = asked_for(&error);
             let delay = BACKOFF.delay(self.failures, &name).max(asked);
@@ -80,7 +81,7 @@ impl<K: Object> Feed<K> {
         }
     }
 
-    /// Lists, if that has not been done, and watches until that ends in order.
+    /// Lists if necessary, then watches until the watch ends cleanly.
     async fn follow(&mut self) -> Result<(), Error> {
         let version = match &self.version {
             Some(version) => version.clone(),
@@ -94,7 +95,7 @@ impl<K: Object> Feed<K> {
         Ok(())
     }
 
-    /// Returns the version of the list.
+    /// Lists all objects, and returns the version of the list.
     async fn list(&mut self) -> Result<String, Error> {
         self.cache.apply(Event::Init, &mut self.listing);
         let mut wanted = Page::first();
@@ -127,9 +128,9 @@ impl<K: Object> Feed<K> {
                 let (key, version) = gone(&raw).map_err(unreadable_event)?;
                 (Event::Delete(key, version.parse().ok()), version)
             }
-            // Nothing happened, and it is no sign that the store behind the apiserver is well.
+            // A bookmark changes nothing, and does not show that the apiserver's store is healthy.
             WatchEvent::Bookmark(bookmark) => {
-                // From none a watch begins with everything that is there, and does not tell what is not.
+                // Without a version, a watch starts with the existing objects, and does not report deletions before that.
                 let version = bookmark.metadata.resource_version;
                 self.version = Some(version).filter(|version| !version.is_empty()).or(self.version.take());
                 return Ok(());
@@ -145,7 +146,7 @@ impl<K: Object> Feed<K> {
         Ok(())
     }
 
-    /// Everything is known up to this version. A list that is begun or has a page is no success yet.
+    /// The cache is complete up to this version, so the watch is healthy. An incomplete list does not show that.
     fn told(&mut self, version: String) {
         self.version = Some(version);
         self.failures = 0;
@@ -161,7 +162,7 @@ fn unreadable_event(error: serde_json::Error) -> Error {
     Error::WatchFailed(kube::Error::SerdeError(error))
 }
 
-/// Whether the apiserver does not know any more where the watch was.
+/// Returns whether the apiserver no longer has the version of the watch.
 fn is_forgotten(error: &Error) -> bool {
     match error {
         Error::WatchStartFailed(kube::Error::Api(status)) | Error::WatchError(status) => status.code == 410,
@@ -169,12 +170,12 @@ fn is_forgotten(error: &Error) -> bool {
     }
 }
 
-/// Whether the watch cannot go on from where it was: that is forgotten there, or the kind is gone, and with it all objects.
+/// Returns whether the watch cannot resume: its version is expired, or the kind is gone with all its objects.
 fn is_beyond_resuming(error: &Error) -> bool {
     is_forgotten(error) || matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// For how long the apiserver wants to be left alone.
+/// Returns the delay that the apiserver asked for.
 fn asked_for(error: &Error) -> Duration {
     let retry = match error {
         Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => error.retry(),

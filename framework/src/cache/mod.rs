@@ -1,13 +1,14 @@
-//! What the apiserver has, as far as it is watched.
+//! Local copies of the apiserver's objects.
 //!
-//! A [`Cache`] is filled by a list and a watch. It differs from kube-runtime's store in what it tells those who
-//! [follow](Cache::follow) it: they get both the old and the new object, nothing if the object is the same, and they learn of
-//! objects that vanished while nobody watched: a list after a gap is compared with what was known.
+//! A [`Cache`] is filled by a list and a watch. Unlike kube-runtime's store, it gives its [followers](Cache::follow) the old
+//! and the new object, reports nothing if an object is unchanged, and reports deletions that the watch missed: a list after a
+//! gap is compared with the cache.
 //!
-//! An object that does not fit its type, since the schema is looser or the program older than what is stored, is left out, as if it were not there,
-//! and the others are worked with. It is a line in the log and a figure, and an event about it if its kind is that of a controller.
+//! An invalid object does not match its type, because the schema is looser or the stored object is newer than the program. It
+//! is left out, as if it did not exist; other objects are not affected. It appears in the log and in a metric, and in an
+//! event if a controller reconciles its kind.
 //!
-//! [`Caches`] holds one for each kind and selector, however many controllers use it.
+//! [`Caches`] has one cache for each kind and selector, shared by all controllers.
 
 mod event;
 mod feed;
@@ -39,19 +40,19 @@ use crate::{Key, Kind, Object};
 /// An object that was added, changed or removed.
 #[derive(Debug)]
 pub struct Change<'a, K> {
-    /// As it was; `None` if it is new.
+    /// The old object; `None` if it is new.
     pub before: Option<&'a K>,
-    /// As it is; `None` if it is gone.
+    /// The new object; `None` if it was deleted.
     pub after: Option<&'a K>,
-    /// It was there before anybody looked.
+    /// It is from the first list.
     pub initial: bool,
 }
 
 impl<K> Change<'_, K> {
-    /// The object as it is, or was last.
+    /// Returns the new object, or the old one if it was deleted.
     ///
     /// # Panics
-    /// Never: one of the two is there.
+    /// Never: a change has at least one of the two.
     pub fn object(&self) -> &K {
         self.after.or(self.before).expect("a change has an object")
     }
@@ -61,25 +62,25 @@ type Tell<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 
 struct Follower<K> {
     tell: Tell<K>,
-    /// Whether it wants to know what was there to begin with.
+    /// Whether it receives the objects of the first list.
     initial: bool,
 }
 
-/// Objects of one kind, without their `managedFields`. It may lag behind the apiserver.
+/// The objects of one kind, without their `managedFields`. May lag behind the apiserver.
 ///
-/// They are kept as the JSON that the apiserver sent, which takes a third or a quarter of the room. An object is read anew whenever it is asked for, in some
-/// microseconds; so who looks at one several times keeps it.
+/// Objects are stored as the JSON that the apiserver sent, in a third or a quarter of the memory. Each read decodes the
+/// object again, in some microseconds, so keep an object that you use several times.
 pub struct Cache<K: Resource> {
     kind: Kind<K>,
     objects: RwLock<Objects<K>>,
     followers: Mutex<Vec<Follower<K>>>,
-    /// How many of the watches that fill it have not been complete yet.
+    /// Number of watches whose first list is not complete.
     lacking: watch::Sender<usize>,
-    /// How many objects do not fit their type.
+    /// Number of invalid objects.
     misfits: Gauge,
-    /// Moves when there is another one of these.
+    /// Notifies of new invalid objects.
     misfit: watch::Sender<()>,
-    /// Which objects they tell of.
+    /// The namespaces that the watches cover.
     scope: Scope,
     selects: bool,
 }
@@ -87,7 +88,7 @@ pub struct Cache<K: Resource> {
 /// What one watch has listed so far.
 #[derive(Debug)]
 struct Listing<K> {
-    /// Whose objects are missing from a list are gone; `None` if it lists all namespaces.
+    /// The namespace of the list, in which missing objects are gone; `None` if it lists all namespaces.
     namespace: Option<String>,
     objects: HashMap<Key, Known<K>>,
     misfits: HashMap<Key, Misfit>,
@@ -123,62 +124,63 @@ impl<K: Object> Cache<K> {
         Self { misfits, ..self }
     }
 
-    /// Which kind they are.
+    /// Returns the kind of the objects.
     pub fn kind(&self) -> &Kind<K> {
         &self.kind
     }
 
-    /// An object, if it is known.
+    /// Returns an object, if the cache has it.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         let packed = self.read().get(key).cloned();
         packed.map(|packed| packed.object())
     }
 
-    /// All objects, in no order. Costs the reading of each.
+    /// Returns all objects, in no order. Decodes each.
     pub fn all(&self) -> Vec<Arc<K>> {
         let packed: Vec<_> = self.read().iter().map(|(_, packed)| packed.clone()).collect();
         packed.iter().map(Packed::object).collect()
     }
 
-    /// The keys of all objects, in no order.
+    /// Returns the keys of all objects, in no order.
     pub fn keys(&self) -> Vec<Key> {
         self.read().iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// The objects whose controlling owner has this uid, in no order. Costs as much as there are.
+    /// Returns the objects whose controlling owner has this uid, in no order. The cost depends only on their number.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         let packed: Vec<_> = self.read().owned_by(uid).cloned().collect();
         packed.iter().map(Packed::object).collect()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until everything is known that was there when the watches began.
+    /// Waits until each watch has completed its first list.
     pub async fn synced(&self) {
         let mut lacking = self.lacking.subscribe();
-        // The sender is ours.
+        // Cannot fail: we own the sender.
         let _open = lacking.wait_for(|lacking| *lacking == 0).await;
     }
 
-    /// Whether [`synced`](Self::synced) would return at once.
+    /// Returns whether [`synced`](Self::synced) would return immediately.
     pub fn is_synced(&self) -> bool {
         *self.lacking.borrow() == 0
     }
 
-    /// Calls `tell` with every change from now on, in order, when the cache has it. It must not block, nor follow this cache too: the watch waits for it.
+    /// Calls `tell` with every change from now on, in order, after the cache has it. It must not block, nor follow this
+    /// cache: the watch waits for it.
     pub fn follow(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.add(Follower { tell: Box::new(tell), initial: true });
     }
 
-    /// [`follow`](Self::follow) without what was there to begin with, which then need not be read.
+    /// As [`follow`](Self::follow) without the objects of the first list, which then need not be decoded.
     pub(crate) fn follow_later(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.add(Follower { tell: Box::new(tell), initial: false });
     }
@@ -187,8 +189,8 @@ impl<K: Object> Cache<K> {
         self.followers().push(follower);
     }
 
-    /// Who changes something holds them from before that until they are told: they are told in the order of the changes, also if a reconcile learns something
-    /// while the watch tells.
+    /// Locks the followers. Hold the lock from before a change until they are notified, so that they see changes in order
+    /// even if a reconcile learns a response meanwhile.
     fn followers(&self) -> MutexGuard<'_, Vec<Follower<K>>> {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,7 +223,7 @@ impl<K: Object> Cache<K> {
             Event::Delete(key, version) => {
                 let before = self.write(|objects| {
                     objects.told(version);
-                    // One that we made in its place is there.
+                    // Unless the cache already has an object that we created in its place.
                     (!objects.is_outdated(&key, version)).then(|| objects.remove(&key)).flatten()
                 });
                 if before.is_some() {
@@ -235,7 +237,7 @@ impl<K: Object> Cache<K> {
         }
     }
 
-    /// Takes a whole list for what is there.
+    /// Replaces the objects in the cache with those of a complete list.
     fn replace(&self, followers: &[Follower<K>], listing: &mut Listing<K>) {
         let (listed, misfits) = (std::mem::take(&mut listing.objects), std::mem::take(&mut listing.misfits));
         let initial = !std::mem::replace(&mut listing.complete, true);
@@ -278,45 +280,45 @@ impl<K: Object> Cache<K> {
         }
     }
 
-    /// Says once of each version that it is left out.
+    /// Logs an invalid object, once for each version.
     fn report(&self, misfit: &Misfit) {
         let (kind, Misfit { key, version, why, .. }) = (self.kind.name(), misfit);
         tracing::warn!(%kind, object = %key, version, why, "skipped an object that its type cannot represent");
         self.misfit.send_replace(());
     }
 
-    /// What is there and does not fit its type.
+    /// Returns the invalid objects.
     pub(crate) fn misfits(&self) -> Vec<Misfit> {
         self.read().misfits().values().cloned().collect()
     }
 
-    /// Moves when there is another [misfit](Self::misfits).
+    /// Returns a receiver of notifications about new [invalid objects](Self::misfits).
     pub(crate) fn another_misfit(&self) -> watch::Receiver<()> {
         self.misfit.subscribe()
     }
 
-    /// An object with what is known of it.
+    /// Returns an object with what is stored beside it.
     pub(crate) fn known(&self, key: &Key) -> Option<Known<K>> {
         self.read().known(key).cloned()
     }
 
-    /// Whether an object that this owner controls was found to be as `wanted`, and has not changed since.
+    /// Returns whether the object with this owner was found to match `wanted`, and has not changed since.
     pub(crate) fn is_settled(&self, key: &Key, owner: Option<&str>, wanted: Fingerprint) -> bool {
         self.read().known(key).is_some_and(|known| known.owner() == owner && known.settled() == Some(wanted))
     }
 
-    /// Takes note that this object, if it is still what is there, is as `wanted`.
+    /// Records that this object, if it is still current, matches `wanted`.
     pub(crate) fn settle(&self, key: &Key, object: &Known<K>, wanted: Fingerprint) {
         self.write(|objects| objects.settle(key, object.object(), wanted));
     }
 
-    /// What [`learn`](Self::learn) wants to know from before a write.
+    /// Returns the number of lists so far. [`learn`](Self::learn) needs it from before the write.
     pub(crate) fn lists(&self) -> u64 {
         self.read().lists()
     }
 
-    /// Takes the answer to a write for what is there, until the watch tells more. Otherwise who writes twice in a row would look at what
-    /// was there before the first.
+    /// Stores the response to a write, until the watch delivers something newer. Otherwise a second write in a row would be
+    /// compared with the object from before the first.
     pub(crate) fn learn(&self, written: K, lists: u64) {
         let Fits { key, object, known } = Fits::learned(written);
         let followers = &*self.followers();
@@ -330,13 +332,13 @@ impl<K: Object> Cache<K> {
         tell_of(followers, put, &object);
     }
 
-    /// Whether a watch will tell what becomes of an object. Of others nobody would learn that they changed, or went.
+    /// Returns whether a watch covers the object. Otherwise changes and deletions of it would not be noticed.
     fn is_watched(&self, object: &K, known: Option<&K>) -> bool {
         let in_scope = match (&self.scope, object.meta().namespace.as_ref()) {
             (Scope::Namespaces(names), Some(namespace)) => names.contains(namespace),
             _ => true,
         };
-        // The apiserver reads the selector, so what it selected is selected as long as its labels are the same.
+        // The apiserver evaluates the selector, so an object stays selected as long as its labels do not change.
         let same = |known: &K| (&known.meta().uid, &known.meta().labels) == (&object.meta().uid, &object.meta().labels);
         in_scope && (!self.selects || known.is_some_and(same))
     }
@@ -349,7 +351,7 @@ impl<K: Object> Cache<K> {
         let objects = &mut *self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let before = objects.misfits().len();
         let outcome = change(objects);
-        // Several caches of one kind have one figure.
+        // Several caches of one kind share the gauge.
         self.misfits.inc_by(objects.misfits().len() as i64 - before as i64);
         outcome
     }
@@ -369,7 +371,7 @@ fn tell_of<K: Object>(followers: &[Follower<K>], put: Option<Put<K>>, after: &K)
     }
 }
 
-/// Tells of two versions that are not the same.
+/// Notifies the followers of a change.
 fn tell<K: Object>(followers: &[Follower<K>], before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
     if followers.is_empty() {
         return;

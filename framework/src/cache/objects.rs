@@ -1,4 +1,4 @@
-//! Objects by key, and by who controls them.
+//! Objects by key and by controlling owner.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use super::event::Misfit;
 use super::packed::Packed;
 use crate::{Key, Object};
 
-/// Of what is wanted of an object.
+/// A digest of an object's desired state.
 pub(crate) type Fingerprint = [u8; 16];
 
 #[derive(Debug)]
 pub(super) struct Objects<K> {
     by_key: HashMap<Key, Known<K>>,
-    /// The uid of the controlling owner.
+    /// By the uid of the controlling owner.
     by_owner: HashMap<Arc<str>, Owned>,
-    /// What is there and does not fit the type.
+    /// Existing objects that do not match the type.
     misfits: HashMap<Key, Misfit>,
-    /// The newest version that the watches have told of.
+    /// Newest version that the watches have delivered.
     newest: u64,
-    /// How many lists have been taken over.
+    /// Number of complete lists.
     lists: u64,
 }
 
-/// An object, and what is asked of it so often that it stands beside it.
+/// An object, and fields that are read so often that they are stored beside it.
 #[derive(Debug)]
 pub(crate) struct Known<K> {
     object: Packed<K>,
@@ -31,20 +31,20 @@ pub(crate) struct Known<K> {
     version: Option<u64>,
     /// The uid of its controlling owner.
     owner: Option<Arc<str>>,
-    /// What was wanted when it was found to be so.
+    /// The desired state that the object was found to match.
     settled: Option<Fingerprint>,
-    /// It is the answer to a write, written anew: the text of the same version may be another one.
+    /// It is the response to a write, and encoded by us: the apiserver's text of this version may differ.
     learned: bool,
 }
 
-/// What an object has taken the place of.
+/// What an object replaced.
 #[derive(Debug)]
 pub(super) enum Put<K> {
-    /// It is new.
+    /// Nothing: it is new.
     New,
-    /// It was there.
+    /// The same version.
     Same,
-    /// It was otherwise.
+    /// This version.
     InsteadOf(Packed<K>),
 }
 
@@ -70,7 +70,7 @@ impl<K> Known<K> {
         self.version
     }
 
-    /// Whether both are the same object as it was at one moment.
+    /// Returns whether both are the same version of the same object.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_version = self.version.is_some() && (self.version, &self.uid) == (other.version, &other.uid);
         self.object == other.object || (self.learned || other.learned) && is_one_version
@@ -92,7 +92,7 @@ impl<K> Clone for Known<K> {
     }
 }
 
-/// What an owner controls. Most have one object of a kind, and a set for it would be larger than its key.
+/// The objects that an owner controls. Most owners have one of a kind, and a set in place would be larger than a key.
 #[derive(Debug)]
 enum Owned {
     One(Key),
@@ -114,7 +114,7 @@ impl Owned {
         }
     }
 
-    /// Whether nothing is left.
+    /// Removes a key. Returns whether none is left.
     fn take_off(&mut self, key: &Key) -> bool {
         match self {
             Self::One(only) => only == key,
@@ -185,7 +185,7 @@ impl<K> Objects<K> {
         Put::InsteadOf(before.object)
     }
 
-    /// Takes note of an object that does not fit, and is left out. Returns whether that is news, and what was there of it.
+    /// Records an invalid object, which is left out. Returns whether it is new, and the valid object that it replaced.
     pub(super) fn leave_out(&mut self, misfit: Misfit) -> (bool, Option<Packed<K>>) {
         let known = self.misfits.get(&misfit.key) == Some(&misfit);
         let before = self.remove(&misfit.key);
@@ -223,19 +223,19 @@ impl<K> Objects<K> {
         }
     }
 
-    /// Takes note that an object is as it should be, if it is still what is there.
+    /// Records that an object, if it is still current, matches the desired state.
     pub(super) fn settle(&mut self, key: &Key, object: &Packed<K>, wanted: Fingerprint) {
         if let Some(known) = self.by_key.get_mut(key).filter(|known| known.object.is(object)) {
             known.settled = Some(wanted);
         }
     }
 
-    /// Takes note that a watch has told of this version.
+    /// Records that a watch has delivered this version.
     pub(super) fn told(&mut self, version: Option<u64>) {
         self.newest = self.newest.max(version.unwrap_or_default());
     }
 
-    /// Takes note of a whole list.
+    /// Records a complete list.
     pub(super) fn listed(&mut self) {
         self.lists += 1;
     }
@@ -244,25 +244,25 @@ impl<K> Objects<K> {
         self.lists
     }
 
-    /// Whether what is known is newer: it was learned from the answer to a write, which the watch has not come to. The object before it of that name may have
-    /// another uid.
+    /// Returns whether the cache has a newer version, learned from a response that the watch has not reached. The previous
+    /// object of that name may have another uid.
     pub(super) fn is_outdated(&self, key: &Key, version: Option<u64>) -> bool {
         self.by_key.get(key).and_then(Known::version) > version
     }
 
-    /// Whether the answer to a write may be taken for what is there: the watches have not come so far, and no list has been taken over since
-    /// there were `lists`. Otherwise it may be gone again, and nobody would tell.
+    /// Returns whether the response to a write may be stored: the watches have not reached its version, and no list has been
+    /// completed since there were `lists`. Otherwise the object may be deleted already, and no event would report that.
     pub(super) fn may_learn(&self, version: Option<u64>, lists: u64) -> bool {
         self.lists == lists && version.is_some_and(|version| version > self.newest)
     }
 }
 
-/// Versions of one kind are numbers in the order of their events.
+/// Returns the version as a number. Versions of one kind are numbers in the order of their events.
 pub(super) fn version(object: &impl kube::Resource) -> Option<u64> {
     object.meta().resource_version.as_deref()?.parse().ok()
 }
 
-/// The uid of the owner that controls an object.
+/// Returns the uid of the owner that controls an object.
 fn controller(object: &impl kube::Resource) -> Option<&str> {
     let mut references = object.meta().owner_references.iter().flatten();
     references.find(|reference| reference.controller == Some(true)).map(|reference| reference.uid.as_str())

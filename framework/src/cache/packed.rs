@@ -1,4 +1,4 @@
-//! Objects as they are kept.
+//! Objects as they are stored.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,43 +7,44 @@ use serde_json::Value;
 
 use crate::Object;
 
-/// An object as JSON, which takes a third or a quarter of the room: in memory each text, list and map has room to spare and a place of its own.
+/// An object as JSON, in a third or a quarter of the memory: as a Rust value, each string, list and map has an allocation of
+/// its own with room to spare.
 ///
-/// It is the text that the apiserver sent, and has been read once.
+/// It is the text that the apiserver sent, and has been decoded once.
 pub(crate) struct Packed<K> {
     text: Arc<str>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> Packed<K> {
-    /// Takes some microseconds.
+    /// Encodes an object, in some microseconds.
     pub(super) fn of(object: &K) -> Self {
         let text = serde_json::to_string(object);
         Self::from_text(
-            &text.unwrap_or_else(|error| panic!("a {} cannot be written as JSON: {error}", std::any::type_name::<K>())),
+            &text.unwrap_or_else(|error| panic!("cannot encode a {} as JSON: {error}", std::any::type_name::<K>())),
         )
     }
 
     pub(crate) fn object(&self) -> Arc<K> {
         let object = serde_json::from_str(&self.text);
         Arc::new(object.unwrap_or_else(|error| {
-            panic!("a {} cannot read what it has read before, or written: {error}", std::any::type_name::<K>())
+            panic!("cannot decode a {} that was decoded or encoded before: {error}", std::any::type_name::<K>())
         }))
     }
 
-    /// Its fields, also those that its type does not have.
+    /// Returns all fields, including those that the type lacks.
     pub(crate) fn value(&self) -> Value {
-        serde_json::from_str(&self.text).expect("it is JSON")
+        serde_json::from_str(&self.text).expect("the text is JSON")
     }
 }
 
 impl<K> Packed<K> {
-    /// A text that can be read as a `K`.
+    /// Wraps a text that can be decoded as a `K`.
     pub(super) fn from_text(text: &str) -> Self {
         Self { text: text.into(), kind: PhantomData }
     }
 
-    /// Whether both are one, not only equal.
+    /// Returns whether both are one text in memory.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.text, &other.text)
     }

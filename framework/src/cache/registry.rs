@@ -1,4 +1,4 @@
-//! One cache for each kind.
+//! The caches of a program.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
@@ -16,20 +16,20 @@ use super::{Cache, Listing};
 use crate::metrics::{CacheFigures, Metrics};
 use crate::{Kind, Known, Object};
 
-/// How long the apiserver may be silent: kube-apiserver itself ends requests that take longer than a minute.
+/// How long the apiserver may be silent: kube-apiserver itself ends requests after a minute.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(65);
 
-/// In which namespaces is watched. Kinds without namespaces are watched whatever it says.
+/// The namespaces to watch. Does not apply to cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In all; needs permission for the whole cluster.
+    /// All namespaces; needs permission for the whole cluster.
     All,
-    /// In these; permission in each of them is enough.
+    /// These namespaces; permission in each of them is enough.
     Namespaces(BTreeSet<String>),
 }
 
 impl Scope {
-    /// These namespaces.
+    /// Creates a scope of these namespaces.
     pub fn namespaces(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::Namespaces(names.into_iter().map(Into::into).collect())
     }
@@ -42,7 +42,7 @@ pub struct Caches {
     figures: CacheFigures,
 }
 
-/// The type, since a kind may be read as several; where the kind is, since a type may be several; and the selector.
+/// The type, since a kind can be decoded as several types; the path, since a type can be of several kinds; and the selector.
 type Id = (TypeId, String, Option<String>);
 type Task = BoxFuture<'static, ()>;
 type Start = Box<dyn Fn(&Client, Duration) -> Vec<Task> + Send>;
@@ -52,12 +52,12 @@ struct Entry {
     kind: String,
     start: Start,
     synced: Box<dyn Fn() -> Task + Send>,
-    /// Of each of its watches.
+    /// One for each watch.
     troubles: Vec<Arc<Trouble>>,
 }
 
 impl Caches {
-    /// None yet.
+    /// Creates a registry without caches.
     pub fn new(scope: Scope) -> Self {
         Self { scope, entries: Mutex::default(), figures: CacheFigures::default() }
     }
@@ -66,22 +66,22 @@ impl Caches {
         Self { figures: metrics.of_caches(), ..self }
     }
 
-    /// The cache of the kind of a type, of the objects with these labels if there is a selector. The same one whoever asks.
+    /// Returns the cache of a type's kind, limited to objects with these labels if there is a selector. All callers share it.
     ///
-    /// It is filled by [`feeds`](Self::feeds).
+    /// [`feeds`](Self::feeds) fills it.
     pub fn of<K: Known>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
         self.of_kind(&Kind::known(), selector)
     }
 
-    /// As [`of`](Self::of), of any kind.
+    /// As [`of`](Self::of), for any kind.
     ///
     /// # Panics
-    /// Never: a type is not mistaken for another.
+    /// Never: caches are stored by type.
     pub fn of_kind<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Arc<Cache<K>> {
         let id = (TypeId::of::<K>(), kind.path(), selector.map(ToOwned::to_owned));
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let cache = entries.entry(id).or_insert_with(|| self.entry(kind, selector)).cache.clone();
-        cache.downcast().expect("it is kept under its type")
+        cache.downcast().expect("caches are stored by type")
     }
 
     fn entry<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Entry {
@@ -112,7 +112,7 @@ impl Caches {
         Entry { cache, kind, start: Box::new(start), synced: Box::new(synced), troubles }
     }
 
-    /// What fills the caches that there are now, for as long as it is polled. Call it once.
+    /// Returns the futures that fill the existing caches, for as long as they are polled. Call it once.
     pub fn feeds(&self, client: &Client) -> Vec<BoxFuture<'static, ()>> {
         self.feeds_within(client, ANSWER_LIMIT)
     }
@@ -122,7 +122,8 @@ impl Caches {
         entries.values().flat_map(|entry| (entry.start)(client, limit)).collect()
     }
 
-    /// Has every watch list at once that has failed and told nothing since; ready when each of these has, or has failed again.
+    /// Makes every watch that has failed, and has delivered nothing since, list immediately. Completes when each of these
+    /// has succeeded, or failed again.
     pub(crate) fn catch_up(&self) -> impl Future<Output = ()> + Send + use<> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let troubles: Vec<_> = entries.values().flat_map(|entry| entry.troubles.iter().cloned()).collect();
@@ -130,7 +131,7 @@ impl Caches {
         futures::future::join_all(all).map(drop)
     }
 
-    /// The kinds of the caches, each with what waits until it is synced.
+    /// Returns the kind of each cache, and a future that completes when it is synced.
     pub fn synced(&self) -> Vec<(String, BoxFuture<'static, ()>)> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.values().map(|entry| (entry.kind.clone(), (entry.synced)())).collect()

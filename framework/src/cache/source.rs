@@ -10,27 +10,27 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Request;
 use serde_json::value::RawValue;
 
-/// Most objects of a page, as client-go has it.
+/// Maximum number of objects in a page, as in client-go.
 const MOST: usize = 500;
-/// Objects of the first page, of which nobody knows how large they are.
+/// Number of objects in the first page, when their size is not known.
 const FIRST: usize = 100;
 const LEAST: usize = 10;
-/// How large a page should be. Several kinds are listed at once when a program begins, and what is asked of the system for that it does not get back.
+/// Target size of a page. Several kinds are listed concurrently at startup, and this memory is never returned to the system.
 const BYTES: usize = 1 << 20;
 
-/// What a watch sends.
+/// The events of a watch.
 pub(super) type Watched = BoxStream<'static, kube::Result<WatchEvent<Box<RawValue>>>>;
 
-/// Where the objects of a kind, or of one in a namespace, are listed and watched.
+/// The endpoint of a kind's objects, or of those in one namespace.
 pub(super) struct Source {
     client: Client,
     request: Request,
     selector: Option<String>,
-    /// How long the apiserver may be silent; zero is for ever.
+    /// How long the apiserver may be silent; zero means no limit.
     limit: Duration,
 }
 
-/// Which page of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     after: Option<String>,
@@ -42,14 +42,14 @@ impl Page {
         Self { after: None, limit: FIRST }
     }
 
-    /// The one after a page with so many objects of so many bytes.
+    /// Returns the page after one with this number of objects and bytes.
     pub(super) fn next(after: String, objects: usize, bytes: usize) -> Self {
         let limit = BYTES.saturating_mul(objects).checked_div(bytes).unwrap_or(MOST);
         Self { after: Some(after), limit: limit.clamp(LEAST, MOST) }
     }
 }
 
-/// The apiserver took a request, and does not answer.
+/// The apiserver accepted a request, and does not respond.
 #[derive(Debug, thiserror::Error)]
 #[error("kube-apiserver has sent nothing for {0:?}")]
 struct Silent(Duration);
@@ -59,7 +59,7 @@ impl Source {
         Self { client, request: Request::new(path), selector, limit }
     }
 
-    /// One page of a list. The body is taken as it comes, so a list may be as long as it wants as long as there is more of it.
+    /// Reads a page of a list. The time limit applies to each piece of the body, so a long list is no failure.
     pub(super) async fn page(&self, page: Page) -> kube::Result<String> {
         let (label_selector, limit) = (self.selector.clone(), u32::try_from(page.limit).ok());
         let parameters = ListParams { label_selector, limit, continue_token: page.after, ..ListParams::default() };
@@ -77,7 +77,7 @@ impl Source {
         }
     }
 
-    /// What happens after `version`.
+    /// Watches for changes after `version`.
     pub(super) async fn watch(&self, version: &str) -> kube::Result<Watched> {
         let parameters = WatchParams { label_selector: self.selector.clone(), ..WatchParams::default() };
         let request = self.request.watch(&parameters, version).map_err(kube::Error::BuildRequest)?;
@@ -102,7 +102,7 @@ mod tests {
     fn pages_of_large_objects_have_few_of_them() {
         let limit = |objects, bytes| Page::next("x".to_owned(), objects, bytes).limit;
         assert_eq!((limit(100, 100 << 10), limit(100, 1 << 20), limit(100, 4 << 20)), (MOST, 100, 25));
-        // Secrets of a megabyte each; a page of nothing.
+        // Secrets of a megabyte each; an empty page.
         assert_eq!((limit(100, 100 << 20), limit(0, 90), limit(0, 0)), (LEAST, LEAST, MOST));
     }
 }

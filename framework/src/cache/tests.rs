@@ -1,4 +1,4 @@
-//! What caches promise, without a cluster.
+//! Tests of caches without a cluster.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +22,7 @@ fn list(cache: &Cache<ConfigMap>, listing: &mut Listing<ConfigMap>, objects: Vec
     cache.apply(Event::InitDone, listing);
 }
 
-/// As the apiserver sends it.
+/// Decodes a map as the apiserver sends it.
 fn read(map: &ConfigMap) -> Read<ConfigMap> {
     read_text(&serde_json::to_string(map).unwrap())
 }
@@ -35,14 +35,14 @@ fn gone(map: &ConfigMap) -> Event<ConfigMap> {
     Event::Delete(Key::of(map), map.resource_version().and_then(|version| version.parse().ok()))
 }
 
-/// One whose data is a list.
+/// An invalid map: its data is a list.
 fn misfit(name: &str, version: u32) -> Read<ConfigMap> {
     let mut text = serde_json::to_value(map("x", name, version)).unwrap();
     text["data"] = serde_json::json!(["secret"]);
     read_text(&text.to_string())
 }
 
-/// A cache, and what it has told, as `name: old version -> new version`.
+/// A cache, and the changes that a follower of it has received, as `name: old version -> new version`.
 fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
     let (cache, told) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
     let tells = told.clone();
@@ -84,7 +84,7 @@ fn what_was_as_wanted_is_so_until_there_is_another_version() {
     assert_eq!(settled(&cache), Some([1; 16]));
     cache.apply(Event::Apply(read(&map("x", "a", 2))), &mut listing);
     assert_eq!(settled(&cache), None);
-    // It is about what was there before.
+    // This object is the previous version.
     cache.settle(&key, &object, [1; 16]);
     assert_eq!(settled(&cache), None);
 }
@@ -161,15 +161,15 @@ fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_ba
     let lists = cache.lists();
     cache.learn(map("x", "a", 9), lists);
     assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
-    // The watch comes to what was before it, and to itself.
+    // The watch delivers an older version, and this one.
     cache.apply(Event::Apply(read(&map("x", "a", 7))), &mut listing);
     cache.apply(Event::Apply(read(&map("x", "a", 9))), &mut listing);
     assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
-    // It is gone before the answer to another write comes.
+    // It is deleted before the response to another write arrives.
     cache.apply(gone(&map("x", "a", 12)), &mut listing);
     cache.learn(map("x", "a", 11), lists);
     assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
-    // It was gone in a list that was made in the meantime.
+    // A list shows its deletion before the response arrives.
     list(&cache, &mut listing, Vec::new());
     cache.learn(map("x", "a", 13), lists);
     assert_eq!((version(), take(&told)), (None, vec![]));
@@ -196,7 +196,7 @@ fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
     assert_eq!(names(&cache), ["a"]);
     assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
     cache.learn(map("x", "a", 10), cache.lists());
-    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "it may be none of them any more");
+    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "the selector may no longer match it");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     let why = &cache.misfits()[0].why;
     assert_eq!(why, "data: invalid type: sequence, expected a map");
 
-    // It comes to fit, one that did does not any more, one goes, and there is another one.
+    // One becomes valid, one becomes invalid, one is deleted, and a new one is invalid.
     cache.apply(Event::Apply(read(&map("x", "b", 5))), &mut listing);
     cache.apply(Event::Apply(misfit("c", 6)), &mut listing);
     cache.apply(Event::Delete(Key::namespaced("x", "d"), Some(7)), &mut listing);
@@ -236,7 +236,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     assert_eq!((misfits(&cache), is_news()), (vec!["x/c at 6".to_owned(), "x/e at 8".into()], true));
     assert_eq!(cache.len(), 2);
 
-    // The same list again is no news; one without them is the end of them.
+    // The same list again reports nothing; a list without them removes them.
     for (listed, expected) in [(vec![misfit("c", 6)], vec!["x/c at 6".to_owned()]), (vec![], vec![])] {
         cache.apply(Event::Init, &mut listing);
         listed.into_iter().for_each(|object| cache.apply(Event::InitApply(object), &mut listing));
@@ -258,7 +258,7 @@ fn what_was_learned_is_what_the_watch_tells_of_that_version_however_it_is_writte
     cache.apply(Event::Apply(read_text(text)), &mut listing);
     let known = cache.known(&key).unwrap();
     assert_eq!((take(&told), known.settled()), (vec!["a: 5 -> 9".to_owned()], Some([1; 16])));
-    // From now on the text is that of the apiserver.
+    // From now on the text is the apiserver's.
     assert_eq!(known.object().value()["more"], 1);
     list(&cache, &mut listing, vec![map("x", "a", 9)]);
     assert_eq!(take(&told), ["a: 9 -> 9"]);
@@ -275,7 +275,7 @@ fn what_was_made_anew_is_not_taken_for_what_was_there_before() {
     list(&cache, &mut listing, vec![of("old", 5)]);
     cache.learn(of("new", 9), cache.lists());
     assert_eq!(take(&told), ["a: 5 -> 9", "initial a:  -> 5"]);
-    // The watch comes to the end of the old one.
+    // The watch delivers the deletion of the old one.
     cache.apply(Event::Apply(read(&of("old", 7))), &mut listing);
     cache.apply(gone(&of("old", 8)), &mut listing);
     cache.apply(Event::Apply(read(&of("new", 9))), &mut listing);
@@ -293,7 +293,7 @@ fn changes_are_told_in_their_order_whoever_brings_them() {
     cache.follow(move |change| {
         let version: u32 = change.after.and_then(ResourceExt::resource_version).unwrap().parse().unwrap();
         let before = std::mem::replace(&mut *told.lock().unwrap(), version);
-        assert!(before < version, "{version} was told after {before}");
+        assert!(before < version, "{version} was reported after {before}");
     });
     list(&cache, &mut listing, vec![map("x", "a", 1)]);
     let next = AtomicU32::new(2);

@@ -1,4 +1,4 @@
-//! Objects as text, as the apiserver sends them.
+//! Objects as the text that the apiserver sends.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -6,10 +6,10 @@ use std::fmt::{self, Write};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What an object is: `apiVersion` and `kind`.
+/// `apiVersion` and `kind` of an object.
 pub(super) type Types<'a> = [(&'static str, Cow<'a, str>); 2];
 
-/// An object's fields, without a look at what is in them.
+/// The fields of an object, with values that are not decoded.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -36,12 +36,12 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// Taken from the text where that has it as it is.
+/// A field's name, borrowed from the text if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The object without its `managedFields`, and with what it is at its beginning: the same text whether it is from a list, whose objects need not say what they are,
-/// or from a watch.
+/// Removes `managedFields` from an object, and puts `apiVersion` and `kind` in front. So an object has the same text from a
+/// list, whose objects may lack these two, and from a watch.
 pub(super) fn pared(object: &str, types: &Types<'_>) -> serde_json::Result<String> {
     let Fields(fields) = serde_json::from_str(object)?;
     let mut text = String::with_capacity(object.len() + 64);
@@ -73,7 +73,7 @@ fn begin(text: &mut String, name: &str) -> serde_json::Result<()> {
     begin_at(text, 0, name)
 }
 
-/// A field of the object that begins there.
+/// Starts a field of the object that starts at `start`.
 fn begin_at(text: &mut String, start: usize, name: &str) -> serde_json::Result<()> {
     text.push(if text.len() == start { '{' } else { ',' });
     text.push_str(&serde_json::to_string(name)?);
@@ -85,7 +85,7 @@ fn end(text: &mut String, start: usize) {
     text.push_str(if text.len() == start { "{}" } else { "}" });
 }
 
-/// Why a text does not fit a type, and where. What is there instead is not said: it may be a secret.
+/// Describes why a text does not match a type, and where. Omits the value, which may be a secret.
 pub(super) fn misfit(text: &str, error: &serde_json::Error) -> String {
     let (message, position) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
     let message = message.strip_suffix(&position).unwrap_or(&message);
@@ -94,11 +94,11 @@ pub(super) fn misfit(text: &str, error: &serde_json::Error) -> String {
             let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();
             format!("{found}, expected {expected}")
         }
-        // These name fields of the type; what a type's own conversion says may have the value in it.
+        // These name fields of the type. An error of the type's own conversion may contain the value.
         None if ["missing field ", "duplicate field "].iter().any(|known| message.starts_with(known)) => {
             message.to_owned()
         }
-        None => "what is there does not fit".to_owned(),
+        None => "the value is invalid".to_owned(),
     };
     let lines: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     match path(text.as_bytes().get(..lines + error.column()).unwrap_or_default()) {
@@ -112,7 +112,7 @@ enum Step {
     Element(usize),
 }
 
-/// Where the beginning of a JSON text ends: `spec.pumps[2].power`.
+/// Returns the path at which the beginning of a JSON text ends: `spec.pumps[2].power`.
 fn path(beginning: &[u8]) -> String {
     let (mut steps, mut is_name, mut at) = (Vec::new(), false, 0);
     while let Some(byte) = beginning.get(at) {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(pared(listed, &types).unwrap(), expected);
         assert_eq!(pared(&watched, &types).unwrap(), expected);
         assert_eq!(pared(r#"{"metadata":{}}"#, &types).unwrap(), r#"{"apiVersion":"v1","kind":"Tank","metadata":{}}"#);
-        // Names may be written otherwise.
+        // Names may contain escapes.
         assert_eq!(
             pared(r#"{"met\u0061data":{"a\"b":1}}"#, &types).unwrap(),
             r#"{"apiVersion":"v1","kind":"Tank","metadata":{"a\"b":1}}"#
@@ -248,6 +248,6 @@ mod tests {
         let text = r#"{"word":"secret"}"#;
         let error = serde_json::from_str::<Note>(text).unwrap_err();
         let told = misfit(text, &error);
-        assert!(told.ends_with("what is there does not fit") && !told.contains("secret"), "{told}");
+        assert!(told.ends_with("the value is invalid") && !told.contains("secret"), "{told}");
     }
 }

@@ -1,17 +1,17 @@
-//! Whether a watch tells what happens.
+//! Whether a watch delivers events.
 
 use tokio::sync::{Notify, watch};
 
-/// What is known of the connection of one watch.
+/// Health of one watch.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// How often it failed since it told something.
+    /// Failures since it last delivered something.
     failures: watch::Sender<u32>,
     hurry: Notify,
 }
 
 impl Trouble {
-    /// It told something.
+    /// Records that the watch delivered something.
     pub(super) fn is_over(&self) {
         self.failures.send_if_modified(|failures| std::mem::take(failures) > 0);
     }
@@ -20,18 +20,19 @@ impl Trouble {
         self.failures.send_modify(|failures| *failures = failures.saturating_add(1));
     }
 
-    /// Ready when somebody wants to know what is there now.
+    /// Completes when a current list is needed.
     pub(super) async fn hurry(&self) {
         self.hurry.notified().await;
     }
 
-    /// If the watch has failed and not told anything since, has it listed at once; ready when that has succeeded or failed.
+    /// If the watch has failed and delivered nothing since, makes it list immediately. Completes when that has succeeded or
+    /// failed.
     pub(super) async fn catch_up(&self) {
         let mut failures = self.failures.subscribe();
         let before = *failures.borrow_and_update();
         if before > 0 {
             self.hurry.notify_one();
-            // The sender is ours.
+            // Cannot fail: we own the sender.
             let _changed = failures.wait_for(|failures| *failures != before).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Tells traces and figures of every request.
+//! Traces and metrics of every request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,21 +9,21 @@ use http::{Request, Response, Uri};
 use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
-use super::around::{Around, Surrounded};
 use super::pace::is_watch;
 use super::path::template;
+use crate::around::{Around, Surrounded};
 use crate::metrics::{Metrics, Requests};
 use crate::telemetry::{Call, CallTo, TraceContext};
 
-/// Sends the trace on, and counts.
+/// A layer that propagates traces and counts requests.
 ///
-/// - A request inside a trace that is kept (in a reconcile, if [traces](crate::telemetry) are asked for) gets a span of its own: the method, the
-///   path without names and the status by [OpenTelemetry's conventions][http]. No body is told, and no query.
-/// - A request inside any trace has the head `traceparent`, and `tracestate` if there is one, as [W3C Trace Context][w3c] says.
-/// - Every request counts in `rest_client_requests_total`, if there are figures.
+/// - A request inside a sampled trace (in a reconcile, if [traces](crate::telemetry) are enabled) gets a span of its own,
+///   with method, path, path template and status by [OpenTelemetry's conventions][http], and without body and query.
+/// - A request inside any trace has the header `traceparent`, and `tracestate` if there is one, by [W3C Trace Context][w3c].
+/// - Every request counts in `rest_client_requests_total`, if there are metrics.
 ///
-/// A span ends, and the time is taken, when the head of the answer is there. Each try is a request: nothing below this layer tries again.
-/// Without traces a request costs a look at a flag and two counters.
+/// A span ends, and the duration is measured, when the head of the response arrives. Each attempt is a request: no layer
+/// below retries. Without traces, a request costs the check of a flag and two counters.
 ///
 /// [http]: https://opentelemetry.io/docs/specs/semconv/http/http-spans/
 /// [w3c]: https://www.w3.org/TR/trace-context/
@@ -32,7 +32,7 @@ pub struct Calls(Arc<Server>);
 
 #[derive(Debug)]
 struct Server {
-    /// What every path begins with.
+    /// Prefix of every URL.
     url: String,
     host: String,
     address: String,
@@ -41,7 +41,7 @@ struct Server {
 }
 
 impl Calls {
-    /// Of requests to this apiserver ([`kube::Config::cluster_url`]).
+    /// Creates a layer for requests to this apiserver ([`kube::Config::cluster_url`]).
     pub fn to(cluster_url: &Uri, metrics: Option<&Metrics>) -> Self {
         let default_port = if cluster_url.scheme_str() == Some("http") { 80 } else { 443 };
         Self(Arc::new(Server {
@@ -82,7 +82,7 @@ where
 {
     fn around(&self, inner: &mut S, mut request: Request<A>) -> BoxFuture<'static, Result<Response<B>, BoxError>> {
         let call = self.begin(&request);
-        // Also if the trace is not kept: that is what the other side is told.
+        // Also if the trace is not sampled: the apiserver must not sample it either.
         let context = call.as_ref().map(Call::context);
         if let Some(context) = context.or_else(TraceContext::current) {
             context.send_in(request.headers_mut());

@@ -1,4 +1,4 @@
-//! Bounds how often a watch is opened.
+//! Limits the rate at which watches are opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,27 +10,27 @@ use http::Request;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::around::{Around, Surrounded};
+use crate::around::{Around, Surrounded};
 
-/// So many at once, after a time without any.
+/// How many are opened at once, after a time without any.
 const BURST: u32 = 3;
-/// After that, one in so long.
+/// Interval after that.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// Opens each watch three times at once, and then once a second; other requests pass.
+/// A layer that opens each watch three times at once, and then once a second; other requests pass.
 ///
-/// Who watches opens a watch that has ended anew, without delay if it ended in order, as do caches and kube-runtime's watcher. A proxy that ends every watch at once
-/// would make that a loop at full speed. Watches of other objects, and with other selectors, do not count.
+/// Caches and kube-runtime's watcher reopen a watch that ended cleanly without any delay. A proxy that ends every watch
+/// immediately would turn that into a hot loop. Watches of other objects, and with other selectors, count separately.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     opened: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 impl Pace {
-    /// When a watch that is to be opened now may be.
+    /// Returns when a watch that is requested now may be opened.
     fn turn(&self, watch: String, now: Instant) -> Instant {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each opening takes a second of the time in which there was none, of which at most some are saved.
+        // Each opening uses up a second. At most `BURST` unused seconds are saved.
         let floor = now.checked_sub(REFILL * (BURST - 1)).unwrap_or(now);
         let turn = opened.get(&watch).map_or(floor, |last| (*last + REFILL).max(floor));
         opened.retain(|_, last| *last > floor);
@@ -39,13 +39,13 @@ impl Pace {
     }
 }
 
-/// Whether a watch is opened.
+/// Returns whether the request is a watch.
 pub(super) fn is_watch(uri: &http::Uri) -> bool {
     let mut parameters = uri.query().unwrap_or_default().split('&');
     parameters.any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
 }
 
-/// What is watched, if it is a watch: the path and the selectors.
+/// Returns the path and the selectors of a watch; `None` if the request is not a watch.
 fn watched(uri: &http::Uri) -> Option<String> {
     if !is_watch(uri) {
         return None;

@@ -1,9 +1,9 @@
-//! What a path of the apiserver says, without the names in it.
+//! Paths of the apiserver, without names.
 
-/// The path with `{namespace}` and `{name}` for names: there are as many of these as there are kinds, not as there are objects.
+/// Replaces names in a path with `{namespace}` and `{name}`, so that there are as many results as kinds, not as objects.
 ///
-/// Groups, versions, resources and subresources stay. What is behind `proxy` is the path of another server, and becomes `{path}`; so does
-/// what is not an object's path and has more than one part.
+/// Groups, versions, resources and subresources stay. What follows `proxy` is the path of another server, and becomes
+/// `{path}`; so does the rest of any other path that has several parts.
 pub(super) fn template(path: &str) -> String {
     let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (prefix, rest) = match parts[..] {
@@ -20,7 +20,7 @@ pub(super) fn template(path: &str) -> String {
         template.push_str(part);
     };
     let rest = match rest {
-        // A namespace is an object too, and these two are what it has of its own.
+        // A namespace is an object too, and these are its subresources.
         ["namespaces", _, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => {
             add("namespaces");
             add("{namespace}");

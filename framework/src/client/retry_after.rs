@@ -1,4 +1,4 @@
-//! Keeps the time after which a server wants to be asked again.
+//! Preserves `Retry-After`.
 
 use std::task::{Context, Poll};
 
@@ -12,12 +12,13 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tower::{BoxError, Layer, Service};
 
-/// No refusal has more to say.
+/// Error responses are never larger.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Puts the header `Retry-After` of a refusal (429, 503, 504) into its `Status`, as `details.retryAfterSeconds`.
+/// A layer that copies the header `Retry-After` of an error response (429, 503, 504) into its `Status`, as
+/// `details.retryAfterSeconds`.
 ///
-/// kube reads the body and forgets the headers; an overloaded apiserver says in the header alone when to come back.
+/// kube reads the body and drops the headers, but an overloaded apiserver puts the delay into the header alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RetryAfter;
 
@@ -64,7 +65,7 @@ where
     }
 }
 
-/// The seconds of a refusal's `Retry-After`. Dates, which no apiserver sends, are not understood.
+/// Returns the seconds of an error response's `Retry-After`. Dates, which no apiserver sends, are ignored.
 fn asked_for<B>(answer: &Response<B>) -> Option<u32> {
     let refused = matches!(
         answer.status(),

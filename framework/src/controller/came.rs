@@ -1,4 +1,4 @@
-//! What a reconcile came to.
+//! Outcomes of a reconcile.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::metrics::Ending;
 use crate::queue::Outcome;
 use crate::{Failure, Retry};
 
-/// For the queue, for figures and traces, and the word for a failure.
+/// The outcome for the queue, the one for metrics and traces, and the reason of a failure.
 pub(super) type Came = (Outcome, Ending, Option<&'static str>);
 
-/// Nobody asked for a time.
+/// The server did not ask for a delay.
 pub(super) const AT_ONCE: Duration = Duration::ZERO;
 
 pub(super) fn done() -> Came {

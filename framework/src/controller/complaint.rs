@@ -1,4 +1,4 @@
-//! Tells people of objects that cannot be worked with, since they do not fit their type.
+//! Events about invalid objects: those that do not match their type.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,10 +13,10 @@ use crate::cache::{Cache, Misfit};
 use crate::error::chain;
 use crate::status::note;
 
-/// Between two events: after a bad upgrade there may be many.
+/// Time between two events: after a bad upgrade there may be many.
 const SPACING: Duration = Duration::from_millis(100);
 
-/// Sends one event for each version of an object that is left out, for as long as it is polled.
+/// Publishes one event for each version of an invalid object, for as long as it is polled.
 pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, client: Client) -> Infallible {
     let (mut another, mut told) = (cache.another_misfit(), HashMap::new());
     loop {
@@ -31,7 +31,7 @@ pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, clie
             told.insert(misfit.key, misfit.version);
         }
         if another.changed().await.is_err() {
-            // The cache has the other end.
+            // The cache owns the sender.
             return std::future::pending().await;
         }
     }
@@ -51,7 +51,7 @@ async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, mi
     let event = Event {
         type_: EventType::Warning,
         reason: "Unreadable".to_owned(),
-        note: Some(note(&format!("it is left alone, since it does not fit its type: {}", misfit.why))),
+        note: Some(note(&format!("not reconciled, because it does not match its type: {}", misfit.why))),
         action: "Reconcile".to_owned(),
         secondary: None,
     };

@@ -1,4 +1,4 @@
-//! Runs one controller: hands objects from the queue to the reconciler.
+//! Runs one controller: passes objects from the queue to the reconciler.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -22,14 +22,14 @@ use crate::metrics::{Ending, Figures, Metrics};
 use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
 use crate::telemetry::{Subject, TraceContext, Trail};
 
-/// A controller whose kind does not matter any more.
+/// A controller of any kind.
 pub(crate) trait Runs: Send + Sync {
     fn name(&self) -> &str;
-    /// Works while `role` leads, until `stop` is true; then ends what is under way, within `grace`.
+    /// Works while `role` leads, until `stop` is true; then lets running reconciles finish within `grace`.
     fn run(self: Arc<Self>, orders: Orders) -> BoxFuture<'static, ()>;
 }
 
-/// What the manager tells a controller.
+/// What a controller needs from the manager.
 #[derive(Clone)]
 pub(crate) struct Orders {
     pub(crate) client: Client,
@@ -55,7 +55,7 @@ pub(crate) struct Driver<R: Reconciler> {
 }
 
 type Running = JoinSet<Done>;
-/// Whose reconciles are under way.
+/// Keys of the running reconciles.
 type Works = HashMap<Id, Key>;
 
 type Done = (Outcome, Ending);
@@ -68,7 +68,7 @@ impl<R: Reconciler> Driver<R> {
             controller;
         let cache = caches.of_kind(&kind, selector.as_deref());
         let mut queue = Queue::new(settings);
-        // It takes what is added when it is its turn.
+        // It accepts keys only during a term.
         queue.drain();
         let (queue, added) = (Mutex::new(queue), Notify::new());
         let (figures, trail) = (metrics.of(&name, settings.concurrency.max(1)), Trail::default());
@@ -86,7 +86,7 @@ impl<R: Reconciler> Driver<R> {
             trail,
         });
         let weak = Arc::downgrade(&driver);
-        // What was there to begin with is there when a term begins.
+        // The initial list triggers nothing: each term starts with all objects.
         driver.cache.follow_later(move |change| {
             if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change)) {
                 driver.add([Key::of(change.object())], cause);
@@ -112,14 +112,14 @@ impl<R: Reconciler> Driver<R> {
         self.figures.queue.with(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner), act)
     }
 
-    /// Begins a term with everything that is there.
+    /// Starts a term with all objects.
     fn begin(&self) {
         self.queue(|queue| *queue = Queue::new(self.settings));
         self.trail.clear();
         self.add(self.cache.keys(), Cause::Resync);
     }
 
-    /// Works for the term that `role` is. True if it ended because of `stop`.
+    /// Works for the term of `role`. Returns true if it ended because of `stop`.
     async fn term(self: &Arc<Self>, orders: &mut Orders, role: Role) -> bool {
         self.begin();
         let (mut running, mut works) = (Running::new(), Works::new());
@@ -127,12 +127,12 @@ impl<R: Reconciler> Driver<R> {
         let mut complaints = pin!(complain(&self.name, &self.cache, orders.client.clone()));
         let stopped = loop {
             if self.resync.is_some_and(|every| resync.elapsed() >= every) {
-                // Those that were missed are one.
+                // Several missed resyncs count as one.
                 resync = Instant::now();
                 self.add(self.cache.keys(), Cause::Resync);
             }
             self.start(&orders.client, &mut running, &mut works);
-            // Never longer than the pulse may stand still.
+            // Never longer than the interval of liveness reports.
             let mut wake = Instant::now() + orders.pulse.beat();
             wake = self.queue(|queue| queue.wake_at()).map_or(wake, |at| at.min(wake));
             if let Some(every) = self.resync {
@@ -141,7 +141,7 @@ impl<R: Reconciler> Driver<R> {
             tokio::select! {
                 biased;
                 Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
-                // Also if the next one has begun already: somebody else may have worked in between.
+                // Also if the next term has already started: another replica may have worked in between.
                 Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
                 Some(ended) = running.join_next_with_id() => self.ended(ended, &mut works),
                 () = self.added.notified() => {}
@@ -153,7 +153,7 @@ impl<R: Reconciler> Driver<R> {
         if stopped {
             self.wait_for(&mut running, &mut works, orders, role).await;
         }
-        // Whoever is left is cancelled; also all of those of a lost lease.
+        // Cancels the remaining reconciles; after a lost lease, these are all of them.
         running.abort_all();
         while let Some(ended) = running.join_next_with_id().await {
             self.ended(ended, &mut works);
@@ -184,7 +184,7 @@ impl<R: Reconciler> Driver<R> {
         }
     }
 
-    /// Lets those that are under way end, as long as the lease is held.
+    /// Lets running reconciles finish, as long as the lease is held.
     async fn wait_for(&self, running: &mut Running, works: &mut Works, orders: &mut Orders, role: Role) {
         let all = async {
             while let Some(ended) = running.join_next_with_id().await {
@@ -194,7 +194,7 @@ impl<R: Reconciler> Driver<R> {
         tokio::select! {
             () = all => {}
             Ok(_) = orders.role.wait_for(|now| *now != role) => {}
-            // Who may take long to end is not stuck.
+            // A long reconcile does not mean that the controller is stuck.
             () = orders.pulse.clone().keep() => {}
             () = tokio::time::sleep(orders.grace) => {
                 tracing::warn!(controller = self.name, "cancelled reconciles that did not finish in time");
@@ -229,14 +229,14 @@ impl<R: Reconciler> Driver<R> {
         reconcile.run(work).await
     }
 
-    /// One reconcile, or a step of the life before and after.
+    /// Reconciles the object, or adds or removes its finalizer.
     async fn step(&self, object: Arc<R::Object>, context: Context) -> Came {
         let (client, namespace) = (context.client.clone(), context.key.namespace().map(ToOwned::to_owned));
         let api = || self.cache.kind().api(client.clone(), namespace.as_deref());
         let ours = self.reconciler.finalizer();
         match (finalizer::stage(&*object, ours), ours) {
             (Stage::LetGo, _) => done(),
-            // Its change triggers the reconcile.
+            // The patch triggers the reconcile.
             (Stage::Unprotected, Some(ours)) => match finalizer::put_on(&api(), &object, ours).await {
                 Ok(()) => done(),
                 Err(error) => failed(&error),
@@ -295,7 +295,7 @@ mod tests {
     use crate::cache::Scope;
     use crate::health::Health;
 
-    /// Never comes to an end.
+    /// A reconciler that never returns.
     struct Hangs(Arc<AtomicUsize>);
 
     impl Reconciler for Hangs {
@@ -320,13 +320,13 @@ mod tests {
         let (roles, role) = watch::channel(Role::Leading { term: 1 });
         let (_going_on, stop) = watch::channel(false);
         let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is asked"))
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no request is expected"))
         });
         let (client, pulse) = (Client::new(nobody, "default"), Health::default().pulse("test"));
         let running = tokio::spawn(driver.run(Orders { client, role, stop, grace: Duration::ZERO, pulse }));
         let until = async |times| {
             while begun.load(Ordering::SeqCst) < times {
-                assert!(!running.is_finished(), "it works until it is stopped");
+                assert!(!running.is_finished(), "the controller runs until it is stopped");
                 tokio::task::yield_now().await;
             }
         };
@@ -334,7 +334,7 @@ mod tests {
         roles.send_replace(Role::Standby);
         roles.send_replace(Role::Leading { term: 2 });
         let again = tokio::time::timeout(Duration::from_secs(5), until(2)).await;
-        assert!(again.is_ok(), "what began in the first term goes on in the second");
+        assert!(again.is_ok(), "the reconcile of the first term goes on in the second");
         running.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! What a developer writes, and what runs it.
+//! Reconcilers, and the controllers that run them.
 
 mod came;
 mod complaint;
@@ -15,69 +15,71 @@ use crate::cache::{Caches, Change};
 use crate::queue::{Backoff, Lane, Settings};
 use crate::{Failure, Key, Kind, Known, Object};
 
-/// When to look at an object again that is as it should be.
+/// When to reconcile an object again after a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When it, or what it is made of, changes.
+    /// When the object, or something that it depends on, changes.
     Change,
-    /// Also after this time. `Duration::ZERO` is "again, but not hot": after the [back-off](Controller::backoff), whose delays grow as long as that is the answer, as
-    /// for failures; it is none, and a change comes before it. controller-runtime has `Requeue: true` for that.
+    /// Also after this time. `Duration::ZERO` requeues the object after the [back-off](Controller::backoff), whose delay
+    /// grows as long as the reconciler keeps returning it. It is not a failure, and a change takes precedence.
+    /// controller-runtime has `Requeue: true` for that.
     After(Duration),
 }
 
-/// Whether everything is gone that an object had outside of the cluster.
+/// Whether everything that an object had outside of the cluster is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanedUp {
-    /// It is: the finalizer is taken off.
+    /// It is: the finalizer is removed.
     Yes,
-    /// It is being removed: look again after this time, which may be zero as in [`Next::After`].
+    /// Not yet: call again after this time; zero as in [`Next::After`].
     NotYet(Duration),
 }
 
-/// What a reconcile is given besides the object.
+/// What a reconcile gets besides the object.
 #[derive(Clone)]
 pub struct Context {
-    /// Sends nothing without the lease, if there is one.
+    /// A client whose requests fail without the lease, if there is one.
     pub client: Client,
     /// The object's key.
     pub key: Key,
     /// Why it is reconciled.
     pub lane: Lane,
-    /// How often in a row it has failed.
+    /// Number of consecutive failures.
     pub failures: u32,
 }
 
-/// Makes the world as an object of one kind says.
+/// The logic of a controller: makes the actual state match the spec of an object.
 ///
-/// Write plain `async fn`s. A reconcile may be cancelled at every `.await` (when the lease is lost, when it takes too long) and may see an
-/// older object than the apiserver has; so it must be repeatable, and what must not be lost belongs into the object.
+/// Write plain `async fn`s. A reconcile may be cancelled at every `.await` (when the lease is lost, when it takes too long)
+/// and may see an outdated object. So it must be idempotent, and state that must survive belongs in the object.
 ///
-/// For one object there is never more than one reconcile or clean-up at a time.
+/// An object never has more than one reconcile or cleanup at a time.
 pub trait Reconciler: Send + Sync + 'static {
-    /// The kind.
+    /// The kind of the objects.
     type Object: Object;
-    /// How it fails.
+    /// The error of a reconcile.
     type Error: Failure;
 
-    /// Looks at what is there, and changes what is not as it should be.
+    /// Compares the actual state with the spec, and corrects what differs.
     ///
     /// # Errors
-    /// Whatever went wrong; [`Failure::retry`] decides what happens then.
+    /// Any failure; [`Failure::retry`] decides when the object is retried.
     fn reconcile(
         &self,
         object: Arc<Self::Object>,
         context: Context,
     ) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 
-    /// The finalizer, if deleted objects have to be [cleaned up](Self::clean_up) after. A name of your own: `example.org/tank`.
+    /// Returns the finalizer, if deleted objects need a [cleanup](Self::clean_up): a name of your own, such as
+    /// `example.org/tank`.
     ///
-    /// It is put on an object before its first reconcile.
+    /// It is added to an object before the first reconcile.
     fn finalizer(&self) -> Option<&str> {
         None
     }
 
-    /// Removes what an object had outside of the cluster, before it goes. It is called until it says [`CleanedUp::Yes`], and may be called again
-    /// after that.
+    /// Removes what an object had outside of the cluster, before the object is deleted. It is called until it returns
+    /// [`CleanedUp::Yes`], and may be called again after that.
     ///
     /// # Errors
     /// As [`reconcile`](Self::reconcile).
@@ -94,7 +96,7 @@ pub trait Reconciler: Send + Sync + 'static {
 type Connect<R> = Box<dyn FnOnce(&Caches, &Arc<Driver<R>>) + Send>;
 type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
-/// A [`Reconciler`] with what triggers it. Give it to a [`Manager`](crate::Manager).
+/// A [`Reconciler`] with its triggers. Give it to a [`Manager`](crate::Manager).
 pub struct Controller<R: Reconciler> {
     name: String,
     kind: Kind<R::Object>,
@@ -108,9 +110,9 @@ pub struct Controller<R: Reconciler> {
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller with this name, for logs and metrics.
+    /// Creates a controller with this name, for logs and metrics.
     ///
-    /// Unless told otherwise, four objects at a time, two minutes for each, and everything again every ten hours.
+    /// By default it reconciles four objects at a time, two minutes each, and all objects every ten hours.
     pub fn new(name: impl Into<String>, reconciler: R) -> Self
     where
         R::Object: Known,
@@ -120,7 +122,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// As [`new`](Self::new), for objects of any kind: the reconciler's `Object` is `kube`'s `DynamicObject`.
     ///
-    /// If the kind goes while the controller runs, so do its objects; when it is back, it is worked with again.
+    /// If the kind is deleted while the controller runs, so are its objects; the controller continues when the kind is back.
     pub fn of_kind(kind: Kind<R::Object>, name: impl Into<String>, reconciler: R) -> Self {
         Self {
             name: name.into(),
@@ -135,49 +137,50 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    /// Only objects with these labels, such as `app=tank,tier!=test`. Others are not even in memory.
+    /// Selects objects with these labels, such as `app=tank,tier!=test`. Others are not even cached.
     #[must_use]
     pub fn selecting(mut self, labels: impl Into<String>) -> Self {
         self.selector = Some(labels.into());
         self
     }
 
-    /// Most objects at a time.
+    /// Sets how many objects are reconciled at a time.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.settings.concurrency = concurrency;
         self
     }
 
-    /// How long objects are left alone that fail.
+    /// Sets the delays after failures.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// How long a reconcile may take; then it is cancelled, and counts as failed.
+    /// Sets the time limit of a reconcile. A reconcile that exceeds it is cancelled, and counts as failed.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// How often everything is reconciled without a reason; `None` for never, and so is zero, as in client-go.
+    /// Sets how often all objects are reconciled without a change. `None` or zero, as in client-go, disables this resync.
     #[must_use]
     pub fn resync(mut self, every: Option<Duration>) -> Self {
         self.resync = every.filter(|every| !every.is_zero());
         self
     }
 
-    /// Leaves objects alone for which this is true (`spec.suspend`), also when they are deleted. When it is no longer true, that is a change.
+    /// Pauses objects for which this is true (`spec.suspend`), even if they are being deleted. The change that ends the pause
+    /// triggers a reconcile.
     #[must_use]
     pub fn paused_if(mut self, paused: impl Fn(&R::Object) -> bool + Send + Sync + 'static) -> Self {
         self.paused = Box::new(paused);
         self
     }
 
-    /// [`paused_if`](Self::paused_if) the object has this annotation with the value `true`.
+    /// Pauses objects that have this annotation with the value `true`, as [`paused_if`](Self::paused_if).
     #[must_use]
     pub fn paused_by(self, annotation: impl Into<String>) -> Self {
         let annotation = annotation.into();
@@ -187,30 +190,30 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
-    /// Also when an object of kind `C` changes whose controlling owner it is.
+    /// Also reconciles the controlling owner of an object of kind `C` that changes.
     #[must_use]
     pub fn owns<C: Known>(self) -> Self {
         self.owns_kind::<C>(&Kind::known())
     }
 
-    /// As [`owns`](Self::owns), with objects of any kind.
+    /// As [`owns`](Self::owns), for objects of any kind.
     #[must_use]
     pub fn owns_kind<C: Object>(self, kind: &Kind<C>) -> Self {
         let ours = self.kind.clone();
         self.triggered_by(kind, move |change| {
-            // It may have changed hands.
+            // The owner may have changed, too.
             let objects = change.before.into_iter().chain(change.after);
             objects.filter_map(|object| trigger::owner(&ours, object)).collect()
         })
     }
 
-    /// Also when an object of kind `W` changes, for the objects that `affected` names.
+    /// Also reconciles the objects that `affected` returns for an object of kind `W` that changes.
     #[must_use]
     pub fn watches<W: Known>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
         self.watches_kind(&Kind::known(), affected)
     }
 
-    /// As [`watches`](Self::watches), with objects of any kind.
+    /// As [`watches`](Self::watches), for objects of any kind.
     #[must_use]
     pub fn watches_kind<W: Object>(
         self,
@@ -223,7 +226,7 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
-    /// As [`watches`](Self::watches), with what changed: for objects that change in ways which nobody has to look at.
+    /// As [`watches`](Self::watches), with the old and the new object, so that `affected` can ignore irrelevant changes.
     #[must_use]
     pub fn watches_changes<W: Known>(
         self,
@@ -240,7 +243,7 @@ impl<R: Reconciler> Controller<R> {
         let kind = kind.clone();
         self.connections.push(Box::new(move |caches, driver| {
             let driver = Arc::downgrade(driver);
-            // What was there to begin with is there for the first reconcile too.
+            // The initial list triggers nothing: the first reconcile already sees it.
             caches.of_kind(&kind, None).follow_later(move |change| {
                 if let Some(driver) = driver.upgrade() {
                     driver.affected(affected(change));

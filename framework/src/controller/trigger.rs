@@ -1,13 +1,14 @@
-//! What a change means for the queue.
+//! Which changes trigger a reconcile.
 
 use crate::cache::Change;
 use crate::queue::Cause;
 use crate::{Key, Kind, Object};
 
-/// Why an object is to be reconciled that changed itself. Not because of its status: who writes that would trigger itself.
+/// Returns why a changed object is to be reconciled. A changed status is no cause: a controller that writes it would trigger
+/// itself.
 pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
     let (before, after) = match (change.before, change.after) {
-        // Nothing is left to do; what it owned is collected.
+        // Nothing is left to do; what it owned is garbage-collected.
         (_, None) => return None,
         (None, Some(_)) => return Some(Cause::Wanted),
         (Some(before), Some(after)) => (before.meta(), after.meta()),
@@ -22,12 +23,12 @@ pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
     (described || before.finalizers != after.finalizers).then_some(Cause::Changed)
 }
 
-/// The object of kind `K` that controls this one.
+/// Returns the key of the object of `kind` that controls this one.
 pub(super) fn owner<K: Object, C: Object>(kind: &Kind<K>, object: &C) -> Option<Key> {
     let metadata = object.meta();
     let references = metadata.owner_references.iter().flatten();
     let controller = references.clone().find(|reference| reference.controller == Some(true))?;
-    // The version may be another one of the same kind.
+    // The reference may name another version of the kind.
     let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
     if group != kind.group() || controller.kind != kind.name() {
         return None;

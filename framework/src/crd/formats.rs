@@ -1,12 +1,12 @@
-//! Formats that the apiserver knows.
+//! Formats in schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-/// What schemars says of numbers, and nobody else knows; their bounds are in the schema besides.
+/// Formats that only schemars uses; the schema has their bounds, too.
 const OF_RUST: [&str; 8] = ["int8", "int16", "uint", "uint8", "uint16", "uint32", "uint64", "uint128"];
 
-/// The definition without formats that the apiserver warns of.
+/// Removes the formats that the apiserver warns about.
 pub(super) fn known(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut definition.spec.versions {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
@@ -15,7 +15,7 @@ pub(super) fn known(mut definition: CustomResourceDefinition) -> CustomResourceD
             remove(&mut value);
             value
         });
-        // A schema is JSON, so it is there and back.
+        // A schema is JSON, so both conversions succeed.
         if let Ok(known) = known.and_then(serde_json::from_value) {
             *schema = known;
         }
@@ -26,7 +26,7 @@ pub(super) fn known(mut definition: CustomResourceDefinition) -> CustomResourceD
 fn remove(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            // A property may have that name too; its schema is no text.
+            // A property may have that name, too; its schema is not a string.
             if fields.get("format").and_then(Value::as_str).is_some_and(|format| OF_RUST.contains(&format)) {
                 fields.shift_remove("format");
             }

@@ -1,4 +1,4 @@
-//! What a change of a definition would lose.
+//! Data that a change of a definition would lose.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
 
-/// What a change of a definition would lose.
+/// Data that a change of a definition would lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// There may be objects in a version that is not there any more; nobody could read them.
+    /// A version is removed in which objects may be stored. They could no longer be read.
     Version(String),
-    /// Objects would be stored in another version, with another schema, and nobody converts them: fields that it does not have would go.
+    /// Objects would be stored in another version with another schema, without conversion: fields that it lacks would be dropped.
     Fields {
-        /// The version in which they are stored.
+        /// The storage version.
         from: String,
-        /// The one in which they would be.
+        /// The next storage version.
         to: String,
     },
 }
@@ -26,12 +26,12 @@ impl fmt::Display for Loss {
         match self {
             Self::Version(version) => write!(
                 f,
-                "objects may be stored in version {version}, which would not be there any more; keep it (`served: false` will do), or \
-                 write all objects again and take {version} out of status.storedVersions"
+                "objects may be stored in version {version}, which would be removed; keep it (`served: false` is enough), or \
+                 write all objects again and remove {version} from status.storedVersions"
             ),
             Self::Fields { from, to } => write!(
                 f,
-                "objects are stored in version {from}, and fields that {to} does not have would be lost; keep {from} as the storage version, \
+                "objects are stored in version {from}, and fields that {to} lacks would be lost; keep {from} as the storage version, \
                  convert with a webhook, or apply the printed definition by hand if nothing is stored"
             ),
         }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Versions, the first of which is that of the storage, with the field that their schemas have.
+    /// A definition with these versions, each with the only field of its schema. The first is the storage version.
     fn definition(versions: &[(&str, &str)], stored: &[&str], conversion: &str) -> CustomResourceDefinition {
         let version = |(index, (name, field)): (usize, &(&str, &str))| {
             let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {*field: {"type": "string"}}}});

@@ -1,7 +1,8 @@
-//! Custom resource definitions: printed, or brought to a server, from the types that derive them.
+//! Custom resource definitions: printed, or applied to a cluster, from the types that derive them.
 //!
-//! What a kind looks like is said once, by kube's derives: `#[kube(…)]` has columns, short names, categories and the subresources,
-//! `#[x_kube(validation = …)]` has rules in CEL, which the apiserver keeps, so that a wrong object is refused when it is written.
+//! A kind is declared once, by kube's derives: `#[kube(…)]` has columns, short names, categories and subresources,
+//! `#[x_kube(validation = …)]` has rules in CEL. The apiserver checks the rules, so an invalid object is rejected when it is
+//! written.
 //!
 //! ```
 //! use kube::{CustomResource, KubeSchema};
@@ -25,13 +26,14 @@
 //! assert!(yaml.contains("rule: self.level <= self.capacity") && yaml.contains("name: tanks.example.org"));
 //! ```
 //!
-//! **Who brings them.** People print them ([`Definitions::print`]; they are YAML when they are displayed) and apply them before the controller, which then needs no
-//! rights to definitions. A program that may do it itself calls [`Definitions::apply`].
+//! **Who applies them.** Either users print the definitions ([`Definitions::print`]; displayed, they are YAML) and apply them
+//! before the controller starts, which then needs no permissions for definitions. Or a program that has the permissions calls
+//! [`Definitions::apply`].
 //!
-//! Formats of numbers that only Rust has (`uint32`) are left out: the apiserver would warn of them, and check nothing.
+//! Number formats that only Rust has (`uint32`) are left out: the apiserver would warn about them, and check nothing.
 //!
-//! **What is looked at.** A change that would lose what is stored is refused: see [`DefinitionError`]. Not looked at are the fields inside of a version: one
-//! that a schema does not have any more is dropped from an object by its next write, as always.
+//! **Checks.** A change that would lose stored data is rejected: see [`DefinitionError`]. The fields of a version are not
+//! checked: a field that its schema lacks is dropped from an object by the next write, as always.
 
 mod formats;
 mod loss;
@@ -48,14 +50,14 @@ pub use self::loss::Loss;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often somebody else may be faster: replicas that start at once, or the server, which writes the status.
+/// Attempts in case of conflicts: with replicas that start at the same time, or with the server, which writes the status.
 const TRIES: usize = 10;
 
 /// Why a definition is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// What is stored would be lost; nothing was changed.
+    /// Stored data would be lost; nothing was changed.
     #[error("{name} was not changed: {loss}")]
     Loses {
         /// The definition.
@@ -63,22 +65,22 @@ pub enum DefinitionError {
         /// What would be lost.
         loss: Loss,
     },
-    /// The apiserver refused it.
+    /// The request failed.
     #[error("cannot apply {name}")]
     Refused {
         /// The definition.
         name: String,
-        /// What it said.
+        /// The error of the request.
         source: Box<kube::Error>,
     },
-    /// It was taken, and is not served: its names belong to another definition, or the apiserver takes its time.
+    /// It was applied, and is not served: its names belong to another definition, or the apiserver takes too long.
     #[error("{name} is not served after {waited:?}: {why}")]
     NotServed {
         /// The definition.
         name: String,
-        /// How long it had.
+        /// How long [`Definitions::apply`] waited.
         waited: Duration,
-        /// What the apiserver says about it.
+        /// What the apiserver reports.
         why: String,
     },
 }
@@ -91,32 +93,32 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// That of `K`.
+    /// Returns the definition of `K`.
     pub fn of<K: CustomResourceExt>() -> Self {
         Self { all: Vec::new(), patience: PATIENCE }.and::<K>()
     }
 
-    /// That of `K` too.
+    /// Adds the definition of `K`.
     #[must_use]
     pub fn and<K: CustomResourceExt>(self) -> Self {
         self.and_this(K::crd())
     }
 
-    /// This one too; several versions of a kind are put together by [`merge_crds`](kube::core::crd::merge_crds).
+    /// Adds a definition. [`merge_crds`](kube::core::crd::merge_crds) combines several versions of a kind.
     #[must_use]
     pub fn and_this(mut self, definition: CustomResourceDefinition) -> Self {
         self.all.push(formats::known(definition));
         self
     }
 
-    /// How long each may take to be served; unless told otherwise 30 seconds.
+    /// Sets how long each may take to be served; by default 30 seconds.
     #[must_use]
     pub fn within(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Prints them, for `kubectl apply --server-side -f -`. Who reads may have seen enough (`| head`): that is no error.
+    /// Prints the definitions, for `kubectl apply --server-side -f -`. A closed pipe (`| head`) is not an error.
     ///
     /// # Errors
     /// Standard output cannot be written to.
@@ -128,14 +130,16 @@ impl Definitions {
         }
     }
 
-    /// Makes the cluster serve them, by server-side apply in the name of `manager`; they are served on return. What is so already is not written.
+    /// Applies the definitions in the name of `manager` (server-side apply), and waits until the apiserver serves them.
+    /// Unchanged ones stay.
     ///
-    /// Objects can be written then. Who reads some may be asked to come back in a second (429) while the apiserver fills its cache; controllers do.
+    /// From then on, objects can be written. The first reads may get 429 with a delay of a second, while the apiserver fills
+    /// its cache; controllers retry them.
     ///
-    /// It needs the rights to `get`, `create` and `patch` definitions.
+    /// It needs permission to `get`, `create` and `patch` definitions.
     ///
     /// # Errors
-    /// [`DefinitionError`], at the first that is not taken or served; those before it are taken.
+    /// [`DefinitionError`] of the first definition that is not applied, or not served; those before it are applied.
     pub async fn apply(&self, client: &Client, manager: &str) -> Result<(), DefinitionError> {
         let api = Api::all(client.clone());
         for wanted in &self.all {
@@ -160,7 +164,7 @@ impl Definitions {
     }
 }
 
-/// A definition in YAML, each text in one line.
+/// Encodes a definition as YAML, with each string on one line.
 fn text(definition: &CustomResourceDefinition) -> Result<String, fmt::Error> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     let mut text = String::new();
@@ -192,7 +196,7 @@ async fn put(
             return Err(DefinitionError::Loses { name, loss });
         }
         let mut next = wanted.clone();
-        // Only what was looked at may be changed.
+        // The write must not replace another version than the one checked.
         next.metadata.resource_version = live.and_then(|live| live.metadata.resource_version);
         match api.patch(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&next)).await {
             Ok(_) => return Ok(()),
@@ -206,17 +210,17 @@ fn refused(name: &str, error: kube::Error) -> DefinitionError {
     DefinitionError::Refused { name: name.to_owned(), source: Box::new(error) }
 }
 
-/// Why it is not served under the names that it has now.
+/// Returns why a definition is not served under its current names.
 fn unserved(live: &CustomResourceDefinition) -> Option<String> {
     let status = live.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let established = conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
-    // A definition that was served before is established all the time.
+    // A definition that was served before stays established.
     let named = status.and_then(|status| status.accepted_names.as_ref()) == Some(&live.spec.names);
     if established && named {
         return None;
     }
     let problems = conditions.iter().filter(|condition| condition.status == "False");
     let problems: Vec<_> = problems.filter_map(|condition| condition.message.clone()).collect();
-    Some(if problems.is_empty() { "the apiserver has not said why".to_owned() } else { problems.join("; ") })
+    Some(if problems.is_empty() { "the apiserver reports no reason".to_owned() } else { problems.join("; ") })
 }

@@ -1,7 +1,8 @@
-//! What makes the handles of one pod unfit for another.
+//! Ties handles to the pod that they belong to.
 
 use std::marker::PhantomData;
 
-/// Invariant in a lifetime that [`Injector::with`](super::Injector::with) chooses anew for each call, so the compiler cannot take one for another.
+/// Invariant in a lifetime that is new in each call of [`Injector::with`](super::Injector::with), so the compiler never
+/// unifies two of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Brand<'p>(PhantomData<fn(&'p ()) -> &'p ()>);

@@ -1,4 +1,4 @@
-//! What is wrong with an injection by itself, whatever the template.
+//! Checks of an injection by itself, independent of the template.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::clashes;
 use super::pod::Draft;
 use super::problem::Problems;
 
-/// Looks at all that would be added.
+/// Checks everything that would be added.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) {
     let mut names = HashSet::new();
     for volume in &draft.volumes {
@@ -30,9 +30,8 @@ fn name<'a>(path: &str, name: &'a str, names: &mut HashSet<&'a str>, problems: &
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 63 || !name.chars().all(is_inner) || name.starts_with('-') || name.ends_with('-')
     {
-        let remedy =
-            "a name has at most 63 lower-case letters, digits and '-', and begins and ends with none of the latter";
-        problems.invalid(path.to_owned(), "has no valid name".to_owned(), remedy);
+        let remedy = "use at most 63 lower-case letters, digits and '-', with a letter or digit at both ends";
+        problems.invalid(path.to_owned(), "has an invalid name".to_owned(), remedy);
     }
     if !names.insert(name) {
         problems.invalid(path.to_owned(), "is added twice".to_owned(), "add it once");
@@ -47,7 +46,7 @@ fn container(path: &str, container: &Container, problems: &mut Problems) {
     for variable in container.env.iter().flatten() {
         let path = format!("{path}.env[{}]", variable.name);
         if variable.name.is_empty() || variable.name.contains('=') {
-            problems.invalid(path, "has no valid name".to_owned(), "a variable has a name without '='");
+            problems.invalid(path, "has an invalid name".to_owned(), "use a name without '='");
         } else if !names.insert(&variable.name) {
             problems.invalid(path, "is added twice".to_owned(), "add it once");
         }
@@ -61,7 +60,7 @@ fn container(path: &str, container: &Container, problems: &mut Problems) {
         }
         let sub_path = mount.sub_path.as_deref().unwrap_or_default();
         if sub_path.starts_with('/') || sub_path.split('/').any(|part| part == "..") {
-            let remedy = "it is relative, and has no '..'";
+            let remedy = "use a relative path without '..'";
             problems.invalid(format!("{path}.subPath"), format!("is {sub_path:?}"), remedy);
         }
     }
@@ -71,21 +70,21 @@ fn container(path: &str, container: &Container, problems: &mut Problems) {
         let path = format!("{path}.ports[{name}]");
         if !is_port_name(name) {
             let remedy =
-                "it has at most 15 lower-case letters, digits and single '-' between them, and a letter among them";
-            problems.invalid(path.clone(), "has no valid name".to_owned(), remedy);
+                "use at most 15 lower-case letters, digits and single '-' between them, with at least one letter";
+            problems.invalid(path.clone(), "has an invalid name".to_owned(), remedy);
         }
         if port.container_port == 0 {
             problems.invalid(path.clone(), "has number 0".to_owned(), "give it another number");
         }
         if !names.insert(name) || !numbers.insert(port.container_port) {
-            problems.invalid(path, "is declared twice".to_owned(), "declare a name and a number once");
+            problems.invalid(path, "is declared twice".to_owned(), "declare each name and number once");
         }
     }
 }
 
 fn mount_path(container: &str, path: &str, problems: &mut Problems) {
     if !path.starts_with('/') || path.contains(':') {
-        let remedy = "it is mounted at an absolute path without ':'";
+        let remedy = "use an absolute path without ':'";
         problems.invalid(format!("{container}.volumeMounts[{path}]"), format!("is at {path:?}"), remedy);
     }
 }

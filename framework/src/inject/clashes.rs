@@ -1,4 +1,4 @@
-//! Containers of a pod that cannot be together: they share its addresses, and its user.
+//! Conflicts between the containers of a pod, which share its addresses and its user.
 
 use std::collections::HashSet;
 
@@ -8,28 +8,28 @@ use super::pod::Draft;
 use super::port;
 use super::problem::Problems;
 
-/// Looks for ports of the user's containers that injected ones have too.
+/// Reports ports of the user's containers that an injected container has, too.
 pub(super) fn of_ports(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
     let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
     let all = ordered.chain(spec.containers.iter().map(|container| ("containers", container)));
-    // One with an injected name is the same, or a collision already.
+    // A container with an injected name is the injected one, or already a collision.
     for (list, users) in all.filter(|(_, container)| !injected.contains(&container.name)) {
         for (ours, our, their) in draft.injected().flat_map(|(_, ours)| pairs(ours, users)) {
             let path = format!("spec.{list}[{}].ports[{}]", users.name, their.container_port);
             if our.container_port == their.container_port {
                 let found = format!("is the port that injected container {ours:?} listens on");
-                problems.collision(path, found, "let it listen on another one");
+                problems.collision(path, found, "use another port");
             } else {
                 let name = their.name.as_deref().unwrap_or_default();
                 let found = format!("has the name {name:?} of a port of injected container {ours:?}");
-                let remedy = "give it another name, since a Service that asks for it gets the first";
+                let remedy = "rename it, because a Service that selects it by name gets the first";
                 problems.collision(path, found, remedy);
             }
         }
     }
 }
 
-/// Looks for ports that two injected containers have.
+/// Reports ports that two injected containers have.
 pub(super) fn of_injected_ports(draft: &Draft, problems: &mut Problems) {
     let injected: Vec<_> = draft.injected().collect();
     for (index, (_, one)) in injected.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn of_injected_ports(draft: &Draft, problems: &mut Problems) {
     }
 }
 
-/// TCP ports of both with the same number, and ports with the same name; with the name of the first container.
+/// Returns TCP ports of both with the same number, and ports with the same name; with the name of the first container.
 fn pairs<'a>(
     one: &'a Container,
     other: &'a Container,
@@ -55,7 +55,7 @@ fn pairs<'a>(
     })
 }
 
-/// Looks for containers that must not run as root in a pod that runs as root.
+/// Reports containers that must not run as root in a pod that runs as root.
 pub(super) fn with_root(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     let is_root = spec.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);
     let mut refusing = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn with_root(draft: &Draft, spec: &PodSpec, problems: &mut Problems) 
         match context.map(|context| context.run_as_user) {
             Some(Some(0)) => {
                 let path = format!("spec.{list}[{}].securityContext.runAsUser", container.name);
-                problems.invalid(path, "is root, which it must not run as".to_owned(), "give it another user");
+                problems.invalid(path, "is 0, although runAsNonRoot is true".to_owned(), "set another user");
             }
             Some(None) if is_root => refusing.push(container.name.as_str()),
             _ => {}

@@ -1,4 +1,4 @@
-//! The builder of one container.
+//! The builder of a container.
 
 use std::marker::PhantomData;
 
@@ -16,23 +16,23 @@ use super::reference::{ConfigMapRef, EnvValue, SecretRef};
 use super::security::Security;
 use super::volume::{Access, Volume, Writable};
 
-/// When kubelet pulls an image. If it is not said, Kubernetes decides by the tag.
+/// When kubelet pulls an image. By default, Kubernetes decides by the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
-    /// Each time.
+    /// At each start.
     Always,
     /// If the node does not have it.
     IfNotPresent,
-    /// The node has it.
+    /// Never: the node must have it.
     Never,
 }
 
-/// A container that is being made; [`add`](Self::add) puts it into the pod.
+/// A container under construction; [`add`](Self::add) puts it into the pod.
 ///
-/// It borrows the pod until then, so containers are made one after the other. `K` is what it is for: [`Init`](super::Init), [`Sidecar`],
-/// [`StartedSidecar`], [`Plain`].
+/// It borrows the pod until then, so containers are built one after the other. `K` is its kind: [`Init`](super::Init),
+/// [`Sidecar`], [`StartedSidecar`], [`Plain`].
 #[derive(Debug)]
-#[must_use = "it is in the pod only once it is added"]
+#[must_use = "the container is in the pod only after `add`"]
 pub struct Container<'c, 'p, K> {
     pod: &'c mut Pod<'p>,
     raw: Raw,
@@ -52,60 +52,61 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
         self
     }
 
-    /// When kubelet pulls the image.
+    /// Sets when kubelet pulls the image.
     pub fn pull_policy(self, policy: PullPolicy) -> Self {
         self.but(|raw| raw.image_pull_policy = Some(format!("{policy:?}")))
     }
 
-    /// What runs instead of the image's entry point.
+    /// Sets the command, which replaces the image's entry point.
     pub fn command<S: Into<String>>(self, command: impl IntoIterator<Item = S>) -> Self {
         self.but(|raw| raw.command = Some(command.into_iter().map(Into::into).collect()))
     }
 
-    /// Further arguments. Kubernetes replaces `$(NAME)` in them by the variable of that name. They are no place for secrets.
+    /// Adds arguments. Kubernetes replaces `$(NAME)` in them with the variable of that name. Do not put secrets here.
     pub fn args<S: Into<String>>(self, args: impl IntoIterator<Item = S>) -> Self {
         self.but(|raw| raw.args.get_or_insert_default().extend(args.into_iter().map(Into::into)))
     }
 
-    /// The folder that it starts in, instead of the image's.
+    /// Sets the working directory, which replaces the image's.
     pub fn working_dir(self, path: impl Into<String>) -> Self {
         self.but(|raw| raw.working_dir = Some(path.into()))
     }
 
-    /// An environment variable: a literal, a [`SecretKey`](super::SecretKey), a [`ConfigMapKey`](super::ConfigMapKey), a [`FieldRef`](super::FieldRef).
+    /// Adds an environment variable: a literal, a [`SecretKey`](super::SecretKey), a [`ConfigMapKey`](super::ConfigMapKey), a
+    /// [`FieldRef`](super::FieldRef).
     pub fn env(self, name: impl Into<String>, value: impl Into<EnvValue>) -> Self {
         let EnvValue { literal, source } = value.into();
         let variable = EnvVar { name: name.into(), value: literal, value_from: source };
         self.but(|raw| raw.env.get_or_insert_default().push(variable))
     }
 
-    /// All values of a Secret as environment variables.
+    /// Adds all values of a Secret as environment variables.
     pub fn env_from_secret(self, secret: &SecretRef) -> Self {
         let secret = SecretEnvSource { name: secret.name.clone(), optional: None };
         let source = EnvFromSource { secret_ref: Some(secret), ..EnvFromSource::default() };
         self.but(|raw| raw.env_from.get_or_insert_default().push(source))
     }
 
-    /// All values of a `ConfigMap` as environment variables.
+    /// Adds all values of a `ConfigMap` as environment variables.
     pub fn env_from_config_map(self, map: &ConfigMapRef) -> Self {
         let map = ConfigMapEnvSource { name: map.name.clone(), optional: None };
         let source = EnvFromSource { config_map_ref: Some(map), ..EnvFromSource::default() };
         self.but(|raw| raw.env_from.get_or_insert_default().push(source))
     }
 
-    /// Mounts a volume where it can be read.
+    /// Mounts a volume for reading.
     pub fn mount<A: Access>(self, volume: &Volume<'p, A>, path: impl Into<String>) -> Self {
         let mount = volume.mounted(path.into(), false);
         self.but(|raw| raw.volume_mounts.get_or_insert_default().push(mount))
     }
 
-    /// Mounts a volume where it can be read and written.
+    /// Mounts a volume for reading and writing.
     pub fn mount_writable(self, volume: &Volume<'p, Writable>, path: impl Into<String>) -> Self {
         let mount = volume.mounted(path.into(), true);
         self.but(|raw| raw.volume_mounts.get_or_insert_default().push(mount))
     }
 
-    /// Mounts a kubeconfig, and says in `KUBECONFIG` where it is.
+    /// Mounts a kubeconfig, and sets `KUBECONFIG` to its path.
     pub fn kubeconfig(self, kubeconfig: &MountedKubeconfig<'p>) -> Self {
         let (mount, variable) = (kubeconfig.mount.clone(), kubeconfig.variable());
         self.but(|raw| {
@@ -114,12 +115,12 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
         })
     }
 
-    /// What it may do, if that is not [`Security::restricted`].
+    /// Sets the permissions; by default [`Security::restricted`].
     pub fn security(self, security: impl Into<Security>) -> Self {
         self.but(|raw| raw.security_context = Some(security.into().context))
     }
 
-    /// What the scheduler sets aside: `request("cpu", "100m")`.
+    /// Sets a resource request: `request("cpu", "100m")`.
     pub fn request(self, resource: impl Into<String>, quantity: impl Into<String>) -> Self {
         let (resource, quantity) = (resource.into(), Quantity(quantity.into()));
         self.but(|raw| {
@@ -128,7 +129,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
         })
     }
 
-    /// What it may use at most: `limit("memory", "256Mi")`.
+    /// Sets a resource limit: `limit("memory", "256Mi")`.
     pub fn limit(self, resource: impl Into<String>, quantity: impl Into<String>) -> Self {
         let (resource, quantity) = (resource.into(), Quantity(quantity.into()));
         self.but(|raw| {
@@ -137,24 +138,25 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
         })
     }
 
-    /// Declares that it listens on this TCP port. If another container of the pod declares the same number, that is a collision.
+    /// Declares a TCP port. If another container of the pod declares the same number, that is a collision.
     pub fn port(&mut self, name: impl Into<String>, number: u16) -> Port<'c, 'p> {
         let port = ContainerPort { name: Some(name.into()), container_port: number.into(), ..ContainerPort::default() };
         self.raw.ports.get_or_insert_default().push(port);
         Port::new(number, self.pod.brand)
     }
 
-    /// Declares that it listens on a TCP port, and finds the number: the first from `from` that no container has declared so far, nor is probed at
-    /// in the user's template, nor that programs of a node listen on if the pod is in the node's network.
+    /// Declares a TCP port with a free number: the first from `from` that no container has declared so far, and that the
+    /// user's template does not probe. If the pod is in the node's network, the node's own programs do not listen on it
+    /// either.
     ///
-    /// The same template gives the same number, also one that this was injected into before. Ports that must have a certain number come first:
-    /// what is declared later is not known yet.
+    /// The same template gets the same number, even if this was injected into it before. Declare ports with fixed numbers
+    /// first: later declarations are not known yet.
     pub fn port_near(&mut self, name: impl Into<String>, from: u16) -> Port<'c, 'p> {
         let name = name.into();
         let number = self.pod.free_port(&self.raw, from).unwrap_or_else(|| {
             let path = format!("spec.{}[{}].ports[{name}]", K::PLACE.list(), self.raw.name);
-            let found = format!("finds no free number from {from}");
-            self.pod.problems().invalid(path, found, "look from a lower one");
+            let found = format!("has no free number from {from} on");
+            self.pod.problems().invalid(path, found, "start from a lower number");
             from
         });
         self.port(name, number)
@@ -162,7 +164,7 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
 
     /// Puts it into the pod.
     ///
-    /// What is wrong with it by itself (names, paths, things that are there twice) is said by [`finish`](super::Injector::finish).
+    /// [`finish`](super::Injector::finish) reports what is invalid in the container itself (names, paths, duplicates).
     pub fn add(self) -> K::Added<'p> {
         let awaited = Awaited::new(self.raw.name.clone(), self.pod.brand);
         self.pod.add(K::PLACE, self.raw, self.waits_for);
@@ -171,10 +173,10 @@ impl<'c, 'p, K: Kind> Container<'c, 'p, K> {
 }
 
 impl<'p, K: Ordered> Container<'_, 'p, K> {
-    /// Starts only when `earlier` has ended or started.
+    /// Starts the container only after `earlier` has ended or started.
     ///
-    /// It does anyhow, since containers are started in the order in which they are added; this makes the compiler and
-    /// [`finish`](super::Injector::finish) see to it that it stays so.
+    /// That is the case anyway, since containers start in the order in which they were added. This makes the compiler and
+    /// [`finish`](super::Injector::finish) ensure that it stays so.
     pub fn after(mut self, earlier: &Awaited<'p>) -> Self {
         self.waits_for.push(earlier.name.clone());
         self
@@ -182,19 +184,19 @@ impl<'p, K: Ordered> Container<'_, 'p, K> {
 }
 
 impl<'c, 'p, K: LongRunning> Container<'c, 'p, K> {
-    /// While it fails, the pod is not ready.
+    /// Adds a readiness probe: while it fails, the pod is not ready.
     pub fn readiness(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.readiness_probe = Some(probe.raw))
     }
 
-    /// When it fails, the container is started anew.
+    /// Adds a liveness probe: when it fails, the container is restarted.
     pub fn liveness(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.liveness_probe = Some(probe.raw))
     }
 }
 
 impl<'c, 'p> Container<'c, 'p, Sidecar> {
-    /// It has started when this succeeds, and what comes after it starts only then. When it fails, the container is started anew.
+    /// Adds a startup probe: later containers start only after it has succeeded. When it fails, the container is restarted.
     pub fn startup(self, probe: Probe<'c, 'p>) -> Container<'c, 'p, StartedSidecar> {
         let Self { pod, mut raw, waits_for, .. } = self;
         raw.startup_probe = Some(probe.raw);
@@ -203,7 +205,7 @@ impl<'c, 'p> Container<'c, 'p, Sidecar> {
 }
 
 impl<'c, 'p> Container<'c, 'p, Plain> {
-    /// It has started when this succeeds, and is not probed otherwise before. Nobody waits for it.
+    /// Adds a startup probe: other probes run only after it has succeeded. No container waits for it.
     pub fn startup(self, probe: Probe<'c, 'p>) -> Self {
         self.but(|raw| raw.startup_probe = Some(probe.raw))
     }

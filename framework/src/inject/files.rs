@@ -11,7 +11,7 @@ enum Origin {
     ConfigMap(String),
 }
 
-/// The values of a Secret or a `ConfigMap` as files: all of them under their own names, unless it is told which.
+/// The values of a Secret or a `ConfigMap` as files: all of them under their own names, unless [`item`](Self::item) selects some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Files {
     origin: Origin,
@@ -33,23 +33,26 @@ impl Files {
         Self::of(Origin::ConfigMap(name))
     }
 
-    /// This value, in a file of this relative path; can be said for several. Those that are not named are not there then.
+    /// Selects a value, as a file with this relative path. Can be called several times; values that are not selected have no
+    /// file.
     #[must_use]
     pub fn item(mut self, key: impl Into<String>, path: impl Into<String>) -> Self {
         self.items.push(KeyToPath { key: key.into(), path: path.into(), mode: None });
         self
     }
 
-    /// The files' permissions; if it is not said, Kubernetes' `0o644`. In a [`Projected`](super::Projected) volume it counts for the named items.
+    /// Sets the files' permissions; by default Kubernetes' `0o644`. In a [`Projected`](super::Projected) volume, only those
+    /// of selected items.
     ///
-    /// The files are root's, unless the pod has an `fsGroup`: others than root cannot read what only its owner may (`0o400`).
+    /// The files belong to root, unless the pod has an `fsGroup`: other users cannot read files that only their owner may
+    /// read (`0o400`).
     #[must_use]
     pub fn mode(mut self, mode: u16) -> Self {
         self.mode = Some(mode.into());
         self
     }
 
-    /// The pod starts without them too.
+    /// Makes the files optional: the pod starts without them, too.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.optional = Some(true);

@@ -1,4 +1,4 @@
-//! Puts what is added beside what is there.
+//! Merges the additions into the template.
 
 use std::collections::HashSet;
 use std::mem;
@@ -9,7 +9,7 @@ use super::pod::{Draft, Grant, InOrder};
 use super::problem::{InjectError, Problems};
 use super::{checks, clashes, grants, recognise};
 
-/// Adds what is not there, knows again what is, and says what is something else.
+/// Adds what is missing, recognises what is already injected, and reports everything else.
 pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     let mut problems = mem::take(&mut draft.problems);
     checks::check(&draft, &mut problems);
@@ -37,14 +37,14 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     problems.none_or(template)
 }
 
-/// Containers have one name space, in three lists.
+/// Names of containers are unique across three lists.
 fn misplaced(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     let init_containers = spec.init_containers.iter().flatten().map(|present| ("initContainers", &present.name));
     let containers = spec.containers.iter().map(|present| ("containers", &present.name));
     let ephemeral = spec.ephemeral_containers.iter().flatten().map(|present| ("ephemeralContainers", &present.name));
     for (list, present) in init_containers.chain(containers).chain(ephemeral) {
         if draft.injected().any(|(wanted, container)| container.name == *present && wanted != list) {
-            let found = "has the name of a container that is injected".to_owned();
+            let found = "has the name of an injected container".to_owned();
             problems.collision(format!("spec.{list}[{present}]"), found, "give it another name");
         }
     }
@@ -63,7 +63,7 @@ fn volumes(volumes: Vec<Volume>, spec: &mut PodSpec, problems: &mut Problems) {
     }
 }
 
-/// Puts them before the user's, each behind those that were added before it. Those that are there stay where they are.
+/// Inserts containers before the user's, each after those that were added before it. Containers that exist stay where they are.
 fn in_order(ordered: &[InOrder], spec: &mut PodSpec, problems: &mut Problems) {
     if ordered.is_empty() {
         return;
@@ -81,7 +81,7 @@ fn in_order(ordered: &[InOrder], spec: &mut PodSpec, problems: &mut Problems) {
         let waits_for = after.iter().find(|earlier| position(present, earlier).is_some_and(|earlier| earlier > index));
         if let Some(earlier) = waits_for {
             let path = format!("spec.initContainers[{}]", container.name);
-            let remedy = "put it behind that, or leave both out";
+            let remedy = "move it behind that, or remove both";
             problems.collision(path, format!("comes before {earlier:?}, which it has to wait for"), remedy);
         }
         next = next.max(index + 1);
@@ -99,7 +99,7 @@ fn beside(list: &str, container: Container, present: &mut Vec<Container>, proble
     }
 }
 
-/// How many differences are told: more help nobody.
+/// How many differences a message has at most.
 const TOLD: usize = 3;
 
 fn same(list: &str, name: &str, differences: &[String], problems: &mut Problems) {
@@ -109,6 +109,6 @@ fn same(list: &str, name: &str, differences: &[String], problems: &mut Problems)
     let more = differences.len().saturating_sub(TOLD);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     let told = differences[..differences.len().min(TOLD)].join(", ");
-    let found = format!("is there, and not what is injected: {told}{more}");
-    problems.collision(format!("spec.{list}[{name}]"), found, "give it another name, or leave it out");
+    let found = format!("exists, and differs from the injected one: {told}{more}");
+    problems.collision(format!("spec.{list}[{name}]"), found, "rename or remove it");
 }

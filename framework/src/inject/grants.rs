@@ -1,4 +1,4 @@
-//! What the user's containers get.
+//! Kubeconfigs for the user's containers.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(super) fn give(
     if let Users::Named(names) = to {
         let there: Vec<_> = users.iter().map(|(_, container)| container.name.as_str()).collect();
         for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
-            let found = format!("is not there, and should get a kubeconfig; there are: {}", there.join(", "));
+            let found = format!("does not exist, and should get a kubeconfig; containers: {}", there.join(", "));
             problems.collision(format!("spec.containers[{name}]"), found, "name one of these");
         }
     }
@@ -52,9 +52,9 @@ fn set(container: &mut Container, variable: &EnvVar, path: &str, problems: &mut 
         Some(present) => {
             let found = match &present.value {
                 Some(value) => format!("is {value:?}"),
-                None => "has a value from elsewhere".to_owned(),
+                None => "has a value from another source".to_owned(),
             };
-            let remedy = "take it out, or do not ask for a kubeconfig in this container";
+            let remedy = "remove it, or do not request a kubeconfig in this container";
             problems.collision(format!("{path}.env[{}]", variable.name), found, remedy);
         }
     }
@@ -72,23 +72,22 @@ fn mount_into(container: &mut Container, mount: &VolumeMount, volumes: &[Volume]
                 return;
             }
             let found = format!("is volume {:?}, where the kubeconfig would be", present.name);
-            problems.collision(at(path), found, "mount it elsewhere, or ask for the kubeconfig elsewhere");
+            problems.collision(at(path), found, "mount it elsewhere, or request the kubeconfig elsewhere");
         } else if is_within(theirs, ours) && mount.sub_path.is_none() {
             let found =
-                format!("is inside of {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
-            problems.collision(at(path), found, "ask for the kubeconfig in another folder, or as a file");
+                format!("is inside {}, where the read-only folder of the kubeconfig would be", mount.mount_path);
+            problems.collision(at(path), found, "request the kubeconfig in another folder, or as a file");
         } else if is_within(ours, theirs)
             && volumes.iter().any(|volume| volume.name == present.name && is_files(volume))
         {
-            let found =
-                format!("holds {}, where the kubeconfig would be, and nothing can be written", mount.mount_path);
-            problems.collision(at(path), found, "ask for the kubeconfig in another folder");
+            let found = format!("is read-only, and contains {}, where the kubeconfig would be", mount.mount_path);
+            problems.collision(at(path), found, "request the kubeconfig in another folder");
         }
     }
     mounts.push(mount.clone());
 }
 
-/// A runtime has to make the folder or file that it mounts something at.
+/// A container runtime has to create the folder or file that is a mount point.
 fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }

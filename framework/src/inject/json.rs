@@ -1,7 +1,7 @@
-//! Templates as JSON: what the types do not know stays.
+//! Templates as JSON, with fields that the types do not know.
 //!
-//! The typed injection works on what the types know of the template, and what it changed there is then made in the JSON. It only ever adds, and keeps the
-//! order of what is there; so the elements of a list before and after can be told by what they are called.
+//! The typed injection works on the known fields, and its changes are then made in the JSON. It only adds, and keeps the
+//! order of what exists, so the elements of a list before and after are matched by name.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Map, Value};
@@ -9,20 +9,20 @@ use serde_json::{Map, Value};
 use super::Injector;
 use super::problem::InjectError;
 
-/// Why nothing was injected into a template in JSON.
+/// Why nothing was injected into a JSON template.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// It is no pod template.
+    /// The JSON is not a pod template.
     #[error("not a pod template: {0}")]
     Template(#[source] serde_json::Error),
-    /// As in a template of Rust's types.
+    /// As in a typed template.
     #[error(transparent)]
     Inject(#[from] InjectError),
 }
 
-/// Injects into a template as JSON. Fields that this program does not know, since they are of a newer Kubernetes, stay where they are; so does
-/// everything else that is not added to.
+/// Injects into a JSON template. Fields that this program does not know, since they belong to a newer Kubernetes, stay where
+/// they are; so does everything else that the injection does not extend.
 ///
 /// ```
 /// use serde_json::json;
@@ -45,10 +45,10 @@ pub fn inject_json(template: &Value, inject: impl FnOnce(Injector) -> Injector) 
 }
 
 fn written(template: &PodTemplateSpec) -> Value {
-    serde_json::to_value(template).expect("Kubernetes' types can be written as JSON")
+    serde_json::to_value(template).expect("Kubernetes' types can be encoded as JSON")
 }
 
-/// `original` with what is different between `before`, which is what the types know of it, and `after`.
+/// Returns `original`, whose known fields are `before`, with the changes from `before` to `after`.
 fn changed(original: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return original.clone();
@@ -73,7 +73,7 @@ fn changed_object(
     for (field, after) in after {
         let value = match (original.get(&field), before.get(&field)) {
             (Some(original), Some(before)) => changed(original, before, after),
-            // Types write some fields although they are empty.
+            // Some types encode empty fields.
             (None, Some(before)) if *before == after => continue,
             _ => after,
         };
@@ -91,7 +91,7 @@ fn changed_list(original: &[Value], before: &[Value], after: Vec<Value>) -> Vec<
     changed.collect()
 }
 
-/// Whether both are one element of a list: containers, volumes and variables have names, mounts have paths.
+/// Returns whether both are the same element of a list: containers, volumes and variables have names, mounts have paths.
 fn is_same(before: &Value, after: &Value) -> bool {
     let called = |value: &Value| {
         let field = |field: &str| value.get(field).and_then(Value::as_str).map(ToOwned::to_owned);

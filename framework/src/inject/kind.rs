@@ -1,4 +1,4 @@
-//! Kinds of containers, and what kubelet waits for.
+//! Kinds of containers, and which of them kubelet waits for.
 
 use super::brand::Brand;
 
@@ -10,12 +10,12 @@ mod sealed {
     }
 }
 
-/// Where a container of a kind goes.
+/// The place of a container in the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Among the init containers.
     Init,
-    /// Among them too, but it goes on to run.
+    /// Among the init containers, but keeps running.
     Sidecar,
     /// Among the containers.
     Container,
@@ -30,22 +30,22 @@ impl Place {
     }
 }
 
-/// What a container is for: [`Init`], [`Sidecar`], [`StartedSidecar`], [`Plain`].
+/// The kind of a container: [`Init`], [`Sidecar`], [`StartedSidecar`], [`Plain`].
 pub trait Kind: sealed::Sealed {
-    /// What [`add`](super::Container::add) returns.
+    /// The result of [`add`](super::Container::add).
     type Added<'p>;
 
     #[doc(hidden)]
     fn added(awaited: Awaited<'_>) -> Self::Added<'_>;
 }
 
-/// Kinds that kubelet starts one after the other, in an order that can be asked for.
+/// Kinds of containers that kubelet starts one after the other.
 pub trait Ordered: Kind {}
 
-/// Kinds that run as long as the pod, so that they can be probed.
+/// Kinds of containers that run as long as the pod, and can be probed.
 pub trait LongRunning: Kind {}
 
-/// A container that kubelet waits for before it starts the next: one that ends, or one that says when it has started.
+/// A container that kubelet waits for before it starts the next: one that ends, or one with a startup probe.
 #[derive(Clone, Debug)]
 pub struct Awaited<'p> {
     pub(super) name: String,
@@ -58,19 +58,19 @@ impl<'p> Awaited<'p> {
     }
 }
 
-/// Runs to its end before the next one starts.
+/// A container that runs to its end before the next one starts.
 #[derive(Debug)]
 pub enum Init {}
 
-/// Runs beside the user's containers, and is started before and stopped after them; the next one starts at once.
+/// A container that starts before the user's and stops after them. The next one starts immediately.
 #[derive(Debug)]
 pub enum Sidecar {}
 
-/// A [`Sidecar`] with a start-up probe: the next one starts when that succeeds.
+/// A [`Sidecar`] with a startup probe. The next one starts when that succeeds.
 #[derive(Debug)]
 pub enum StartedSidecar {}
 
-/// Runs beside the user's containers, started and stopped at the same time.
+/// A container that starts and stops with the user's.
 #[derive(Debug)]
 pub enum Plain {}
 

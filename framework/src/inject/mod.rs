@@ -1,4 +1,5 @@
-//! Adds sidecars to somebody else's pod: typed, so that a wrong pod does not compile, and without touching what is the user's.
+//! Injects sidecars into existing pods: typed, so that an invalid pod does not compile, and without changes to what the user
+//! wrote.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,29 +45,31 @@
 //! }
 //!
 //! let users = serde_json::from_value(serde_json::json!({"spec": {"containers": [{"name": "app", "image": "app:1"}]}}))?;
-//! let spec = heaven(users)?.spec.expect("a template has one");
+//! let spec = heaven(users)?.spec.expect("the template has a spec");
 //! assert_eq!(spec.init_containers.map(|containers| containers.len()), Some(3));
 //! assert_eq!(spec.containers[0].env.as_ref().map(|env| env[0].name.as_str()), Some("KUBECONFIG"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **What does not compile.** A mount of a volume that was not added, or was added to another pod; a mount for writing of what cannot be written
-//! (Secrets, `ConfigMap`s, tokens, read-only claims); a network probe at a port that the container does not declare; a container without an image; an
-//! order for a plain container; waiting for a sidecar without a start-up probe.
+//! **What does not compile.** A mount of a volume that was not added, or was added to another pod; a writable mount of
+//! something read-only (Secrets, `ConfigMap`s, tokens, read-only claims); a network probe of a port that the container does
+//! not declare; a container without an image; an order for a plain container; waiting for a sidecar without a startup probe.
 //!
-//! **What is the user's stays.** Nothing is changed or taken away. What is in the way is a [collision](ProblemKind::Collision); all of them are reported
-//! together, each with where, what is there, and what to do.
+//! **The user's fields stay.** Nothing is changed or removed. A conflict is a [collision](ProblemKind::Collision); all of
+//! them are reported together, each with its path, what was found, and what to do.
 //!
-//! **Injecting twice is injecting once.** What the template has already, under the same name and with the same content, is left where it is and as it
-//! is. Defaults that an apiserver fills in, and variables, mounts and resources that webhooks add to a container, do not count; anything else
-//! does. An *older* injection is therefore a collision: nothing tells it from what a user wrote. A controller never meets one if it starts from
-//! the user's template each time, as it should. Neither does a webhook for Pods, which sees its own output when it is invoked again. One for
-//! workloads would; it is better made for Pods.
+//! **Injection is idempotent.** What the template already has, with the same name and content, stays where it is and as it
+//! is. Defaults of an apiserver, and variables, mounts and resources that webhooks add to a container, do not count; any
+//! other difference is a collision. So is an *older* injection, which cannot be distinguished from what a user wrote. A
+//! controller never sees one if it starts from the user's template each time, as it should. Neither does a webhook for Pods,
+//! which sees its own output when it is invoked again. A webhook for workloads would; write one for Pods instead.
 //!
-//! **Fields of another Kubernetes.** [`inject_json`] takes a template as JSON, and leaves in it what this program's types do not know.
+//! **Fields of another Kubernetes.** [`inject_json`] accepts a template as JSON, and keeps fields that this program's types
+//! do not know.
 //!
-//! **Order.** Init containers and native sidecars come in the order in which they are added, before the user's, which may rely on them. Containers and
-//! volumes come behind the user's: the first container is the one that `kubectl logs` takes. Sidecars stop in the reverse order, after all containers.
+//! **Order.** Init containers and native sidecars come in the order in which they were added, before the user's, which may
+//! depend on them. Containers and volumes come after the user's, because `kubectl logs` shows the first container by default.
+//! Sidecars stop in reverse order, after all containers.
 
 mod brand;
 mod checks;
@@ -106,21 +109,21 @@ pub use self::volume::{Access, Claim, EmptyDir, Projected, ReadOnly, Source, Vol
 use self::brand::Brand;
 use self::pod::Draft;
 
-/// A user's template, into which something is injected. See the [module](self).
+/// An injection into a user's template. See the [module](self).
 #[derive(Debug)]
 pub struct Injector {
     draft: Draft,
 }
 
 impl Injector {
-    /// Begins with the template as the user wrote it.
+    /// Starts with the template as the user wrote it.
     pub fn new(template: PodTemplateSpec) -> Self {
         Self { draft: Draft::new(template) }
     }
 
-    /// Adds to the pod what `build` says; can be called several times.
+    /// Calls `build`, which adds to the pod; can be called several times.
     ///
-    /// Handles are of use within one call only: the compiler refuses to take them out, or in from elsewhere.
+    /// Handles are valid within one call only: the compiler rejects those of another.
     #[must_use]
     pub fn with(self, build: impl for<'p> FnOnce(&mut Pod<'p>)) -> Self {
         let mut pod = Pod { draft: self.draft, brand: Brand::default() };
@@ -128,12 +131,12 @@ impl Injector {
         Self { draft: pod.draft }
     }
 
-    /// The template with all that was added.
+    /// Returns the template with all additions.
     ///
-    /// Takes time that grows with the number of containers, and their ports, squared.
+    /// Takes time that grows with the square of the number of containers, and of their ports.
     ///
     /// # Errors
-    /// [`InjectError`] with every collision with the user's template, and all that is wrong with what was added.
+    /// [`InjectError`] with all collisions, and everything that is invalid in the additions.
     pub fn finish(self) -> Result<PodTemplateSpec, InjectError> {
         finish::finish(self.draft)
     }

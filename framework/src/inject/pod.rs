@@ -1,4 +1,4 @@
-//! The pod that is being made.
+//! The pod under construction.
 
 use k8s_openapi::api::core::v1::{
     Container as Raw, EnvVar, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount,
@@ -13,7 +13,7 @@ use super::problem::Problems;
 use super::reference::{SecretKey, SecretRef};
 use super::volume::{Source, Volume};
 
-/// A user's template, and what is to be added.
+/// A user's template, and the additions.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) template: PodTemplateSpec,
@@ -25,14 +25,14 @@ pub(super) struct Draft {
     pub(super) problems: Problems,
 }
 
-/// One that is started in order, and those that it waits for.
+/// A container that is started in order, and those that it waits for.
 #[derive(Debug)]
 pub(super) struct InOrder {
     pub(super) container: Raw,
     pub(super) after: Vec<String>,
 }
 
-/// What the user's containers get.
+/// A kubeconfig for the user's containers.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) to: Users,
@@ -47,16 +47,16 @@ impl Draft {
         Self { template, volumes, init_containers, containers, pull_secrets, grants, problems }
     }
 
-    /// All injected containers, with the list that they belong into.
+    /// Returns all injected containers, with the list that they belong in.
     pub(super) fn injected(&self) -> impl Iterator<Item = (&'static str, &Raw)> {
         let ordered = self.init_containers.iter().map(|ordered| (Place::Init.list(), &ordered.container));
         ordered.chain(self.containers.iter().map(|container| (Place::Container.list(), container)))
     }
 }
 
-/// The pod that is being made, in [`Injector::with`](super::Injector::with).
+/// The pod under construction, in [`Injector::with`](super::Injector::with).
 ///
-/// `'p` is its own: handles of it fit no other pod.
+/// `'p` is unique to it, so its handles do not compile with another pod.
 #[derive(Debug)]
 pub struct Pod<'p> {
     pub(super) draft: Draft,
@@ -64,12 +64,12 @@ pub struct Pod<'p> {
 }
 
 impl<'p> Pod<'p> {
-    /// The user's template, as it is without what is added here.
+    /// Returns the user's template, without the additions.
     pub fn template(&self) -> &PodTemplateSpec {
         &self.draft.template
     }
 
-    /// Whether the pod is in the network of its node: its ports are the node's then, and so is its loopback.
+    /// Returns whether the pod is in the node's network. Its ports and its loopback are then the node's.
     pub fn is_in_host_network(&self) -> bool {
         self.draft.template.spec.as_ref().is_some_and(port::host_network)
     }
@@ -87,37 +87,38 @@ impl<'p> Pod<'p> {
         Kubeconfig { volume: self.volume(volume, secret.files().item(key, FILE)) }
     }
 
-    /// Mounts a kubeconfig into containers of the user, and says in `KUBECONFIG` where it is.
+    /// Mounts a kubeconfig into the user's containers, and sets `KUBECONFIG` to its path.
     ///
-    /// A container that has the variable already, with another value, is a collision: it would either work on another cluster than meant, or
-    /// the user's wish would be lost. A variable that comes from a Secret or a `ConfigMap` as a whole (`envFrom`) cannot be seen here, and gives way.
+    /// If a container already has the variable with another value, that is a collision: the container would use another
+    /// cluster than intended, or the user's setting would be lost. A variable from a whole Secret or `ConfigMap` (`envFrom`)
+    /// cannot be seen here, and is overridden.
     pub fn give_kubeconfig(&mut self, to: Users, kubeconfig: &MountedKubeconfig<'p>) {
         let (mount, variable) = (kubeconfig.mount.clone(), Some(kubeconfig.variable()));
         self.draft.grants.push(Grant { to, mount, variable });
     }
 
-    /// Mounts a kubeconfig into containers of the user, and leaves it to them to know where it is.
+    /// Mounts a kubeconfig into the user's containers, without a variable.
     pub fn mount_kubeconfig(&mut self, to: Users, kubeconfig: &MountedKubeconfig<'p>) {
         self.draft.grants.push(Grant { to, mount: kubeconfig.mount.clone(), variable: None });
     }
 
-    /// Has images pulled with the credentials in this Secret too.
+    /// Adds a Secret with credentials for pulling images.
     pub fn pull_with(&mut self, secret: &SecretRef) {
         self.draft.pull_secrets.push(secret.name.clone());
     }
 
-    /// Begins a container that runs to its end before what comes after it starts: other init containers and sidecars in the order in which they
-    /// are added, then the user's.
+    /// Builds a container that runs to its end before later ones start: init containers and sidecars in the order in which
+    /// they were added, then the user's.
     pub fn init(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Init> {
         Container::new(self, name.into(), image.into())
     }
 
-    /// Begins a native sidecar: an init container that goes on to run, and stops after the user's containers.
+    /// Builds a native sidecar: an init container that keeps running, and stops after the user's containers.
     pub fn sidecar(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Sidecar> {
         Container::new(self, name.into(), image.into())
     }
 
-    /// Begins a container beside the user's, in no order with them.
+    /// Builds a container beside the user's, in no order with them.
     pub fn container(&mut self, name: impl Into<String>, image: impl Into<String>) -> Container<'_, 'p, Plain> {
         Container::new(self, name.into(), image.into())
     }
@@ -132,7 +133,7 @@ impl<'p> Pod<'p> {
         }
     }
 
-    /// The first free number from `from` for a port of `container`, which is begun and not added; `None` if there is none.
+    /// Returns the first free number from `from` for a port of `container`, which is not added yet; `None` if there is none.
     pub(super) fn free_port(&self, container: &Raw, from: u16) -> Option<u16> {
         let nothing = PodSpec::default();
         let users = self.draft.template.spec.as_ref().unwrap_or(&nothing);

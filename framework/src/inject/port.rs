@@ -1,4 +1,4 @@
-//! Ports: handles of one container, and numbers that nobody else in the pod has.
+//! Ports: handles for probes, and numbers that are unique in the pod.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::brand::Brand;
 
-/// A TCP port that a container declares, for the probes of that container. Its [`number`](Self::number) is for everybody.
+/// A TCP port that a container declares. The container's probes need the handle; the [`number`](Self::number) can be used
+/// anywhere.
 ///
-/// It borrows the pod as the container does that it belongs to, so it cannot be used once the next container is begun.
+/// It borrows the pod through its container, so it cannot be used once the next container is under construction.
 #[derive(Debug)]
 pub struct Port<'c, 'p> {
     number: u16,
@@ -23,34 +24,34 @@ impl<'p> Port<'_, 'p> {
         Self { number, _container: PhantomData, _brand: brand }
     }
 
-    /// Its number, for arguments and addresses.
+    /// Returns the number, for arguments and addresses.
     pub fn number(&self) -> u16 {
         self.number
     }
 }
 
-/// The number.
+/// Displays the number.
 impl fmt::Display for Port<'_, '_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number.fmt(formatter)
     }
 }
 
-/// What programs of a node itself listen on: etcd, kube-apiserver, kubelet, kube-proxy, kube-controller-manager, kube-scheduler.
-/// A pod in the node's network stays away from them where it has a choice.
+/// Ports of a node's own programs: etcd, kube-apiserver, kubelet, kube-proxy, kube-controller-manager, kube-scheduler. A pod
+/// in the node's network avoids them where it has a choice.
 const NODE: [i32; 11] = [2379, 2380, 2381, 6443, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
 
 pub(super) fn is_tcp(port: &ContainerPort) -> bool {
     port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
 }
 
-/// Whether a container other than `name` has the number, or is probed there.
+/// Returns whether a container other than `name` declares the number, or is probed there.
 ///
-/// Itself does not count: in a template into which it has been injected, the number that it has is free for it as it was then, and lower
-/// ones are as taken as they were.
+/// The container itself does not count: if it is already in the template, its number is as free, and lower ones are as taken,
+/// as when it was injected.
 pub(super) fn is_taken(number: u16, name: &str, spec: &PodSpec) -> bool {
     let number = i32::from(number);
-    // In the network of the node, ports of the host are the same as these by Kubernetes' rules.
+    // In the node's network, Kubernetes requires that host ports equal these.
     let declares = |port: &ContainerPort| is_tcp(port) && port.container_port == number;
     let looks_at = |probe: &Probe| {
         let http = probe.http_get.as_ref().map(|get| &get.port);

@@ -1,28 +1,28 @@
-//! Why nothing is injected.
+//! Why an injection fails.
 
 use std::fmt;
 
 use crate::{Failure, Retry};
 
-/// Whose mistake it is.
+/// Who can fix a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// The user's template has something else where this would be injected.
+    /// The user: the template has something else where this would be injected.
     Collision,
-    /// What would be injected is no good by itself.
+    /// The developer: the injection is invalid by itself.
     Invalid,
 }
 
-/// One thing that cannot be injected.
+/// A reason why the injection fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Whose mistake it is.
+    /// Who can fix it.
     pub kind: ProblemKind,
-    /// Where: `spec.containers[app].env[KUBECONFIG]`.
+    /// Path in the template: `spec.containers[app].env[KUBECONFIG]`.
     pub path: String,
-    /// What is there, for people. Values of variables and arguments are not repeated: they may be secrets.
+    /// What was found, for readers. Values of variables and arguments are left out: they may be secrets.
     pub found: String,
-    /// What to do about it, for people.
+    /// How to fix it, for readers.
     pub remedy: String,
 }
 
@@ -33,14 +33,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that stands against an injection. It says the same for the same template, so it can go into a status.
+/// All problems of an injection. The text is the same for the same template, so it can go into a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectError {
     problems: Vec<Problem>,
 }
 
 impl InjectError {
-    /// All of them, each once, in an order that depends on the template and the injection only.
+    /// Returns all problems, each once, in an order that depends only on the template and the injection.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -59,19 +59,19 @@ impl fmt::Display for InjectError {
 impl std::error::Error for InjectError {}
 
 impl Failure for InjectError {
-    /// `PodTemplateCollision` if the user can mend it, else `InvalidInjection`.
+    /// `PodTemplateCollision` if the user can fix it, otherwise `InvalidInjection`.
     fn reason(&self) -> &'static str {
         let invalid = self.problems.iter().any(|problem| problem.kind == ProblemKind::Invalid);
         if invalid { "InvalidInjection" } else { "PodTemplateCollision" }
     }
 
-    /// Neither goes away by itself.
+    /// A retry helps only after a change.
     fn retry(&self) -> Retry {
         Retry::AfterChange
     }
 }
 
-/// What was found so far.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);
 

@@ -1,11 +1,11 @@
-//! Quantities (`100m`, `1.5Gi`, `1e3`), which an apiserver writes in its own way.
+//! Quantities (`100m`, `1.5Gi`, `1e3`), which an apiserver rewrites.
 
-/// Whether two quantities are the same amount, however they are written. What is no quantity is the same as itself only.
+/// Returns whether two quantities are equal, in whatever notation. A text that is not a quantity equals only itself.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     one == other || nanos(one).is_some_and(|amount| nanos(other) == Some(amount))
 }
 
-/// In billionths, which is the least that Kubernetes has; `None` if it is no quantity, or too large to tell.
+/// Converts to billionths, the smallest unit of Kubernetes; `None` if it is not a quantity, or too large.
 fn nanos(text: &str) -> Option<i128> {
     let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);

@@ -1,26 +1,27 @@
-//! Whether what a template has is what would be injected.
+//! Whether a template already has what would be injected.
 //!
-//! An apiserver adds defaults, other webhooks add to what is injected. So a field that is wanted must be there with its value, and a field that is
-//! not wanted may be there only if it is a default, or one that is known to be added from outside and changes nothing of what was wanted.
+//! An apiserver adds defaults, and other webhooks add to what is injected. So an injected field must be present with its
+//! value. Another field may be present only if it is a default, or known to be added by others without changing the meaning
+//! of the injected ones.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::quantity;
 
-/// Fields that may be there although they are not wanted, whatever their value: the cluster's choice.
+/// Fields that may have any value if they are not injected: the cluster decides.
 const FREE: [&str; 3] = ["imagePullPolicy", "resizePolicy", "resources"];
 
-/// Maps that others may add to: quantities that a `LimitRange` fills in.
+/// Maps to which others may add: quantities that a `LimitRange` sets.
 const OPEN_MAPS: [&str; 3] = ["resources", "requests", "limits"];
 
-/// Lists that others may add to, and what tells their elements apart: service-account tokens, proxies' variables.
+/// Lists to which others may add, and the key of their elements: service account tokens, proxies' variables.
 const OPEN_LISTS: [(&str, &str); 2] = [("env", "name"), ("volumeMounts", "mountPath")];
 
-/// Quantities outside of the open maps.
+/// A quantity outside of these maps.
 const SIZE_LIMIT: &str = "sizeLimit";
 
-/// Whether an apiserver fills in this value where there is none.
+/// Returns whether an apiserver sets this value by default.
 fn is_default(field: &str, value: &Value) -> bool {
     let default = match field {
         "terminationMessagePath" => json!("/dev/termination-log"),
@@ -39,7 +40,7 @@ fn is_default(field: &str, value: &Value) -> bool {
     *value == default
 }
 
-/// In which fields `present` is something else than `wanted`, for people: `image is "nginx"`. Empty if it is the same.
+/// Returns how `present` differs from `wanted`, for readers: `image is "nginx"`. Empty if it does not.
 pub(super) fn differences<T: Serialize>(wanted: &T, present: &T) -> Vec<String> {
     let [wanted, present] =
         [wanted, present].map(|side| serde_json::to_value(side).expect("Kubernetes' types can be written as JSON"));
@@ -64,11 +65,11 @@ impl Place<'_> {
         Place { path: format!("{}[{element}]", self.path), field: self.field }
     }
 
-    /// What is there instead. Arguments and variables may be secrets, and large things help nobody.
+    /// Describes a difference. Omits arguments and variables, which may be secrets, and large values.
     fn differs(&self, present: &Value) -> String {
         let is_secret = self.path.split(['.', '[']).any(|field| ["env", "args", "command"].contains(&field));
         if is_secret || present.is_object() || present.is_array() {
-            return format!("{} is another one", self.path);
+            return format!("{} differs", self.path);
         }
         format!("{} is {present}", self.path)
     }
@@ -81,12 +82,12 @@ fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Stri
                 let at = at.field(field);
                 match present.get(field) {
                     Some(present) => compare(wanted, present, &at, found),
-                    None => found.push(format!("{} is not there", at.path)),
+                    None => found.push(format!("{} is missing", at.path)),
                 }
             }
             let is_open = OPEN_MAPS.contains(&at.field);
             for (field, value) in present.iter().filter(|(field, _)| !is_open && !wanted.contains_key(*field)) {
-                // Filled in for pods in the network of their node.
+                // Set for pods in the node's network.
                 let is_host_port = field == "hostPort" && present.get("containerPort") == Some(value);
                 let is_free = FREE.contains(&field.as_str()) || is_open_list(field) || is_host_port;
                 if !is_free && !is_default(field, value) {
@@ -120,10 +121,10 @@ fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<St
         for wanted in wanted {
             let of = &wanted[*key];
             let at = at.element(of.as_str().unwrap_or_default());
-            // The last one counts, where there are several of a name.
+            // If several have the same name, the last one counts.
             match present.iter().rfind(|present| present[*key] == *of) {
                 Some(present) => compare(wanted, present, &at, found),
-                None => found.push(format!("{} is not there", at.path)),
+                None => found.push(format!("{} is missing", at.path)),
             }
         }
     } else if wanted.len() == present.len() {
@@ -144,7 +145,7 @@ mod tests {
 
     fn found<T: Serialize + DeserializeOwned>(wanted: &Value, present: &Value) -> Vec<String> {
         let [wanted, present] =
-            [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("it is valid"));
+            [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("the object is valid"));
         differences(&wanted, &present)
     }
 
@@ -175,20 +176,20 @@ mod tests {
         let wanted = json!({"name": "a", "image": "a:1", "env": [{"name": "X"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
         for (field, value, expected) in [
             ("image", json!("b:1"), "image is \"b:1\""),
-            ("command", json!(["sh"]), "command is another one"),
-            ("livenessProbe", json!({"exec": {"command": ["curl"]}}), "livenessProbe is another one"),
-            ("args", json!(["--password=x"]), "args is another one"),
-            ("env", json!([{"name": "X", "value": "secret"}]), "env[X].value is another one"),
-            ("env", json!([]), "env[X] is not there"),
-            ("env", json!([{"name": "X"}, {"name": "X", "value": "last counts"}]), "env[X].value is another one"),
-            ("envFrom", json!([{"secretRef": {"name": "s"}}]), "envFrom is another one"),
+            ("command", json!(["sh"]), "command differs"),
+            ("livenessProbe", json!({"exec": {"command": ["curl"]}}), "livenessProbe differs"),
+            ("args", json!(["--password=x"]), "args differs"),
+            ("env", json!([{"name": "X", "value": "secret"}]), "env[X].value differs"),
+            ("env", json!([]), "env[X] is missing"),
+            ("env", json!([{"name": "X"}, {"name": "X", "value": "last counts"}]), "env[X].value differs"),
+            ("envFrom", json!([{"secretRef": {"name": "s"}}]), "envFrom differs"),
             (
                 "volumeMounts",
                 json!([{"name": "v", "mountPath": "/v", "readOnly": true}]),
                 "volumeMounts[/v].readOnly is true",
             ),
             ("volumeMounts", json!([{"name": "w", "mountPath": "/v"}]), "volumeMounts[/v].name is \"w\""),
-            ("securityContext", json!({"privileged": true}), "securityContext is another one"),
+            ("securityContext", json!({"privileged": true}), "securityContext differs"),
             ("restartPolicy", json!("Always"), "restartPolicy is \"Always\""),
             ("terminationMessagePath", json!("/tmp/x"), "terminationMessagePath is \"/tmp/x\""),
         ] {
@@ -206,8 +207,7 @@ mod tests {
                 "startupProbe": {"exec": {"command": ["curl", token]}},
             })
         };
-        let expected =
-            ["args[0] is another one", "env[X].value is another one", "startupProbe.exec.command[1] is another one"];
+        let expected = ["args[0] differs", "env[X].value differs", "startupProbe.exec.command[1] differs"];
         assert_eq!(found::<Container>(&with("mine"), &with("theirs")), expected);
     }
 
@@ -217,7 +217,7 @@ mod tests {
             json!({"name": "v", "emptyDir": {}}),
             json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 420}}),
         ];
-        assert_eq!(found::<Volume>(&dir, &secret), ["emptyDir is not there", "secret is another one"]);
+        assert_eq!(found::<Volume>(&dir, &secret), ["emptyDir is missing", "secret differs"]);
         assert_eq!(found::<Volume>(&json!({"name": "v", "secret": {"secretName": "s"}}), &secret), [""; 0]);
         let [half, other] = ["512Mi", "0.5Gi"].map(|limit| json!({"name": "v", "emptyDir": {"sizeLimit": limit}}));
         assert_eq!(found::<Volume>(&half, &other), [""; 0]);

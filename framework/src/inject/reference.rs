@@ -1,50 +1,50 @@
-//! Objects of the pod's namespace that a pod takes something from.
+//! References to objects in the pod's namespace.
 
 use k8s_openapi::api::core::v1::{ConfigMapKeySelector, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
 
 use super::files::Files;
 
-/// A Secret in the pod's namespace. That it exists is not looked at: kubelet waits for it.
+/// A Secret in the pod's namespace. Its existence is not checked: kubelet waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRef {
     pub(super) name: String,
 }
 
 impl SecretRef {
-    /// The Secret of this name.
+    /// References the Secret with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }
 
-    /// One value of it: for [`env`](super::Container::env) and [`kubeconfig`](super::Pod::kubeconfig).
+    /// References one of its values: for [`env`](super::Container::env) and [`kubeconfig`](super::Pod::kubeconfig).
     pub fn key(&self, key: impl Into<String>) -> SecretKey {
         SecretKey { secret: self.clone(), key: key.into() }
     }
 
-    /// Its values as files: for [`volume`](super::Pod::volume).
+    /// Returns its values as files: for [`volume`](super::Pod::volume).
     pub fn files(&self) -> Files {
         Files::of_secret(self.name.clone())
     }
 }
 
-/// A `ConfigMap` in the pod's namespace. That it exists is not looked at: kubelet waits for it.
+/// A `ConfigMap` in the pod's namespace. Its existence is not checked: kubelet waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMapRef {
     pub(super) name: String,
 }
 
 impl ConfigMapRef {
-    /// The `ConfigMap` of this name.
+    /// References the `ConfigMap` with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }
 
-    /// One value of it: for [`env`](super::Container::env).
+    /// References one of its values: for [`env`](super::Container::env).
     pub fn key(&self, key: impl Into<String>) -> ConfigMapKey {
         ConfigMapKey { map: self.clone(), key: key.into() }
     }
 
-    /// Its values as files: for [`volume`](super::Pod::volume).
+    /// Returns its values as files: for [`volume`](super::Pod::volume).
     pub fn files(&self) -> Files {
         Files::of_config_map(self.name.clone())
     }
@@ -71,15 +71,15 @@ pub struct FieldRef {
 }
 
 impl FieldRef {
-    /// The field of this path.
+    /// References the field at this path.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into() }
     }
 }
 
-/// Where the value of an environment variable comes from.
+/// The value of an environment variable, or its source.
 ///
-/// Kubernetes replaces `$(NAME)` in a literal by the variable of that name.
+/// Kubernetes replaces `$(NAME)` in a literal with the variable of that name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvValue {
     pub(super) literal: Option<String>,
@@ -94,7 +94,7 @@ impl EnvValue {
 
 impl From<String> for EnvValue {
     fn from(value: String) -> Self {
-        // An apiserver keeps an empty value as none.
+        // An apiserver drops an empty value.
         Self { literal: Some(value).filter(|value| !value.is_empty()), source: None }
     }
 }

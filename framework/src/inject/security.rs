@@ -1,17 +1,17 @@
-//! What a container may do.
+//! Permissions of containers.
 
 use k8s_openapi::api::core::v1::{Capabilities, SeccompProfile, SecurityContext};
 
-/// What a container may do. Every injected container is [`restricted`](Self::restricted), unless it is told otherwise.
+/// The security context of a container. That of every injected container is [`restricted`](Self::restricted) by default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Security {
     pub(super) context: SecurityContext,
 }
 
 impl Security {
-    /// What the Pod Security Standard *restricted* asks for, and a root file system that cannot be written.
+    /// Returns what the Pod Security Standard *restricted* requires, with a read-only root file system.
     ///
-    /// Kubelet does not start a container whose image runs as root then, unless it gets another [`user`](Self::user).
+    /// Kubelet then does not start a container whose image runs as root, unless it gets another [`user`](Self::user).
     pub fn restricted() -> Self {
         let drop = Some(vec!["ALL".to_owned()]);
         let context = SecurityContext {
@@ -25,7 +25,7 @@ impl Security {
         Self { context }
     }
 
-    /// Runs as this user and group.
+    /// Sets the user and the group.
     #[must_use]
     pub fn user(mut self, user: u32, group: u32) -> Self {
         self.context.run_as_user = Some(user.into());
@@ -33,14 +33,14 @@ impl Security {
         self
     }
 
-    /// Writes into its root file system, which goes with the container.
+    /// Makes the root file system writable, which is deleted with the container.
     #[must_use]
     pub fn writable_root(mut self) -> Self {
         self.context.read_only_root_filesystem = None;
         self
     }
 
-    /// Has this capability. *Restricted* namespaces allow `NET_BIND_SERVICE` only.
+    /// Adds a capability. *Restricted* namespaces allow only `NET_BIND_SERVICE`.
     #[must_use]
     pub fn capability(mut self, capability: impl Into<String>) -> Self {
         let capabilities = self.context.capabilities.get_or_insert_default();
@@ -55,7 +55,7 @@ impl Default for Security {
     }
 }
 
-/// Whatever else Kubernetes knows. It is taken as it is.
+/// Any other security context, unchanged.
 impl From<SecurityContext> for Security {
     fn from(context: SecurityContext) -> Self {
         Self { context }

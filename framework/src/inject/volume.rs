@@ -1,4 +1,4 @@
-//! Volumes: where they come from, and the handles that containers mount.
+//! Volumes: their sources, and the handles that containers mount.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -25,25 +25,25 @@ mod sealed {
 /// Whether a container may write into a volume: [`ReadOnly`] or [`Writable`].
 pub trait Access: sealed::Access + Clone + Debug + 'static {}
 
-/// Nobody writes into it.
+/// A volume that no container can write.
 #[derive(Clone, Debug)]
 pub enum ReadOnly {}
 impl sealed::Access for ReadOnly {}
 impl Access for ReadOnly {}
 
-/// Who mounts it writable writes into it.
+/// A volume that containers with a writable mount can write.
 #[derive(Clone, Debug)]
 pub enum Writable {}
 impl sealed::Access for Writable {}
 impl Access for Writable {}
 
-/// What a volume is made of: [`EmptyDir`], [`Files`], [`Claim`], [`Projected`].
+/// The source of a volume: [`EmptyDir`], [`Files`], [`Claim`], [`Projected`].
 pub trait Source: sealed::Source {
-    /// What containers may do with it.
+    /// Whether containers may write into it.
     type Access: Access;
 }
 
-/// A volume of the pod that is being made; who has it can mount it.
+/// A volume of the pod under construction. Mounts need this handle.
 #[derive(Clone, Debug)]
 pub struct Volume<'p, A> {
     name: String,
@@ -57,14 +57,14 @@ impl<'p, A: Access> Volume<'p, A> {
         Self { name, sub_path: None, access: PhantomData, brand }
     }
 
-    /// Its name in the pod.
+    /// Returns its name in the pod.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A folder or file in it, to be mounted in its place.
+    /// Returns a folder or file in the volume, which can be mounted like the volume.
     ///
-    /// Kubelet does not bring changes of a Secret or a `ConfigMap` into such a mount.
+    /// Kubelet does not update such a mount when a Secret or a `ConfigMap` changes.
     #[must_use]
     pub fn sub_path(&self, path: impl Into<String>) -> Self {
         Self { sub_path: Some(path.into()), ..self.clone() }
@@ -83,19 +83,19 @@ pub struct EmptyDir {
 }
 
 impl EmptyDir {
-    /// On the node's disk, as large as that allows.
+    /// Creates a folder on the node's disk, without a limit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// In memory, which counts as that of the containers.
+    /// Puts the folder into memory, which counts as that of the containers.
     #[must_use]
     pub fn in_memory(mut self) -> Self {
         self.source.medium = Some("Memory".to_owned());
         self
     }
 
-    /// A pod that writes more (`512Mi`) is evicted.
+    /// Limits the size: a pod that writes more (`512Mi`) is evicted.
     #[must_use]
     pub fn size_limit(mut self, limit: impl Into<String>) -> Self {
         self.source.size_limit = Some(Quantity(limit.into()));
@@ -131,12 +131,12 @@ pub struct Claim<A> {
 }
 
 impl Claim<Writable> {
-    /// The claim of this name.
+    /// References the claim with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), access: PhantomData }
     }
 
-    /// The same, attached so that nobody can write.
+    /// Returns the same claim, attached read-only.
     pub fn read_only(self) -> Claim<ReadOnly> {
         Claim { name: self.name, access: PhantomData }
     }
@@ -167,26 +167,27 @@ impl sealed::Source for Claim<ReadOnly> {
     }
 }
 
-/// Files of several origins in one folder.
+/// Files from several sources in one folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Projected {
     sources: Vec<VolumeProjection>,
 }
 
 impl Projected {
-    /// Nothing yet.
+    /// Creates an empty folder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These too.
+    /// Adds these files.
     #[must_use]
     pub fn files(mut self, files: Files) -> Self {
         self.sources.push(files.projection());
         self
     }
 
-    /// A token of the pod's service account for `audience` (`None`: the apiserver), in a file of this relative path. Kubelet renews it.
+    /// Adds a token of the pod's service account for `audience` (`None`: the apiserver), as a file with this relative path.
+    /// Kubelet renews it.
     #[must_use]
     pub fn token(mut self, path: impl Into<String>, audience: Option<&str>) -> Self {
         let (path, audience) = (path.into(), audience.map(str::to_owned));
@@ -195,7 +196,7 @@ impl Projected {
         self
     }
 
-    /// A field of the pod, in a file of this relative path.
+    /// Adds a field of the pod, as a file with this relative path.
     #[must_use]
     pub fn field(mut self, path: impl Into<String>, field: FieldRef) -> Self {
         let field_ref = Some(field.selector());

@@ -1,4 +1,4 @@
-//! When a lease is given back, and when a term is over, without a cluster.
+//! When a lease is released, and when a term ends: tests without a cluster.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tower::{BoxError, Layer, Service};
 use super::{Election, Role, Settings};
 use crate::clock::{Clock, Moment};
 
-/// That of tokio's timers, and the time that the machine slept.
+/// The clock of tokio's timers, plus the time for which the machine slept.
 struct Timers {
     start: Instant,
     slept: AtomicU64,
@@ -35,7 +35,7 @@ impl Clock for Timers {
     }
 }
 
-/// A lease, and when nobody held it any more.
+/// A lease, its writes, and when it was last released.
 #[derive(Default)]
 struct Server {
     lease: Option<Value>,
@@ -71,7 +71,7 @@ fn election(server: Arc<Mutex<Server>>, clock: Arc<Timers>) -> Election {
     Election::new(client, Settings { duration, work, every, ..Settings::new("x", "y") }, clock).unwrap()
 }
 
-/// How long after its end a lease is given back, if a request of this kind has been given up at that moment.
+/// Returns how long after `stop` the lease is released, if a request with this method was dropped just before.
 async fn given_back_after(method: Method) -> Duration {
     let server = Arc::new(Mutex::new(Server::default()));
     let answers = server.clone();
@@ -84,18 +84,18 @@ async fn given_back_after(method: Method) -> Duration {
     let mut service =
         fence.layer(tower::service_fn(async |_: Request<()>| std::future::pending::<Result<(), BoxError>>().await));
     let request = service.call(Request::builder().method(method).body(()).unwrap());
-    assert!(request.now_or_never().is_none(), "it is under way, and nobody waits for it any more");
+    assert!(request.now_or_never().is_none(), "the request is in flight when it is dropped");
     let ended = Instant::now();
     stop.send(()).unwrap();
     running.await.unwrap();
-    let free = server.lock().unwrap().free.expect("it was given back");
+    let free = server.lock().unwrap().free.expect("the lease was released");
     free - ended
 }
 
 #[tokio::test]
 async fn a_lease_is_kept_until_a_write_that_was_given_up_is_over() {
     let (after_a_read, after_a_write) = tokio::join!(given_back_after(Method::GET), given_back_after(Method::PATCH));
-    // Writes that the end of a lease cuts short have a second too: the lease less the work.
+    // Such a write has as long as one that the end of a lease cuts short: `duration` less `work`, a second.
     let second = Duration::from_secs(1);
     assert!(after_a_read < second && after_a_write >= second, "{after_a_read:?} {after_a_write:?}");
 }
@@ -108,7 +108,7 @@ async fn a_term_is_over_if_somebody_else_had_the_lease_while_the_machine_slept()
     let running = tokio::spawn(election.run(std::future::pending()));
     role.wait_for(|role| *role == Role::Leading { term: 1 }).await.unwrap();
     {
-        // Another one took it, worked, and gave it back.
+        // Another replica acquired it, worked, and released it.
         let mut server = server.lock().unwrap();
         server.writes += 2;
         let version = server.writes.to_string();
@@ -117,9 +117,9 @@ async fn a_term_is_over_if_somebody_else_had_the_lease_while_the_machine_slept()
         lease["spec"]["holderIdentity"] = "".into();
         clock.slept.store(3_600, Ordering::SeqCst);
     }
-    // Timers do not know that it slept.
+    // Timers stand still while the machine sleeps.
     let next = role.wait_for(|role| *role == Role::Leading { term: 2 });
     let next = tokio::time::timeout(Duration::from_secs(5), next).await;
-    assert!(next.is_ok(), "what began before it goes on after it");
+    assert!(next.is_ok(), "the first term goes on after the sleep");
     running.abort();
 }

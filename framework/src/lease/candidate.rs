@@ -1,62 +1,62 @@
-//! What a replica does about the lease: a pure function of what it has seen, and for how long.
+//! A replica's decisions about the lease: a pure function of the records it has seen, and for how long.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// What a lease says.
+/// The content of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Who holds it; empty if it was released.
+    /// Identity of the holder; empty if the lease was released.
     pub holder: String,
-    /// For how long it is to be left alone.
+    /// How long others wait while the record does not change.
     pub duration: Duration,
-    /// When it was taken, by the holder's clock. Only compared for equality.
+    /// Time of acquisition, by the holder's clock. Only compared for equality.
     pub acquired: String,
-    /// When it was renewed, by the holder's clock. Only compared for equality.
+    /// Time of the last renewal, by the holder's clock. Only compared for equality.
     pub renewed: String,
-    /// How often it changed hands.
+    /// How often the holder changed.
     pub transitions: i32,
-    /// The uid of the lease: one that was deleted and made anew may otherwise say the same as before.
+    /// The uid of the lease: a lease that was deleted and created again may otherwise have an equal record.
     pub uid: String,
 }
 
-/// What to do now.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is no lease, and nobody works by one that there was: make one.
+    /// There is no lease, and no holder of a deleted one can still be working: create it.
     Create,
     /// It is ours: renew it.
     Renew,
-    /// It was released, or nobody has renewed it for as long as it says: take it.
+    /// It was released, or has expired: acquire it.
     Take,
-    /// It is somebody else's for at least that long, or was and vanished.
+    /// Another replica holds it for at least this time, or may still work because of one that was deleted.
     Leave(Duration),
 }
 
-/// The record that was seen last, and since when it has been the same.
+/// A replica's view of the lease: the last record, and since when it is unchanged.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
     seen: Option<(Record, Moment)>,
-    /// The longest time that any record said.
+    /// Longest duration in any record.
     longest: Duration,
-    /// Since when there is none.
+    /// Since when there is no lease.
     missing: Option<Moment>,
 }
 
 impl Candidate {
-    /// Nothing seen yet.
+    /// Creates a candidate that has seen nothing.
     pub fn new(identity: impl Into<String>) -> Self {
         Self { identity: identity.into(), seen: None, longest: Duration::ZERO, missing: None }
     }
 
-    /// Takes note of the lease as an answer has it that came at `now`, and says what to do.
+    /// Records the content of a response that arrived at `now`, and returns the next step.
     ///
-    /// A record counts as seen when its answer came, not when it was asked for: it may have been written while the request was under way. The
-    /// answer may be old by then; a record that it shows may be another one already, so who takes the lease has to write *over that record*
-    /// and no other. A lease that vanished may have a holder who does not know, so it is left alone for as long as any said; unless that holder is
-    /// this one, which `works` by it until now.
+    /// A record counts as seen when its response arrives, not when it was requested: it may have been written while the
+    /// request was in flight. The response may already be outdated, so an acquisition must replace *that record* and no
+    /// other. The holder of a deleted lease may not know of the deletion, so others wait for the longest duration seen;
+    /// unless that holder is this replica, which `works` until now.
     pub fn saw(&mut self, record: Option<Record>, works: bool, now: Moment) -> Step {
         let Some(record) = record else { return self.saw_none(works, now) };
         self.missing = None;
@@ -122,14 +122,18 @@ mod tests {
     fn a_lease_that_vanished_is_made_anew_by_who_held_it_and_by_others_after_its_time() {
         let mut candidate = Candidate::new("me");
         candidate.saw(Some(held_by("other", "1")), false, at(100));
-        assert_eq!(candidate.saw(None, false, at(102)), Step::Leave(Duration::from_secs(15)), "it may be at work");
+        assert_eq!(
+            candidate.saw(None, false, at(102)),
+            Step::Leave(Duration::from_secs(15)),
+            "the holder may be working"
+        );
         assert_eq!(candidate.saw(None, false, at(112)), Step::Leave(Duration::from_secs(5)));
         assert_eq!(candidate.saw(None, false, at(117)), Step::Create);
 
         let mut holder = Candidate::new("me");
         holder.saw(Some(held_by("me", "1")), false, at(100));
         assert_eq!(holder.saw(None, true, at(102)), Step::Create);
-        // Another may have had it since.
+        // Another replica may have held it since.
         assert_eq!(holder.saw(None, false, at(112)), Step::Leave(Duration::from_secs(5)));
     }
 

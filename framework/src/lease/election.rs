@@ -1,4 +1,4 @@
-//! Takes the lease, renews it, and gives it back.
+//! Acquires, renews and releases the lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,19 +17,19 @@ use crate::clock::Clock;
 use crate::error::chain;
 use crate::metrics::{LeaseFigures, Metrics};
 
-/// What this replica may do.
+/// The role of this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Another one works, or nobody knows.
+    /// Another replica leads, or the leader is unknown.
     Standby,
-    /// This one works, for the n-th time since it was started.
+    /// This replica leads, for the n-th time since its start.
     Leading {
-        /// From 1 on.
+        /// Starts at 1.
         term: u64,
     },
 }
 
-/// One replica's part in an election. Nothing happens before [`run`](Self::run).
+/// A replica's part in an election. Does nothing before [`run`](Self::run).
 pub struct Election {
     api: Api<Lease>,
     settings: Settings,
@@ -40,27 +40,27 @@ pub struct Election {
     figures: LeaseFigures,
 }
 
-/// What is known of the lease.
+/// What is known about the lease.
 enum Held {
-    /// It is somebody else's, or nobody's.
+    /// It is not ours.
     No,
-    /// It may be ours: a request is under way, or its answer did not come.
+    /// It may be ours: a request is in flight, or its response was lost.
     Unknown,
-    /// It is ours, and this is what it said last.
+    /// It is ours, with its last content.
     Lease(Box<Lease>),
 }
 
-/// What an attempt to take or renew the lease came to.
+/// Outcome of an attempt to acquire or renew the lease.
 enum Attempt {
     Held(Box<Lease>),
     Others,
 }
 
 impl Election {
-    /// `client` is for the lease itself: it must not be behind the fence.
+    /// Creates an election. `client` is for the lease itself: it must not be behind the fence.
     ///
     /// # Errors
-    /// [`Unsafe`] if two replicas with these times could work at once.
+    /// [`Unsafe`] if two replicas with these durations could work at once.
     pub fn new(client: Client, settings: Settings, clock: Arc<dyn Clock>) -> Result<Self, Unsafe> {
         settings.check()?;
         let api = Api::namespaced(client, &settings.namespace);
@@ -74,18 +74,19 @@ impl Election {
         self
     }
 
-    /// What every request of the work has to pass.
+    /// Returns the fence, which every request of the work must pass.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Follows what this replica may do. When it is told of a loss, the fence is closed already.
+    /// Returns a receiver of the role. When it reports a loss, the fence is already closed.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
     }
 
-    /// Takes part until `stop` is ready, then closes the fence and gives the lease back, so that another replica has it within a renewal's
-    /// time. End the work first. If a write was given up a moment ago without an answer, the lease is kept until that is surely over.
+    /// Takes part until `stop` completes, then closes the fence and releases the lease, so that another replica acquires it
+    /// within one renewal interval. Stop the work first. If a write was dropped without a response, the lease is kept until
+    /// that write can no longer take effect.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut held = Held::No;
         tokio::select! {
@@ -97,7 +98,7 @@ impl Election {
         self.stand_by("stopped");
         let known = match held {
             Held::No => return,
-            // What was under way may have been written.
+            // A write in flight may have succeeded.
             Held::Unknown => None,
             Held::Lease(lease) => Some(*lease),
         };
@@ -115,8 +116,8 @@ impl Election {
         }
     }
 
-    /// Waits until writes that were given up have had as much time as those have that the end of a lease cuts short: they may still be carried
-    /// out, and a successor would be at work already.
+    /// Waits until dropped writes have had as much time as writes that the end of a lease cuts short. Until then they may
+    /// still be carried out, while a successor is already working.
     async fn let_end(&self) {
         let time = self.settings.duration.saturating_sub(self.settings.work);
         let left = || self.fence.given_up().map(|since| time.saturating_sub(self.clock.now().since(since)));
@@ -125,13 +126,13 @@ impl Election {
         }
     }
 
-    /// Takes and renews, for ever.
+    /// Acquires and renews the lease, for ever.
     async fn hold(&self, held: &mut Held) {
         let mut candidate = Candidate::new(&self.settings.identity);
         loop {
             let asked = self.clock.now();
-            // Half of the time to work, so that one request which hangs does not cost the lease.
-            // While it is under way, nobody knows.
+            // While a request is in flight, it is unknown who holds the lease. Its timeout is half of `work`, so that a
+            // single request that hangs does not cost the lease.
             let known = match std::mem::replace(held, Held::Unknown) {
                 Held::Lease(lease) => Some(*lease),
                 Held::No | Held::Unknown => None,
@@ -140,10 +141,10 @@ impl Election {
             match attempt.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into()))) {
                 Ok(Attempt::Held(lease)) => {
                     *held = Held::Lease(lease);
-                    // Somebody else may have worked since, while this machine slept and its timers stood still: what began before is not to go on. It has until
-                    // the next renewal to end.
+                    // Another replica may have worked while this machine slept and its timers stood still, so the term ends.
+                    // Its reconciles have until the next renewal to stop.
                     if *self.role.borrow() != Role::Standby && self.fence.check().is_err() {
-                        self.stand_by("its time was over before it was renewed");
+                        self.stand_by("it was renewed too late");
                     } else {
                         self.fence.open_until(asked + self.settings.work);
                         self.lead();
@@ -155,7 +156,7 @@ impl Election {
                     self.stand_by("another instance holds the lease");
                 }
                 Err(error) => {
-                    // Whether it was written is not known: it is looked at before the next try.
+                    // It may have been written, so the next attempt reads the lease first.
                     let left = self.fence.left();
                     tracing::warn!(
                         lease = self.settings.name,
@@ -185,7 +186,7 @@ impl Election {
             (_, None) => (self.first(), true),
         };
         let next = self.held_by_us(lease, taken);
-        // With its resource version, or as a creation: who was faster wins.
+        // By its resource version, or as a creation, so that the first writer wins.
         let written = match next.metadata.resource_version {
             Some(_) => self.api.replace(&self.settings.name, &PostParams::default(), &next).await,
             None => self.api.create(&PostParams::default(), &next).await,
@@ -195,7 +196,7 @@ impl Election {
                 candidate.saw(Some(record(&lease)), true, self.clock.now());
                 Ok(Attempt::Held(Box::new(lease)))
             }
-            // Somebody touched it. If it is ours all the same, the fence is open for a while still and the next look tells.
+            // Another client changed it. If it is still ours, the fence is open for a while, and the next attempt finds out.
             Err(kube::Error::Api(status)) if status.code == 409 && step == Step::Renew => Err(kube::Error::Api(status)),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Others),
             Err(error) => Err(error),
@@ -212,7 +213,7 @@ impl Election {
         let spec = lease.spec.get_or_insert_default();
         if taken {
             spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |before| before.saturating_add(1)));
-            // The holder is another one, so the record is too.
+            // The record differs by its holder, so the renewal time need not.
             spec.renew_time = None;
             spec.acquire_time = Some(renewal(None, now));
         }
@@ -222,17 +223,17 @@ impl Election {
         lease
     }
 
-    /// Ends the term when its time is over, whatever the renewal is doing.
+    /// Ends the term when the fence closes, even if a renewal is in flight.
     async fn watch_over(&self) {
         let mut role = self.role.subscribe();
         loop {
             if *role.borrow_and_update() == Role::Standby {
-                // The sender is ours, so it is there.
+                // Cannot fail: we own the sender.
                 let _changed = role.changed().await;
                 continue;
             }
             match self.fence.left() {
-                Duration::ZERO => self.stand_by("it could not be renewed in time"),
+                Duration::ZERO => self.stand_by("it was not renewed in time"),
                 left => tokio::time::sleep(left).await,
             }
         }
@@ -262,7 +263,7 @@ impl Election {
         });
     }
 
-    /// Gives the lease back if it is ours, wherever its last renewal got to; `known` is what it was last seen to be.
+    /// Releases the lease if it is ours, whatever became of its last renewal; `known` is its last known content.
     async fn release(&self, known: Option<Lease>) -> kube::Result<()> {
         let mut known = known;
         loop {
@@ -275,7 +276,7 @@ impl Election {
             };
             let spec = lease.spec.get_or_insert_default();
             spec.holder_identity = Some(String::new());
-            // As client-go does: also those who do not understand an empty holder need not wait.
+            // As client-go does, so that clients that do not understand an empty holder need not wait either.
             spec.lease_duration_seconds = Some(1);
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             match self.api.replace(&self.settings.name, &PostParams::default(), &lease).await {
@@ -283,7 +284,7 @@ impl Election {
                     tracing::info!(lease = self.settings.name, "released the lease");
                     return Ok(());
                 }
-                // Somebody touched it, or a renewal of ours was still under way.
+                // Another client changed it, or a renewal of ours was still in flight.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(error) => return Err(error),
             }
@@ -291,11 +292,11 @@ impl Election {
     }
 }
 
-/// The time of a renewal: `now`, but always later than the last one. Others know a renewal only by a record that is not the same, and a clock may
-/// stand still or be set back.
+/// Returns the time of a renewal: `now`, but always later than the last one. Others notice a renewal only if the record
+/// changes, and a clock may stand still or be set back.
 pub(super) fn renewal(before: Option<&MicroTime>, now: Timestamp) -> MicroTime {
     let next = before.map_or(i64::MIN, |MicroTime(before)| before.as_microsecond() + 1);
-    // Microseconds are what a lease can say.
+    // A lease has times in microseconds.
     MicroTime(Timestamp::from_microsecond(now.as_microsecond().max(next)).unwrap_or(now))
 }
 
@@ -323,7 +324,7 @@ mod tests {
         for (before, clock, expected) in [
             (None, 1_000_500, 1_000),
             (Some(900), 1_000_500, 1_000),
-            // It stands still, or was set back.
+            // The clock stands still, or was set back.
             (Some(1_000), 1_000_500, 1_001),
             (Some(5_000), 1_000_500, 5_001),
         ] {

@@ -1,4 +1,4 @@
-//! What every request of the work passes.
+//! The fence, which every request of the work must pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,26 +10,28 @@ use futures::future::BoxFuture;
 use http::Request;
 use tower::{BoxError, Layer, Service};
 
-use crate::client::{Around, Surrounded};
+use crate::around::{Around, Surrounded};
 use crate::clock::{Clock, Moment};
+use crate::error::Closed;
 
-/// Lets requests pass until a moment, and nothing after that.
+/// A deadline for requests: they pass before it, and fail after it.
 ///
-/// It is a [`tower::Layer`] for a [`kube::Client`]. The moment is compared when a request begins and again whenever it goes on (after waiting
-/// for a connection, a token, a place in a queue); a request under way ends with [`Closed`] when it is next looked at. So of a process that
-/// was stopped in the middle of its work nothing more goes out when it goes on, except what was in the kernel's hands already.
+/// It is a [`tower::Layer`] for a [`kube::Client`]. The deadline is checked when a request starts and whenever it continues
+/// (after waiting for a connection, a token, a slot in a queue); a request in flight ends with [`Closed`] when it is next
+/// polled. So a process that was suspended in the middle of its work sends nothing when it resumes, except what the kernel
+/// already had.
 #[derive(Clone)]
 pub struct Fence(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    /// Nanoseconds of the clock; open before.
+    /// Deadline, in nanoseconds of the clock.
     until: AtomicU64,
-    /// Nanoseconds of the clock: when a write was last given up. 0 if none was.
+    /// When a write was last dropped without a response, in nanoseconds of the clock; 0 if none was.
     given_up: AtomicU64,
 }
 
-/// A request that has passed.
+/// A request that has passed the fence.
 struct UnderWay {
     fence: Fence,
     is_over: bool,
@@ -47,50 +49,45 @@ fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The lease that this request needs is not held (any more).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lease is not held, so the request was not sent")]
-pub struct Closed;
-
 impl Fence {
-    /// A closed one.
+    /// Creates a closed fence.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner { clock, until: AtomicU64::new(0), given_up: AtomicU64::new(0) }))
     }
 
-    /// One that is always open: for work that needs no lease.
+    /// Creates a fence that is always open, for work that needs no lease.
     pub fn open() -> Self {
         let fence = Self::new(crate::clock::boottime());
         fence.0.until.store(u64::MAX, Ordering::SeqCst);
         fence
     }
 
-    /// Lets requests pass before this moment.
+    /// Lets requests pass until `moment`.
     pub fn open_until(&self, moment: Moment) {
         self.0.until.store(nanos(moment), Ordering::SeqCst);
     }
 
-    /// Lets nothing pass.
+    /// Blocks all requests.
     pub fn close(&self) {
         self.0.until.store(0, Ordering::SeqCst);
     }
 
-    /// For how long it is open; zero if it is closed.
+    /// Returns how long the fence stays open; zero if it is closed.
     pub fn left(&self) -> Duration {
         let until = Duration::from_nanos(self.0.until.load(Ordering::SeqCst));
         Moment::since_start(until).since(self.0.clock.now())
     }
 
-    /// When a write that has passed was last given up without an answer, so that it may still be carried out.
+    /// Returns when a write was last dropped without a response: it may still be carried out.
     pub(super) fn given_up(&self) -> Option<Moment> {
         let nanos = self.0.given_up.load(Ordering::SeqCst);
         (nanos > 0).then(|| Moment::since_start(Duration::from_nanos(nanos)))
     }
 
-    /// Whether requests pass now.
+    /// Checks whether requests pass now.
     ///
     /// # Errors
-    /// [`Closed`] if not.
+    /// [`Closed`] if they do not.
     pub fn check(&self) -> Result<(), Closed> {
         if self.left().is_zero() { Err(Closed) } else { Ok(()) }
     }
@@ -117,7 +114,7 @@ where
     S::Error: Into<BoxError>,
 {
     fn around(&self, inner: &mut S, request: Request<B>) -> BoxFuture<'static, Result<S::Response, BoxError>> {
-        // Some services send before they are polled.
+        // Some services send before they are polled, so check before the call.
         if let Err(closed) = self.check() {
             return async move { Err(closed.into()) }.boxed();
         }
@@ -157,7 +154,7 @@ mod tests {
     fn ten_seconds() -> (Arc<Hand>, Fence) {
         let clock = Arc::new(Hand::default());
         let fence = Fence::new(clock.clone());
-        assert_eq!(fence.check(), Err(Closed), "closed to begin with");
+        assert_eq!(fence.check(), Err(Closed), "a new fence is closed");
         fence.open_until(clock.now() + Duration::from_secs(10));
         (clock, fence)
     }
@@ -181,17 +178,17 @@ mod tests {
         let mut service = fence.layer(tower::service_fn(move |_: Request<()>| {
             let (connection, sent) = connection.lock().unwrap().take().expect("one request");
             async move {
-                connection.await.expect("it is connected later");
-                sent.send(()).expect("somebody looks");
+                connection.await.expect("the connection is established later");
+                sent.send(()).expect("the receiver exists");
                 Ok::<_, BoxError>(())
             }
         }));
         let request = tokio::spawn(service.call(Request::new(())));
         tokio::task::yield_now().await;
-        // The machine slept while the connection was made.
+        // The machine slept while the connection was established.
         set(&clock, 100);
-        connected.send(()).expect("it waits");
-        let error = request.await.expect("it does not panic").expect_err("it is too late");
+        connected.send(()).expect("the request waits for the connection");
+        let error = request.await.expect("the request does not panic").expect_err("the fence is closed");
         assert!(error.is::<Closed>(), "{error}");
         assert!(was_sent.try_recv().is_err());
     }

@@ -1,16 +1,16 @@
-//! One of several replicas works, the others stand by: leader election with a `Lease`, and a fence that ends the work in time.
+//! Leader election with a `Lease`, and a fence that stops the work of a former leader in time.
 //!
-//! The protocol is client-go's, so that replicas of both kinds understand each other: who holds the lease renews it, and who sees it
-//! unchanged for as long as it says takes it over. What one replica compares with another is never a time of day, only how long it itself
-//! has watched the same record: clocks may be hours apart.
+//! The protocol is client-go's, so replicas of both kinds interoperate: the holder renews the lease, and a replica that has
+//! seen it unchanged for its duration acquires it. Replicas never compare times of day, only how long they have seen the same
+//! record: clocks may be hours apart.
 //!
-//! What client-go leaves open is the holder that does not notice in time: a process that was stopped, a machine that was suspended, a request
-//! that was slow. Here every request of the work passes a [`Fence`], which is open for [`Settings::work`] from *before* the request that
-//! renewed the lease was sent, on a clock that goes on while the machine sleeps. Others wait at least [`Settings::duration`] from
-//! when they *saw* that renewal, which is later; the difference of the two is what requests under way have to end.
+//! client-go does not handle a holder that notices too late: a process that was stopped, a machine that was suspended, a
+//! request that was slow. Here every request of the work passes a [`Fence`], which is open for [`Settings::work`] from
+//! *before* the renewal was sent, on a clock that includes suspends. Others wait at least [`Settings::duration`] from when
+//! they *saw* that renewal, which is later; the difference is the time that requests in flight have to finish.
 //!
-//! [`Election`] does it; [`candidate`] decides, without clock and network. A lost lease closes the fence; the
-//! [manager](crate::Manager) cancels what is being reconciled and stands by, with its caches warm.
+//! [`Election`] runs the protocol; [`candidate`] decides, without clock and network. A lost lease closes the fence; the
+//! [manager](crate::Manager) cancels running reconciles and stands by, with warm caches.
 
 #[cfg(test)]
 mod alone;
@@ -24,30 +24,32 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 pub use self::election::{Election, Role};
-pub use self::fence::{Closed, Fence};
+pub use self::fence::Fence;
+pub use crate::error::Closed;
 
-/// Which lease, and how long it lasts.
+/// The lease of an election, and its durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The lease's namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who we are. It must be another one for every process, also for one that follows another in the same pod.
+    /// Identity of the replica. It must be unique to the process, even among successive processes in the same pod.
     pub identity: String,
-    /// How long others leave an unchanged lease alone. A takeover after a crash takes at most this and one [`Self::every`].
+    /// How long others wait while the lease does not change. A takeover after a crash takes at most this plus one
+    /// [`Self::every`].
     pub duration: Duration,
-    /// How long after the last renewal work goes on; less than `duration`, and the difference is what slow requests and clocks that run at
-    /// different speeds may use up.
+    /// How long work continues after the last renewal. Less than `duration`: the difference is the margin for slow requests
+    /// and for clocks that run at different speeds.
     pub work: Duration,
-    /// How often it is renewed, or looked at.
+    /// Interval of renewals, and of checks while another replica leads.
     pub every: Duration,
 }
 
-/// Times that make no sense together.
+/// Durations that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a lease of {duration:?} with work for {work:?} and a renewal every {every:?}: each must be longer than the next, the first in whole seconds and less than 68 years"
+    "duration {duration:?}, work {work:?}, renewal interval {every:?}: each must be longer than the next; the duration in whole seconds, below 68 years"
 )]
 pub struct Unsafe {
     duration: Duration,
@@ -56,7 +58,8 @@ pub struct Unsafe {
 }
 
 impl Settings {
-    /// A lease with client-go's times (15, 10 and 2 seconds). The identity is the machine's name, for people, and something random.
+    /// Creates settings with client-go's durations (15, 10 and 2 seconds). The identity is the hostname, for readers, and a
+    /// random part.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -68,10 +71,10 @@ impl Settings {
         }
     }
 
-    /// Refuses times with which two could work at once, or none for long.
+    /// Rejects durations with which two replicas could work at once, or none for long.
     ///
     /// # Errors
-    /// [`Unsafe`] says which.
+    /// [`Unsafe`], with the durations.
     pub fn check(&self) -> Result<(), Unsafe> {
         let Self { duration, work, every, .. } = *self;
         let can_be_written = duration.subsec_nanos() == 0 && i32::try_from(duration.as_secs()).is_ok();
@@ -82,10 +85,10 @@ impl Settings {
     }
 }
 
-/// As client-go makes them. Neither a process id nor a pod's name would do: containers all have the same ids, and a container that is
-/// started again has its pod's name again.
+/// Creates an identity as client-go does. Neither a process id nor a pod's name is unique: containers all have the same ids,
+/// and a restarted container has its pod's name again.
 fn unique_identity() -> String {
-    // Each has keys of its own, from the system's random numbers.
+    // Each state has keys of its own, from the system's random numbers.
     let random = || RandomState::new().hash_one(std::process::id());
     let system = rustix::system::uname();
     format!("{}_{:016x}{:016x}", system.nodename().to_string_lossy(), random(), random())
@@ -112,7 +115,7 @@ mod tests {
             (seconds(15), seconds(10), seconds(10)),
             (seconds(15), seconds(10), seconds(0)),
             (Duration::from_millis(15_500), seconds(10), seconds(2)),
-            // Nobody could write it into a lease.
+            // A lease cannot contain it.
             (seconds(1 << 31), seconds(10), seconds(2)),
         ] {
             assert!(

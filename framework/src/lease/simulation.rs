@@ -1,8 +1,9 @@
-//! Two replicas on clocks that run at different speeds, on a network that delays and loses, with sleep in between, whose wall clocks are wrong, stand still
-//! and are set back, and whose lease is deleted: never do both work.
+//! Property: two replicas never work at once, although their clocks run at different speeds, their wall clocks are wrong,
+//! stand still and are set back, their machines sleep, the network delays and loses requests, and the lease is deleted.
 //!
-//! An answer shows the lease as it was when the request arrived, and may come any time after that: who sees it sees what was. It counts from when it came,
-//! as in [`Candidate::saw`]. From when it was asked for would not do, since the record may have been written after that; a replica that counts so fails here.
+//! A response shows the lease as it was when the request arrived, and may take any time to come back. It counts as seen when
+//! it comes back, as in [`Candidate::saw`]: the record may have been written after the request was sent. A replica that
+//! counts from the request fails this test.
 
 use std::time::Duration;
 
@@ -20,24 +21,24 @@ type Time = u64;
 
 const TICK: Time = 50;
 
-/// How a replica's machine and network are.
+/// A replica's machine and network.
 #[derive(Clone, Debug)]
 struct Conditions {
     /// Thousandths of the true speed.
     clock_speed: u64,
     clock_start: u64,
-    /// The machine sleeps in these times: nothing is done, the clock goes on.
+    /// The machine sleeps at these times: nothing runs, except the clock.
     sleeps: Vec<(Time, Time)>,
-    /// How long the requests are under way to the server, and back; used in turn. The longest are as good as lost.
+    /// How long requests and responses take; used in turn. The longest are as good as lost.
     delays: Vec<(Time, Time)>,
     wall: Wall,
 }
 
-/// What a replica's machine takes for the time of day.
+/// A machine's time of day.
 #[derive(Clone, Debug)]
 enum Wall {
     Stands,
-    /// So far from the true time, until it is set back by so much.
+    /// Off by `offset`, until it is set back.
     Goes {
         offset: Time,
         set_back: (Time, Time),
@@ -85,14 +86,14 @@ struct Server {
 #[derive(Clone)]
 enum Request {
     Read,
-    /// With the version that it replaces.
+    /// The new record, and the version that it replaces.
     Write(Record, u64),
 }
 
 #[derive(Clone)]
 enum Answer {
     Is(Option<Record>, u64),
-    /// With the version that it has now.
+    /// The new record, and its version.
     Written(Record, u64),
     Conflict,
 }
@@ -103,7 +104,7 @@ struct Flight {
     arrives: Time,
     back: Time,
     answer: Option<Answer>,
-    /// Nobody waits for the answer any more.
+    /// The replica no longer waits for the response.
     given_up: bool,
 }
 
@@ -112,7 +113,7 @@ struct Replica {
     conditions: Conditions,
     settings: Settings,
     candidate: Candidate,
-    /// What it wrote last, if nothing is under way since: it is renewed without another look.
+    /// What it wrote last, if no request has been sent since: renewed without reading it again.
     held: Option<(Record, u64)>,
     knows: bool,
     flights: Vec<Flight>,
@@ -171,7 +172,7 @@ impl Replica {
                 self.answered(flight, local, now);
             }
             Some(index) if local.since(self.flights[index].asked) >= self.settings.work / 2 => {
-                // What was sent may still be done.
+                // The request may still take effect.
                 self.flights[index].given_up = true;
                 self.next = local + self.settings.every;
             }
@@ -201,7 +202,7 @@ impl Replica {
 
     fn answered(&mut self, flight: Flight, local: Moment, now: Time) {
         self.next = local + self.settings.every;
-        match flight.answer.expect("it was looked at") {
+        match flight.answer.expect("the response was checked") {
             Answer::Is(record, version) => self.decide(record, version, flight.asked, local, now),
             Answer::Written(record, version) => {
                 self.works_until = flight.asked + self.settings.work;
@@ -240,7 +241,7 @@ proptest! {
             for flight in arriving {
                 serve(&mut server, flight);
             }
-            // Who has never seen it knows nothing of a holder.
+            // A replica that has never seen the lease does not know of a holder.
             if replicas.iter().all(|replica| replica.knows) && deleted.take_if(|at| *at <= now).is_some() {
                 server = Server { record: None, version: server.version + 1 };
             }
@@ -253,7 +254,7 @@ proptest! {
             let working = replicas.iter().filter(|replica| replica.works(now)).count();
             prop_assert!(working < 2, "both work at {now}");
         }
-        // Else the property is true of replicas that never lead.
+        // Otherwise the property would hold for replicas that never lead.
         let calm = |replica: &Replica| replica.conditions.delays.iter().all(|(there, back)| there + back < 1000);
         if replicas.iter().all(calm) {
             prop_assert!(replicas.iter().any(|replica| replica.led));

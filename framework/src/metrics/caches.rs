@@ -1,4 +1,4 @@
-//! Figures of the caches.
+//! Metrics of the caches.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -12,7 +12,7 @@ struct Of {
     kind: String,
 }
 
-/// Those of all caches.
+/// Metrics of all caches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CacheFigures {
     misfits: Family<Of, Gauge>,
@@ -21,12 +21,12 @@ pub(crate) struct CacheFigures {
 impl CacheFigures {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let of = Self::default();
-        let help = "Number of objects that are left out, since they do not fit their type";
+        let help = "Number of objects that are skipped, because they do not match their type";
         registry.register("cache_unreadable_objects", help, of.misfits.clone());
         of
     }
 
-    /// How many objects of a kind do not fit their type; there from the start.
+    /// Returns the number of invalid objects of a kind; present from the start.
     pub(crate) fn misfits(&self, group: &str, kind: &str) -> Gauge {
         self.misfits.get_or_create_owned(&Of { group: group.to_owned(), kind: kind.to_owned() })
     }

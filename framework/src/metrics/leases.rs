@@ -1,4 +1,4 @@
-//! Figures of the election.
+//! Metrics of leader election.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +22,7 @@ impl Leases {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let of = Self { master: Family::default(), slowpath: Family::default() };
         let registry = registry.sub_registry_with_prefix("leader_election");
-        let help = "Whether this one is master of the lease of that name: 0 is a backup, 1 is master";
+        let help = "Whether this replica is master of the lease of that name: 0 is a backup, 1 is master";
         registry.register("master_status", help, of.master.clone());
         let help = "Total number of renewals of the lease of that name that had to read it first";
         registry.register("slowpath", help, of.slowpath.clone());
@@ -35,7 +35,7 @@ impl Leases {
     }
 }
 
-/// Those of one lease.
+/// Metrics of one lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaseFigures {
     master: Gauge,

@@ -1,36 +1,38 @@
-//! Figures under the names, labels and buckets of Go's controller-runtime, so that its dashboards and alerts work.
+//! Metrics with the names, labels and buckets of Go's controller-runtime, so that its dashboards and alerts work.
 //!
-//! Compared with controller-runtime v0.24.1 and client-go v0.36: `pkg/metrics`, `pkg/internal/metrics` and `pkg/internal/controller/metrics`.
+//! Compared with controller-runtime v0.24.1 and client-go v0.36: `pkg/metrics`, `pkg/internal/metrics` and
+//! `pkg/internal/controller/metrics`.
 //!
-//! | name | labels | what |
+//! | name | labels | meaning |
 //! |---|---|---|
 //! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is [`After(ZERO)`](crate::Next::After) |
-//! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and those that took too long |
-//! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that only a change helps |
+//! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and timeouts |
+//! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that are retried only after a change |
 //! | `controller_runtime_reconcile_panics_total` | `controller` | panics |
-//! | `controller_runtime_reconcile_timeouts_total` | `controller` | those that took too long |
-//! | `controller_runtime_reconcile_time_seconds` | `controller` | a histogram of their time |
+//! | `controller_runtime_reconcile_timeouts_total` | `controller` | reconciles that exceeded their time limit |
+//! | `controller_runtime_reconcile_time_seconds` | `controller` | a histogram of durations |
 //! | `controller_runtime_max_concurrent_reconciles` | `controller` | [`Controller::concurrency`](crate::Controller::concurrency) |
-//! | `controller_runtime_active_workers` | `controller` | reconciles under way |
-//! | `workqueue_depth` | `name`, `controller`, `priority` | objects that wait for a place: `0` those that changed or are due, `-100` resyncs |
-//! | `workqueue_adds_total` | `name`, `controller` | how often an object began to wait |
-//! | `workqueue_queue_duration_seconds` | `name`, `controller` | a histogram of the time that they waited |
-//! | `workqueue_work_duration_seconds` | `name`, `controller` | a histogram of the time that they were out |
-//! | `workqueue_unfinished_work_seconds` | `name`, `controller` | the sum of the ages of reconciles under way |
-//! | `workqueue_longest_running_processor_seconds` | `name`, `controller` | the age of the oldest |
-//! | `workqueue_retries_total` | `name`, `controller` | objects that are tried or looked at again after a delay |
+//! | `controller_runtime_active_workers` | `controller` | running reconciles |
+//! | `workqueue_depth` | `name`, `controller`, `priority` | objects that wait for a slot: `0` changed or due, `-100` resyncs |
+//! | `workqueue_adds_total` | `name`, `controller` | how often an object was queued |
+//! | `workqueue_queue_duration_seconds` | `name`, `controller` | a histogram of the time until a slot was free |
+//! | `workqueue_work_duration_seconds` | `name`, `controller` | a histogram of the time in progress |
+//! | `workqueue_unfinished_work_seconds` | `name`, `controller` | the sum of the ages of running reconciles |
+//! | `workqueue_longest_running_processor_seconds` | `name`, `controller` | the age of the oldest running reconcile |
+//! | `workqueue_retries_total` | `name`, `controller` | objects that were requeued with a delay |
 //! | `leader_election_master_status` | `name` | 1 while this replica holds the lease |
-//! | `leader_election_slowpath_total` | `name` | renewals that had to read the lease first; controller-runtime counts them and does not show them |
-//! | `rest_client_requests_total` | `code`, `method`, `host` | requests to the apiserver; `<error>` is one without an answer |
-//! | `rest_client_request_duration_seconds` | `verb`, `host` | a histogram of their time until the head of the answer, without watches; in controller-runtime only if asked for |
+//! | `leader_election_slowpath_total` | `name` | renewals that had to read the lease first; controller-runtime counts them and does not expose them |
+//! | `rest_client_requests_total` | `code`, `method`, `host` | requests to the apiserver; `<error>` is one without a response |
+//! | `rest_client_request_duration_seconds` | `verb`, `host` | a histogram of the time until the head of the response, without watches; optional in controller-runtime |
 //!
-//! One is not controller-runtime's:
+//! One metric is not controller-runtime's:
 //!
-//! | name | labels | what |
+//! | name | labels | meaning |
 //! |---|---|---|
-//! | `cache_unreadable_objects` | `group`, `kind` | objects that are left out, since they do not fit their [type](crate::cache); more than 0 is worth an alert |
+//! | `cache_unreadable_objects` | `group`, `kind` | objects that are skipped, because they do not match their [type](crate::cache); alert if there are any |
 //!
-//! Names of the Go runtime, of the process, and of what is not here (webhooks, certificates, a rate limiter of the client) have no counterpart.
+//! Metrics of the Go runtime, of the process, and of missing features (webhooks, certificates, the client's rate limiter)
+//! have no counterpart.
 
 mod caches;
 mod leases;
@@ -54,15 +56,15 @@ use self::reconciles::Reconciles;
 pub(crate) use self::reconciles::{Ending, Figures};
 pub(crate) use self::requests::Requests;
 
-/// What a page with [`Metrics::text`] is.
+/// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What a page with [`Metrics::plain`] is.
+/// Content type of [`Metrics::plain`].
 pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// The figures of a manager. Clones are the same ones.
+/// The metrics of a manager. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Families>);
 
@@ -74,7 +76,7 @@ struct Families {
     leases: Leases,
     requests: Requests,
     caches: CacheFigures,
-    /// Those of each controller, some of which pass by themselves.
+    /// Metrics of each controller, some of which must be updated before they are read.
     controllers: Mutex<Vec<Figures>>,
 }
 
@@ -94,7 +96,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures as `OpenMetrics` text; serve it as [`CONTENT_TYPE`].
+    /// Returns all metrics as `OpenMetrics` text; serve it as [`CONTENT_TYPE`].
     pub fn text(&self) -> String {
         self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Figures::look);
         let mut text = String::new();
@@ -103,18 +105,18 @@ impl Metrics {
         text
     }
 
-    /// All figures as the text that came before `OpenMetrics`, with the bounds of buckets as Go prints them; serve it as
+    /// Returns all metrics in Prometheus' text format, with bounds of buckets as Go prints them; serve it as
     /// [`PLAIN_CONTENT_TYPE`].
     pub fn plain(&self) -> String {
         plain::plain(&self.text())
     }
 
-    /// Adds figures of your own to the text.
+    /// Calls `add` with the registry, so that you can register metrics of your own.
     pub fn with_registry<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
         add(&mut self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Those of one controller, all there from the start.
+    /// Returns the metrics of one controller, all present from the start.
     pub(crate) fn of(&self, controller: &str, concurrency: usize) -> Figures {
         let figures = self.0.reconciles.of(&self.0.queues, controller, concurrency);
         self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(figures.clone());

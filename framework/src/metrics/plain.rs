@@ -1,8 +1,8 @@
-//! The text that came before `OpenMetrics`.
+//! Prometheus' text format.
 
 use std::fmt::Write;
 
-/// The same figures: counters are named as their samples are, and there are no units and no end.
+/// Converts `OpenMetrics` text: counters are named as their samples, and there are no units and no end.
 pub(super) fn plain(open: &str) -> String {
     let mut plain = String::with_capacity(open.len() + 1024);
     let mut help = None;
@@ -33,7 +33,7 @@ pub(super) fn plain(open: &str) -> String {
     plain
 }
 
-/// The bound of a bucket as Go prints it, since queries name bounds by their text; and what is before and behind it.
+/// Returns the bound of a bucket as Go prints it, since queries select bounds by their text, and the text before and after it.
 fn bound(line: &str) -> Option<(&str, String, &str)> {
     let start = line.find("_bucket{").and_then(|bucket| Some(bucket + line[bucket..].find("le=\"")? + 4))?;
     let end = start + line[start..].find('"')?;

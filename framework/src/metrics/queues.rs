@@ -1,4 +1,4 @@
-//! Figures of the controllers' queues.
+//! Metrics of the controllers' queues.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::queue::{Lane, Queue};
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// controller-runtime calls a queue and its controller by the same name.
+/// controller-runtime gives a queue the name of its controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
     name: String,
@@ -29,7 +29,7 @@ struct OfWithPriority {
     priority: &'static str,
 }
 
-/// Those of all queues.
+/// Metrics of all queues.
 #[derive(Debug)]
 pub(super) struct Queues {
     depth: Family<OfWithPriority, Gauge>,
@@ -61,7 +61,7 @@ impl Queues {
         let help = "How long in seconds processing an item from workqueue takes";
         registry.register("work_duration_seconds", help, of.worked.clone());
         let help =
-            "How many seconds of work is in progress and not in work_duration yet; large values are stuck workers";
+            "How many seconds of work is in progress and not in work_duration yet; large values indicate stuck workers";
         registry.register("unfinished_work_seconds", help, of.unfinished.clone());
         let help = "How many seconds has the longest running processor for workqueue been running";
         registry.register("longest_running_processor_seconds", help, of.longest.clone());
@@ -80,7 +80,7 @@ impl Queues {
             self.depth.get_or_create_owned(&OfWithPriority { name, controller, priority })
         };
         QueueFigures {
-            // Its priorities: 0 for what happened, -100 for what is only looked at again.
+            // Priorities as in controller-runtime: 0 for changed and due objects, -100 for resyncs.
             depth: depth("0"),
             resyncs: depth("-100"),
             adds: self.adds.get_or_create_owned(&of),
@@ -93,7 +93,7 @@ impl Queues {
     }
 }
 
-/// Those of one queue.
+/// Metrics of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueFigures {
     depth: Gauge,
@@ -107,14 +107,14 @@ pub(crate) struct QueueFigures {
 }
 
 impl QueueFigures {
-    /// Does something with the queue, and counts what that made of it.
+    /// Runs `act` on the queue, and updates the metrics.
     pub(crate) fn with<K, T>(&self, queue: &mut Queue<K>, act: impl FnOnce(&mut Queue<K>) -> T) -> T
     where
         K: Clone + Eq + std::hash::Hash,
     {
         let before = queue.added();
         let done = act(queue);
-        // A new queue has counted nothing.
+        // If `act` replaced the queue, the count started at 0.
         self.adds.inc_by(queue.added().checked_sub(before).unwrap_or_else(|| queue.added()));
         self.depth.set((queue.waiting_in(Lane::Changed) + queue.waiting_in(Lane::Due)) as i64);
         self.resyncs.set(queue.waiting_in(Lane::Resync) as i64);

@@ -1,4 +1,4 @@
-//! Figures of a controller's reconciles.
+//! Metrics of a controller's reconciles.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ struct OfWithResult {
     result: &'static str,
 }
 
-/// Those of all controllers.
+/// Metrics of all controllers.
 #[derive(Debug)]
 pub(super) struct Reconciles {
     total: Family<OfWithResult, Counter>,
@@ -57,7 +57,7 @@ impl Reconciles {
             active: Family::default(),
         };
         let registry = registry.sub_registry_with_prefix("controller_runtime");
-        // The text adds `_total` to counters.
+        // The encoder adds `_total` to counters.
         registry.register("reconcile", "Total number of reconciliations per controller", of.total.clone());
         for (name, what, counters) in [
             ("reconcile_errors", "reconciliation errors", &of.errors),
@@ -75,7 +75,7 @@ impl Reconciles {
         of
     }
 
-    /// Those of one controller, all there from the start.
+    /// Returns the metrics of one controller, all present from the start.
     pub(super) fn of(&self, queues: &Queues, controller: &str, concurrency: usize) -> Figures {
         let of = Of { controller: controller.to_owned() };
         let total =
@@ -98,7 +98,7 @@ impl Reconciles {
     }
 }
 
-/// Those of one controller.
+/// Metrics of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     success: Counter,
@@ -112,23 +112,23 @@ pub(crate) struct Figures {
     time: Histogram,
     active: Gauge,
     pub(crate) queue: QueueFigures,
-    /// Of the reconciles under way.
+    /// When the running reconciles started.
     began: Arc<Mutex<HashMap<Id, Instant>>>,
 }
 
-/// How a reconcile ended, for the figures and for traces.
+/// How a reconcile ended, for metrics and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Success,
-    /// To be looked at again after a time.
+    /// To be reconciled again after a delay.
     Again,
-    /// To be looked at again as soon as it may be.
+    /// To be reconciled again immediately.
     AtOnce,
     Failed,
     Terminal,
     TimedOut,
     Panicked,
-    /// By the end of the lease or the program.
+    /// Because the lease was lost, or the program ends.
     Cancelled,
 }
 
@@ -144,7 +144,7 @@ impl Figures {
         }
     }
 
-    /// Brings what passes by itself up to date.
+    /// Updates the metrics that change with time.
     pub(crate) fn look(&self) {
         let ages: Vec<_> = self.under_way(|began| began.values().map(Instant::elapsed).collect());
         self.queue.under_way(&ages);

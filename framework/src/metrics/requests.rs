@@ -1,4 +1,4 @@
-//! Figures of the requests to the apiserver.
+//! Metrics of the requests to the apiserver.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Requests {
         of
     }
 
-    /// Counts a request; `None` is one without an answer. As in client-go, those that open a watch have no `took`.
+    /// Counts a request; `code` is `None` without a response. As in client-go, watches have no `took`.
     pub(crate) fn answered(&self, method: &Method, host: &str, code: Option<StatusCode>, took: Option<Duration>) {
         let (method, host) = (method.to_string(), host.to_owned());
         if let Some(took) = took {

@@ -1,29 +1,30 @@
-//! How long to leave an object alone that failed several times in a row.
+//! Delays between retries of a failing object.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Delays that double with every failure in a row, up to a bound.
+/// Delays that double with every consecutive failure, up to a limit.
 ///
-/// The delay after the n-th failure is `first * 2^(n-1)`, at most `most`, less up to a quarter: objects that fail together do not come
-/// back together. The quarter depends on the object and on n only, so that a test sees the same delays every time.
+/// The delay after the n-th failure is `first * 2^(n-1)`, at most `most`, less up to a quarter, so that objects that fail
+/// together are not retried together. The quarter depends only on the object and n, so a test sees the same delays every
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
-    /// The longest.
+    /// Longest delay.
     pub most: Duration,
 }
 
 impl Default for Backoff {
-    /// From 200 ms to 5 minutes: eleven failures in a row until it is reached.
+    /// From 200 ms to 5 minutes, which the twelfth consecutive failure reaches.
     fn default() -> Self {
         Self { first: Duration::from_millis(200), most: Duration::from_mins(5) }
     }
 }
 
 impl Backoff {
-    /// The delay after that many failures in a row, at least one, for the object `of`.
+    /// Returns the delay after this number of consecutive failures, at least one, of the object `of`.
     pub fn delay(&self, failures: u32, of: &impl Hash) -> Duration {
         let doublings = failures.saturating_sub(1).min(u32::BITS - 1);
         let full = self.first.saturating_mul(1 << doublings).min(self.most);

@@ -1,19 +1,19 @@
-//! Objects that wait for a place, in three lanes.
+//! Waiting objects, in three lanes.
 
 use std::collections::BTreeMap;
 
-/// Why an object is worked on; the first lane comes first.
+/// Why an object is reconciled; the first lane has the highest priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// It, or what it depends on, changed.
+    /// The object, or something that it depends on, changed.
     Changed,
-    /// Its time has come: a retry, or a time that was asked for.
+    /// It is due: a retry, or a time that the reconciler asked for.
     Due,
     /// Nothing is known to have changed.
     Resync,
 }
 
-/// How often a lane may be passed over before it is its turn.
+/// How often each lane may be skipped before it is next.
 const PATIENCE: [u32; 3] = [0, 4, 8];
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl<K> Lanes<K> {
         self.lanes[lane as usize].len()
     }
 
-    /// The next one; if not even the `background` may be taken from, one that changed.
+    /// Takes the next key; without `background`, only from the lane of changed objects.
     pub(super) fn take(&mut self, background: bool) -> Option<(Lane, K)> {
         let open = |lane: &Lane| (background || *lane == Lane::Changed) && !self.lanes[*lane as usize].is_empty();
         let candidates: Vec<_> = [Lane::Changed, Lane::Due, Lane::Resync].into_iter().filter(open).collect();

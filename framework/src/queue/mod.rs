@@ -1,15 +1,15 @@
-//! Which object is reconciled next, and when: a pure function of what it was told.
+//! Which object is reconciled next, and when: a pure function of the queue's inputs.
 //!
-//! A [`Queue`] has no clock, no task and no lock; whoever drives it says what time it is. It promises:
+//! A [`Queue`] has no clock, no task and no lock; its caller passes the current time. It promises:
 //!
-//! - an object waits once, however often it was added, and is never handed out twice at the same time; what is added while it is being
-//!   worked on comes after that;
-//! - at most [`Settings::concurrency`] objects are out, and a part of these places is kept for objects that changed: those that fail slowly do
-//!   not take all of them;
-//! - objects that changed come before those whose time has come, and these before a resync; but nothing waits for ever, since who
-//!   is passed over often enough is next;
-//! - an object that fails is left alone for a time that doubles, and that starts from the beginning after a success. What happens to it in the
-//!   meantime brings the next try forward, but not closer than [`Settings::spacing`] to the failure, and does not make the delays grow.
+//! - an object waits once, however often it was added, and is never in progress twice; if it is added while it is in
+//!   progress, it waits again after that;
+//! - at most [`Settings::concurrency`] objects are in progress, and a part of these slots is reserved for objects that
+//!   changed, so that slow failures do not occupy all slots;
+//! - objects that changed come before due ones, and these before resyncs; but nothing starves, because a lane that was
+//!   skipped often enough is next;
+//! - an object that fails is retried after a delay that doubles, and that a success resets. Events in the meantime bring the
+//!   retry forward, but not closer than [`Settings::spacing`] to the failure, and do not make the delays grow.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@
 //! assert!(queue.next(now).is_none(), "it was added twice, and waited once");
 //!
 //! queue.finish(&"tank", Outcome::Failed { not_before: Duration::ZERO }, now);
-//! assert!(queue.next(now).is_none(), "it is left alone for a moment");
-//! let then = queue.wake_at().expect("it is tried again");
+//! assert!(queue.next(now).is_none(), "it backs off");
+//! let then = queue.wake_at().expect("a retry is scheduled");
 //! assert_eq!(queue.next(then).map(|job| job.failures), Some(1));
 //! ```
 
@@ -42,10 +42,10 @@ pub use self::lanes::Lane;
 use self::lanes::Lanes;
 pub use self::terms::{Cause, Job, Outcome, Settings};
 
-/// For so many entries a queue keeps room when it is empty.
+/// Capacity that an empty queue keeps.
 const ROOM_AT_REST: usize = 256;
 
-/// See the [module](self).
+/// A queue of objects; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Queue<K> {
     settings: Settings,
@@ -66,13 +66,13 @@ enum Mode {
     Draining,
 }
 
-/// What is known of an object. There is none for those that are at rest and have not failed.
+/// State of an object. Idle objects that have not failed have no entry.
 #[derive(Clone, Debug)]
 struct Entry {
     failures: u32,
-    /// How often in a row it was to be looked at again at once.
+    /// How often in a row it was requeued immediately.
     repeats: u32,
-    /// Of one that failed: the time before which no change brings it back.
+    /// After a failure, the time before which no change triggers a retry.
     not_before: Instant,
     place: Place,
 }
@@ -84,7 +84,7 @@ enum Place {
         at: Instant,
         sequence: u64,
         lane: Lane,
-        /// Whether it failed.
+        /// Whether it is a retry.
         failed: bool,
         /// Whether it comes before its back-off is over.
         early: bool,
@@ -98,19 +98,19 @@ enum Place {
     Out {
         lane: Lane,
         early: bool,
-        /// What was added in the meantime.
+        /// The lane of what was added in the meantime.
         again: Option<Lane>,
     },
 }
 
-/// So long after `now`. Who says "never" with a time that no clock gets to is taken at their word, as far as clocks do get.
+/// Returns `now + time`. A `time` that means "never" is cut to a century, which the clock can represent.
 pub(crate) fn later(now: Instant, time: Duration) -> Instant {
     const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
     now.checked_add(time.min(NEVER)).unwrap_or(now)
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -125,7 +125,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Says that an object is to be worked on. While [draining](Self::drain) nothing is taken.
+    /// Queues an object. Ignored while [draining](Self::drain).
     pub fn add(&mut self, key: &K, cause: Cause, now: Instant) {
         if self.mode == Mode::Draining {
             return;
@@ -152,7 +152,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 self.timers.remove(&(at, sequence));
                 self.wait(key, lane, false, now);
             }
-            // It is tried again anyhow.
+            // It is retried anyway.
             Place::Delayed { .. } if lane == Lane::Resync => {}
             Place::Delayed { at, sequence, early, .. } => {
                 self.timers.remove(&(at, sequence));
@@ -161,12 +161,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Hands out the next object, if one may be worked on now. It has to be given back with [`finish`](Self::finish).
+    /// Hands out the next object, if one may be processed now. Return it with [`finish`](Self::finish).
     pub fn next(&mut self, now: Instant) -> Option<Job<K>> {
         if self.mode != Mode::Open {
             return None;
         }
-        // Also if there is no room: who sleeps until the next timer would otherwise not sleep while one is over.
+        // Also if no slot is free: otherwise `wake_at` would return a time in the past, and its caller would not sleep.
         self.ring(now);
         if self.out >= self.settings.concurrency.max(1) {
             return None;
@@ -180,7 +180,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Some(Job { failures: entry.failures, key, lane, waited: now.saturating_duration_since(since) })
     }
 
-    /// Takes an object back. One that is not out is left as it is.
+    /// Takes an object back. Ignored if it is not in progress.
     pub fn finish(&mut self, key: &K, outcome: Outcome, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Place::Out { lane, early, again } = entry.place else { return };
@@ -188,7 +188,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.background -= usize::from(lane != Lane::Changed);
         entry.place = Place::Rest;
         if let Outcome::Failed { not_before } = outcome {
-            // One more failure before its time says nothing new. Without this, whatever happens around an object would make its delays explode.
+            // A failure before the back-off is over does not count again. Otherwise events around a failing object would make
+            // its delays explode.
             if !early || entry.failures == 0 {
                 entry.failures = entry.failures.saturating_add(1);
             }
@@ -216,18 +217,18 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         self.entries.remove(key);
         if self.entries.is_empty() {
-            // Everything was in it when the program began; that may never be so again.
+            // It held all objects at the start, which may never happen again.
             self.entries.shrink_to(ROOM_AT_REST);
         }
     }
 
-    /// When [`next`](Self::next) may have something that it does not have now, if nothing is added or finished before.
+    /// Returns when [`next`](Self::next) may have another object, unless one is added or finished before.
     pub fn wake_at(&self) -> Option<Instant> {
         let open = self.mode == Mode::Open;
         self.timers.keys().next().filter(|_| open).map(|(at, _)| *at)
     }
 
-    /// Hands nothing out until [`resume`](Self::resume); what is added is kept.
+    /// Stops handing out objects until [`resume`](Self::resume); objects can still be added.
     pub fn pause(&mut self) {
         if self.mode == Mode::Open {
             self.mode = Mode::Paused;
@@ -241,7 +242,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Forgets what waits, and neither takes nor hands out anything from now on.
+    /// Drops all waiting objects, and ignores further additions. Nothing more is handed out.
     pub fn drain(&mut self) {
         self.mode = Mode::Draining;
         self.lanes = Lanes::default();
@@ -249,32 +250,32 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.entries.retain(|_, entry| matches!(entry.place, Place::Out { .. }));
     }
 
-    /// How many objects are out.
+    /// Returns the number of objects in progress.
     pub fn out(&self) -> usize {
         self.out
     }
 
-    /// How many objects could be handed out at once if there were room.
+    /// Returns the number of objects that wait for a slot.
     pub fn waiting(&self) -> usize {
         self.lanes.len()
     }
 
-    /// How many of them are in this lane.
+    /// Returns how many of these are in this lane.
     pub fn waiting_in(&self, lane: Lane) -> usize {
         self.lanes.len_of(lane)
     }
 
-    /// How often an object has begun to wait for a place; one that waits already does not.
+    /// Returns how often objects were queued, without those that were already waiting.
     pub fn added(&self) -> u64 {
         self.added
     }
 
-    /// How many objects wait for their time.
+    /// Returns the number of objects that are scheduled for later.
     pub fn delayed(&self) -> usize {
         self.timers.len()
     }
 
-    /// Puts one where it waits for a place, since a moment that may have passed.
+    /// Queues an object that has been waiting since `since`.
     fn wait(&mut self, key: &K, lane: Lane, early: bool, since: Instant) {
         self.added += 1;
         self.place(key, lane, early, since);
@@ -292,7 +293,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.put(key, Place::Delayed { at, sequence, lane, failed, early });
     }
 
-    /// Puts one that failed where a change wants it: among those that changed, at once or when it may be tried again.
+    /// Brings a retry forward because of a change: to now, or to the earliest time allowed.
     fn hasten(&mut self, key: &K, at: Instant, early: bool, now: Instant) {
         if at <= now {
             self.wait(key, Lane::Changed, early, now);
@@ -307,7 +308,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Moves those whose time has come to where they wait for a place.
+    /// Queues the objects whose timers have expired.
     fn ring(&mut self, now: Instant) {
         while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) {
             let at = first.key().0;

@@ -1,4 +1,4 @@
-//! Addresses as flags of controllers have them.
+//! Listen addresses in flags.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,20 +6,20 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-/// Where to listen: `:8080` is a port on all addresses, `127.0.0.1:8080`, `[::1]:8080` and `localhost:8080` on one; port 0 is any that is free. `0`
-/// is nowhere, and so is the default.
+/// A listen address: `:8080` is a port on all addresses; `127.0.0.1:8080`, `[::1]:8080` and `localhost:8080` are one address.
+/// Port 0 is any free port. `0`, which is the default, disables the listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Address {
-    /// Nowhere.
+    /// No listener.
     #[default]
     Off,
-    /// This port of all addresses.
+    /// This port on all addresses.
     All(u16),
-    /// This one.
+    /// This address and port.
     One(SocketAddr),
 }
 
-/// An address that is none.
+/// Error of a text that is not a listen address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address: use IP:PORT, :PORT for all addresses, or 0 for none")]
 pub struct UnknownAddress(String);
@@ -50,7 +50,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Whether it is reached from nowhere else; that is so for nowhere.
+    /// Returns whether only this machine can connect; true without a listener.
     pub(super) fn is_loopback(self) -> bool {
         match self {
             Self::Off => true,
@@ -59,15 +59,15 @@ impl Address {
         }
     }
 
-    /// Takes the port; nothing if it is to be nowhere.
+    /// Binds the port; `None` without a listener.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub async fn listen(self) -> std::io::Result<Option<TcpListener>> {
         let listener = match self {
             Self::Off => return Ok(None),
             Self::One(address) => TcpListener::bind(address).await?,
-            // It has the addresses of both versions, unless there is only the old one.
+            // An IPv6 socket accepts IPv4, too. The machine may have no IPv6.
             Self::All(port) => match TcpListener::bind((IpAddr::from(Ipv6Addr::UNSPECIFIED), port)).await {
                 Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
                     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?

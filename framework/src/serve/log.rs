@@ -1,4 +1,4 @@
-//! `/debug/log`: what is logged, while the program runs.
+//! `/debug/log`: the log filter of the running program.
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -7,7 +7,7 @@ use axum::routing::get;
 
 use crate::telemetry::Telemetry;
 
-/// No filter has more to say.
+/// Filters are never longer.
 const MOST_BYTES: usize = 4 << 10;
 
 pub(super) fn pages(telemetry: &Telemetry) -> Router {
@@ -20,9 +20,9 @@ async fn tell(State(telemetry): State<Telemetry>) -> String {
 }
 
 async fn change(State(telemetry): State<Telemetry>, headers: HeaderMap, filter: String) -> (StatusCode, String) {
-    // Web pages reach loopback too, also under another name. Browsers say in every PUT whose page it is.
+    // Web pages can reach loopback, also by another name. Browsers send their origin with every PUT.
     if headers.contains_key(header::ORIGIN) {
-        return (StatusCode::FORBIDDEN, "no web page may change what is logged\n".to_owned());
+        return (StatusCode::FORBIDDEN, "web pages cannot change the log filter\n".to_owned());
     }
     match telemetry.set_log_filter(filter.trim()) {
         Ok(()) => {

@@ -1,4 +1,4 @@
-//! Pages for probes, for scrapes and for whoever debugs.
+//! HTTP endpoints for probes, scrapes and debugging.
 //!
 //! ```no_run
 //! use trishanku_framework::Manager;
@@ -12,21 +12,21 @@
 //! # }
 //! ```
 //!
-//! | address | path | answer |
+//! | address | path | response |
 //! |---|---|---|
-//! | `probes` | `/livez`, `/healthz` | 200 `ok`, or 500 with who has shown no sign of life for a minute |
+//! | `probes` | `/livez`, `/healthz` | 200 `ok`, or 500 with the controllers that have not reported for a minute |
 //! | | `/readyz` | 200 `ok`, or 500 with what is not ready |
-//! | | with `?verbose` | every check, as Kubernetes writes them; `?exclude=NAME` leaves one out |
+//! | | with `?verbose` | every check, in Kubernetes' format; `?exclude=NAME` skips one |
 //! | | `/livez/NAME`, `/healthz/NAME`, `/readyz/NAME` | one check: `start`, `cache/KIND`; `controller/NAME` |
-//! | `metrics` | `/metrics` | the [figures](crate::metrics), as plain text or for those who ask for it as `OpenMetrics` |
-//! | `debug` | `GET /debug/log` | what is logged |
-//! | | `PUT /debug/log` | logs by the filter in the body from now on: `curl -X PUT -d debug …`; 400 says what is wrong with it |
+//! | `metrics` | `/metrics` | the [metrics](crate::metrics), in Prometheus' text format, or as `OpenMetrics` if that is preferred |
+//! | `debug` | `GET /debug/log` | the log filter |
+//! | | `PUT /debug/log` | sets the log filter to the body: `curl -X PUT -d debug …`; 400 explains what is wrong with it |
 //!
-//! Every address is off unless it is named. Probes and metrics are open to whoever reaches them, and tell nothing but names. The address for
-//! debugging must be on loopback, and web pages are refused there: in a pod it takes `kubectl exec` or `port-forward`, so the permission for
-//! that.
+//! All addresses are off by default. Probes and metrics are open to every client that can connect, and contain no more than
+//! names. The address for debugging must be on loopback, and rejects web pages: in a pod it requires `kubectl exec` or
+//! `port-forward`, hence permission for that.
 //!
-//! The pages are there from the beginning of [`Manager::run`](crate::Manager::run) until everything has ended.
+//! Endpoints are served from the start of [`Manager::run`](crate::Manager::run) until everything has stopped.
 
 mod address;
 mod log;
@@ -46,45 +46,45 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::telemetry::Telemetry;
 
-/// How long requests under way may take when everything else has ended.
+/// How long requests in flight may take after everything else has stopped.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Where pages are.
+/// Listen addresses of the endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of `/livez`, `/readyz` and `/healthz`.
+    /// For `/livez`, `/readyz` and `/healthz`.
     pub probes: Address,
-    /// Of `/metrics`.
+    /// For `/metrics`.
     pub metrics: Address,
-    /// Of `/debug/log`; on loopback.
+    /// For `/debug/log`; must be on loopback.
     pub debug: Address,
 }
 
-/// The page with the figures, at `/metrics`, for those who serve it themselves: to whom they like.
+/// Returns a router with `/metrics`, for programs that serve it themselves, to clients of their choice.
 pub fn figures(metrics: &Metrics) -> Router {
     scrape::pages(metrics)
 }
 
-/// Why there are no pages.
+/// Why an endpoint cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The port is somebody else's, or the address is not this machine's.
+    /// The port is in use, or the address is not this machine's.
     #[error("cannot listen on {address} for {what}")]
     Listen {
-        /// Which pages.
+        /// The endpoints.
         what: &'static str,
         /// The address.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Whoever reaches it can change what is logged.
-    #[error("the address for debugging must be on loopback, such as 127.0.0.1:6060, not {0}")]
+    /// Every client that can connect can change the log filter.
+    #[error("the debug address must be on loopback, such as 127.0.0.1:6060, not {0}")]
     NotLoopback(String),
 }
 
-/// Ports that are taken; nobody answers before the [manager](crate::Manager::serve) runs.
+/// Bound ports. No request is answered before the [manager](crate::Manager::serve) runs.
 #[derive(Debug)]
 pub struct Server {
     probes: Option<TcpListener>,
@@ -93,7 +93,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the ports. In the runtime in which the manager runs.
+    /// Binds the ports. Call it in the runtime of the manager.
     ///
     /// # Errors
     /// [`BindError`] names the address.
@@ -112,17 +112,17 @@ impl Server {
         })
     }
 
-    /// Where probes are answered, if they are.
+    /// Returns the address of probes, if they are served.
     pub fn probes(&self) -> Option<SocketAddr> {
         self.probes.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Where figures are scraped, if they are.
+    /// Returns the address of metrics, if they are served.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Where one debugs, if one may.
+    /// Returns the address for debugging, if it is served.
     pub fn debug(&self) -> Option<SocketAddr> {
         self.debug.as_ref().and_then(|listener| listener.local_addr().ok())
     }
@@ -138,7 +138,7 @@ impl Server {
             let mut stopped = serving.stop.subscribe();
             serving.tasks.spawn(async move {
                 let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
-                // It goes on after errors of connections, and has no others.
+                // It continues after connection errors, and has no others.
                 let _served = axum::serve(listener, pages).with_graceful_shutdown(stopped).await;
             });
         }
@@ -146,14 +146,14 @@ impl Server {
     }
 }
 
-/// Pages that are answered, until this is dropped.
+/// Endpoints that are served until this is dropped.
 pub(crate) struct Serving {
     tasks: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
 impl Serving {
-    /// Answers what has been asked, and nothing more.
+    /// Answers requests in flight, and accepts no more.
     pub(crate) async fn end(mut self) {
         let _nobody_serves = self.stop.send(true);
         let all = async { while self.tasks.join_next().await.is_some() {} };

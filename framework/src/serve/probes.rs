@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`, as Kubernetes and controller-runtime write them.
+//! `/livez`, `/readyz` and `/healthz`, in the format of Kubernetes and controller-runtime.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use axum::routing::get;
 
 use crate::health::Health;
 
-/// A name and whether it is good.
+/// Names of checks, and whether they pass.
 type Checks = Vec<(String, bool)>;
 type Look = fn(&Health) -> Checks;
 
 pub(super) fn pages(health: &Health) -> Router {
     let mut router = Router::new();
-    // What `/healthz` was before there were two of them was for liveness.
+    // `/healthz` is the older name of the liveness check.
     for (path, look) in [("/livez", alive as Look), ("/healthz", alive), ("/readyz", ready)] {
         let all = move |State(health), query| async move { all(path, look(&health), query) };
         let one = move |State(health), name| async move { one(look(&health), name) };
@@ -75,7 +75,7 @@ fn one(checks: Checks, Path(name): Path<String>) -> Response {
         Some((name, false)) => {
             answer(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {name} is not ready\n"))
         }
-        None => answer(StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")),
+        None => answer(StatusCode::NOT_FOUND, format!("unknown check {name:?}\n")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/metrics`, in the format that is asked for.
+//! `/metrics`, in the preferred format.
 
 use axum::Router;
 use axum::extract::State;
@@ -27,17 +27,17 @@ enum Format {
 }
 
 impl Format {
-    /// What an `Accept` prefers, as Prometheus' own handler reads it: what it does not know is passed over.
+    /// Returns the format that `Accept` prefers, as Prometheus' own handler does: unknown media types are ignored.
     fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let mut ranges: Vec<_> = accepted.flat_map(|value| value.split(',')).map(range).collect();
-        // Stable: of equals the first.
+        // Stable: the first of equals wins.
         ranges.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         ranges.into_iter().find_map(|(_, format)| format).unwrap_or(Self::Plain)
     }
 }
 
-/// How much a media range is wanted, and what it stands for.
+/// Returns the weight of a media range, and its format.
 fn range(text: &str) -> (f64, Option<Format>) {
     let mut parts = text.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -64,7 +64,7 @@ mod tests {
     fn figures_are_plain_text_unless_openmetrics_is_preferred() {
         let of = |accept| Format::of(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]));
         assert_eq!(Format::of(&HeaderMap::new()), Format::Plain);
-        // As Prometheus 3 asks.
+        // Sent by Prometheus 3.
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                           text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for accept in [prometheus, "application/openmetrics-text", "text/plain;q=0.1,application/openmetrics-text"] {

@@ -1,10 +1,10 @@
-//! What an object's status says: conditions that people, `kubectl wait` and kstatus read.
+//! Status conditions, for users, `kubectl wait` and kstatus.
 //!
-//! A [`Report`] is what a reconcile came to. It becomes the conditions `Ready`, `Reconciling` and `Stalled`: `Ready` is always there, the other
-//! two only while they are true, as kstatus expects. Whether something *changed* follows from the conditions that were there, so a report that says
-//! the same again writes nothing, and an event is sent for transitions alone.
+//! A [`Report`] is the result of a reconcile. It becomes the conditions `Ready`, `Reconciling` and `Stalled`: `Ready` is
+//! always present, the other two only while they are true, as kstatus expects. The report is compared with the conditions
+//! before it, so an unchanged report writes nothing, and only transitions send events.
 //!
-//! [`Writer::write`] puts it all into the status: on success and on failure, since who looks at a failing object wants to know why.
+//! [`Writer::write`] puts it into the status: on success and on failure, so that users see why an object fails.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -60,17 +60,17 @@ pub(crate) use self::writer::note;
 pub use self::writer::{Conditions, Writer};
 use crate::{Failure, Retry};
 
-/// What a condition takes of a message.
+/// Maximum length of a condition's message.
 const MOST_CHARACTERS: usize = 32_768;
 
-/// The object is as it should be.
+/// The object matches its desired state.
 pub const READY: &str = "Ready";
-/// It is on its way there.
+/// It is in progress.
 pub const RECONCILING: &str = "Reconciling";
-/// It will not get there before something changes.
+/// It makes no progress before something changes.
 pub const STALLED: &str = "Stalled";
 
-/// What a reconcile came to.
+/// The result of a reconcile, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     stage: Stage,
@@ -85,34 +85,34 @@ enum Stage {
     Stalled,
 }
 
-/// A condition that is not as it was.
+/// A condition whose status changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Which condition.
+    /// Type of the condition.
     pub condition: &'static str,
-    /// `True`, `False`, or empty if it was not there.
+    /// `True`, `False`, or empty if it was absent.
     pub from: String,
-    /// `True`, `False`, or empty if it is not there any more.
+    /// `True`, `False`, or empty if it is removed.
     pub to: String,
 }
 
 impl Report {
-    /// It is as it should be. `reason` is a word in upper camel case.
+    /// Creates a report that the object matches its desired state. `reason` is a word in upper camel case.
     pub fn ready(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { stage: Stage::Ready, reason: reason.into(), message: message.into() }
     }
 
-    /// It is on its way: something is being made, or is tried again after a failure.
+    /// Creates a report that the object is in progress: something is being created, or retried after a failure.
     pub fn reconciling(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { stage: Stage::Reconciling, reason: reason.into(), message: message.into() }
     }
 
-    /// It does not go on before something changes.
+    /// Creates a report that the object makes no progress before something changes.
     pub fn stalled(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { stage: Stage::Stalled, reason: reason.into(), message: message.into() }
     }
 
-    /// What the result of a reconcile says by itself: a success is ready, a failure is stalled if only a change helps.
+    /// Creates a report of a reconcile's result: ready on success, stalled if only a change helps, reconciling otherwise.
     pub fn of<T, E: Failure>(result: &Result<T, E>) -> Self {
         let Err(error) = result else { return Self::ready("Succeeded", "") };
         match error.retry() {
@@ -122,7 +122,8 @@ impl Report {
         }
     }
 
-    /// Puts the report among `conditions`, for this generation of the object; says what changed its state. Conditions of other types stay.
+    /// Puts the report into `conditions`, for this generation of the object. Returns the transitions. Conditions of other
+    /// types stay.
     pub fn put_on(&self, conditions: &mut Vec<Condition>, generation: Option<i64>, now: Timestamp) -> Vec<Transition> {
         let wanted = [
             (READY, if self.stage == Stage::Ready { "True" } else { "False" }),
@@ -140,7 +141,7 @@ impl Report {
                 reason: self.reason.clone(),
                 message: cut(&self.message),
                 observed_generation: generation,
-                // A second is what an object can say; anything finer would differ when it is read back.
+                // Objects have times in seconds; a finer time would differ when it is read back.
                 last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
             };
             match (index, to) {
@@ -157,7 +158,7 @@ impl Report {
     }
 }
 
-/// As long as an apiserver takes it: of one that is refused nobody would learn anything.
+/// Cuts a message to the length that the apiserver accepts: a rejected status reports nothing.
 fn cut(message: &str) -> String {
     match message.char_indices().nth(MOST_CHARACTERS) {
         None => message.to_owned(),
@@ -169,7 +170,7 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// The schema of a list of conditions, for `#[schemars(schema_with = "…")]`. It says that conditions are told apart by their type, so that
+/// Returns the schema of a list of conditions, for `#[schemars(schema_with = "…")]`. The list is a map by type, so that
 /// several controllers can each have their own.
 pub fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

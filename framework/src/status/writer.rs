@@ -1,4 +1,4 @@
-//! Writes a report, if it says something new.
+//! Writes statuses, if they changed.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use super::{READY, RECONCILING, Report, STALLED, Stage, Transition};
 use crate::cache::Cache;
 use crate::{Key, Kind, Object};
 
-/// What the events API takes of a text.
+/// Maximum length of an event's note.
 const MOST_NOTE_BYTES: usize = 1024;
 
 /// A status with conditions.
 pub trait Conditions {
-    /// `status.conditions`.
+    /// Returns `status.conditions`.
     fn conditions(&mut self) -> &mut Vec<Condition>;
-    /// `status.observedGeneration`.
+    /// Returns `status.observedGeneration`.
     fn observed_generation(&mut self) -> &mut Option<i64>;
 }
 
@@ -35,42 +35,42 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// In the name of this controller, which is also the manager of the fields. It must stay the same for ever.
+    /// Creates a writer for this controller. Its name is also that of the field manager, and must never change.
     pub fn new(controller: impl Into<String>) -> Self {
         let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();
         Self { manager: controller.into(), instance: None, own, events: true }
     }
 
-    /// Writes conditions of this type too. Those of types that are not named belong to others, and are left to them.
+    /// Also writes conditions of this type. Conditions of other types belong to other writers, and stay.
     #[must_use]
     pub fn condition(mut self, condition: impl Into<String>) -> Self {
         self.own.insert(condition.into());
         self
     }
 
-    /// The replica that events come from, such as the pod's name.
+    /// Sets the replica that events come from, such as the pod's name.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
         self
     }
 
-    /// Sends no events. Each is a write as dear as that of the status, and its answer is waited for: for kinds with very many objects, at which nobody
-    /// looks one by one.
+    /// Sends no events. Each is a request that costs as much as the status, and delays the reconcile: for kinds with so many
+    /// objects that users do not look at each.
     #[must_use]
     pub fn without_events(mut self) -> Self {
         self.events = false;
         self
     }
 
-    /// Writes `status` with the report in it, unless `before` says the same; answers whether it was written. `cache` is where `object` comes from:
-    /// it learns what was written. An event is sent if `Ready` changed or
-    /// `Stalled` came; one that cannot be sent is only logged.
+    /// Writes `status` with the report in it, unless `before` is the same; returns whether it was written. `cache` is that of
+    /// `object`, and learns the response. An event is sent if `Ready` changed or `Stalled` appeared; if that fails, it is
+    /// only logged.
     ///
-    /// By server-side apply: a field that is not in `status` any more goes, and those of others stay.
+    /// Uses server-side apply: a field that is no longer in `status` is removed, and fields of other managers stay.
     ///
     /// # Errors
-    /// What the apiserver said. An object that is gone is none.
+    /// The error of the request. A deleted object is not an error.
     pub async fn write<K, S>(
         &self,
         client: &Client,
@@ -104,18 +104,18 @@ impl Writer {
         let patch = json!({
             "apiVersion": api_version,
             "kind": kind,
-            // Not an object of the same name that somebody made in the meantime.
+            // Not an object of the same name that was created meanwhile.
             "metadata": {"name": key.name(), "uid": metadata.uid},
             "status": status,
         });
         let parameters = PatchParams::apply(&self.manager).force();
         match api.patch_status(key.name(), &parameters, &Patch::Apply(patch)).await {
-            // The next reconcile of this object may come before the watch tells, and would tell the same again.
+            // The next reconcile of this object may precede the watch event, and would write the same again.
             Ok(written) => cache.learn(written, lists),
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
             Err(error) => return Err(error),
         }
-        // Several of one report are one thing to tell.
+        // One event for all transitions of a report.
         if transitions.iter().any(is_told) {
             self.tell(client, cache.kind(), object, report).await;
         }
@@ -146,7 +146,7 @@ impl Writer {
 
 fn is_told(transition: &Transition) -> bool {
     match transition.condition {
-        // An object that begins its life unready is nothing to tell.
+        // A new object is not ready: no transition.
         READY => transition.to == "True" || transition.from == "True",
         STALLED => transition.to == "True",
         _ => false,
@@ -154,12 +154,12 @@ fn is_told(transition: &Transition) -> bool {
 }
 
 fn says_the_same<S: Serialize>(one: &S, other: &S) -> serde_json::Result<bool> {
-    // As text it is quick; maps without an order may be the same and read otherwise.
+    // Comparing text is fast; maps without an order may be equal and differ as text.
     Ok(serde_json::to_vec(one)? == serde_json::to_vec(other)?
         || serde_json::to_value(one)? == serde_json::to_value(other)?)
 }
 
-/// As much of a message as the events API takes.
+/// Cuts a message to the length of an event's note.
 pub(crate) fn note(message: &str) -> String {
     let mut end = message.len().min(MOST_NOTE_BYTES);
     while !message.is_char_boundary(end) {

@@ -6,20 +6,20 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::{TARGET, TraceContext};
-use crate::lease::Closed;
+use crate::error::Closed;
 
-/// What a request is for.
+/// A request that may get a span.
 pub(crate) struct CallTo<'a> {
     pub(crate) method: &'a str,
     /// The path without names.
     pub(crate) template: String,
-    /// Without the query, which may have what nobody else should see.
+    /// Without the query, which may be confidential.
     pub(crate) url: String,
     pub(crate) address: &'a str,
     pub(crate) port: i64,
 }
 
-/// A request under way. Dropping it says that nobody waits for its answer any more.
+/// A request in flight. If it is dropped before it ends, it was cancelled.
 pub(crate) struct Call {
     span: Span,
     context: TraceContext,
@@ -27,7 +27,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// There is one if the code around it is in a trace that is kept.
+    /// Starts a span, if the surrounding code is in a sampled trace.
     pub(crate) fn begin<'a>(to: impl FnOnce() -> CallTo<'a>) -> Option<Self> {
         TraceContext::current().filter(TraceContext::is_sampled)?;
         let to = to();
@@ -57,7 +57,7 @@ impl Call {
         self.span.clone()
     }
 
-    /// The head of the answer is there, or there will be none.
+    /// Ends the span when the head of the response has arrived, or the request has failed.
     pub(crate) fn end(mut self, status: Option<StatusCode>, error: Option<&BoxError>) {
         self.ended = true;
         if let Some(status) = status {

@@ -1,4 +1,4 @@
-//! Which trace, and where in it: what goes from one program to the next.
+//! The trace context that is passed from one program to the next.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kube::Resource;
@@ -8,16 +8,16 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The annotation that a [stamp](TraceContext::stamp) is.
+/// The annotation of a [stamp](TraceContext::stamp).
 pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
 
-/// A span of a trace, as [W3C Trace Context](https://www.w3.org/TR/trace-context/) writes it. There is none unless traces are
-/// [asked for](crate::telemetry).
+/// A span of a trace, as in [W3C Trace Context](https://www.w3.org/TR/trace-context/). There is none unless traces are
+/// [enabled](crate::telemetry).
 #[derive(Clone, Debug)]
 pub struct TraceContext(pub(super) SpanContext);
 
 impl PartialEq for TraceContext {
-    /// The same span, however it was learned of.
+    /// The same span, from whatever source.
     fn eq(&self, other: &Self) -> bool {
         self.0.trace_id() == other.0.trace_id() && self.0.span_id() == other.0.span_id()
     }
@@ -26,12 +26,12 @@ impl PartialEq for TraceContext {
 impl Eq for TraceContext {}
 
 impl TraceContext {
-    /// The span around this code, in a reconcile that of the reconcile or of something in it; `None` without traces.
+    /// Returns the current span, which is that of the reconcile or one inside it; `None` without traces.
     pub fn current() -> Option<Self> {
         Self::of(&Span::current())
     }
 
-    /// That of a span, which begins with this: it gets no more links.
+    /// Returns the context of a span. This starts the span: it accepts no more links.
     pub(crate) fn of(span: &Span) -> Option<Self> {
         if !super::on() || span.is_disabled() {
             return None;
@@ -40,7 +40,7 @@ impl TraceContext {
         context.is_valid().then_some(Self(context))
     }
 
-    /// That of the head `traceparent`; `None` if it is not one.
+    /// Parses a header `traceparent`; `None` if it is invalid.
     pub fn parse(traceparent: &str) -> Option<Self> {
         struct Head<'a>(&'a str);
         impl Extractor for Head<'_> {
@@ -56,39 +56,40 @@ impl TraceContext {
         context.is_valid().then_some(Self(context))
     }
 
-    /// The trace, as 32 hexadecimal digits.
+    /// Returns the trace id, as 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         self.0.trace_id().to_string()
     }
 
-    /// The span, as 16 hexadecimal digits.
+    /// Returns the span id, as 16 hexadecimal digits.
     pub fn span_id(&self) -> String {
         self.0.span_id().to_string()
     }
 
-    /// Whether the trace is kept; others are only numbers.
+    /// Returns whether the trace is sampled; others are only ids.
     pub fn is_sampled(&self) -> bool {
         self.0.is_sampled()
     }
 
-    /// As the head `traceparent`.
+    /// Formats it as a header `traceparent`.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-0{}", self.0.trace_id(), self.0.span_id(), u8::from(self.is_sampled()))
     }
 
-    /// That which was [stamped](Self::stamp) on an object.
+    /// Returns the context that was [stamped](Self::stamp) on an object.
     pub fn on(object: &impl Resource) -> Option<Self> {
         Self::parse(object.meta().annotations.as_ref()?.get(TRACEPARENT)?)
     }
 
-    /// Writes it on an object, as the annotation [`TRACEPARENT`]: whoever reconciles that links to it.
+    /// Stamps an object with the annotation [`TRACEPARENT`]: reconciles of the object link to this span.
     ///
-    /// For objects that are created. On one that is there it is a change each time, and triggers everybody who watches it.
+    /// For objects that are created. On an existing object, each stamp is a change, and triggers every controller that
+    /// watches it.
     pub fn stamp(&self, object: &mut impl Resource) {
         object.meta_mut().annotations.get_or_insert_default().insert(TRACEPARENT.to_owned(), self.traceparent());
     }
 
-    /// Writes it into the heads of a request.
+    /// Adds it to the headers of a request.
     pub(crate) fn send_in(&self, headers: &mut HeaderMap) {
         let mut send = |name: &'static str, value: String| {
             if let Ok(value) = HeaderValue::try_from(value) {
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_as_it_was_written_and_nonsense_is_none() {
-        let context = TraceContext::parse(PARENT).expect("it is one");
+        let context = TraceContext::parse(PARENT).expect("the context is valid");
         assert_eq!((context.traceparent().as_str(), context.is_sampled()), (PARENT, true));
         assert_eq!(context.trace_id(), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(context.span_id(), "b7ad6b7169203331");
@@ -130,8 +131,8 @@ mod tests {
     #[test]
     fn requests_are_sent_what_the_trace_says_of_itself() {
         let mut headers = HeaderMap::new();
-        let state = "vendor=value".parse().expect("it is one");
-        let TraceContext(context) = TraceContext::parse(PARENT).expect("it is one");
+        let state = "vendor=value".parse().expect("the state is valid");
+        let TraceContext(context) = TraceContext::parse(PARENT).expect("the context is valid");
         let context = SpanContext::new(context.trace_id(), context.span_id(), context.trace_flags(), false, state);
         TraceContext(context).send_in(&mut headers);
         assert_eq!(

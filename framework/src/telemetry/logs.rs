@@ -1,4 +1,4 @@
-//! Lines for people or for programs.
+//! Log lines for people or for programs.
 
 use std::fmt::{self, Write};
 
@@ -13,17 +13,17 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TraceContext;
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Time, level, message and `name=value`, in colours on a terminal.
     #[default]
     Human,
-    /// An object for each line: `time`, `level`, `message`, `target`, then the fields.
+    /// A JSON object for each line: `time`, `level`, `message`, `target`, then the fields.
     Json,
 }
 
-/// Neither `human` nor `json`.
+/// Error of a text that is neither `human` nor `json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a log format: use human or json")]
 pub struct UnknownFormat(String);
@@ -40,13 +40,13 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// What lines inside a reconcile say of its trace.
+/// The ids of the trace, in lines inside a reconcile.
 struct Ids {
     trace: String,
     span: String,
 }
 
-/// Lines inside this span have the ids from now on.
+/// Adds the ids to lines inside this span, from now on.
 pub(super) fn identify(span: &Span, context: &TraceContext) {
     span.with_subscriber(|(id, subscriber)| {
         let registry = subscriber.downcast_ref::<Registry>();
@@ -56,7 +56,7 @@ pub(super) fn identify(span: &Span, context: &TraceContext) {
     });
 }
 
-/// Writes lines.
+/// Writes log lines.
 #[derive(Debug)]
 pub(super) struct Lines(pub(super) Format);
 
@@ -73,13 +73,13 @@ where
         let mut fields = Fields::default();
         event.record(&mut fields);
         let mut ids = None;
-        // From the innermost span outwards: what is nearer says more.
+        // From the innermost span outwards: inner fields take precedence.
         for span in context.event_scope().into_iter().flatten() {
             let extensions = span.extensions();
             ids = ids.or_else(|| extensions.get::<Ids>().map(|ids| (ids.trace.clone(), ids.span.clone())));
             let of_span = extensions.get::<FormattedFields<JsonFields>>().map_or("", |fields| fields.fields.as_str());
             for (name, value) in serde_json::from_str::<Map<_, _>>(of_span).unwrap_or_default() {
-                // Those are for exporters.
+                // These are for exporters.
                 if !name.starts_with("otel.") {
                     fields.named.entry(name).or_insert(value);
                 }
@@ -135,7 +135,7 @@ fn human(writer: &mut Writer<'_>, time: &str, level: Level, fields: &Fields) -> 
     writeln!(writer)
 }
 
-/// Text from elsewhere begins no line of its own, and does nothing to a terminal.
+/// Writes text from elsewhere. Control characters are escaped, so it cannot start a line or control a terminal.
 fn tame(writer: &mut Writer<'_>, text: &str) -> fmt::Result {
     for character in text.chars() {
         if character.is_control() {

@@ -1,4 +1,4 @@
-//! What the program says of itself: lines, and traces for a collector.
+//! Logs, and traces for a collector.
 //!
 //! ```no_run
 //! use trishanku_framework::telemetry::{Format, Settings};
@@ -15,41 +15,43 @@
 //!
 //! # Logs
 //!
-//! To standard error, for people or as JSON ([`Format`]). A line inside a reconcile has its `controller`, `object.kind`, `object.namespace`,
-//! `object.name`, `trigger` and `attempt`, and if it is traced `trace_id` and `span_id`. What is logged, `RUST_LOG` says as
-//! `tracing-subscriber` reads it (`info,tanks=debug`), unless told otherwise `info`; it can be changed while the program runs, by
-//! [`Telemetry::set_log_filter`] or by `PUT /debug/log` ([`serve`](crate::serve)).
+//! They go to standard error, for people or as JSON ([`Format`]). A line inside a reconcile has `controller`, `object.kind`,
+//! `object.namespace`, `object.name`, `trigger` and `attempt`, and if it is traced, `trace_id` and `span_id`. The log filter
+//! is `RUST_LOG`, in the syntax of `tracing-subscriber` (`info,tanks=debug`), by default `info`.
+//! [`Telemetry::set_log_filter`] or `PUT /debug/log` ([`serve`](crate::serve)) change it at run time.
 //!
 //! # Traces
 //!
-//! Every reconcile is a trace of its own: a root span `reconcile` with object, generation, trigger, attempt and outcome, and a span for every request
-//! to the apiserver ([`Calls`](crate::client::Calls)), which is asked to continue the trace. Links lead from a reconcile to what led to it:
+//! Every reconcile is a trace: a root span `reconcile` with object, generation, trigger, attempt and outcome, and a span for
+//! every request to the apiserver ([`Calls`](crate::client::Calls)), which is asked to continue the trace. Links lead from a
+//! reconcile to its causes:
 //!
-//! | attribute `link` of the link | to |
+//! | attribute `link` of the link | target |
 //! |---|---|
-//! | `previous` | the object's last reconcile, if it asked to be looked at again, or failed |
-//! | `origin` | what is [stamped](TraceContext::stamp) on the object: whoever made it |
+//! | `previous` | the object's last reconcile, if that failed or asked for another one |
+//! | `origin` | the context that is [stamped](TraceContext::stamp) on the object: the reconcile that created it |
 //!
-//! Off unless somebody asks for it, by [`Settings::collector`] or OpenTelemetry's variables; then a reconcile pays for a look at one flag. A collector that
-//! cannot be reached is warned of once a minute; spans are lost, and nothing waits for it.
+//! Traces are off unless [`Settings::collector`] or OpenTelemetry's variables enable them. While they are off, a reconcile
+//! pays for the check of one flag. If the collector is unreachable, spans are lost, with a warning once a minute; no
+//! reconcile waits for it.
 //!
 //! | variable | |
 //! |---|---|
-//! | `OTEL_TRACES_EXPORTER` | `otlp` switches traces on, `none` off; others are refused |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | switches them on too; [`Settings::collector`] wins |
-//! | `OTEL_EXPORTER_OTLP_PROTOCOL` | only `grpc`; `http/protobuf` and `http/json` are refused |
+//! | `OTEL_TRACES_EXPORTER` | `otlp` enables traces, `none` disables them; others are rejected |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | enables them, too; [`Settings::collector`] takes precedence |
+//! | `OTEL_EXPORTER_OTLP_PROTOCOL` | only `grpc`; `http/protobuf` and `http/json` are rejected |
 //! | `OTEL_EXPORTER_OTLP_HEADERS`, `_TIMEOUT`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` | as specified; compression is not supported |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as specified |
-//! | `OTEL_TRACES_SAMPLER`, `_ARG` | as specified; `jaeger_remote`, `parentbased_jaeger_remote` and `xray` are refused |
+//! | `OTEL_TRACES_SAMPLER`, `_ARG` | as specified; `jaeger_remote`, `parentbased_jaeger_remote` and `xray` are rejected |
 //! | `OTEL_BSP_…`, `OTEL_SPAN_…_LIMIT` | as specified |
-//! | `OTEL_SDK_DISABLED` | `true` switches traces off, whoever wants them |
+//! | `OTEL_SDK_DISABLED` | `true` disables traces in any case |
 //! | `OTEL_PROPAGATORS` | not read: W3C Trace Context, no baggage |
 //!
-//! `OTEL_EXPORTER_OTLP_TRACES_…` wins over `OTEL_EXPORTER_OTLP_…`. Only traces are exported: logs go to standard error, and figures are
-//! scraped ([`metrics`](crate::metrics)).
+//! `OTEL_EXPORTER_OTLP_TRACES_…` takes precedence over `OTEL_EXPORTER_OTLP_…`. Only traces are exported: logs go to standard
+//! error, and metrics are scraped ([`metrics`](crate::metrics)).
 //!
-//! **Secrets.** Spans have what this page names. They have no bodies, no heads and no queries, and of an error the reason, not the message. Spans of
-//! other crates (kube's have whole URLs) are left out, unless [`Settings::spans_of`] names them.
+//! **Secrets.** Spans contain what this page names. They contain no bodies, headers or queries, and of an error the reason,
+//! not the message. Spans of other crates (kube's contain whole URLs) are left out, unless [`Settings::spans_of`] names them.
 
 mod call;
 mod context;
@@ -74,22 +76,22 @@ pub use self::logs::{Format, UnknownFormat};
 pub(crate) use self::reconcile::{Subject, Trail};
 pub use self::settings::{Settings, SetupError};
 
-/// The target of the spans of reconciles, which lines have too.
+/// Target of the spans of reconciles, whose fields log lines have, too.
 const RECONCILE: &str = "trishanku_framework::reconcile";
-/// The target of the spans that are for collectors alone.
+/// Target of the spans that are only for collectors.
 const TARGET: &str = "trishanku_framework::telemetry";
 
-/// How long the end waits for a collector to take the last spans.
+/// How long the collector may take to accept the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether anybody wants spans.
+/// Returns whether traces are enabled.
 fn on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// A filter of logs that cannot be read.
+/// Error of an invalid log filter.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; a filter is a level, or `crate=level`, with commas between several")]
 pub struct UnknownFilter(tracing_subscriber::filter::ParseError);
@@ -98,10 +100,10 @@ fn parse(filter: &str) -> Result<EnvFilter, UnknownFilter> {
     EnvFilter::try_new(filter).map_err(UnknownFilter)
 }
 
-/// What lines are for: all but the spans for collectors.
+/// The subscriber below the log: the registry and the traces.
 type Traced = Layered<Option<Box<dyn Layer<Registry> + Send + Sync>>, Registry>;
 
-/// Logs and traces under way. Clones are the same ones.
+/// Running logs and traces. Clones share them.
 #[derive(Clone)]
 pub struct Telemetry(Arc<Inner>);
 
@@ -111,23 +113,24 @@ struct Inner {
 }
 
 impl Telemetry {
-    /// What is logged at the moment.
+    /// Returns the log filter.
     pub fn log_filter(&self) -> String {
         self.0.level.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Logs by this filter (`debug`, `info,tanks=debug`) from now on.
+    /// Sets the log filter (`debug`, `info,tanks=debug`).
     ///
     /// # Errors
-    /// [`UnknownFilter`]; what is logged is left as it is.
+    /// [`UnknownFilter`]; the filter stays as it is.
     pub fn set_log_filter(&self, filter: &str) -> Result<(), UnknownFilter> {
         let parsed = parse(filter)?;
-        // It fails if the subscriber is gone, and nobody logs.
+        // Fails if the subscriber is gone, and with it the log.
         let _set = self.0.level.reload(parsed);
         Ok(())
     }
 
-    /// Sends the spans that have ended; gives up after three seconds. A [`Manager`](crate::Manager) does it when it has drained.
+    /// Sends the spans that have ended, within three seconds. A [`Manager`](crate::Manager) does so after its controllers
+    /// have stopped.
     pub async fn flush(&self) {
         let Some(provider) = self.0.provider.clone() else { return };
         let flushed = tokio::task::spawn_blocking(move || provider.force_flush());
@@ -136,7 +139,7 @@ impl Telemetry {
         }
     }
 
-    /// Sends the last spans, as [`flush`](Self::flush) does, and takes no more.
+    /// Sends the last spans as [`flush`](Self::flush) does, and accepts no more.
     pub async fn end(&self) {
         let Some(provider) = self.0.provider.clone() else { return };
         let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_WORDS)).await;
@@ -162,7 +165,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Keeps what is written.
+    /// A writer that keeps the text.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 

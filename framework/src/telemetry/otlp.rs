@@ -1,4 +1,4 @@
-//! Brings spans to a collector over OTLP (gRPC).
+//! Exports spans to a collector over OTLP (gRPC).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use super::{RECONCILE, SetupError, TARGET};
 
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
-/// What makes spans and sends them. Inside the runtime.
+/// Creates the provider that makes and exports spans. Call it inside the runtime.
 pub(super) fn provider(plan: Plan, service: &str) -> Result<SdkTracerProvider, SetupError> {
     let exporter = Patient { inner: exporter(&plan)?, endpoint: plan.endpoint, complained: Mutex::default() };
     Ok(SdkTracerProvider::builder().with_resource(resource(service)).with_batch_exporter(exporter).build())
 }
 
-/// The part of a subscriber that takes our spans, and those of other `targets`.
+/// Returns the layer of a subscriber that accepts our spans, and those of other `targets`.
 pub(super) fn layer(provider: &SdkTracerProvider, targets: Vec<String>) -> Box<dyn Layer<Registry> + Send + Sync> {
-    // Without a hint, all spans of all crates would be looked at.
+    // Without a hint, all spans of all crates would be checked.
     let most = if targets.is_empty() { LevelFilter::INFO } else { LevelFilter::TRACE };
     let taken = move |target: &str| {
         let of =
@@ -54,7 +54,8 @@ fn exporter(plan: &Plan) -> Result<SpanExporter, SetupError> {
     builder.build().map_err(|error| SetupError::Exporter { endpoint: plan.endpoint.clone(), source: error.into() })
 }
 
-/// The machine's authorities, or the one in `OTEL_EXPORTER_OTLP_CERTIFICATE`; and a certificate of our own if there is to be one.
+/// Returns the TLS settings: the machine's certificate authorities or that of `OTEL_EXPORTER_OTLP_CERTIFICATE`, and the
+/// client certificate of the environment.
 fn tls() -> Result<ClientTlsConfig, SetupError> {
     let read = |name: &str| {
         let variables = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
@@ -74,7 +75,7 @@ fn tls() -> Result<ClientTlsConfig, SetupError> {
     Ok(tls)
 }
 
-/// What the environment says, and `service` if it names none.
+/// Returns the resource that the environment describes, named `service` if it has no name there.
 fn resource(service: &str) -> Resource {
     let found = Resource::builder().build();
     let named = found.get(&Key::from_static_str("service.name")).map(|name| name.to_string());
@@ -86,7 +87,7 @@ fn resource(service: &str) -> Resource {
     .build()
 }
 
-/// Says when spans are lost, at most once a minute: the library that sends them keeps that to itself.
+/// An exporter that logs when spans are lost, at most once a minute: the library does not.
 #[derive(Debug)]
 struct Patient {
     inner: SpanExporter,

@@ -1,8 +1,8 @@
-//! Whether traces are asked for and where they go, by OpenTelemetry's environment variables.
+//! Whether traces are enabled and where they go, by OpenTelemetry's environment variables.
 
 use super::SetupError;
 
-/// What to do, if anything.
+/// Where traces go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) endpoint: String,
@@ -18,17 +18,17 @@ const SAMPLERS: [&str; 6] = [
     "parentbased_traceidratio",
 ];
 
-/// A variable of the process; an empty one is as good as none, as OpenTelemetry wants it.
+/// Returns a variable of the process; an empty one counts as unset, as OpenTelemetry requires.
 pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Decides by `collector`, which the program names, and by `variable`.
+/// Decides by `collector`, which the program sets, and by the environment.
 pub(super) fn plan(
     collector: Option<&str>,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Plan>, SetupError> {
-    // The variable for traces wins over the one for all signals.
+    // The variable for traces takes precedence over the one for all signals.
     let exporter = |name: &str| {
         [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")]
             .into_iter()
@@ -46,13 +46,13 @@ pub(super) fn plan(
         None if endpoint.is_none() => return Ok(None),
         None | Some("otlp") => {}
         Some("none") => return Ok(None),
-        Some(other) => return refused("OTEL_TRACES_EXPORTER", other, "say otlp or none"),
+        Some(other) => return refused("OTEL_TRACES_EXPORTER", other, "use otlp or none"),
     }
     if let Some((name, protocol)) = exporter("PROTOCOL").filter(|(_, protocol)| protocol != "grpc") {
-        return refused(&name, &protocol, "only grpc is spoken");
+        return refused(&name, &protocol, "only grpc is available");
     }
     if let Some(sampler) = variable("OTEL_TRACES_SAMPLER").filter(|sampler| !SAMPLERS.contains(&sampler.as_str())) {
-        return refused("OTEL_TRACES_SAMPLER", &sampler, &format!("say one of {}", SAMPLERS.join(", ")));
+        return refused("OTEL_TRACES_SAMPLER", &sampler, &format!("use one of {}", SAMPLERS.join(", ")));
     }
     Ok(Some(Plan { endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()) }))
 }
@@ -86,7 +86,7 @@ mod tests {
     fn what_is_not_supported_is_refused_with_the_variable_and_a_remedy() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317");
         for (name, value, remedy) in [
-            ("OTEL_TRACES_EXPORTER", "zipkin", "say otlp or none"),
+            ("OTEL_TRACES_EXPORTER", "zipkin", "use otlp or none"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "only grpc"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "only grpc"),
             ("OTEL_TRACES_SAMPLER", "xray", "parentbased_traceidratio"),

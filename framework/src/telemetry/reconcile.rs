@@ -1,4 +1,4 @@
-//! The span of a reconcile, and what leads from one to the next.
+//! The span of a reconcile, and its links.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::Key;
 use crate::metrics::Ending;
 use crate::queue::Lane;
 
-/// What is reconciled, and why.
+/// The object of a reconcile, and its trigger.
 pub(crate) struct Subject<'a> {
     pub(crate) controller: &'a str,
     pub(crate) kind: &'a str,
@@ -23,9 +23,9 @@ pub(crate) struct Subject<'a> {
     pub(crate) failures: u32,
 }
 
-/// The traces of objects that are to be looked at again: what they were last is the reason for what comes next.
+/// The traces of objects that will be reconciled again: the next reconcile links to the last one.
 ///
-/// It has as many as the queue has timers: who is at rest is forgotten.
+/// It has as many entries as the queue has timers. Idle objects have none.
 #[derive(Debug, Default)]
 pub(crate) struct Trail(Mutex<HashMap<Key, TraceContext>>);
 
@@ -44,9 +44,9 @@ impl Trail {
         self.with(HashMap::clear);
     }
 
-    /// Begins a span for a reconcile, with links to what led to it; `origin` is where the object comes from, if it says so.
+    /// Starts the span of a reconcile, with links to its causes; `origin` is the context on the object.
     pub(crate) fn begin(&self, of: &Subject<'_>, origin: impl FnOnce() -> Option<TraceContext>) -> Reconcile<'_> {
-        // An error only by its level: whatever is left out of the log, lines say which object they are about.
+        // Of level error, so that no log filter removes it: log lines need its fields.
         let span = tracing::error_span!(
             target: RECONCILE,
             parent: None,
@@ -68,13 +68,13 @@ impl Trail {
         Reconcile { span, key: of.key.clone(), trail: self, ended: false }
     }
 
-    /// Links a span to what led to it, and keeps it for what comes next.
+    /// Links a span to its causes, and keeps it for the next reconcile.
     fn lead_on(&self, span: &Span, key: &Key, origin: Option<TraceContext>) {
         let links = [("previous", self.with(|last| last.remove(key))), ("origin", origin)];
         for (what, TraceContext(context)) in links.into_iter().filter_map(|(what, link)| Some((what, link?))) {
             span.add_link_with_attributes(context, vec![KeyValue::new("link", what)]);
         }
-        // No more links after this: it has begun.
+        // Starts the span, so no more links after this.
         let Some(context) = TraceContext::of(span) else { return };
         logs::identify(span, &context);
         if context.is_sampled() {
@@ -91,7 +91,7 @@ fn trigger(lane: Lane) -> &'static str {
     }
 }
 
-/// A reconcile under way. If it is dropped without an end, it panicked or was cancelled.
+/// A running reconcile. If it is dropped before it ends, it panicked or was cancelled.
 pub(crate) struct Reconcile<'a> {
     span: Span,
     key: Key,
@@ -100,7 +100,7 @@ pub(crate) struct Reconcile<'a> {
 }
 
 impl Reconcile<'_> {
-    /// Runs it inside the span; `reason` is that of a failure.
+    /// Runs `work` inside the span. It returns the reason of a failure, too.
     pub(crate) async fn run<T>(mut self, work: impl Future<Output = (T, Ending, Option<&'static str>)>) -> (T, Ending) {
         let span = self.span.clone();
         async move {
@@ -114,7 +114,7 @@ impl Reconcile<'_> {
 
     fn end(&mut self, ending: Ending, reason: Option<&'static str>) {
         self.ended = true;
-        // No line of the log comes after it: only a trace tells of it, and what is recorded takes time.
+        // No log line follows, so only the trace needs it, and recording takes time.
         if super::on() {
             self.span.record("outcome", outcome(ending));
         }
@@ -124,7 +124,7 @@ impl Reconcile<'_> {
         if let Some(reason) = reason {
             self.span.record("error.type", reason);
         }
-        // A terminal one is only tried again for another reason.
+        // After a terminal failure, the next reconcile has another cause.
         if matches!(ending, Ending::Success | Ending::Terminal) {
             self.trail.forget(&self.key);
         }

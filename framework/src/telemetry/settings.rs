@@ -1,4 +1,4 @@
-//! What a program wants to be told of itself.
+//! Settings of logs and traces.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use super::logs::Lines;
 use super::plan::{environment, plan};
 use super::{Format, Inner, ON, RECONCILE, TARGET, Telemetry, UnknownFilter, otlp, parse};
 
-/// Why there are no logs or traces although somebody wants them.
+/// Why logs and traces cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// `RUST_LOG` cannot be read.
-    #[error("RUST_LOG={value} cannot be read")]
+    /// `RUST_LOG` is invalid.
+    #[error("RUST_LOG={value} is not a log filter")]
     LogFilter {
-        /// What it is.
+        /// Its value.
         value: String,
-        /// Why not.
+        /// The cause.
         source: UnknownFilter,
     },
-    /// A variable of OpenTelemetry asks for what is not there.
+    /// A variable of OpenTelemetry asks for something that is not supported.
     #[error("{variable}={value} is not supported: {instead}")]
     Unsupported {
         /// The variable.
         variable: String,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it may say.
+        /// What to use instead.
         instead: String,
     },
     /// A variable of OpenTelemetry names a file that cannot be read.
@@ -45,23 +45,23 @@ pub enum SetupError {
         variable: String,
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The collector's address or the certificates cannot be used.
-    #[error("traces cannot be sent to {endpoint}")]
+    /// The collector's address or the certificates are unusable.
+    #[error("cannot create an exporter of traces to {endpoint}")]
     Exporter {
         /// The address.
         endpoint: String,
-        /// Why not.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The process has a subscriber already.
-    #[error("the process sends its logs somewhere else already")]
+    /// The process already has a subscriber.
+    #[error("the process already has a log subscriber")]
     Taken(#[source] tracing::dispatcher::SetGlobalDefaultError),
 }
 
-/// What to log and where to send traces. See the [module](crate::telemetry) for what the environment says.
+/// Settings of logs and traces. The [module](crate::telemetry) lists the environment variables.
 #[derive(Debug)]
 pub struct Settings {
     service: String,
@@ -73,8 +73,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Lines for people on standard error, and no traces unless the environment wants them; they call the service so, if the environment does not
-    /// name it.
+    /// Creates settings with log lines for people on standard error, and no traces unless the environment enables them.
+    /// `service` is the name in traces, unless the environment sets it.
     pub fn new(service: impl Into<String>) -> Self {
         Self {
             service: service.into(),
@@ -86,35 +86,35 @@ impl Settings {
         }
     }
 
-    /// How lines are written.
+    /// Sets the format of log lines.
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self
     }
 
-    /// Sends traces to this URL (`http://collector:4317`), whatever `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    /// Sends traces to this URL (`http://collector:4317`), regardless of `OTEL_EXPORTER_OTLP_ENDPOINT`.
     #[must_use]
     pub fn collector(mut self, url: impl Into<String>) -> Self {
         self.collector = Some(url.into());
         self
     }
 
-    /// Sends the spans of this crate or module too. What they have is your business: their fields are sent as they are.
+    /// Also sends the spans of this crate or module. Their fields are sent as they are, so check that they are not secret.
     #[must_use]
     pub fn spans_of(mut self, target: impl Into<String>) -> Self {
         self.spans_of.push(target.into());
         self
     }
 
-    /// Writes lines somewhere else, without colours.
+    /// Writes log lines to `writer`, without colours.
     #[must_use]
     pub fn writer(mut self, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) -> Self {
         (self.writer, self.ansi) = (BoxMakeWriter::new(writer), false);
         self
     }
 
-    /// Takes care of all logs and spans of the process from now on. Call it once, at the beginning, inside the runtime.
+    /// Installs the subscriber of the whole process. Call it once, at the beginning, inside the runtime.
     ///
     /// # Errors
     /// [`SetupError`].
@@ -124,7 +124,7 @@ impl Settings {
         Ok(telemetry)
     }
 
-    /// As [`init`](Self::init), for whoever decides where it takes care: a test, for its own thread.
+    /// As [`init`](Self::init), but leaves it to the caller to install the subscriber: a test does so for its own thread.
     ///
     /// # Errors
     /// [`SetupError`].
@@ -135,8 +135,8 @@ impl Settings {
         let value = environment("RUST_LOG").unwrap_or_else(|| "info".to_owned());
         let filter = parse(&value).map_err(|source| SetupError::LogFilter { value, source })?;
         let (filter, level) = reload::Layer::new(filter);
-        // Whatever is left out, lines know which object they are about; spans for collectors alone are not for lines.
-        // The hints leave the most detailed level to the filter.
+        // Log lines name their object whatever the filter; spans for collectors are not logged. The hints leave the most
+        // detailed level to the filter.
         let of_reconciles = filter_fn(|metadata| metadata.is_span() && metadata.target() == RECONCILE)
             .with_max_level_hint(LevelFilter::ERROR);
         let of_others = filter_fn(|metadata| metadata.target() != TARGET && !has_bodies(metadata))
@@ -155,7 +155,8 @@ impl Settings {
     }
 }
 
-/// kube warns of answers that it cannot read with the whole of them: lists of Secrets, if there is one in it that it cannot. Who asked gets an error.
+/// kube logs a whole response that it cannot decode, as a warning: the response may contain Secrets. The caller gets an error
+/// anyway.
 fn has_bodies(metadata: &tracing::Metadata<'_>) -> bool {
     metadata.target() == "kube_client::client" && *metadata.level() == tracing::Level::WARN
 }

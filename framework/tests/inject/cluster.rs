@@ -1,4 +1,4 @@
-//! What a real kube-apiserver makes of it.
+//! Injection and a real kube-apiserver.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplateSpec};
@@ -12,14 +12,14 @@ use crate::heaven::{Heaven, template};
 
 fn users(spec: Value) -> PodTemplateSpec {
     let mut spec = spec;
-    // The plugin that fills it in is off, and a token needs one.
+    // The plugin that sets it is off, and a token requires one.
     spec["serviceAccountName"] = json!("default");
     spec["containers"][0]["name"] = json!("app");
     spec["containers"][0]["image"] = json!("app:1");
     template(json!({"metadata": {"labels": {"app": "heaven"}}, "spec": spec}))
 }
 
-/// As *restricted* namespaces want it.
+/// A security context that *restricted* namespaces accept.
 fn careful() -> Value {
     json!({
         "runAsNonRoot": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
@@ -53,7 +53,7 @@ async fn an_apiserver_takes_it_and_injecting_into_what_it_made_of_it_changes_not
             let injected = heaven.inject(&users(spec.clone())).unwrap();
             let made = deployments.create(&PostParams::default(), &deployment(&name, injected.clone())).await.unwrap();
             let returned = made.spec.unwrap().template;
-            assert_ne!(returned, injected, "the defaults are filled in, or this proves nothing");
+            assert_ne!(returned, injected, "the apiserver sets defaults, or this proves nothing");
             assert_eq!(heaven.inject(&returned).unwrap(), returned, "{name}");
         }
     }
@@ -66,7 +66,7 @@ async fn a_restricted_namespace_takes_the_pod_and_injecting_into_it_again_change
     let label = Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     namespaces.patch(&namespace, &PatchParams::default(), &label).await.unwrap();
-    // Fills in requests and limits, also where there are none.
+    // Sets requests and limits where there are none.
     let limits: LimitRange = serde_json::from_value(json!({
         "metadata": {"name": "limits"},
         "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "100m", "memory": "64Mi"}}]},
@@ -90,6 +90,6 @@ async fn a_restricted_namespace_takes_the_pod_and_injecting_into_it_again_change
     let resources = |template: &PodTemplateSpec| {
         template.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0].resources.clone()
     };
-    assert_ne!(resources(&returned), resources(&injected), "the limits are filled in, or this proves less");
+    assert_ne!(resources(&returned), resources(&injected), "the apiserver sets limits, or this proves less");
     assert_eq!(everything().inject(&returned).unwrap(), returned);
 }

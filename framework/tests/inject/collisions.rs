@@ -1,4 +1,4 @@
-//! What stands in the way is said, all of it, and nothing is overwritten.
+//! All collisions are reported, and nothing is overwritten.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
@@ -38,19 +38,19 @@ fn all_collisions_are_told_at_once_with_place_and_remedy() {
     assert_eq!(
         told(&error),
         [
-            "spec.containers[git-pre]: has the name of a container that is injected; give it another name",
+            "spec.containers[git-pre]: has the name of an injected container; give it another name",
             "spec.securityContext.runAsUser: is 0, and these injected containers must not run as root: git-pre, gitcd-init, gitcd; set the user of the \
              containers that need it instead",
-            "spec.containers[app].ports[1]: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; give it another name, since a Service that asks for \
-             it gets the first",
-            "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; let it listen on another one",
-            "spec.volumes[repo]: is there, and not what is injected: emptyDir is not there, secret is another one; give it another name, or leave \
-             it out",
-            "spec.initContainers[gitcd]: is there, and not what is injected: args is not there, image is \"mine:1\", ports is not there, and 4 \
-             more; give it another name, or leave it out",
-            "spec.containers[app].volumeMounts[/var/run/heaven/]: is volume \"repo\", where the kubeconfig would be; mount it elsewhere, or ask \
-             for the kubeconfig elsewhere",
-            "spec.containers[app].env[KUBECONFIG]: is \"/etc/mine\"; take it out, or do not ask for a kubeconfig in this container",
+            "spec.containers[app].ports[1]: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; rename it, because a Service that selects it \
+             by name gets the first",
+            "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; use another port",
+            "spec.volumes[repo]: exists, and differs from the injected one: emptyDir is missing, secret differs; rename or \
+             remove it",
+            "spec.initContainers[gitcd]: exists, and differs from the injected one: args is missing, image is \"mine:1\", ports is missing, and 4 \
+             more; rename or remove it",
+            "spec.containers[app].volumeMounts[/var/run/heaven/]: is volume \"repo\", where the kubeconfig would be; mount it elsewhere, or request \
+             the kubeconfig elsewhere",
+            "spec.containers[app].env[KUBECONFIG]: is \"/etc/mine\"; remove it, or do not request a kubeconfig in this container",
         ]
     );
     assert!(error.problems().iter().all(|problem| problem.kind == ProblemKind::Collision));
@@ -86,7 +86,7 @@ fn a_kubeconfig_that_the_user_has_already_is_left_to_the_user_if_it_is_the_same(
 
     let elsewhere =
         app(&json!({"env": [{"name": "KUBECONFIG", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
-    let expected = "spec.containers[app].env[KUBECONFIG]: has a value from elsewhere; take it out, or do not ask for a kubeconfig in this container";
+    let expected = "spec.containers[app].env[KUBECONFIG]: has a value from another source; remove it, or do not request a kubeconfig in this container";
     assert_eq!(told(&Heaven::default().inject(&elsewhere).unwrap_err()), [expected]);
     let without = Heaven { kubeconfig: None, ..Heaven::default() };
     assert_eq!(without.inject(&elsewhere).unwrap().spec.unwrap().containers, elsewhere.spec.unwrap().containers);
@@ -103,25 +103,25 @@ fn a_kubeconfig_goes_to_those_that_are_named() {
         injected.init_containers.iter().flatten().chain(&injected.containers).filter(|c| has(c)).collect();
     assert_eq!(with.iter().map(|container| container.name.as_str()).collect::<Vec<_>>(), ["kcm"]);
     let expected =
-        "spec.containers[gitcd]: is not there, and should get a kubeconfig; there are: wait, kcm; name one of these";
+        "spec.containers[gitcd]: does not exist, and should get a kubeconfig; containers: wait, kcm; name one of these";
     assert_eq!(told(&named("gitcd").inject(&controller_manager()).unwrap_err()), [expected]);
 }
 
 #[test]
 fn what_a_runtime_could_not_mount_is_a_collision() {
     let inside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven/cache"}]}));
-    let expected = "spec.containers[app].volumeMounts[/var/run/heaven/cache]: is inside of /var/run/heaven, where the kubeconfig would be, and nothing \
-                    can be written; ask for the kubeconfig in another folder, or as a file";
+    let expected = "spec.containers[app].volumeMounts[/var/run/heaven/cache]: is inside /var/run/heaven, where the read-only folder of the \
+                    kubeconfig would be; request the kubeconfig in another folder, or as a file";
     assert_eq!(told(&Heaven::default().inject(&inside).unwrap_err()), [expected]);
 
     let mut around = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run"}]}));
     assert!(Heaven::default().inject(&around).is_ok());
     around.spec.as_mut().unwrap().volumes =
         serde_json::from_value(json!([{"name": "mine", "configMap": {"name": "x"}}])).unwrap();
-    let expected = "spec.containers[app].volumeMounts[/var/run]: holds /var/run/heaven, where the kubeconfig would be, and nothing can be written; ask \
-                    for the kubeconfig in another folder";
+    let expected = "spec.containers[app].volumeMounts[/var/run]: is read-only, and contains /var/run/heaven, where the kubeconfig would be; request \
+                    the kubeconfig in another folder";
     assert_eq!(told(&Heaven::default().inject(&around).unwrap_err()), [expected]);
-    // Beside it, not in it.
+    // Beside the folder, not inside it.
     let beside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven2"}]}));
     assert!(Heaven::default().inject(&beside).is_ok());
 }
@@ -130,8 +130,8 @@ fn what_a_runtime_could_not_mount_is_a_collision() {
 fn an_older_injection_is_a_collision() {
     let injected = Heaven::default().inject(&controller_manager()).unwrap();
     let newer = Heaven { apiserver: "kube-apiserver:newer".to_owned(), ..Heaven::default() };
-    let expected = "spec.initContainers[kube-apiserver]: is there, and not what is injected: image is \"registry.k8s.io/kube-apiserver:v1.36.3\"; give \
-                    it another name, or leave it out";
+    let expected = "spec.initContainers[kube-apiserver]: exists, and differs from the injected one: image is \"registry.k8s.io/kube-apiserver:v1.36.3\"; rename \
+                    or remove it";
     assert_eq!(told(&newer.inject(&injected).unwrap_err()), [expected]);
 }
 
@@ -140,9 +140,9 @@ fn who_waits_stays_behind_those_that_it_waits_for() {
     let mut swapped = Heaven::default().inject(&controller_manager()).unwrap();
     let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
     containers.swap(2, 3);
-    let expected = "spec.initContainers[kube-apiserver]: comes before \"gitcd\", which it has to wait for; put it behind that, or leave both out";
+    let expected = "spec.initContainers[kube-apiserver]: comes before \"gitcd\", which it has to wait for; move it behind that, or remove both";
     assert_eq!(told(&Heaven::default().inject(&swapped).unwrap_err()), [expected]);
-    // What is missing goes where it has to, and what is there stays where it is.
+    // A missing container is inserted where it has to be, and the existing ones stay where they are.
     let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
     containers.swap(2, 3);
     containers.remove(1);
@@ -173,7 +173,7 @@ fn ports_are_free_in_the_whole_pod() {
     }
     fn numbers(users: Value) -> Vec<u16> {
         let (numbers, injected) = inject(template(users));
-        // What it declared itself is in nobody's way.
+        // Its own ports do not count.
         assert_eq!(inject(injected.clone()), (numbers.clone(), injected));
         numbers
     }

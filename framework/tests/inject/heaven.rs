@@ -1,4 +1,4 @@
-//! Pods like those of a heaven: what is injected, and what a user has.
+//! An injection like that of a heaven, and a user's pod.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use trishanku_framework::inject::{
     SecretRef, Security, Users, Volume, Writable,
 };
 
-/// What of a heaven is asked for.
+/// The options of a heaven.
 #[derive(Clone, Debug)]
 pub(crate) struct Heaven {
     pub(crate) events_etcd: bool,
-    /// On a claim, not in an empty folder.
+    /// On a claim instead of an empty folder.
     pub(crate) claim: bool,
     pub(crate) kubeconfig: Option<Users>,
-    /// Beside the user's containers.
+    /// A container beside the user's.
     pub(crate) watcher: bool,
     pub(crate) apiserver: String,
 }
@@ -106,7 +106,7 @@ impl Heaven {
     }
 }
 
-/// The store, and its address.
+/// Adds the store. Returns its address.
 fn store<'p>(pod: &mut Pod<'p>, repository: &Volume<'p, Writable>) -> (String, Vec<Awaited<'p>>) {
     let secret = SecretRef::named("git-cred");
     let credentials = pod.volume("git-cred", secret.files().mode(0o444));
@@ -153,7 +153,7 @@ pub(crate) fn template(template: Value) -> PodTemplateSpec {
     serde_json::from_value(template).unwrap()
 }
 
-/// Like the published sample of a heaven for kube-controller-manager.
+/// The template of the published sample of a heaven for kube-controller-manager.
 pub(crate) fn controller_manager() -> PodTemplateSpec {
     template(json!({
         "metadata": {"annotations": {"from": "trishanku"}, "labels": {"from": "trishanku"}},

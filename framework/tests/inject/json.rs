@@ -1,11 +1,11 @@
-//! Templates as JSON, with fields that no type here knows.
+//! Templates as JSON, with unknown fields.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use trishanku_framework::inject::{InjectError, Injector, JsonError, SecretRef, Users, inject_json};
 
-/// A pod with most of what is added to: variables, mounts, init containers, pull secrets.
+/// A pod with most of the fields that an injection extends: variables, mounts, init containers, pull secrets.
 fn users() -> Value {
     json!({
         "metadata": {"annotations": {"a": "b"}},
@@ -36,7 +36,7 @@ fn heaven(injector: Injector) -> Injector {
     })
 }
 
-/// Where objects are that are no maps of strings.
+/// Collects the paths of objects that are not maps of strings.
 fn objects(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         // Maps of strings.
@@ -52,7 +52,7 @@ fn objects(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Takes the fields out again that nobody knows, and tells of each what the object around it was called.
+/// Removes the unknown fields, and collects each with the names of the objects around it.
 fn taken_out(value: &mut Value, around: &str, found: &mut Vec<(String, String, Value)>) {
     match value {
         Value::Object(fields) => {
@@ -96,19 +96,19 @@ proptest! {
         let mut expected = Vec::new();
         taken_out(&mut template.clone(), "", &mut expected);
         let mut injected = inject_json(&template, heaven).unwrap();
-        prop_assert_eq!(&inject_json(&injected, heaven).unwrap(), &injected, "twice is once");
+        prop_assert_eq!(&inject_json(&injected, heaven).unwrap(), &injected, "injecting twice equals injecting once");
         let mut found = Vec::new();
         taken_out(&mut injected, "", &mut found);
         found.sort_by(|one, other| one.1.cmp(&other.1));
         expected.sort_by(|one, other| one.1.cmp(&other.1));
         prop_assert_eq!(found, expected);
-        prop_assert_eq!(injected, inject_json(&users(), heaven).unwrap(), "nothing else is different");
+        prop_assert_eq!(injected, inject_json(&users(), heaven).unwrap(), "nothing else differs");
     }
 }
 
 #[test]
 fn what_the_types_know_becomes_what_they_make_of_it() {
-    // By way of Rust's types, which write what is empty, too.
+    // Encoded from Rust's types, which include empty fields.
     let users: Value =
         serde_json::to_value(serde_json::from_value::<k8s_openapi::api::core::v1::PodTemplateSpec>(users()).unwrap())
             .unwrap();

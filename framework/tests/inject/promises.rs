@@ -1,4 +1,4 @@
-//! What holds for whatever a user writes.
+//! Properties that hold for every template.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use trishanku_framework::inject::{KUBECONFIG, ProblemKind, Users};
 
 use crate::heaven::{Heaven, PULL_SECRET, SIDECARS, VOLUMES, WATCHER, template};
 
-/// Lists of a template are left out when they are empty, as people do.
+/// A list of a template; left out if it is empty, as users do.
 fn list(field: &str, values: &[Value]) -> Value {
     if values.is_empty() { json!({}) } else { json!({ field: values }) }
 }
@@ -24,7 +24,7 @@ fn some<T: Clone + std::fmt::Debug + 'static>(of: &[T]) -> impl Strategy<Value =
     subsequence(of.to_vec(), 0..=of.len())
 }
 
-/// The user's words: names and numbers of what is injected are among them.
+/// Names and numbers in the user's template, some of which are also injected.
 #[derive(Clone, Copy)]
 struct Words {
     containers: &'static [&'static str],
@@ -34,7 +34,7 @@ struct Words {
     mounts: &'static [&'static str],
 }
 
-/// Nothing of it can stand in the way.
+/// None of them collides.
 const FRIENDLY: Words = Words {
     containers: &["app", "web", "proxy", "db"],
     volumes: &["data", "ca"],
@@ -43,7 +43,7 @@ const FRIENDLY: Words = Words {
     mounts: &["/data", "/var/run/other"],
 };
 
-/// Much of it stands in the way.
+/// Many of them collide.
 const ANY: Words = Words {
     containers: &["app", "gitcd", "watcher", "git-pre", "web"],
     volumes: &["data", "repo", "kubeconfig"],
@@ -70,7 +70,7 @@ fn container(words: Words, name: &'static str) -> impl Strategy<Value = Value> {
                 "volumeMounts",
                 &mounts.into_iter().map(|path| json!({"name": volume, "mountPath": path})).collect::<Vec<_>>(),
             ),
-            // Counts for init containers only.
+            // Only valid in init containers.
             if is_sidecar { json!({"restartPolicy": "Always"}) } else { json!({}) },
             probe.unwrap_or_default(),
         ];
@@ -116,7 +116,7 @@ fn all(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
-/// Takes away what `users` does not have: elements of lists, behind theirs or, for init containers, between them.
+/// Removes what `users` does not have: elements of lists, after theirs or, for init containers, between them.
 fn without_injected(injected: &PodTemplateSpec, users: &PodTemplateSpec) -> PodTemplateSpec {
     fn cut<T>(list: &mut Option<Vec<T>>, users: Option<&Vec<T>>) {
         if let Some(elements) = list {

@@ -1,7 +1,7 @@
-//! Pods that are wrong do not compile.
+//! Invalid pods do not compile.
 //!
-//! The compiler is run on each program with the library that this test was built with. A harness that builds it once more, with all that
-//! it depends on, takes minutes.
+//! Runs the compiler on each program, with the library that this test was built with. A harness that builds the library
+//! again, with all its dependencies, takes minutes.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,22 +12,22 @@ use std::process::Command;
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/wrong");
 
-/// The folder of this test and of the libraries that it was built with.
+/// Returns the folder of this test and of the libraries that it was built with.
 fn libraries() -> PathBuf {
     env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// The library under test. Cargo keeps those of other features beside it; the latest is made from the sources as they are.
+/// Returns the library under test. Cargo keeps builds with other features beside it; the latest is that of the current sources.
 fn library() -> PathBuf {
     let files = fs::read_dir(libraries()).unwrap().map(|entry| entry.unwrap().path());
     let libraries = files.filter(|file| {
         let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         name.starts_with("libtrishanku_framework-") && file.extension() == Some(OsStr::new("rlib"))
     });
-    libraries.max_by_key(|file| file.metadata().unwrap().modified().unwrap()).expect("this test links with it")
+    libraries.max_by_key(|file| file.metadata().unwrap().modified().unwrap()).expect("this test links the library")
 }
 
-/// What the compiler has against a program: an error in each line, with line and column.
+/// Compiles a program. Returns its errors, each with line and column.
 fn errors(program: &Path, library: &Path) -> Vec<String> {
     let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.args(["--edition=2024", "--crate-type=bin", "--emit=metadata", "--error-format=short", "--cap-lints=allow"]);

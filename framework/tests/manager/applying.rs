@@ -1,4 +1,4 @@
-//! What an owner should own, and nothing more, with no write too many.
+//! An owner gets the objects that it should own, and no more, without needless writes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn map(name: &str, data: &[(&str, String)]) -> ConfigMap {
     map
 }
 
-/// With what a server adds to and writes in its own way: defaults, and a list of containers.
+/// A Deployment with fields that the server sets or rewrites: defaults, and a list of containers.
 fn pump() -> Deployment {
     serde_json::from_value(json!({
         "metadata": {"name": "pump", "labels": {"app": "pump"}},
@@ -50,7 +50,8 @@ struct Caches {
     pumps: Arc<Cache<Deployment>>,
 }
 
-/// At level 0: `level`, `keys` with two keys, `old`, `fixed`, `pump`. At others without the second key and without `old`.
+/// At level 0, applies `level`, `keys` with two keys, `old`, `fixed` and `pump`; at other levels without the second key and
+/// without `old`.
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<(), ApplyError> {
     let (level, mut set) = (tank.spec.level, Set::of(tank, context.client.clone(), "test"));
     let mut keys = vec![("always", "yes".to_owned())];
@@ -63,7 +64,7 @@ async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<(), Ap
     let mut fixed = map("fixed", &[("level", level.to_string())]);
     fixed.immutable = Some(true);
     if set.apply_or_recreate(fixed, &caches.maps).await? == Applied::Deleted {
-        // Its end is a change.
+        // The deletion triggers the next reconcile.
         return Ok(());
     }
     set.apply(pump(), &caches.pumps).await?;
@@ -109,21 +110,21 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
         Api::<ConfigMap>::namespaced(cluster.client(), &namespace),
         Api::<Deployment>::namespaced(cluster.client(), &namespace),
     );
-    // Looks like a member, and belongs to nobody.
+    // Has the label of a member, but no owner.
     let mut stranger = map("stranger", &[]);
     stranger.metadata.labels =
         Some([(trishanku_framework::apply::PART_OF.to_owned(), "applyset-x-v1".to_owned())].into());
     maps.create(&PostParams::default(), &stranger).await.unwrap();
     create(&api, &["tank"]).await;
-    // The tank's, but not made by its controller.
+    // Owned by the tank, but not created by its controller.
     let by_hand = owned(&api.get("tank").await.unwrap(), "by-hand");
     maps.create(&PostParams::default(), &by_hand).await.unwrap();
     let running = start(cluster, &namespace, &log);
-    wait::until_object(&pumps, "pump", "it is there", |_| true).await.unwrap();
+    wait::until_object(&pumps, "pump", "it exists", |_| true).await.unwrap();
     let is_owned = |map: &ConfigMap| map.owner_references().iter().any(|owner| owner.kind == "Tank");
     wait::until_object(&maps, "old", "it is owned", is_owned).await.unwrap();
 
-    // Once everything has come back through the watches, there is nothing to write.
+    // Once all changes have come back through the watches, there is nothing to write.
     let quiet = async |round: &str| {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"round": round}}}));
         api.patch("tank", &PatchParams::default(), &patch).await.unwrap();
@@ -135,12 +136,12 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
     for round in ["1", "2", "3"] {
         quiet(round).await;
     }
-    // A write that would be logged after those of the rounds.
+    // A write whose audit entry would come after those of the rounds.
     maps.delete("level", &DeleteParams::default()).await.unwrap();
-    let made_again = wait::until_object(&maps, "level", "it was made again", |_| true).await.unwrap();
-    let again = wait::until("the write in the log", async || {
+    let made_again = wait::until_object(&maps, "level", "it exists again", |_| true).await.unwrap();
+    let again = wait::until("the write in the audit log", async || {
         let after = writes(cluster, &namespace);
-        if after.len() > before.len() { Ok(after) } else { Err("it is not there") }
+        if after.len() > before.len() { Ok(after) } else { Err("it is not there yet") }
     });
     assert_eq!(again.await.unwrap()[before.len()..], ["patch configmaps level"]);
     assert_eq!(made_again.data.map(|data| data.len()), Some(1));
@@ -150,16 +151,16 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
     maps.patch("level", &PatchParams::default(), &patch).await.unwrap();
     let mended =
         |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "0" && data["theirs"] == "stays");
-    wait::until_object(&maps, "level", "the drift is mended, and what others added is left", mended).await.unwrap();
+    wait::until_object(&maps, "level", "the drift is corrected, and fields of others stay", mended).await.unwrap();
 
-    // Less is wanted: a key, an object, and another value where none can be changed.
+    // A key and an object are no longer desired, and an immutable field gets another value.
     let patch = Patch::Merge(json!({"spec": {"level": 1}}));
     api.patch("tank", &PatchParams::default(), &patch).await.unwrap();
     let less = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("always") && data.len() == 1);
     wait::until_object(&maps, "keys", "the key is gone", less).await.unwrap();
     wait::until_gone(&maps, "old").await.unwrap();
     let changed = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["level"] == "1");
-    wait::until_object(&maps, "fixed", "it was made anew", changed).await.unwrap();
+    wait::until_object(&maps, "fixed", "it was created again", changed).await.unwrap();
     for left in ["stranger", "by-hand"] {
         assert!(maps.get_opt(left).await.unwrap().is_some(), "{left}");
     }

@@ -1,4 +1,4 @@
-//! An apiserver that is away for a while.
+//! An apiserver that is down for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 use crate::leases::settings;
 use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
 
-/// For how long; a variable makes it longer.
+/// How long it is down; the variable overrides it.
 const AWAY: Duration = Duration::from_secs(15);
 const VARIABLE: &str = "FRAMEWORK_TEST_AWAY_SECONDS";
 const NAMESPACE: &str = "default";
@@ -25,7 +25,7 @@ fn away() -> Duration {
     seconds.map_or(AWAY, Duration::from_secs)
 }
 
-/// Writes the level of each tank into its status every second. Who is at level 7 waits before that until it is open.
+/// Writes the level of each tank into its status every second. At level 7 it first waits for `open`.
 fn writer(proxy: &Proxy, log: &Log, open: watch::Receiver<bool>) -> Manager {
     let log = log.clone();
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([NAMESPACE]));
@@ -35,7 +35,7 @@ fn writer(proxy: &Proxy, log: &Log, open: watch::Receiver<bool>) -> Manager {
             let (name, level) = (tank.name_any(), tank.spec.level);
             if level == 7 && !*open.borrow() {
                 log.add("waits");
-                open.wait_for(|open| *open).await.expect("the test has the other end");
+                open.wait_for(|open| *open).await.expect("the test holds the sender");
                 log.add("goes on");
             }
             let patch = Patch::Merge(json!({"status": {"level": level}}));
@@ -74,18 +74,19 @@ async fn an_apiserver_that_is_away_is_asked_seldom_and_nothing_old_is_done_when_
         let patch = Patch::Merge(json!({"spec": {"level": level}}));
         api.patch(name, &PatchParams::default(), &patch).await.unwrap();
     };
-    // It is under way when the apiserver goes, and it would write when it is back.
+    // This reconcile is running when the apiserver goes down, and would write when it is back.
     set_level("tank-0", 7).await;
     log.until(1, "waits").await;
 
     cluster.kill_apiserver().await;
     let (gone, before) = (Instant::now(), proxy.seen().len());
     leads(false).await;
-    // How often it is asked in a time is what is to be known.
+    // The test counts requests over time.
     tokio::time::sleep(away().saturating_sub(gone.elapsed())).await;
     let (calls, while_gone) = (proxy.seen().len() - before, gone.elapsed());
     println!("{calls} calls to an apiserver that was away for {while_gone:?}");
-    // Until the lease is lost each tank is tried a few times. After that there are a watch, and the lease, which is looked at five times a second.
+    // Before the lease is lost, each tank is retried a few times. After that, there are a watch and the lease, which is read
+    // five times a second.
     let bound = TANKS as f64 * 10.0 + while_gone.as_secs_f64() * 6.0;
     assert!((calls as f64) < bound, "{calls} calls in {while_gone:?}");
 
@@ -99,14 +100,14 @@ async fn an_apiserver_that_is_away_is_asked_seldom_and_nothing_old_is_done_when_
     for name in &names {
         log.until(2, &format!("{name} at 3")).await;
         let now = |tank: &Tank| tank.status.as_ref().is_some_and(|status| status.level == 3);
-        wait::until_object(&api, name, "its status is that of now", now).await.unwrap();
+        wait::until_object(&api, name, "its status is current", now).await.unwrap();
     }
-    println!("everything was as it should be {:?} after it was back", back.elapsed());
+    println!("every status was current {:?} after the apiserver was back", back.elapsed());
     let all = log.all();
-    assert!(!all.contains(&"goes on".to_owned()), "what was under way ended with the lease: {all:?}");
+    assert!(!all.contains(&"goes on".to_owned()), "the running reconcile ended with the lease: {all:?}");
     for name in &names {
         let (old, new) = (log.times(&format!("{name} at 0")), log.times(&format!("{name} at 3")));
-        assert!(old.last() < new.first(), "{name} went back to what it was");
+        assert!(old.last() < new.first(), "{name} went back to its old level");
     }
     running.stop().await;
 }
@@ -130,11 +131,11 @@ async fn who_leads_again_begins_with_what_is_there_although_its_watch_was_left_a
     let before = proxy.seen().len();
     proxy.add(Rule::new(Fault::Status { code: 500, retry_after: None }));
     proxy.cut();
-    // It is left alone for three seconds at least after that; the lease is looked at each 0.2.
+    // After four refusals, the watch is retried after three seconds at the earliest; the lease is checked every 0.2.
     let refused = wait::until("four refused watches, and a lost lease", async || {
         let watches = proxy.seen().iter().skip(before).filter(|seen| seen.watch).count();
         let lost = metrics.text().contains(r#"leader_election_master_status{name="tank"} 0"#);
-        // A watch that was just being opened may have got through before the cut.
+        // A watch that was being opened may have succeeded before the cut.
         if watches == 0 {
             proxy.cut();
         }

@@ -1,4 +1,4 @@
-//! What triggers a reconcile, and what comes before the first.
+//! Triggers of a reconcile, and what precedes the first one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use trishanku_testkit::{Proxy, wait};
 
 use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, owned, run, tank, tanks};
 
-/// Makes the map of each tank if it is not there.
+/// Creates the map of each tank if it is missing.
 fn maker(maps: Api<ConfigMap>) -> Controller<impl trishanku_framework::Reconciler<Object = crate::support::Tank>> {
     controller(move |tank, _| {
         let maps = maps.clone();
@@ -36,23 +36,23 @@ async fn what_an_object_owns_is_made_and_made_again_also_if_it_vanished_while_no
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));
     let running = run(manager.controller(maker(maps.clone())));
     create(&tanks(cluster.client(), &namespace), &["a"]).await;
-    let first = wait::until_object(&maps, "a", "it was made", |_| true).await.unwrap();
+    let first = wait::until_object(&maps, "a", "it exists", |_| true).await.unwrap();
 
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     let again = |other: &ConfigMap| {
         let uid = other.uid();
         move |map: &ConfigMap| map.uid() != uid
     };
-    let second = wait::until_object(&maps, "a", "it was made again", again(&first)).await.unwrap();
+    let second = wait::until_object(&maps, "a", "it exists again", again(&first)).await.unwrap();
 
-    // The watch does not see the deletion, and cannot go on from where it was.
+    // The watch misses the deletion, and cannot resume.
     let expired = trishanku_testkit::Fault::Status { code: 410, retry_after: None };
     proxy.add(trishanku_testkit::Rule::new(expired).watches());
     proxy.partition();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     proxy.cut();
     proxy.heal();
-    wait::until_object(&maps, "a", "it was made once more", again(&second)).await.unwrap();
+    wait::until_object(&maps, "a", "it exists once more", again(&second)).await.unwrap();
     running.stop().await;
 }
 
@@ -80,7 +80,7 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
         .owns::<ConfigMap>(),
     ));
     assert_eq!(before, Err(vec!["start".to_owned()]));
-    let not_ready = wait::until("the caches to be awaited", async || match health.ready() {
+    let not_ready = wait::until("the caches to be listed as not ready", async || match health.ready() {
         Err(awaited) if awaited.len() > 1 => Ok(awaited),
         other => Err(format!("{other:?}")),
     });
@@ -119,7 +119,7 @@ async fn a_status_triggers_nothing_a_spec_and_an_annotation_do_and_a_pause_ends_
     patch(json!({"spec": {"level": 2}})).await;
     patch(json!({"metadata": {"annotations": {"framework.test/paused": "false"}}, "spec": {"level": 3}})).await;
     log.until(1, "level 3").await;
-    // Whatever the status had triggered would have come before.
+    // A reconcile triggered by the status would have come before.
     assert_eq!(log.all(), ["level 0", "level 1", "level 3"]);
     running.stop().await;
 }
@@ -181,11 +181,11 @@ async fn an_object_stays_until_it_is_cleaned_up_after_however_often_that_fails()
     assert!(api.get("a").await.unwrap().finalizers().contains(&"framework.test/tank".to_owned()));
     works.store(true, Ordering::SeqCst);
     let others = |tank: &crate::support::Tank| tank.finalizers() == ["framework.test/somebody-else"];
-    wait::until_object(&api, "a", "only others hold it", others).await.unwrap();
+    wait::until_object(&api, "a", "only the other finalizer is left", others).await.unwrap();
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     api.patch("a", &PatchParams::default(), &patch).await.unwrap();
     wait::until_gone(&api, "a").await.unwrap();
-    assert_eq!(log.times("reconciled").len(), 1, "it was not reconciled when it was going: {:?}", log.all());
+    assert_eq!(log.times("reconciled").len(), 1, "it is not reconciled while it is being deleted: {:?}", log.all());
     assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
     running.stop().await;
 }

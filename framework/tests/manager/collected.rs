@@ -1,4 +1,4 @@
-//! Owners that go, with a garbage collector as clusters have it.
+//! Owners that are deleted, with a garbage collector as in clusters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn map(name: String) -> ConfigMap {
     map
 }
 
-/// Makes two maps for each tank; for the one that is called `slow` only while it is open.
+/// Creates two maps for each tank; for the tank `slow`, it first waits for `open`.
 fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Running, Arc<Cache<ConfigMap>>) {
     let mut config = cluster.config();
     config.auth_info.impersonate = Some(USER.to_owned());
@@ -38,7 +38,7 @@ fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Runn
             log.add(format!("{name} begins"));
             if name == "slow" && !*open.borrow() {
                 log.add("slow waits");
-                open.wait_for(|open| *open).await.expect("the test has the other end");
+                open.wait_for(|open| *open).await.expect("the test holds the sender");
             }
             let mut set = Set::of(&*tank, context.client.clone(), USER);
             for number in ["1", "2"] {
@@ -51,21 +51,21 @@ fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Runn
     (run(manager.controller(controller(reconcile).owns::<ConfigMap>())), known)
 }
 
-/// The names of the maps that are there and belong to the tank of this name.
+/// Returns the names of this tank's maps.
 async fn maps_of(maps: &Api<ConfigMap>, tank: &str) -> BTreeSet<String> {
     let all = maps.list(&ListParams::default()).await.unwrap();
     all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with(&format!("{tank}-"))).collect()
 }
 
 async fn until_none(maps: &Api<ConfigMap>, tank: &str) {
-    let gone = wait::until(format!("the end of what {tank} owns"), async || match maps_of(maps, tank).await {
+    let gone = wait::until(format!("the deletion of what {tank} owns"), async || match maps_of(maps, tank).await {
         left if left.is_empty() => Ok(()),
-        left => Err(format!("{left:?} is there")),
+        left => Err(format!("{left:?} still exist")),
     });
     gone.await.unwrap();
 }
 
-/// How many times the controller made a map of this tank.
+/// Returns how often the controller wrote a map of this tank.
 fn made(cluster: &TestCluster, tank: &str) -> usize {
     let prefix = format!("{tank}-");
     let ours = |entry: &trishanku_testkit::audit::Entry| entry.user() == USER && entry.resource() == "configmaps";
@@ -89,14 +89,14 @@ async fn what_is_owned_goes_with_its_owner_and_is_not_made_again_meanwhile() {
         log.until(1, &format!("{tank} ends")).await;
     }
 
-    // The owner first, and what it owned later; or the other way round, with an owner that is still there while its maps go.
+    // The owner is deleted before its maps, or after them (foreground).
     api.delete("after", &DeleteParams::background()).await.unwrap();
     api.delete("before", &DeleteParams::foreground()).await.unwrap();
     for tank in ["after", "before"] {
         until_none(&maps, tank).await;
         wait::until_gone(&api, tank).await.unwrap();
-        // Each kind has its watch, and that of the owners may be behind.
-        assert!(made(&cluster, tank) <= 4, "no loop with the collector");
+        // Each kind has its own watch, and that of the owners may lag behind.
+        assert!(made(&cluster, tank) <= 4, "no loop with the garbage collector");
     }
     let orphaning = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     api.delete("kept", &orphaning).await.unwrap();
@@ -105,7 +105,7 @@ async fn what_is_owned_goes_with_its_owner_and_is_not_made_again_meanwhile() {
     assert!(maps.get("kept-1").await.unwrap().owner_references().is_empty());
     assert_eq!(made(&cluster, "kept"), 2);
 
-    // A reconcile is under way when its object goes: what it makes then belongs to nobody who is there.
+    // An object is deleted while a reconcile runs, which then creates maps whose owner no longer exists.
     gate.send_replace(false);
     maps.delete("slow-1", &DeleteParams::default()).await.unwrap();
     log.until(1, "slow waits").await;
@@ -113,19 +113,19 @@ async fn what_is_owned_goes_with_its_owner_and_is_not_made_again_meanwhile() {
     api.delete("slow", &DeleteParams::background()).await.unwrap();
     wait::until_gone(&api, "slow").await.unwrap();
     until_none(&maps, "slow").await;
-    let forgotten = wait::until("the cache to know it", async || match known.keys() {
+    let forgotten = wait::until("the cache to notice the deletion", async || match known.keys() {
         keys if keys.iter().all(|key| !key.name().starts_with("slow-")) => Ok(()),
         keys => Err(format!("{keys:?}")),
     });
     forgotten.await.unwrap();
     let before = made(&cluster, "slow");
     gate.send_replace(true);
-    let both = wait::until("what it makes", async || match made(&cluster, "slow") - before {
+    let both = wait::until("the maps that it creates", async || match made(&cluster, "slow") - before {
         2 => Ok(()),
         other => Err(other),
     });
     both.await.unwrap();
     until_none(&maps, "slow").await;
-    assert_eq!(log.times("slow begins").len(), begun, "nobody works for an object that is gone");
+    assert_eq!(log.times("slow begins").len(), begun, "no reconcile of a deleted object");
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Definitions made from types, as the apiserver takes and serves them.
+//! Definitions from types, applied to and served by an apiserver.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct CisternSpec {
     level: u32,
 }
 
-/// As it could have been made with another name already.
+/// A definition whose short name another one has, too.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "definitions.test", version = "v1", kind = "Pump", shortname = "pu")]
 struct PumpSpec {}
@@ -64,7 +64,7 @@ fn cistern(capacity: u32, level: u32) -> Cistern {
     Cistern::new("c", CisternSpec { capacity, level })
 }
 
-/// Asks until the apiserver has filled its cache of the kind.
+/// Retries until the apiserver has filled its cache of the kind.
 async fn get(client: &Client, uri: &str) -> Value {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let answered = wait::until(uri, async || {
@@ -81,7 +81,7 @@ async fn definition(client: &Client, name: &str) -> CustomResourceDefinition {
 fn invalid(result: kube::Result<Cistern>) -> String {
     match result {
         Err(kube::Error::Api(status)) if status.is_invalid() => status.message,
-        other => panic!("it is taken: {other:?}"),
+        other => panic!("not rejected: {other:?}"),
     }
 }
 
@@ -114,7 +114,7 @@ async fn the_rules_of_a_type_are_kept_and_its_columns_and_names_are_served() {
     let before = definition(&client, Cistern::crd_name()).await.metadata.resource_version;
     definitions.apply(&client, "test").await.unwrap();
     let after = definition(&client, Cistern::crd_name()).await.metadata.resource_version;
-    assert_eq!(before, after, "what is so is not written");
+    assert_eq!(before, after, "an unchanged definition is not written");
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn what_is_printed_is_taken_as_it_is() {
     let printed = Definitions::of::<Cistern>().and::<Pump>().to_string();
     let documents: Vec<CustomResourceDefinition> =
         printed.split("---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
-    // The apiserver does not know formats of Rust, and would warn.
+    // The apiserver does not know Rust's formats, and would warn.
     let cistern = serde_json::to_string(&Cistern::crd()).unwrap().replace(r#""format":"uint32","#, "");
     assert_eq!(serde_json::to_string(&documents[0]).unwrap(), cistern);
     assert_eq!(documents[1..], [Pump::crd()]);
@@ -150,9 +150,9 @@ async fn a_change_that_loses_what_is_stored_changes_nothing() {
             other => panic!("{other:?}"),
         }
     }
-    // The second version beside it is no loss, and both are served on return.
+    // Adding the second version loses nothing, and both are served on return.
     Definitions::of::<Cistern>().and_this(both("v1")).apply(&client, "test").await.unwrap();
-    wait::until_object(&gauges, "g", "it is as it was", |gauge| gauge.spec.metres == 3).await.unwrap();
+    wait::until_object(&gauges, "g", "it is unchanged", |gauge| gauge.spec.metres == 3).await.unwrap();
     let table = get(&client, "/apis/definitions.test/v2/gauges").await;
     assert_eq!(table["rows"].as_array().map(Vec::len), Some(1), "{table}");
 }

@@ -1,4 +1,4 @@
-//! What would be written, without writing.
+//! Dry runs: the changes of a write, without the write.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn named<K: Resource + Default>(name: &str) -> K {
     object
 }
 
-/// At level 0 it is written; above it is only looked at.
+/// At level 0 it writes; above, it is a dry run.
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<Vec<Planned>, ApplyError> {
     let level = tank.spec.level;
     let mut set = Set::of(tank, context.client.clone(), "test");
@@ -41,7 +41,7 @@ async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<Vec<Pl
     set.apply(secret, &caches.secrets).await?;
     set.apply(named(if level == 0 { "old" } else { "new" }), &caches.maps).await?;
     if level == 2 {
-        // The apiserver is asked, and refuses what it would refuse.
+        // The apiserver validates a dry run, too.
         set.apply(named("Not_A_Name"), &caches.maps).await?;
     }
     set.prune(&caches.maps).await?;
@@ -86,13 +86,13 @@ async fn a_dry_run_tells_what_would_change_and_changes_nothing() {
     create(&api, &["tank"]).await;
     let running = start(cluster, &namespace, &log);
     log.until(1, "level 0").await;
-    assert_eq!(log.all(), ["level 0"], "nothing is planned that is written");
+    assert_eq!(log.all(), ["level 0"], "a write is not in `planned`");
 
     set_level(&api, 1).await;
     log.until(1, "level 1").await;
     set_level(&api, 2).await;
     log.until(1, "Invalid").await;
-    // What would have been written does not count as written.
+    // A dry run does not count as a write.
     set_level(&api, 3).await;
     log.until(1, "level 3").await;
     let planned = |level: i32| {
@@ -111,13 +111,13 @@ async fn a_dry_run_tells_what_would_change_and_changes_nothing() {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
     assert_eq!(maps.get("level").await.unwrap().data.unwrap()["level"], "0");
     assert!(maps.get_opt("old").await.unwrap().is_some() && maps.get_opt("new").await.unwrap().is_none());
-    let writes = wait::until("the refused write in the log", async || {
+    let writes = wait::until("the rejected write in the audit log", async || {
         let user = format!("dry-{namespace}");
         let writes: Vec<_> =
             cluster.audit().into_iter().filter(|entry| entry.verb == "patch" && entry.user() == user).collect();
         if writes.iter().any(|write| write.code() == 422) { Ok(writes) } else { Err(format!("{writes:?}")) }
     });
-    // That of a deletion is in its body.
+    // For a deletion, `dryRun` is in the body.
     let (dry, wet): (Vec<_>, Vec<_>) =
         writes.await.unwrap().into_iter().partition(|write| write.uri.contains("dryRun=All"));
     assert_eq!((wet.len(), dry.len()), (3, 3 + 4 + 3), "{wet:?} {dry:?}");

@@ -1,4 +1,4 @@
-//! Kinds that nobody has written a type for.
+//! Kinds without a type.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Conditions for Status {
     }
 }
 
-/// Keeps a gate and a map for each sluice; all gates are shut in a drought.
+/// Applies a gate and a map for each sluice; all gates are closed in a drought.
 struct Sluices {
     ours: Arc<Dynamic>,
     gates: Arc<Dynamic>,
@@ -155,7 +155,7 @@ async fn a_kind_without_a_type_is_worked_with_as_one_that_has_one() {
     wanted.types = Some(kube::api::TypeMeta { api_version: format!("{GROUP}/v1"), kind: "Sluice".to_owned() });
     sluices.create(&PostParams::default(), &wanted).await.unwrap();
 
-    // What it owns is made, and made again when somebody meddles; the finalizer is on, and the status says so.
+    // Owned objects are created, and corrected when another client changes them. The finalizer is set, and the status is ready.
     let is_open = |open: bool| move |gate: &DynamicObject| gate.data["spec"]["open"] == open;
     let gate = wait::until_object(&gates, "s", "it is open", is_open(true)).await.unwrap();
     assert_eq!(gate.owner_references()[0].kind, "Sluice");
@@ -166,7 +166,7 @@ async fn a_kind_without_a_type_is_worked_with_as_one_that_has_one() {
     gates.patch("s", &PatchParams::default(), &patch).await.unwrap();
     wait::until_object(&gates, "s", "it is open again", is_open(true)).await.unwrap();
 
-    // Nothing is written twice, not by another one either, which has all of it from lists.
+    // Nothing is written twice, not even by another manager, which has all objects from lists.
     let round = async |round: &str| {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"round": round}}}));
         sluices.patch("s", &PatchParams::default(), &patch).await.unwrap();
@@ -178,15 +178,15 @@ async fn a_kind_without_a_type_is_worked_with_as_one_that_has_one() {
     let running = start(cluster, &namespace, &log).await;
     log.until(1, "round 1: 0 written").await;
 
-    // An object without a namespace, of which it was not the owner.
+    // A cluster-scoped object that the controller does not own.
     let mut drought = object("d", json!({"spec": {}}));
     drought.types = Some(kube::api::TypeMeta { api_version: format!("{GROUP}/v1"), kind: "Drought".to_owned() });
     droughts.create(&PostParams::default(), &drought).await.unwrap();
-    wait::until_object(&gates, "s", "it is shut", is_open(false)).await.unwrap();
+    wait::until_object(&gates, "s", "it is closed", is_open(false)).await.unwrap();
     droughts.delete("d", &DeleteParams::default()).await.unwrap();
     wait::until_object(&gates, "s", "it is open once more", is_open(true)).await.unwrap();
 
-    // What is no longer wanted goes, and at last the sluice.
+    // An object that is no longer desired is deleted, and in the end the sluice.
     assert!(maps.get_opt("s").await.unwrap().is_some());
     let patch = Patch::Merge(json!({"spec": {"level": 0}}));
     sluices.patch("s", &PatchParams::default(), &patch).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_kind_that_is_not_there_is_told_and_one_by_another_name_is_waited_for(
         assert!(told.contains(&format!("no Pump in {group}/v1: install its definition")), "{told}");
     }
 
-    // Known beforehand, and there later.
+    // A kind from an `ApiResource`, before the apiserver serves it.
     let late = definition("Late", "lates", "Namespaced");
     let resource = kube::core::discovery::ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", "Late"));
     let (late_kind, log) = (Kind::<DynamicObject>::new(resource, true), Log::default());

@@ -1,4 +1,4 @@
-//! Objects that go while something is being done about them.
+//! Objects that are deleted during a reconcile or a cleanup.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,9 +16,9 @@ use trishanku_testkit::wait;
 
 use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, run, tanks};
 
-/// Waits until the cache has not, or has no more, what was there.
+/// Waits until the object is not in the cache.
 async fn until_forgotten(cache: &Cache<Tank>, key: &Key) {
-    let forgotten = wait::until(format!("{key} to be forgotten"), async || match cache.get(key) {
+    let forgotten = wait::until(format!("{key} to leave the cache"), async || match cache.get(key) {
         None => Ok(()),
         Some(tank) => Err(format!("{:?}", tank.metadata)),
     });
@@ -37,7 +37,7 @@ async fn a_reconcile_whose_object_goes_fails_once_and_another_of_that_name_begin
         async move {
             let uid = tank.uid().unwrap_or_default();
             logs.add(format!("{uid} begins"));
-            permits.acquire().await.expect("it is never closed").forget();
+            permits.acquire().await.expect("the semaphore is never closed").forget();
             let api = tanks(context.client, &tank.namespace().unwrap_or_default());
             let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": {"level": 1}}));
             let written = api.patch_status(&tank.name_any(), &PatchParams::default(), &patch).await;
@@ -52,9 +52,9 @@ async fn a_reconcile_whose_object_goes_fails_once_and_another_of_that_name_begin
     until_forgotten(&cache, &Key::namespaced(&namespace, "a")).await;
     permit.add_permits(1);
     log.until(1, &format!("{first} is not there")).await;
-    // It was tried again, and there was nobody to be reconciled.
+    // The retry finds that the object is gone.
     let succeeded = r#"reconcile_total{controller="test",result="success"} 1"#;
-    let forgotten = wait::until("the next try to find nothing", async || {
+    let forgotten = wait::until("the retry to find no object", async || {
         let text = metrics.text();
         if text.contains(succeeded) { Ok(()) } else { Err(text) }
     });
@@ -78,7 +78,7 @@ async fn an_object_is_cleaned_up_after_when_the_reconcile_that_was_under_way_has
         let (logs, permits) = (logs.clone(), permits.clone());
         async move {
             logs.add("begins");
-            permits.acquire().await.expect("it is never closed").forget();
+            permits.acquire().await.expect("the semaphore is never closed").forget();
             logs.add("ends");
             Ok::<_, Problem>(Next::Change)
         }
@@ -94,8 +94,8 @@ async fn an_object_is_cleaned_up_after_when_the_reconcile_that_was_under_way_has
     log.until(1, "begins").await;
     api.delete("a", &DeleteParams::default()).await.unwrap();
     let key = Key::namespaced(&namespace, "a");
-    let going = wait::until("the deletion to be known", async || {
-        cache.get(&key).filter(|tank| tank.metadata.deletion_timestamp.is_some()).ok_or("it is not")
+    let going = wait::until("the deletion to reach the cache", async || {
+        cache.get(&key).filter(|tank| tank.metadata.deletion_timestamp.is_some()).ok_or("it has not")
     });
     going.await.unwrap();
     assert_eq!(log.all(), ["begins"], "never two at once");
@@ -105,7 +105,7 @@ async fn an_object_is_cleaned_up_after_when_the_reconcile_that_was_under_way_has
     running.stop().await;
 }
 
-/// A pump somewhere else, that has to be given back. It may be out of order.
+/// An external pump that the cleanup has to give back. It may be out of order.
 #[derive(Default)]
 struct Pump {
     works: AtomicBool,
@@ -133,7 +133,7 @@ struct Pumps {
 impl Pumps {
     async fn tell(&self, tank: &Tank, context: &Context, report: &Report) -> kube::Result<bool> {
         let (before, mut status) = (tank.status.as_ref(), tank.status.clone().unwrap_or_default());
-        // Each time something new, so that the object's version is another one after it.
+        // A new level each time, so that the object's version changes.
         status.level += 1;
         self.status.write(&context.client, &self.cache, tank, before, status, report).await
     }
@@ -177,7 +177,7 @@ async fn an_object_whose_clean_up_fails_stays_says_why_is_tried_less_and_less_of
     };
     wait::until_object(&api, "a", "it pumps", says("Pumping")).await.unwrap();
     api.delete("a", &DeleteParams::default()).await.unwrap();
-    let broken = wait::until_object(&api, "a", "it says why it is there", says("Broken")).await.unwrap();
+    let broken = wait::until_object(&api, "a", "its status has the reason", says("Broken")).await.unwrap();
     let conditions = broken.status.as_ref().unwrap().conditions.iter();
     let told: Vec<_> = conditions.map(|told| format!("{}={}: {}", told.type_, told.status, told.message)).collect();
     assert_eq!(told, ["Ready=False: it does not work", "Reconciling=True: it does not work"]);
@@ -187,7 +187,7 @@ async fn an_object_whose_clean_up_fails_stays_says_why_is_tried_less_and_less_of
         let asked = asked();
         if asked.len() >= 6 { Ok(asked) } else { Err(asked.len()) }
     });
-    // 100 ms, doubling up to a second, less a quarter at most.
+    // 100 ms, doubling up to a second, less at most a quarter.
     for (pair, least) in tries.await.unwrap().windows(2).zip([75, 150, 300, 600, 750]) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{:?} after at least {least} ms", pair[1] - pair[0]);
     }

@@ -101,7 +101,7 @@ async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
         let logs = logs.clone();
         async move {
             logs.add(format!("{} begins", tank.name_any()));
-            // Work that takes its time.
+            // A reconcile that takes a while.
             tokio::time::sleep(Duration::from_secs(3)).await;
             logs.add(format!("{} ends", tank.name_any()));
             Ok(Next::Change)
@@ -110,7 +110,7 @@ async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
     let running = run(manager.controller(controller(reconcile).concurrency(1)));
     create(&api, &["a"]).await;
     log.until(1, "a begins").await;
-    // It waits for its turn, which does not come.
+    // Waits for a slot, and is never started.
     create(&api, &["b"]).await;
     running.stop().await;
     assert_eq!(log.all(), ["a begins", "a ends"]);
@@ -133,7 +133,7 @@ async fn neither_again_at_once_nor_a_resync_all_the_time_runs_hot() {
     create(&tanks(cluster.client(), &namespace), &["again", "once"]).await;
     log.until(6, "again").await;
     let times = log.times("again");
-    // 50 ms, doubling to 400, less a quarter at most.
+    // 50 ms, doubling up to 400, less at most a quarter.
     for (pair, least) in times.windows(2).zip([37, 75, 150, 300, 300]) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{times:?}");
     }

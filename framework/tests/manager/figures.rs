@@ -1,11 +1,11 @@
-//! What a page of figures has, and what it should have.
+//! The metrics in a page, and the expected ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kind, labels, and of histograms the bounds.
+/// Type, labels, and the bounds of a histogram.
 pub(crate) type Family = (String, BTreeSet<String>, Vec<String>);
 
-/// What is on a page of plain text.
+/// Parses a page in Prometheus' text format.
 pub(crate) fn families(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -28,8 +28,9 @@ pub(crate) fn families(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// What controller-runtime v0.24.1 has, by its source: `pkg/internal/controller/metrics/metrics.go`, `pkg/internal/metrics/workqueue.go`,
-/// `pkg/metrics/leaderelection.go` and `pkg/metrics/client_go_adapter.go`; of the latter the latency as of its main branch in August 2026.
+/// The metrics of controller-runtime v0.24.1, from its source: `pkg/internal/controller/metrics/metrics.go`,
+/// `pkg/internal/metrics/workqueue.go`, `pkg/metrics/leaderelection.go` and `pkg/metrics/client_go_adapter.go`; the latency
+/// of the latter is that of the main branch in August 2026.
 pub(crate) fn expected() -> BTreeMap<String, Family> {
     const RECONCILE: &str = "0.005 0.01 0.025 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4 0.45 0.5 0.6 0.7 0.8 0.9 1 1.25 1.5 1.75 \
                              2 2.5 3 3.5 4 4.5 5 6 7 8 9 10 15 20 25 30 40 50 60 +Inf";

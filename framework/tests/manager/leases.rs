@@ -1,4 +1,4 @@
-//! Two managers, one lease.
+//! Two managers with one lease.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(crate) fn settings(namespace: &str, identity: &str) -> lease::Settings {
     lease::Settings { duration, work, every, identity: identity.to_owned(), ..lease::Settings::new(namespace, "tank") }
 }
 
-/// A manager that writes all the time, under its own name.
+/// A manager that writes all the time, as a user of its own.
 pub(crate) fn writer(mut config: Config, namespace: &str, identity: &str) -> Running {
     config.auth_info.impersonate = Some(format!("{namespace}-{identity}"));
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
@@ -35,7 +35,7 @@ pub(crate) fn writer(mut config: Config, namespace: &str, identity: &str) -> Run
     })))
 }
 
-/// When each successful write of maps came and was answered, and whose it was.
+/// Returns user, start and end of each successful write of a map.
 pub(crate) fn writes(cluster: &TestCluster, namespace: &str) -> Vec<(String, String, String)> {
     let of_maps = cluster
         .audit()
@@ -55,12 +55,12 @@ pub(crate) async fn until_written_by(cluster: &TestCluster, namespace: &str, ide
     written.await.unwrap();
 }
 
-/// Nothing of `old` came after the first of `new`.
+/// Asserts that all writes of `old` came before the first of `new`.
 pub(crate) fn assert_handed_over(cluster: &TestCluster, namespace: &str, old: &str, new: &str) {
     let writes = writes(cluster, namespace);
     let [old, new] = [old, new].map(|identity| format!("{namespace}-{identity}"));
-    let first = writes.iter().filter(|(by, ..)| *by == new).map(|(_, came, _)| came).min().expect("it has written");
-    let last = writes.iter().filter(|(by, ..)| *by == old).map(|(_, came, _)| came).max().expect("it has written");
+    let first = writes.iter().filter(|(by, ..)| *by == new).map(|(_, came, _)| came).min().expect("there is a write");
+    let last = writes.iter().filter(|(by, ..)| *by == old).map(|(_, came, _)| came).max().expect("there is a write");
     assert!(last < first, "{old} wrote at {last}, {new} at {first}");
 }
 
@@ -77,20 +77,20 @@ async fn who_is_cut_off_writes_nothing_after_its_successor_has() {
     until_written_by(cluster, &namespace, "other").await;
     let takeover = parted.elapsed();
     assert!(takeover < Duration::from_secs(20), "{takeover:?}");
-    // What hangs in the proxy goes on now.
+    // Requests that hang in the proxy continue now.
     proxy.heal();
     let before = writes(cluster, &namespace).len();
     let more = wait::until("more writes", async || {
-        if writes(cluster, &namespace).len() > before + 20 { Ok(()) } else { Err("there are none") }
+        if writes(cluster, &namespace).len() > before + 20 { Ok(()) } else { Err("too few") }
     });
     more.await.unwrap();
     assert_handed_over(cluster, &namespace, "one", "other");
     other.stop().await;
-    // The first one is still there, and takes over.
+    // The first one still runs, and takes over.
     let user = format!("{namespace}-one");
-    let again = wait::until("the first one to work again", async || {
+    let again = wait::until("the first one to write again", async || {
         let writes = writes(cluster, &namespace);
-        if writes.last().is_some_and(|(by, ..)| *by == user) { Ok(()) } else { Err("it does not") }
+        if writes.last().is_some_and(|(by, ..)| *by == user) { Ok(()) } else { Err("it has not") }
     });
     again.await.unwrap();
     one.stop().await;
@@ -111,7 +111,7 @@ async fn who_stops_gives_the_lease_back_and_its_successor_need_not_wait() {
         let lease = leases.get("tank").await.map_err(|error| error.to_string())?;
         if holder(&lease) == "other" { Ok(lease) } else { Err(format!("{:?}", lease.spec)) }
     });
-    let lease = taken.await.expect("less than the lease's time");
+    let lease = taken.await.expect("sooner than the lease expires");
     assert_eq!(lease.spec.and_then(|spec| spec.lease_transitions), Some(1));
     until_written_by(cluster, &namespace, "other").await;
     assert_handed_over(cluster, &namespace, "one", "other");

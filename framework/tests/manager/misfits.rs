@@ -1,4 +1,4 @@
-//! Objects that do not fit their type, since the schema is looser.
+//! Objects that do not match their type, because the schema is looser.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 use crate::support::{Log, Problem, run};
 use crate::writer::Lines;
 
-/// Holds water; its definition lets everything pass.
+/// Holds water; its definition accepts everything.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "framework.test", version = "v1", kind = "Drum", namespaced)]
 struct DrumSpec {
@@ -41,7 +41,7 @@ fn loose_definition() -> CustomResourceDefinition {
     definition
 }
 
-/// Takes note of each that it is given.
+/// A reconciler that records each object.
 struct Notes(Log);
 
 impl Reconciler for Notes {
@@ -105,17 +105,17 @@ async fn one_object_that_does_not_fit_its_type_keeps_nobody_from_working_with_th
     });
     let told = told.await.unwrap();
     assert_eq!(told.regarding.unwrap().name.as_deref(), Some("bad"));
-    let note = "it is left alone, since it does not fit its type: spec.level: invalid type: string, expected i32";
+    let note = "not reconciled, because it does not match its type: spec.level: invalid type: string, expected i32";
     assert_eq!(told.note.as_deref(), Some(note));
 
-    // One that did fit, and one that did not.
+    // An invalid object becomes valid, and a valid one invalid.
     set(&api, "bad", json!(2)).await;
     log.until(1, "bad at 2").await;
     left_out(&metrics, 0).await;
     set(&api, "good", json!("hidden")).await;
     left_out(&metrics, 1).await;
 
-    // A list tells the same once more.
+    // A list contains the same objects again.
     proxy.add(Rule::new(Fault::Status { code: 410, retry_after: None }).watches().times(1));
     let before = proxy.seen().len();
     proxy.cut();

@@ -11,19 +11,19 @@ use crate::leases::{assert_handed_over, until_written_by, writer, writes};
 use crate::support::{cluster, create, tanks};
 
 const VARIABLE: &str = "FRAMEWORK_TEST_WRITER";
-/// Where libfaketime is.
+/// Path of libfaketime.
 const FAKETIME: &str = "FRAMEWORK_TEST_FAKETIME";
 
-/// Ends when this is dropped, or the process that has it.
+/// A process that ends when this is dropped, or when its parent ends.
 struct Process(Child);
 
 impl Process {
-    /// Writes as [`writer`] does, until its standard input ends.
+    /// Starts a process that writes as [`writer`] does, until its standard input ends.
     fn start(proxy: &Proxy, namespace: &str, identity: &str) -> Self {
         Self::start_in(proxy, namespace, identity, &[])
     }
 
-    /// The same with these variables.
+    /// As [`start`](Self::start), with these variables.
     fn start_in(proxy: &Proxy, namespace: &str, identity: &str, variables: &[(&str, &str)]) -> Self {
         let settings = format!("{} {namespace} {identity}", proxy.config().cluster_url);
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -33,7 +33,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // It is not waited for yet, so its id is its own.
+        // The process has not been reaped yet, so its id is still its own.
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 }
@@ -48,7 +48,7 @@ impl Drop for Process {
 #[tokio::test]
 #[ignore = "other tests run it in a process of its own"]
 async fn what_the_process_does() {
-    let settings = std::env::var(VARIABLE).expect("it is run by other tests");
+    let settings = std::env::var(VARIABLE).expect("other tests run this one");
     let [url, namespace, identity] = settings.split(' ').collect::<Vec<_>>()[..] else { panic!("{settings}") };
     let writing = writer(Config::new(url.parse().unwrap()), namespace, identity);
     let end = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
@@ -68,8 +68,8 @@ async fn who_was_stopped_writes_nothing_when_it_goes_on() {
     until_written_by(cluster, &namespace, "other").await;
     let seen = proxy.seen().len();
     one.signal(Signal::CONT);
-    // It has noticed when it looks at the lease.
-    let noticed = wait::until("the first one to go on", async || {
+    // It has resumed once it reads the lease.
+    let noticed = wait::until("the first one to resume", async || {
         let new: Vec<_> = proxy.seen().drain(seen..).map(|seen| format!("{} {}", seen.method, seen.uri)).collect();
         if new.iter().any(|request| request.starts_with("GET") && request.contains("/leases/")) {
             Ok(())
@@ -80,7 +80,7 @@ async fn who_was_stopped_writes_nothing_when_it_goes_on() {
     noticed.await.unwrap();
     let before = writes(cluster, &namespace).len();
     let more = wait::until("more writes", async || {
-        if writes(cluster, &namespace).len() > before + 20 { Ok(()) } else { Err("there are none") }
+        if writes(cluster, &namespace).len() > before + 20 { Ok(()) } else { Err("too few") }
     });
     more.await.unwrap();
     assert_handed_over(cluster, &namespace, "one", "other");
@@ -103,11 +103,11 @@ async fn who_is_killed_is_followed_after_the_time_of_the_lease() {
     other.stop().await;
 }
 
-/// The simulation of the lease has such clocks too, and many more of them.
+/// The simulation of the lease has such clocks, too, and many more of them.
 #[tokio::test]
 #[ignore = "needs libfaketime, as FRAMEWORK_TEST_FAKETIME=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"]
 async fn replicas_whose_wall_clocks_are_wrong_and_stand_still_never_work_at_once() {
-    let library = std::env::var(FAKETIME).expect("it says where libfaketime is");
+    let library = std::env::var(FAKETIME).expect("the variable has the path of libfaketime");
     let (cluster, namespace) = cluster("clocks").await;
     create(&tanks(cluster.client(), &namespace), &["a"]).await;
     let proxy = Proxy::start(cluster).await;
@@ -123,23 +123,23 @@ async fn replicas_whose_wall_clocks_are_wrong_and_stand_still_never_work_at_once
     late.signal(Signal::CONT);
     drop(early);
     until_last_written_by(cluster, &namespace, "late").await;
-    assert!(switches(cluster, &namespace) == 2, "early worked in between, and once");
+    assert!(switches(cluster, &namespace) == 2, "early wrote in between, and only then");
 
-    // To libfaketime, a time without a sign stands still.
+    // libfaketime stops the clock at a time without a sign.
     let _still = at("still", "2001-01-01 00:00:00");
     late.signal(Signal::STOP);
     until_written_by(cluster, &namespace, "still").await;
     late.signal(Signal::CONT);
-    // Three times as long as others leave a lease alone that says the same: 3 s.
+    // Three times the duration of the lease, after which others acquire an unchanged one.
     tokio::time::sleep(std::time::Duration::from_secs(9)).await;
-    assert_eq!(switches(cluster, &namespace), 3, "it renews its lease, although its clock stands still");
+    assert_eq!(switches(cluster, &namespace), 3, "its lease is renewed although its clock stands still");
     until_last_written_by(cluster, &namespace, "still").await;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), &namespace);
     let renewed = leases.get("tank").await.unwrap().spec.unwrap().renew_time.unwrap();
-    assert!(renewed.0.to_string().starts_with("2001-01-0"), "{renewed:?}: the clock was another one");
+    assert!(renewed.0.to_string().starts_with("2001-01-0"), "{renewed:?}: the clock was not the faked one");
 }
 
-/// How often the next write was another one's, in the order in which they came.
+/// Returns how often the writer changed, in the order of the writes.
 fn switches(cluster: &TestCluster, namespace: &str) -> usize {
     let mut writes = writes(cluster, namespace);
     writes.sort_by(|(_, one, _), (_, other, _)| one.cmp(other));

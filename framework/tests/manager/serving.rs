@@ -1,4 +1,4 @@
-//! Pages of a manager at work.
+//! Endpoints of a running manager.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::figures::{expected, families};
 use crate::support::{Log, cluster, controller, create, run, tanks};
 use crate::writer::Lines;
 
-/// Asks a page; its status and text.
+/// Sends a request; returns its status and text.
 async fn ask(address: SocketAddr, method: Method, path: &str, body: &str) -> kube::Result<(u16, String)> {
     let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
     config.default_retry = false;
@@ -68,7 +68,7 @@ async fn probes_figures_and_what_is_logged_while_a_manager_works() {
         .telemetry(&telemetry)
         .controller(waiter);
     let running = run(manager);
-    let answers = wait::until("the first answer", async || {
+    let answers = wait::until("the first response", async || {
         ask(probes, Method::GET, "/readyz", "").await.map_err(|error| error.to_string())
     });
     let not_ready = "[-]cache/Tank failed: reason withheld\n[-]start failed: reason withheld\nreadyz check failed\n";
@@ -96,7 +96,7 @@ async fn probes_figures_and_what_is_logged_while_a_manager_works() {
     ] {
         assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
     }
-    // A look at the lease that is not there yet; a kind that is new may not be for a moment, too.
+    // The first read of the lease, before it exists; a new kind may be missing for a moment, too.
     let looked = format!("rest_client_requests_total{{code=\"404\",method=\"GET\",host=\"{authority}\"}} ");
     assert!(text.contains(&looked), "{text}");
     let idle = "workqueue_unfinished_work_seconds{name=\"test\",controller=\"test\"} 0.0";
@@ -110,7 +110,7 @@ async fn probes_figures_and_what_is_logged_while_a_manager_works() {
     .unwrap();
     assert_eq!(families(&text), expected());
 
-    // What is logged, from now on.
+    // The log filter changes at run time.
     assert!(!lines.text().contains("as it is asked to say"), "{}", lines.text());
     assert_eq!(get(debug, "/debug/log").await, (200, "info\n".to_owned()));
     let put = |filter| ask(debug, Method::PUT, "/debug/log", filter);
@@ -127,7 +127,7 @@ async fn probes_figures_and_what_is_logged_while_a_manager_works() {
     .unwrap();
     running.stop().await;
     for address in [probes, metrics, debug] {
-        assert!(ask(address, Method::GET, "/", "").await.is_err(), "nobody is there any more");
+        assert!(ask(address, Method::GET, "/", "").await.is_err(), "the endpoints are closed");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people see of an object: its status, and events about it.
+//! Statuses and events, as users see them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use trishanku_testkit::wait;
 
 use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
 
-/// The conditions for a person.
+/// Formats the conditions.
 fn shown(tank: &Tank) -> Vec<String> {
     let conditions = tank.status.iter().flat_map(|status| &status.conditions);
     conditions.map(|condition| format!("{}={} {}", condition.type_, condition.status, condition.reason)).collect()
@@ -43,7 +43,7 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         }
     })));
     create(&api, &["a"]).await;
-    // Others have conditions too.
+    // Another controller sets a condition, too.
     let theirs = |reason: &str| {
         Patch::Apply(json!({
             "apiVersion": "framework.test/v1", "kind": "Tank", "metadata": {"name": "a"},
@@ -59,7 +59,7 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         (2, vec!["Ready=False NoPump", "Reconciling=True NoPump"]),
         (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
         (0, vec!["Ready=True Succeeded"]),
-        // Two conditions change at once.
+        // Two conditions change in one write.
         (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
     ];
     for (level, conditions) in expected {
@@ -76,11 +76,11 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         let tank = said.await.unwrap();
         assert!(shown(&tank).contains(&"Leaks=False Tight".to_owned()), "{:?}", shown(&tank));
         if matches!(level, 1 | 2) {
-            // It goes on to fail, and to look again.
+            // It keeps failing, or waiting.
             log.until(2, &format!("level {level}: the same")).await;
         }
     }
-    // They are still theirs: nobody has to force anything.
+    // The other controller still owns its condition, and need not force.
     api.patch_status("a", &PatchParams::apply("inspector"), &theirs("VeryTight")).await.unwrap();
 
     let events: Api<Event> = Api::namespaced(cluster.client(), &namespace);
@@ -99,7 +99,7 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         if told.len() >= 5 { Ok(told) } else { Err(format!("{told:?}")) }
     });
     let mut told = told.await.unwrap();
-    // Those of one second have no order.
+    // Events of the same second have no order.
     told.sort();
     let ready = "Normal Succeeded a";
     assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Hopeless a", "Warning Hopeless a"]);

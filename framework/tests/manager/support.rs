@@ -1,4 +1,4 @@
-//! A kind, a reconciler that does what a test says, and a manager that runs in the background.
+//! A kind, a reconciler that calls a test's functions, and a manager that runs in the background.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -103,7 +103,7 @@ impl Failure for Problem {
     }
 }
 
-/// Reconciles as a function says, and cleans up as another one does if there is a finalizer.
+/// A reconciler that calls `reconcile`, and `clean_up` if there is one, which requires a finalizer.
 pub(crate) struct Does<F, C = fn(Arc<Tank>) -> Result<CleanedUp, Problem>> {
     pub(crate) reconcile: F,
     pub(crate) clean_up: Option<C>,
@@ -131,7 +131,7 @@ where
     }
 }
 
-/// A controller that does `reconcile`, and fails quickly.
+/// A controller that calls `reconcile`, with short delays after failures.
 pub(crate) fn controller<F, Fut>(reconcile: F) -> Controller<Does<F>>
 where
     F: Fn(Arc<Tank>, Context) -> Fut + Send + Sync + 'static,
@@ -141,7 +141,7 @@ where
     Controller::new("test", Does { reconcile, clean_up: None }).backoff(backoff)
 }
 
-/// What happened, and when.
+/// A log of events with their times.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<(String, Instant)>>>);
 
@@ -158,7 +158,7 @@ impl Log {
         self.0.lock().unwrap().iter().filter(|(said, _)| said == what).map(|(_, at)| *at).collect()
     }
 
-    /// Waits until `what` has happened so often.
+    /// Waits until `what` has happened this many times.
     pub(crate) async fn until(&self, times: usize, what: &str) {
         let waited = trishanku_testkit::wait::until(format!("{times} times {what:?}"), async || {
             if self.times(what).len() >= times { Ok(()) } else { Err(format!("{:?}", self.all())) }
@@ -181,8 +181,8 @@ pub(crate) fn run(manager: Manager) -> Running {
 
 impl Running {
     pub(crate) async fn stop(self) {
-        self.stop.send(()).expect("it runs until now");
-        self.task.await.expect("it does not panic").expect("it ends in peace");
+        self.stop.send(()).expect("the manager still runs");
+        self.task.await.expect("the manager does not panic").expect("the manager stops without an error");
     }
 }
 

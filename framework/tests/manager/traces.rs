@@ -20,7 +20,7 @@ use crate::writer::Lines;
 const SOON: Backoff = Backoff { first: Duration::from_millis(10), most: Duration::from_millis(10) };
 const ORIGIN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// The n-th reconcile of a tank; waits for it.
+/// Waits for the n-th reconcile of a tank.
 async fn reconcile(collector: &Collector, name: &str, attempt: u32) -> Span {
     let is = |span: &Span| {
         let attributes = ["object.name", "attempt"].map(|key| span.attribute(key));
@@ -79,7 +79,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     }
     log.until(1, "done").await;
     log.until(1, "panics").await;
-    // The last traces are sent when it has drained, not when a batch is full or five seconds old.
+    // Stopping the manager flushes traces, before a batch is full or five seconds old.
     running.stop().await;
 
     let first = reconcile(&collector, "stamped", 1).await;
@@ -112,10 +112,10 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     assert_eq!(attributes.map(|key| call.attribute(key)), ["PATCH", path, &full, "127.0.0.1", &port, "201"]);
     assert!(!call.is_error() && call.span.kind == 3, "{call:?}");
     let served =
-        collector.span("the apiserver's", |span| span.is_child_of(&call) && span.service == "apiserver").await.unwrap();
+        collector.span("apiserver span", |span| span.is_child_of(&call) && span.service == "apiserver").await.unwrap();
     assert_eq!(served.attribute("http.request.method"), "PATCH", "{served:?}");
 
-    // What failed, and that its names are in no name of a span.
+    // The failed request. Names of spans contain no names of objects.
     let missing = below(&collector, &first, "GET /api/v1/namespaces/{namespace}/secrets/{name}").await;
     assert_eq!(["http.response.status_code", "error.type"].map(|key| missing.attribute(key)), ["404", "404"]);
     assert!(missing.is_error());
@@ -125,14 +125,14 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
         assert!(!text.contains('?') && !text.contains("fieldManager") && !text.contains("Bearer"), "{text}");
     }
     let requests: Vec<_> = ours.iter().filter(|span| !matches!(span.name(), "reconcile" | "mixing")).collect();
-    assert!(requests.iter().all(|span| span.name().contains(" /api")), "others are not sent: {requests:#?}");
+    assert!(requests.iter().all(|span| span.name().contains(" /api")), "no other spans are exported: {requests:#?}");
 
     let panicked = reconcile(&collector, "panics", 1).await;
     assert_eq!((panicked.attribute("outcome"), panicked.is_error()), ("panic".to_owned(), true));
 
-    // What was created says who made it, and is not written again for that.
+    // The created object has the stamp of its reconcile, which causes no further writes.
     let map = maps.get("stamped").await.unwrap();
-    let stamp = TraceContext::on(&map).expect("it is stamped");
+    let stamp = TraceContext::on(&map).expect("the map is stamped");
     assert_eq!((stamp.trace_id(), stamp.span_id()), (first.trace_id(), mixing.span_id()));
     assert!(!requests.iter().any(|span| span.is_of_trace_of(&second)), "nothing differs: {requests:#?}");
 
@@ -143,11 +143,11 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     assert_eq!((&line["object.name"], &line["controller"]), (&"stamped".into(), &"test".into()), "{line}");
     telemetry.end().await;
 
-    // The store tells what it has not told yet when it ends; the collector has to listen meanwhile.
+    // The store exports its last spans when it stops, so the collector must run meanwhile.
     tokio::task::spawn_blocking(move || drop(cluster)).await.unwrap();
     let written =
         |span: &Span| span.is_of_trace_of(&first) && span.service == "gitcd" && span.name() == "etcdserverpb.KV/Txn";
-    collector.span("the store's", written).await.unwrap();
+    collector.span("the store's span", written).await.unwrap();
 }
 
 #[tokio::test]

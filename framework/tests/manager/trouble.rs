@@ -1,4 +1,4 @@
-//! An apiserver in trouble: everything goes on afterwards, and nothing runs hot in between.
+//! A failing apiserver: everything recovers, without a hot loop.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn status(code: u16, retry_after: Option<u32>) -> Fault {
     Fault::Status { code, retry_after }
 }
 
-/// A manager behind a proxy that logs the level of each tank, after a write.
+/// A manager behind a proxy. It writes the level of each tank, and logs it.
 fn writing(proxy: &Proxy, namespace: &str, log: &Log) -> Manager {
     let logs = log.clone();
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([namespace]));
@@ -41,7 +41,7 @@ async fn a_client_tries_nothing_again_by_itself_whatever_the_configuration_says(
     let proxy = Proxy::start(cluster).await;
     proxy.add(Rule::new(status(503, None)).times(1));
     let mut config = proxy.config();
-    // As it is unless told otherwise.
+    // The default.
     config.default_retry = true;
     let client = connect(config, &Fence::open(), None).unwrap();
     let error = tanks(client, &namespace).get("a").await.unwrap_err();
@@ -75,7 +75,7 @@ async fn watches_that_end_at_once_are_opened_once_a_second_and_miss_nothing() {
         () = changing => {}
     }
     let (calls, seconds) = (proxy.seen().len() - before, start.elapsed().as_secs_f64());
-    // Three at once, then one a second; and the writes.
+    // Three at once, then one a second, and the writes.
     assert!((calls as f64) < 3.0 + seconds + 3.0 * 2.0, "{calls} calls in {seconds} s");
     log.until(1, "a at 3").await;
     running.stop().await;
@@ -108,7 +108,7 @@ async fn conflicts_and_lost_answers_are_tried_again_less_and_less_often() {
     log.until(1, "a at 0").await;
     let tries = log.times("tries");
     assert_eq!(tries.len(), 6);
-    // 50 ms, doubling, less a quarter at most.
+    // 50 ms, doubling, less at most a quarter.
     for (pair, least) in tries.windows(2).zip([37, 75, 150, 300, 300]) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{tries:?}");
     }
@@ -120,7 +120,7 @@ async fn an_apiserver_that_crashes_and_a_kind_that_goes_are_worked_with_again_wh
     let cluster = TestCluster::start().await.unwrap();
     let (log, namespace) = (Log::default(), "default");
     let proxy = Proxy::start(&cluster).await;
-    // The kind is not there yet: the manager waits for it.
+    // The kind does not exist yet: the manager waits for it.
     let manager = writing(&proxy, namespace, &log);
     let health = manager.health();
     let running = run(manager);
@@ -133,11 +133,11 @@ async fn an_apiserver_that_crashes_and_a_kind_that_goes_are_worked_with_again_wh
     let (start, before) = (Instant::now(), proxy.seen().len());
     cluster.start_apiserver().await.unwrap();
     let calls = proxy.seen().len() - before;
-    assert!(calls < 20, "{calls} calls in {:?} to a server that was not there", start.elapsed());
+    assert!(calls < 20, "{calls} calls in {:?} to a server that was down", start.elapsed());
     create(&tanks(cluster.client(), namespace), &["b"]).await;
     log.until(1, "b at 0").await;
 
-    // With the kind, all of its objects go.
+    // The deletion of the kind deletes all of its objects.
     let kinds: Api<CustomResourceDefinition> = Api::all(cluster.client());
     kinds.delete(Tank::crd_name(), &DeleteParams::default()).await.unwrap();
     wait::until_gone(&kinds, Tank::crd_name()).await.unwrap();
@@ -152,7 +152,7 @@ async fn an_apiserver_that_crashes_and_a_kind_that_goes_are_worked_with_again_wh
 async fn a_server_that_takes_requests_and_never_answers_is_asked_again() {
     let (cluster, namespace) = cluster("silent").await;
     let (proxy, log) = (Proxy::start(cluster).await, Log::default());
-    // The first list and the first watch that is opened; then a connection over which nothing comes any more.
+    // The first list and the first watch hang; then a connection goes silent.
     proxy.add(Rule::new(Fault::Hang).path("limit=").times(1));
     proxy.add(Rule::new(Fault::Hang).watches().times(1));
     let manager = writing(&proxy, &namespace, &log).answer_limit(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! A kind that goes while its controller runs, and comes back.
+//! A kind that is deleted while its controller runs, and created again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, run};
 
-/// Nobody else's, so that it can go.
+/// A kind that no other test uses, so that it can be deleted.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "vanishing.test", version = "v1", kind = "Barrel", namespaced)]
 struct BarrelSpec {
@@ -30,7 +30,7 @@ impl Reconciler for Barrels {
     type Error = kube::Error;
 
     async fn reconcile(&self, barrel: Arc<Barrel>, context: Context) -> Result<Next, kube::Error> {
-        // Looked at all the time, and written: it fails when the kind is gone.
+        // Written every second, so a reconcile fails while the kind is gone.
         let api: Api<Barrel> = Api::namespaced(context.client, context.key.namespace().unwrap_or_default());
         let patch = Patch::Merge(json!({"metadata": {"uid": barrel.metadata.uid, "annotations": {"seen": "yes"}}}));
         api.patch(context.key.name(), &PatchParams::default(), &patch).await?;
@@ -39,10 +39,10 @@ impl Reconciler for Barrels {
     }
 }
 
-/// What the controller has asked for.
+/// Returns the requests of the controller.
 fn calls(cluster: &TestCluster, user: &str) -> Vec<Entry> {
     let mut calls = cluster.audit();
-    // A watch has a line for its beginning, and another one for its end.
+    // A watch has an entry for its start, and one for its end.
     calls.retain(|entry| entry.user() == user && !(entry.verb == "watch" && entry.stage == "ResponseComplete"));
     calls
 }
@@ -71,23 +71,23 @@ async fn a_kind_that_goes_is_asked_for_less_and_less_often_and_worked_with_when_
     kinds.delete(Barrel::crd_name(), &DeleteParams::default()).await.unwrap();
     wait::until_gone(&kinds, Barrel::crd_name()).await.unwrap();
     let (gone, before) = (Instant::now(), calls(cluster, user).len());
-    // Calls in a time are what is to be known.
+    // The test counts requests over time.
     tokio::time::sleep(Duration::from_secs(8)).await;
     let while_gone = calls(cluster, user).split_off(before);
     let per_second = while_gone.len() as f64 / gone.elapsed().as_secs_f64();
     println!("{} calls in {:?} for a kind that is gone", while_gone.len(), gone.elapsed());
-    // Half a second, doubling; and what the objects were still worth before they were forgotten.
+    // Half a second, doubling, and the retries of objects that are still in the cache.
     assert!(per_second < 2.0, "{per_second} calls a second: {while_gone:?}");
-    assert!(cache.is_empty(), "with the kind its objects are gone: {:?}", cache.keys());
-    assert_eq!((health.ready(), health.alive()), (Ok(()), Ok(())), "other kinds are worked with");
+    assert!(cache.is_empty(), "the objects are gone with their kind: {:?}", cache.keys());
+    assert_eq!((health.ready(), health.alive()), (Ok(()), Ok(())), "a missing kind does not affect the health");
 
     cluster.install(&Barrel::crd()).await;
     let second = barrel("a").await;
     let back = Instant::now();
     log.until(2, &format!("a {second}")).await;
-    println!("worked with again {:?} after it was back", back.elapsed());
+    println!("reconciled again {:?} after it was back", back.elapsed());
     assert_eq!(cache.len(), 1, "{:?}", cache.keys());
     let (old, new) = (log.times(&format!("a {first}")), log.times(&format!("a {second}")));
-    assert!(old.last() < new.first(), "nothing is done for what was there before");
+    assert!(old.last() < new.first(), "no reconcile of a deleted object");
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Where lines go that a test reads.
+//! A writer for log lines that a test reads.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The branch that examples measure.
+//! The branch that the examples measure.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use gitcd::git::branch::{Change, Config, Revisions};
 use gitcd::keyspace::KeySpace;
 
-/// A branch in a folder.
+/// The configuration of a branch in a folder.
 pub(crate) fn config(folder: &Path) -> Config {
     Config {
         repository: folder.join("store.git"),
@@ -19,7 +19,7 @@ pub(crate) fn config(folder: &Path) -> Config {
     }
 }
 
-/// A revision with these changes, of a kube-apiserver.
+/// One revision with these changes, written by a kube-apiserver.
 pub(crate) fn one(revision: i64, changes: Vec<Change>) -> Revisions {
     let clients = vec!["kube-apiserver/v1.36.3".into()];
     Revisions { first: revision, last: revision, time: SystemTime::now(), clients, changes }

@@ -1,4 +1,4 @@
-//! Backups that somebody made or changed by hand (`gitcd::backup`, `docs/design/backup.md`).
+//! Backups that were created or modified by hand (`gitcd::backup`, `docs/design/backup.md`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use super::disk;
 use super::input::Input;
 
-/// What `gitcd restore` reads has the digest of the file right, whatever else is wrong. The first byte says how much of
-/// the file the rest of the input is: all, all after the first line, or a script that makes header and frames.
+/// The digest of each file is right, whatever else is wrong. The first byte selects how much of the file the rest of the input
+/// is: all, all after the first line, or a script of header and frames.
 pub fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let content = match kind {
@@ -25,13 +25,13 @@ pub fn run(data: &[u8]) {
         Ok(backup) => {
             let records = records_of(&backup);
             promises(&backup);
-            let again = read(&path, file(&backup.header, &records)).expect("what was read is written as it was");
+            let again = read(&path, file(&backup.header, &records)).expect("what was read can be written again");
             assert!(records_of(&again) == records && again.header == backup.header);
         }
         Err(error @ (ReadError::Damaged { .. } | ReadError::Foreign { .. } | ReadError::Etcd { .. })) => {
             assert!(!error.to_string().is_empty());
         }
-        Err(error) => panic!("the file is there: {error}"),
+        Err(error) => panic!("the file exists: {error}"),
     }
 }
 
@@ -42,15 +42,15 @@ fn read(path: &Path, mut content: Vec<u8>) -> Result<Backup, ReadError> {
     Backup::read(path)
 }
 
-/// What a restore takes for granted.
+/// Checks what a restore relies on.
 fn promises(backup: &Backup) {
     let Header { revision, base, compact_revision, pairs, .. } = &backup.header;
     assert!(*base >= 1 && base <= revision && compact_revision <= revision);
     assert_eq!(backup.pairs.len(), *pairs);
     for pair in &backup.pairs {
-        let [change] = &pair.changes[..] else { panic!("{} changes in a pair", pair.changes.len()) };
-        assert!(change.put.is_some(), "a pair without a value");
-        assert!((1..=*base).contains(&pair.revision.get()), "a pair of revision {} at {base}", pair.revision);
+        let [change] = &pair.changes[..] else { panic!("{} changes in a key-value pair", pair.changes.len()) };
+        assert!(change.put.is_some(), "a key-value pair without a value");
+        assert!((1..=*base).contains(&pair.revision.get()), "a key-value pair of revision {} at {base}", pair.revision);
     }
     let after: Vec<_> = backup.writes.iter().map(|write| write.revision.get()).collect();
     assert!(after.iter().copied().eq(*base + 1..=*revision));

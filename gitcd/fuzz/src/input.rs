@@ -1,6 +1,6 @@
-//! Bytes as a script: what a target does next, and with what.
+//! Bytes as a script, which selects a target's actions and their arguments.
 
-/// What is left of the input. Taking more than there is gives zeros or less.
+/// The rest of the input. Reads beyond the end return zeros, or less.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -18,13 +18,13 @@ impl<'a> Input<'a> {
         taken
     }
 
-    /// A piece that says its length in two bytes.
+    /// Takes a piece, whose length is in two bytes.
     pub(super) fn piece(&mut self) -> &'a [u8] {
         let length = u16::from_le_bytes([self.byte(), self.byte()]);
         self.take(length.into())
     }
 
-    /// Eight bytes as a number, any number.
+    /// Takes eight bytes as a number.
     pub(super) fn number(&mut self) -> i64 {
         let mut bytes = [0; 8];
         let taken = self.take(8);

@@ -15,7 +15,7 @@ const FRAME_HEADER: usize = 12;
 const FRAME_MAGIC: &[u8; 4] = b"GFRM";
 const ID: [u8; 16] = [3; 16];
 
-/// The first byte says whether the rest is a payload or a script that makes segments.
+/// The first byte selects whether the rest is a payload or a script that creates segments.
 pub fn run(data: &[u8]) {
     match data.split_first() {
         Some((0, payload)) => records(payload),
@@ -24,15 +24,15 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What decodes is encoded to the same records, and takes memory for what is there.
+/// Decoded records encode to the same records, and take memory in proportion to the payload.
 pub(super) fn records(payload: &[u8]) {
     let Ok(decoded) = Record::decode_all(payload) else { return };
     let mut canonical = Vec::new();
     for record in &decoded {
         record.encode(&mut canonical);
     }
-    assert!(canonical.len() <= payload.len(), "numbers are written as short as can be");
-    let mut again = Record::decode_all(&canonical).expect("what was encoded decodes");
+    assert!(canonical.len() <= payload.len(), "numbers have their shortest encoding");
+    let mut again = Record::decode_all(&canonical).expect("encoded records decode");
     let mut repeated = Vec::new();
     for record in &again {
         record.encode(&mut repeated);
@@ -49,7 +49,7 @@ pub(super) fn records(payload: &[u8]) {
     assert_eq!(again, decoded);
 }
 
-/// Checks that values lie where the record says, and sets the offsets to 0; returns the bytes of keys and values.
+/// Checks that values are where the record says, and sets the offsets to 0; returns the bytes of keys and values.
 pub(super) fn forget_offsets(record: &mut Record, payload: &[u8]) -> usize {
     let Record::Write(write) = record else { return 0 };
     let mut held = write.client.len();
@@ -64,8 +64,8 @@ pub(super) fn forget_offsets(record: &mut Record, payload: &[u8]) -> usize {
     held
 }
 
-/// Makes segments out of whole, torn and damaged frames and recovers them: all that was acknowledged comes back, or
-/// nothing was changed.
+/// Creates segments of whole, torn and damaged frames and recovers them: everything acknowledged is recovered, or nothing was
+/// changed.
 fn segments(script: &mut Input) {
     let folder = disk::folder();
     let files = write(script, folder.path());
@@ -74,16 +74,16 @@ fn segments(script: &mut Input) {
     let Acknowledged { records: expected, clean, cut_off } = acknowledged(&files);
     match replay(folder.path()) {
         Ok((found, torn)) => {
-            assert!(!cut_off, "a whole frame behind damage was dropped");
+            assert!(!cut_off, "a whole frame after damage was dropped");
             assert!(found == expected, "{} records instead of {}", found.len(), expected.len());
             assert!(!clean || torn == 0);
-            // The torn end is gone.
+            // The torn end was removed.
             assert_eq!(replay(folder.path()).ok(), Some((found, 0)));
         }
         Err(error) => {
             assert!(!clean, "{error}");
             let mut after = read(folder.path());
-            // One that has nothing yet, not even a header, goes in any case.
+            // A segment without content, even without a header, is removed in any case.
             if let Some((last, content)) = files.last_key_value()
                 && !after.contains_key(last)
             {
@@ -109,7 +109,7 @@ fn replay(folder: &Path) -> Result<(Vec<Record>, u64), RecoverError> {
         records.push(record);
     })?;
     for (position, value) in values {
-        assert_eq!(segments.read(position).expect("its segment is open"), value);
+        assert_eq!(segments.read(position).expect("the segment is open"), value);
     }
     Ok((records, recovered.torn_bytes))
 }
@@ -145,11 +145,11 @@ fn write(script: &mut Input, folder: &Path) -> Files {
 
 fn read(folder: &Path) -> Files {
     let entries =
-        std::fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("it can be read").path());
+        std::fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("the entry can be read").path());
     entries
         .map(|path| {
             let sequence = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok()).expect("a segment's name");
-            (sequence, std::fs::read(&path).expect("it can be read"))
+            (sequence, std::fs::read(&path).expect("the file can be read"))
         })
         .collect()
 }
@@ -178,7 +178,7 @@ fn frame(content: &mut Vec<u8>, payload: &[u8], damage: u32) {
     content.extend_from_slice(payload);
 }
 
-/// The payload of the frame at `at`, by the book.
+/// Returns the payload of the frame at `at`, by the documented format.
 fn frame_at<'a>(content: &'a [u8], id: &[u8], at: usize) -> Option<&'a [u8]> {
     let head = content.get(at..at + FRAME_HEADER)?.strip_prefix(FRAME_MAGIC)?;
     let (length, expected) = head.split_first_chunk().expect("eight bytes are left");
@@ -186,20 +186,20 @@ fn frame_at<'a>(content: &'a [u8], id: &[u8], at: usize) -> Option<&'a [u8]> {
     (crc(id, at, payload).to_le_bytes() == expected).then_some(payload)
 }
 
-/// The number and the id in an intact header.
+/// Returns the number and the ID in an intact header.
 fn header(content: &[u8]) -> Option<(u64, &[u8])> {
     let (covered, crc) = content.get(..HEADER)?.split_at(HEADER - 4);
     let (sequence, rest) = covered.strip_prefix(b"gitcdjl1")?.split_first_chunk()?;
     (crc32fast::hash(covered).to_le_bytes() == crc).then_some((u64::from_le_bytes(*sequence), &rest[..16]))
 }
 
-/// What the segments have, by the book.
+/// The content of the segments, by the documented format.
 struct Acknowledged {
-    /// The records of all whole frames that come one after the other.
+    /// The records of all consecutive whole frames.
     records: Vec<Record>,
-    /// There is nothing else but zeros.
+    /// Whether there are only zeros otherwise.
     clean: bool,
-    /// There are whole frames behind something else.
+    /// Whether there are whole frames after something else.
     cut_off: bool,
 }
 

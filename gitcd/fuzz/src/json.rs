@@ -6,7 +6,7 @@ use gitcd::git::form::{Form, decode, encode, guess};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// The deepest nesting that is followed; deeper values stay as they are.
+/// Maximum nesting that is parsed; deeper values are stored unchanged.
 const MAX_NESTING: usize = 512;
 
 /// Takes `data` as a value and as a blob in each form.
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(guess(data) == Form::CompactNewline, followed && is_document(data), "another parser disagrees");
 }
 
-/// Any value comes back byte for byte, and is laid out as everybody does.
+/// Any value decodes to the same bytes, and its layout is the usual one.
 fn value(value: &[u8]) {
     let (form, blob) = encode(value);
     assert_eq!(matches!(blob, Cow::Borrowed(_)), form == Form::Raw);
@@ -31,17 +31,17 @@ fn value(value: &[u8]) {
     assert_eq!(guess(&blob), Form::CompactNewline);
     assert_eq!(form == Form::CompactNewline, value.ends_with(b"\n"));
     let text = value.strip_suffix(b"\n").unwrap_or(value);
-    // The other layout differs where it normalises numbers and escapes or drops repeated names.
+    // The other layout differs where it normalizes numbers and escapes, or drops repeated names.
     if let Ok(parsed) = serde_json::from_slice::<Value>(text)
         && serde_json::to_vec(&parsed).is_ok_and(|compact| compact == text)
     {
-        let mut usual = serde_json::to_vec_pretty(&parsed).expect("it was parsed");
+        let mut usual = serde_json::to_vec_pretty(&parsed).expect("a parsed value can be written");
         usual.push(b'\n');
         assert_eq!(blob, usual);
     }
 }
 
-/// A blob that decodes means the same afterwards, and its value is in the form that it was read in.
+/// A decoded blob keeps its meaning, and its value encodes to the same form.
 fn blob(form: Form, blob: &[u8]) {
     let value = match decode(form, blob) {
         Ok(value) => value,
@@ -64,7 +64,7 @@ fn blob(form: Form, blob: &[u8]) {
     assert_eq!(parsed(blob), parsed(&value));
 }
 
-/// An independent opinion on whether `text` is a JSON object or array.
+/// An independent check whether `text` is a JSON object or array.
 fn is_document(text: &[u8]) -> bool {
     let start = text.iter().find(|byte| !b" \t\r\n".contains(byte));
     matches!(start, Some(b'{' | b'['))
@@ -72,7 +72,7 @@ fn is_document(text: &[u8]) -> bool {
         && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// Open containers at most, empty ones left out, which open no level.
+/// Returns the maximum number of open containers, except for empty ones, which add no level.
 fn nesting(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped, mut opened) = (0_usize, 0, false, false, false);
     for &byte in text {

@@ -1,6 +1,6 @@
-//! What is checked of gitcd on bytes that nobody chose.
+//! Checks of gitcd on arbitrary bytes.
 //!
-//! Each module is a target: its `run` takes any bytes and panics if a promise is broken. libFuzzer calls it through
+//! Each module is a target: its `run` accepts any bytes and panics if a promise is broken. libFuzzer calls it through
 //! `fuzz_targets/`; `gitcd/tests/fuzz/` calls it with the corpus and mutations of it, as an ordinary test.
 
 pub mod backup;

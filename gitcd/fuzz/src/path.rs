@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(one == other, names_of(one) == names_of(other), "one path for two keys");
     }
     path(&data.split(|byte| *byte == b'/').collect::<Vec<_>>());
-    // Names that Git would not make, with slashes and NULs in them.
+    // Names that Git would not create, with slashes and NULs.
     path(&data.split(|byte| *byte == b'\n').collect::<Vec<_>>());
     path(&names.iter().map(|name| &name[..name.len().min(3)]).collect::<Vec<_>>());
 }
@@ -24,7 +24,7 @@ fn key(key: &[u8], names: &[Vec<u8>]) {
     assert!(!names.is_empty());
     assert_eq!(fits(key), names.len() <= MAX_DEPTH);
     for name in names {
-        // What Git and file systems refuse, and what would be taken for the value of the key above.
+        // Names that Git or file systems refuse, or that could be confused with the value of the parent key.
         assert!((1..=255).contains(&name.len()));
         assert!(name.iter().all(|byte| matches!(byte, b' '..=b'}') && !b"/\\\"<>|?*".contains(byte)));
         assert!(!matches!(name.last(), Some(b'.' | b' ')));
@@ -36,7 +36,7 @@ fn key(key: &[u8], names: &[Vec<u8>]) {
     assert_eq!(decode(plain.chain([VALUE]).collect::<Vec<_>>()).as_deref(), Ok(key));
 }
 
-/// A path that decodes is the path of the key that comes out, and only of that.
+/// A path that decodes is the path of the resulting key only.
 fn path(names: &[&[u8]]) {
     match decode(names.iter().copied()) {
         Ok(key) => {

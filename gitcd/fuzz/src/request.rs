@@ -1,4 +1,4 @@
-//! Requests of the wire, against a store with a journal (`gitcd::api`, `gitcd::store`, `gitcd::watch`).
+//! Requests in their wire format, against a store with a journal (`gitcd::api`, `gitcd::store`, `gitcd::watch`).
 
 mod branch;
 mod service;
@@ -13,11 +13,11 @@ use self::service::Service;
 use self::watch::Watch;
 use super::input::Input;
 
-/// Requests after which an input has said enough.
+/// Limit of requests for one input.
 const MOST: usize = 64;
 
-/// Takes `data` as a script: a byte for the method, then the message. Afterwards watchers, journal and backup have to tell
-/// the same story as the store.
+/// Treats `data` as a script: a byte for the method, then the message. In the end, watchers, journal and backup must agree with
+/// the store.
 pub fn run(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
     runtime.block_on(requests(&mut Input(data)));
@@ -45,7 +45,7 @@ async fn requests(script: &mut Input<'_>) {
     branch.finish().await;
 }
 
-/// The log as it is kept, which is all of it from the compact revision on.
+/// Returns the whole stored log, from the compact revision on.
 fn log(store: &Store) -> Vec<Entry> {
     store.log(Revision::ZERO, usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! What is in a file: as programs see it, and as the disk has it.
+//! The content of a file: as programs see it, and as the disk has it.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use rand::rngs::StdRng;
 use crate::Tally;
 
 const BLOCK: usize = 4096;
-/// What a disk writes whole or not at all.
+/// Size of the writes that a disk makes atomically.
 const SECTOR: usize = 512;
 
-/// Bytes with holes: what nobody wrote is zero and takes no memory.
+/// Bytes with holes: unwritten bytes are zero and take no memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sparse {
     size: u64,
@@ -23,7 +23,7 @@ impl Sparse {
         self.size
     }
 
-    /// At most `length` bytes from `offset`; fewer at the end.
+    /// Returns at most `length` bytes from `offset`; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Vec<u8> {
         let length = self.size.saturating_sub(offset).min(length as u64) as usize;
         let mut out = vec![0; length];
@@ -47,7 +47,7 @@ impl Sparse {
 
     fn resize(&mut self, size: u64) {
         if size < self.size {
-            // What is cut off must not come back when the file grows again.
+            // Clear truncated bytes: they must not reappear when the file grows again.
             let within = (size % BLOCK as u64) as usize;
             let last = size / BLOCK as u64;
             self.blocks.split_off(&if within == 0 { last } else { last + 1 });
@@ -59,7 +59,7 @@ impl Sparse {
     }
 }
 
-/// The blocks that a range touches: number, offset in it, and which part of the range that is.
+/// Returns the blocks that a range touches: number, offset in it, and the part of the range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -72,7 +72,7 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::o
     })
 }
 
-/// Something that happened to a file and may not be on the disk.
+/// A change of a file that may not be on the disk.
 #[derive(Clone, Debug)]
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
@@ -88,7 +88,7 @@ impl Change {
     }
 }
 
-/// A file's content.
+/// The content of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
     now: Sparse,
@@ -114,15 +114,15 @@ impl File {
         self.pending.push(change);
     }
 
-    /// The disk has it all.
+    /// Makes all changes durable.
     pub(crate) fn sync(&mut self) {
         for change in self.pending.drain(..) {
             change.apply(&mut self.durable);
         }
     }
 
-    /// The power fails: each change that was not made durable is there, is not there, or is there in part. The file may also be as long as
-    /// it was, with zeros where nothing was written.
+    /// Simulates a power loss: each change that is not durable is kept, dropped, or partly kept. The file may also keep its
+    /// length, with zeros where nothing was written.
     pub(crate) fn cut(&mut self, random: &mut StdRng, tally: &mut Tally) {
         let size = self.now.size;
         let was_longer = size > self.durable.size;
@@ -151,7 +151,7 @@ impl File {
     }
 }
 
-/// A range cut at the sectors of the disk.
+/// Splits a range at the sectors of the disk.
 fn sectors(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -163,8 +163,8 @@ fn sectors(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// What becomes of things that happened since they were last made durable. Of many independent ones about half would survive each time; that all
-/// or none do has to come up as well.
+/// What happens to changes that are not durable. Of many independent changes, about half would survive each time; that all or
+/// none survive must be tested as well.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
     All,
@@ -242,15 +242,15 @@ mod tests {
             file.resize(9000);
             file.cut(&mut StdRng::seed_from_u64(seed), &mut tally);
             let found = file.now().read(0, 10_000);
-            assert!(found[..1000].iter().chain(&found[3000..4000]).all(|byte| *byte == 1), "it was made durable");
-            assert!(found[4000..].iter().all(|byte| *byte == 0), "nobody wrote there");
+            assert!(found[..1000].iter().chain(&found[3000..4000]).all(|byte| *byte == 1), "they were made durable");
+            assert!(found[4000..].iter().all(|byte| *byte == 0), "the bytes were never written");
             match found[1000..3000].iter().map(|byte| usize::from(*byte == 2)).sum::<usize>() {
                 0 => old += 1,
                 2000 => new += 1,
                 _ => {
                     torn += 1;
                     for sector in found[1024..2560].chunks(SECTOR) {
-                        assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is written whole");
+                        assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is written atomically");
                     }
                 }
             }

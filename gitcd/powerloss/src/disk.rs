@@ -1,4 +1,4 @@
-//! One disk: mounted, frozen in the middle of a call, and cut off.
+//! A disk: mounted, frozen in the middle of a call, and cut off.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::log::Inode;
-use crate::mount::Mount;
 use crate::tree::{Kind, ROOT, Tree};
 use crate::{Order, Tally};
 
-/// When a disk stops to answer.
+/// When a disk freezes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
     near: String,
@@ -21,12 +20,12 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// At the `count`th call from now that changes something or makes it durable; 1 is the next.
+    /// Freezes at the `count`th call from now that changes something or makes it durable; 1 is the next.
     pub fn after(count: u64) -> Self {
         Self { near: String::new(), after: count.max(1) }
     }
 
-    /// Counts only calls on paths with this text in them.
+    /// Counts only calls on paths that contain this text.
     #[must_use]
     pub fn near(mut self, text: &str) -> Self {
         text.clone_into(&mut self.near);
@@ -34,7 +33,7 @@ impl Moment {
     }
 }
 
-/// A disk that programs can use through a [`Mount`]. Clones are the same disk.
+/// A disk that programs use through a [`Mount`](crate::Mount). Clones are the same disk.
 #[derive(Clone)]
 pub struct Disk(pub(crate) Arc<Shared>);
 
@@ -42,9 +41,9 @@ pub struct Disk(pub(crate) Arc<Shared>);
 pub(crate) enum Phase {
     #[default]
     Running,
-    /// It answers nothing more; the call at which it stopped.
+    /// The disk no longer answers; contains the call at which it froze.
     Frozen(String),
-    /// Nobody is left who waits for an answer; whatever comes is refused.
+    /// No caller is left that waits for an answer; further calls are refused.
     Released,
 }
 
@@ -59,23 +58,23 @@ pub(crate) struct State {
     moment: Option<Moment>,
     lies: Option<String>,
     changes: u64,
-    /// Calls that get their answer when the disk is released: an error that nobody lives to see.
+    /// Calls that are answered when the disk is released, with an error that no program lives to see.
     pub(crate) held: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// What is to be done with a call.
+/// What to do with a call.
 pub(crate) enum Verdict {
     Do,
-    /// Do it, and freeze.
+    /// Execute it, then freeze.
     DoAndFreeze,
-    /// Freeze before it is done.
+    /// Freeze before executing it.
     Freeze,
-    /// Say that it was done.
+    /// Report success without executing it.
     Lie,
 }
 
 impl Disk {
-    /// An empty one.
+    /// Creates an empty disk.
     pub fn new(order: Order) -> Self {
         let state = State {
             tree: Tree::new(order),
@@ -88,33 +87,24 @@ impl Disk {
         Self(Arc::new(Shared { state: Mutex::new(state), frozen: Condvar::new() }))
     }
 
-    /// Lets programs use it at this folder, until the mount is dropped.
-    ///
-    /// # Errors
-    /// Of the system; [`crate::why_not`] says whether it can be done here at all.
-    pub fn mount(&self, at: &Path) -> io::Result<Mount> {
-        self.0.state.lock().phase = Phase::Running;
-        Mount::new(self, at)
-    }
-
-    /// Lets it freeze at this moment, instead of at one that was set before.
+    /// Sets when the disk freezes; replaces an earlier setting.
     pub fn arm(&self, moment: Moment) {
         self.0.state.lock().moment = Some(moment);
     }
 
-    /// Lets it go on, unless it is frozen already, which is the answer.
+    /// Clears the setting; returns whether the disk is frozen already.
     pub fn disarm(&self) -> bool {
         let mut state = self.0.state.lock();
         state.moment = None;
         matches!(state.phase, Phase::Frozen(_))
     }
 
-    /// Whether it does not answer.
+    /// Returns whether the disk is frozen.
     pub fn is_frozen(&self) -> bool {
         matches!(self.0.state.lock().phase, Phase::Frozen(_))
     }
 
-    /// Freezes it now, unless it is; tells at which call it was.
+    /// Freezes the disk now, unless it is frozen; returns the call at which it froze.
     pub fn freeze(&self) -> String {
         let mut state = self.0.state.lock();
         state.moment = None;
@@ -127,7 +117,7 @@ impl Disk {
         at
     }
 
-    /// Waits until it is frozen; false if it is not in time.
+    /// Waits until the disk is frozen; returns false on timeout.
     pub fn wait_until_frozen(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.0.state.lock();
@@ -139,7 +129,8 @@ impl Disk {
         true
     }
 
-    /// Ends all calls that wait, with an error. Whoever made them has to be killed first: it would see what nobody sees whose machine has no power.
+    /// Answers all waiting calls with an error. Kill their programs first: they would see an error that a machine without power
+    /// cannot report.
     pub fn release(&self) {
         let held = {
             let mut state = self.0.state.lock();
@@ -149,32 +140,33 @@ impl Disk {
         held.into_iter().for_each(|answer| answer());
     }
 
-    /// The power fails and comes back after `off`: what was not durable is there or not, by `seed`. All files are older by `off` then.
+    /// Simulates a power loss of duration `off`: changes that are not durable are kept or dropped, by `seed`. All files age by
+    /// `off`.
     ///
-    /// The same state and the same seed have the same outcome. Must not be called while it is mounted.
+    /// The same state and seed have the same outcome. Must not be called while the disk is mounted.
     pub fn cut(&self, seed: u64, off: Duration) -> Tally {
         self.0.state.lock().tree.cut(seed, off)
     }
 
-    /// Makes everything durable, as an orderly end of the machine does.
+    /// Makes everything durable, like an orderly shutdown.
     pub fn settle(&self) {
         self.0.state.lock().tree.settle();
     }
 
-    /// From now on an fsync of a path with this text in it does nothing and reports success, as some disks do.
+    /// Makes an fsync of paths that contain this text report success without effect, as some disks do.
     pub fn lie_about(&self, text: &str) {
         self.0.state.lock().lies = Some(text.to_owned());
     }
 
-    /// How many calls have changed something or made it durable.
+    /// Returns how many calls have changed something or made it durable.
     pub fn changes(&self) -> u64 {
         self.0.state.lock().changes
     }
 
-    /// Writes everything into a folder of this machine, to look at.
+    /// Writes everything to a folder of this machine, for inspection.
     ///
     /// # Errors
-    /// Of the system.
+    /// Errors of the system.
     pub fn export(&self, to: &Path) -> io::Result<()> {
         export(&self.0.state.lock().tree, ROOT, to)
     }
@@ -198,7 +190,7 @@ fn export(tree: &Tree, inode: Inode, to: &Path) -> io::Result<()> {
 }
 
 impl Shared {
-    /// Whether a call that changes something is to be done.
+    /// Decides what to do with a call that changes something.
     pub(crate) fn judge(&self, state: &mut State, what: &str, path: &Path, is_sync: bool) -> Verdict {
         state.changes += 1;
         let path = path.to_string_lossy();
@@ -212,7 +204,7 @@ impl Shared {
             state.moment = None;
             state.phase = Phase::Frozen(format!("{what} {path}"));
             self.frozen.notify_all();
-            // What was asked of the disk last may have reached it; that it is durable nobody was told.
+            // The last change may have reached the disk, but no program was notified that it is durable.
             return if is_sync { Verdict::Freeze } else { Verdict::DoAndFreeze };
         }
         if is_sync && state.lies.as_ref().is_some_and(|text| path.contains(text)) {

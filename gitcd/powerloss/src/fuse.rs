@@ -1,4 +1,4 @@
-//! What the kernel asks.
+//! Requests of the kernel (FUSE).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -21,19 +21,19 @@ use crate::disk::{Phase, Shared, State, Verdict};
 use crate::log::Inode;
 use crate::tree::{Kind, Tree};
 
-/// Everything that changes comes through the same kernel, so what it knows stays true.
+/// All changes go through the same kernel, so its cache stays valid.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
-/// A large write comes in pieces, as it does to a disk.
+/// The kernel splits large writes, as for a real disk.
 const MAX_WRITE: u32 = 128 << 10;
 const NAME_BYTES: u32 = 255;
-/// Room enough for everything that is tried on it.
+/// Enough blocks for all tests.
 const BLOCKS: u64 = 1 << 28;
 const BLOCK_BYTES: u32 = 4096;
 
-/// A disk as the kernel's file system.
+/// Adapts a disk to the kernel's file system interface.
 pub(crate) struct Adapter {
     shared: Arc<Shared>,
-    /// Entries of the folders that are being read, as they were when each was opened.
+    /// Entries of open folders, as of their opening.
     open: Mutex<HashMap<u64, Vec<(OsString, Inode)>>>,
     next: AtomicU64,
 }
@@ -43,7 +43,7 @@ impl Adapter {
         Self { shared: Arc::clone(&disk.0), open: Mutex::default(), next: AtomicU64::new(1) }
     }
 
-    /// The state and the reply, unless the disk does not answer any more.
+    /// Returns the state and the reply, unless the disk no longer answers.
     fn admit<R: Refuse>(&self, reply: R) -> Option<(MutexGuard<'_, State>, R)> {
         let mut state = self.shared.lock();
         match state.phase {
@@ -70,7 +70,7 @@ impl Adapter {
         }
     }
 
-    /// Changes something, or makes it durable, and answers; unless this is the moment at which the disk freezes.
+    /// Executes a call that changes something or makes it durable, and answers it, unless the disk freezes at this call.
     fn change<R: Refuse, T: Default>(
         &self,
         reply: R,
@@ -96,7 +96,7 @@ impl Adapter {
         }
     }
 
-    /// Makes a file, folder or link.
+    /// Creates a file, folder or link.
     fn make<R: Refuse>(
         &self,
         reply: R,
@@ -123,7 +123,7 @@ impl Adapter {
     }
 }
 
-/// Something that changes the disk.
+/// A call that changes the disk.
 struct Call<'a> {
     what: &'static str,
     inode: Inode,

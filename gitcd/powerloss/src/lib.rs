@@ -1,9 +1,10 @@
-//! A file system in memory that loses power, to run real programs on.
+//! An in-memory file system that loses power, for tests with real programs.
 //!
-//! Programs see an ordinary file system. Beside that, it knows what a disk would have: the content of a file is durable after an fsync of the
-//! file, an entry of a folder after an fsync of the folder. [`Disk::cut`] is a loss of power: every write that was not made durable is kept, dropped or torn at
-//! sectors of 512 bytes, every change of a folder kept or dropped, by a seed ([`Order`] says how freely). [`Disk::arm`] stops the file system in the middle
-//! of any call, as seen from a program that never gets an answer.
+//! Programs see an ordinary file system. In addition, it tracks what a disk would have: the content of a file is durable after an
+//! fsync of the file, an entry of a folder after an fsync of the folder. [`Disk::cut`] simulates a power loss: every write that
+//! is not durable is kept, dropped or torn at sectors of 512 bytes, every change of a folder is kept or dropped, by a seed
+//! ([`Order`] limits the combinations). [`Disk::arm`] freezes the file system in the middle of a call, as seen by a program that
+//! never gets an answer.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -34,28 +35,28 @@ mod tree;
 pub use disk::{Disk, Moment};
 pub use mount::{Mount, why_not};
 
-/// In which order changes of folders come to the disk.
+/// The order in which changes of folders reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// In none: each is lost or kept by itself until its folder is synced, which is all that POSIX promises.
+    /// No order: each change is lost or kept independently until its folder is synced, which is all that POSIX promises.
     None,
-    /// In that in which they were made, up to some point; an fsync of a file or a folder brings the disk at least up to the last change that concerns
-    /// it. So do file systems with a journal, such as ext4 and XFS.
+    /// The order in which they were made, up to some point. An fsync of a file or a folder makes all changes durable up to the
+    /// last one that concerns it, as in file systems with a journal, such as ext4 and XFS.
     Kept,
 }
 
-/// What became of that which was not durable when the power failed.
+/// What happened at a power loss to changes that were not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Writes and changes of a file's size that are on the disk.
+    /// Writes and changes of a file's size that were kept.
     pub kept_writes: usize,
-    /// Those that are not.
+    /// Writes and changes of a file's size that were dropped.
     pub dropped_writes: usize,
-    /// Writes of which some sectors are.
+    /// Writes that were partly kept.
     pub torn_writes: usize,
-    /// Changes of folders that are on the disk.
+    /// Changes of folders that were kept.
     pub kept_entries: usize,
-    /// Those that are not.
+    /// Changes of folders that were dropped.
     pub dropped_entries: usize,
 }
 
@@ -70,7 +71,7 @@ impl std::ops::AddAssign for Tally {
 }
 
 impl Tally {
-    /// Whether anything was at stake.
+    /// Returns whether all changes were durable.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

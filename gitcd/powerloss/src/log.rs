@@ -1,4 +1,4 @@
-//! Which entries of folders the disk has, and which changes of them it may or may not have.
+//! The entries of folders on the disk, and pending changes of them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use crate::{Order, Tally};
 
 /// A file or folder.
 pub(crate) type Inode = u64;
-/// A place in a folder.
+/// A name in a folder.
 pub(crate) type Place = (Inode, OsString);
 
-/// What one call did to folders, all of it or nothing: which entry is what now.
+/// The atomic changes of folders by one call: each entry and its new target.
 #[derive(Clone, Debug)]
 struct Operation {
     number: u64,
@@ -31,11 +31,11 @@ impl Operation {
     }
 }
 
-/// The entries that the disk has, and what happened since.
+/// The entries on the disk, and the changes since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     number: u64,
-    /// With the number of the operation that made them so: an older one that comes to the disk later changes nothing.
+    /// Entries with the number of the operation that set them: an older one that reaches the disk later has no effect.
     durable: BTreeMap<Place, (u64, Option<Inode>)>,
     pending: Vec<Operation>,
 }
@@ -46,11 +46,11 @@ impl Log {
         self.pending.push(Operation { number: self.number, entries });
     }
 
-    /// Somebody made a file or a folder durable.
+    /// Makes a file or a folder durable.
     pub(crate) fn sync(&mut self, inode: Inode, is_folder: bool, order: Order) {
         match order {
             Order::None => {
-                // An entry is a matter of the folder that it is in, also that of a folder.
+                // An entry belongs to its folder, also if it is a folder itself.
                 if is_folder {
                     let (done, rest) = std::mem::take(&mut self.pending).into_iter().partition(|it| it.is_in(inode));
                     self.pending = rest;
@@ -65,13 +65,13 @@ impl Log {
         }
     }
 
-    /// Everything is durable.
+    /// Makes everything durable.
     pub(crate) fn settle(&mut self) {
         let done = std::mem::take(&mut self.pending);
         self.apply(done);
     }
 
-    /// The power fails.
+    /// Simulates a power loss.
     pub(crate) fn cut(&mut self, order: Order, random: &mut StdRng, tally: &mut Tally) {
         let pending = std::mem::take(&mut self.pending);
         let all = pending.len();
@@ -101,14 +101,14 @@ impl Log {
         }
     }
 
-    /// The entries that the disk has in a folder.
+    /// Returns the entries of a folder on the disk.
     pub(crate) fn entries(&self, folder: Inode) -> impl Iterator<Item = (&OsString, Inode)> {
         let behind = self.durable.range((folder, OsString::new())..);
         let within = behind.take_while(move |((at, _), _)| *at == folder);
         within.filter_map(|((_, name), (_, target))| target.map(|target| (name, target)))
     }
 
-    /// Forgets folders that nobody can reach any more.
+    /// Forgets unreachable folders.
     pub(crate) fn retain(&mut self, is_reachable: impl Fn(Inode) -> bool) {
         self.durable.retain(|(folder, _), (_, target)| target.is_some() && is_reachable(*folder));
     }

@@ -1,4 +1,4 @@
-//! A disk in the tree of folders of this machine.
+//! Mounts of a disk on this machine.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -11,13 +11,14 @@ use fuser::{Config, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::Disk;
+use crate::disk::Phase;
 use crate::fuse::Adapter;
 
 const DEVICE: &str = "/dev/fuse";
-/// What the mount table says, with the process behind it.
+/// Source in the mount table, followed by the process ID.
 const NAME: &str = "powerloss";
 
-/// Why no disk can be mounted here, if so.
+/// Returns why no disk can be mounted here, if so.
 pub fn why_not() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount a file system".to_owned());
@@ -25,12 +26,23 @@ pub fn why_not() -> Option<String> {
     File::options().read(true).write(true).open(DEVICE).err().map(|error| format!("{DEVICE}: {error}"))
 }
 
-/// A disk that is mounted. Dropping this takes it away, also from programs that still use it.
+/// A mounted disk. Dropping it unmounts the disk, even if programs still use it.
 #[derive(Debug)]
 pub struct Mount {
     at: PathBuf,
-    /// Answers until the kernel has nothing more to ask.
+    /// The thread that answers the kernel.
     session: Option<JoinHandle<()>>,
+}
+
+impl Disk {
+    /// Mounts the disk at this folder, until the mount is dropped.
+    ///
+    /// # Errors
+    /// Errors of the system; [`why_not`] checks whether disks can be mounted here at all.
+    pub fn mount(&self, at: &Path) -> io::Result<Mount> {
+        self.0.state.lock().phase = Phase::Running;
+        Mount::new(self, at)
+    }
 }
 
 impl Mount {
@@ -46,14 +58,14 @@ impl Mount {
         let mut mount = Self { at: at.to_owned(), session: None };
         let session = Session::from_fd(Adapter::new(disk), device, SessionACL::All, Config::default())?;
         let session = std::thread::Builder::new().name(NAME.to_owned()).spawn(move || {
-            // It ends with an error when the mount is taken away.
+            // Returns an error once the disk is unmounted.
             let _ended = session.run();
         })?;
         mount.session = Some(session);
         Ok(mount)
     }
 
-    /// Where it is mounted.
+    /// Returns where the disk is mounted.
     pub fn path(&self) -> &Path {
         &self.at
     }
@@ -61,7 +73,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Forced: calls that are under way end with an error. Lazily: nobody has to close anything first.
+        // Forced, so that running calls end with an error; lazily, so that no program has to close its files first.
         if let Err(error) = rustix::mount::unmount(&self.at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
             eprintln!("cannot unmount {}: {error}", self.at.display());
             return;
@@ -72,7 +84,7 @@ impl Drop for Mount {
     }
 }
 
-/// Takes away what a process left that was killed: mounts that nobody answers for.
+/// Unmounts what killed processes left.
 fn sweep() {
     for line in fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines() {
         let mut words = line.split(' ');

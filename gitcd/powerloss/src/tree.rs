@@ -13,7 +13,7 @@ use crate::content::File;
 use crate::log::{Inode, Log};
 use crate::{Order, Tally};
 
-/// The folder that everything is in.
+/// The root folder.
 pub(crate) const ROOT: Inode = 1;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Node {
     pub(crate) owner: (u32, u32),
     pub(crate) modified: SystemTime,
     pub(crate) links: u32,
-    /// Where it was found last, to tell it by.
+    /// Its last name, to identify it in messages.
     place: (Inode, OsString),
 }
 
@@ -102,7 +102,7 @@ impl Tree {
         self.folder(folder)?.get(name).copied().ok_or(Errno::NOENT)
     }
 
-    /// Where a node is, for people.
+    /// Returns the path of a node, for messages.
     pub(crate) fn path(&self, inode: Inode) -> PathBuf {
         let mut names = Vec::new();
         let mut at = inode;
@@ -206,7 +206,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Permissions, owners and times: durable at once, since nothing depends on them here.
+    /// Sets permissions, owners and times. These are durable immediately, since no test depends on them.
     pub(crate) fn set(
         &mut self,
         inode: Inode,
@@ -221,7 +221,7 @@ impl Tree {
         Ok(())
     }
 
-    /// `fsync` and `fdatasync`.
+    /// Does an `fsync` or `fdatasync`.
     pub(crate) fn sync(&mut self, inode: Inode) -> Answer<()> {
         let node = self.nodes.get_mut(&inode).ok_or(Errno::STALE)?;
         let is_folder = match &mut node.kind {
@@ -236,7 +236,7 @@ impl Tree {
         Ok(())
     }
 
-    /// `sync`.
+    /// Does a `sync`.
     pub(crate) fn settle(&mut self) {
         for node in self.nodes.values_mut() {
             if let Kind::File(file) = &mut node.kind {
@@ -246,7 +246,7 @@ impl Tree {
         self.log.settle();
     }
 
-    /// The power fails, and comes back after `off`.
+    /// Simulates a power loss of duration `off`.
     pub(crate) fn cut(&mut self, seed: u64, off: Duration) -> Tally {
         let (mut random, mut tally) = (StdRng::seed_from_u64(seed), Tally::default());
         self.log.cut(self.order, &mut random, &mut tally);
@@ -299,7 +299,7 @@ mod tests {
         OsStr::new(name)
     }
 
-    /// All names with their contents, as text.
+    /// Formats all names with their contents.
     fn show(tree: &Tree, at: Inode) -> String {
         let entries = tree.folder(at).unwrap().iter().map(|(name, inode)| {
             let name = name.to_string_lossy();
@@ -311,7 +311,7 @@ mod tests {
         entries.collect::<Vec<_>>().join(" ")
     }
 
-    /// Everything that may be found after a loss of power.
+    /// Returns all possible states after a power loss.
     fn outcomes(tree: &Tree) -> BTreeSet<String> {
         let cut = |seed| {
             let mut tree = tree.clone();
@@ -325,7 +325,7 @@ mod tests {
         texts.iter().map(ToString::to_string).collect()
     }
 
-    /// `replace` of a file, with the steps up to `steps` done.
+    /// Returns the tree after the first `steps` steps of a file's `replace`.
     fn replace(order: Order, steps: usize) -> Tree {
         let mut tree = Tree::new(order);
         let old = tree.make(ROOT, name("f"), file(), 0o644, (0, 0)).unwrap();
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_file_that_is_replaced_in_the_right_order_is_old_or_new_and_never_in_between() {
         assert_eq!(outcomes(&replace(Order::None, 1)), texts(&["f=old", "f=old n=new"]));
-        assert_eq!(outcomes(&replace(Order::Kept, 1)), texts(&["f=old n=new"]), "its own entry came with it");
+        assert_eq!(outcomes(&replace(Order::Kept, 1)), texts(&["f=old n=new"]), "fsync made the entry durable too");
         assert_eq!(outcomes(&replace(Order::None, 2)), texts(&["f=old", "f=old n=new", "f=new"]));
         assert_eq!(outcomes(&replace(Order::Kept, 2)), texts(&["f=old n=new", "f=new"]));
         for order in [Order::None, Order::Kept] {
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(outcomes(&tree), texts(&["", "a(f=)"]));
         tree.sync(ROOT).unwrap();
         assert_eq!(outcomes(&tree), texts(&["a(f=)"]));
-        // An older change that nobody had synced does not undo a newer one that somebody did.
+        // An older change that was never synced does not undo a newer one that was.
         tree.make(ROOT, name("x"), file(), 0o644, (0, 0)).unwrap();
         tree.rename((ROOT, name("x")), (above, name("y")), true).unwrap();
         tree.sync(above).unwrap();

@@ -1,4 +1,4 @@
-//! Real programs' calls on a disk that is mounted.
+//! Calls of real programs on a mounted disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,14 +11,14 @@ use gitcd_powerloss::{Disk, Moment, Order, why_not};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether nothing can be mounted here, which is said.
+/// Returns whether nothing can be mounted here, and prints why.
 fn is_skipped() -> bool {
     why_not().inspect(|reason| eprintln!("SKIPPED: {reason}")).is_some()
 }
 
-/// A program that does something on the disk, and is not this one: calls that get no answer would hold up the whole test.
+/// Starts a separate program that uses the disk: calls without an answer would block the whole test.
 fn shell(at: &Path, script: &str) -> Child {
-    Command::new("sh").args(["-ec", script]).current_dir(at).stdin(Stdio::null()).spawn().expect("there is a shell")
+    Command::new("sh").args(["-ec", script]).current_dir(at).stdin(Stdio::null()).spawn().expect("the shell starts")
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn it_is_an_ordinary_file_system_as_long_as_there_is_power() {
     for number in 0..500 {
         fs::write(at(&format!("a/b/{number}")), "").unwrap();
     }
-    // Who goes through a folder and removes what is in it gets to everything.
+    // A program that removes entries while it reads the folder gets all of them.
     for entry in fs::read_dir(at("a/b")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     fs::remove_dir(at("a/b")).unwrap();
-    // What is open stays after its last name went.
+    // An open file stays after its last name was removed.
     fs::remove_file(at("symbolic")).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 4098);
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
@@ -128,13 +128,13 @@ fn it_freezes_at_the_call_that_was_asked_for_and_lets_go_of_who_was_killed() {
     child.wait().unwrap();
     drop(mount);
     let tally = disk.cut(1, Duration::ZERO);
-    assert_eq!(tally.kept_writes + tally.dropped_writes + tally.torn_writes, 2, "of each file one: {tally:?}");
+    assert_eq!(tally.kept_writes + tally.dropped_writes + tally.torn_writes, 2, "one of each file: {tally:?}");
 
     let mount = disk.mount(folder.path()).unwrap();
     assert!(!mount.path().join("f2").exists());
     disk.arm(Moment::after(1000));
     assert!(!disk.disarm());
-    assert!(shell(mount.path(), "echo 1 >f3").wait().unwrap().success(), "it goes on");
+    assert!(shell(mount.path(), "echo 1 >f3").wait().unwrap().success(), "the disk works again");
     let copy = tempfile::tempdir().unwrap();
     disk.export(copy.path()).unwrap();
     assert_eq!(fs::read(copy.path().join("f3")).unwrap(), b"1\n");

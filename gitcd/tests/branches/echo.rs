@@ -1,4 +1,4 @@
-//! When what came from a remote goes back there, and what remotes of one repository spare one another.
+//! When a merged remote commit is pushed back (an echo), and which exchanges remotes of one repository skip.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::world::{Branch, remote};
 
-/// Nothing takes longer on a busy machine.
+/// An upper bound for any wait, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NEVER: Duration = Duration::from_hours(1);
 
@@ -26,17 +26,17 @@ fn map(number: usize) -> String {
 async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} takes longer than {PATIENCE:?}");
+        assert!(start.elapsed() < PATIENCE, "timed out after {PATIENCE:?} waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Where a branch is in the repository of another one.
+/// The commit of a branch in another branch's repository.
 fn there(repository: &Branch, branch: &str) -> Option<Oid> {
     Repository::open(repository.path()).unwrap().refname_to_id(&format!("refs/heads/{branch}")).ok()
 }
 
-/// Follows the other one without being asked, and pushes there.
+/// Follows `other` without polling, and pushes to it.
 async fn followed(branch: &mut Branch, other: &Branch, echoes_after: Option<Duration>) {
     branch.follow(other, Remote { push_after_merge: true, ..remote("up") });
     branch.config.pull.interval = Some(NEVER);
@@ -64,7 +64,7 @@ async fn what_came_from_there_goes_back_with_something_of_ours_or_when_nothing_m
         up.put(&key(number), &map(number)).await;
         up.commit().await;
         eventually("a change", || one.get(&key(number)).is_some() && one.head() == up.head()).await;
-        assert_eq!(there(&up, "one"), pushed, "there is nothing in it that is not there");
+        assert_eq!(there(&up, "one"), pushed, "pushed an echo that contains no commit of our own");
     }
     one.put(&key(6), &map(6)).await;
     one.commit().await;
@@ -79,7 +79,7 @@ async fn what_came_from_there_goes_back_with_something_of_ours_or_when_nothing_m
     assert_eq!(one.head(), up.head());
 }
 
-/// As whoever follows both does: what comes after it can become the other's.
+/// Merges `one` into `up`, as a server that follows both would: later commits of `up` can then fast-forward `one`.
 async fn take_in(up: &Branch, one: &Branch) {
     let how = gitcd::pull::How {
         policy: gitcd::merge::Policy::Later,
@@ -93,10 +93,10 @@ async fn take_in(up: &Branch, one: &Branch) {
         by: "up".into(),
     };
     up.server().puller().joiner().join(one.head(), &how).await.unwrap();
-    eventually("what is there to be known", || up.head() == one.head()).await;
+    eventually("the merged head to be noticed", || up.head() == one.head()).await;
 }
 
-/// A push that does not work is not hidden by exchanges that leave it for later: it is told, tried less and less often, and works again when it can.
+/// A failing push is not hidden by exchanges that defer the echo: it is reported, retried with backoff, and recovers.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_echo_that_is_refused_is_a_failure_until_it_is_not() {
     let (up, mut one) = (Branch::new("up").await, Branch::at("one", "team/one").await);
@@ -104,8 +104,8 @@ async fn an_echo_that_is_refused_is_a_failure_until_it_is_not() {
     let status = || one.server().puller().statuses().all()["up"].clone();
     eventually("one history", || status().merges > 0 && there(&up, "team/one") == Some(one.head())).await;
     take_in(&up, &one).await;
-    eventually("rest", || there(&up, "team/one") == Some(one.head()) && one.head() == up.head()).await;
-    // Another name is in its way now: it can be read, and not be moved.
+    eventually("both to settle", || there(&up, "team/one") == Some(one.head()) && one.head() == up.head()).await;
+    // A reference `team` blocks `team/one`: the remote can be read, but its branch cannot be updated.
     let packed = std::process::Command::new("git").arg("-C").arg(up.path()).args(["pack-refs", "--all"]).status();
     assert!(packed.unwrap().success());
     let (folder, head) = (up.path().join("refs/heads/team"), up.head());
@@ -114,19 +114,19 @@ async fn an_echo_that_is_refused_is_a_failure_until_it_is_not() {
     up.put(&key(0), &map(0)).await;
     up.commit().await;
     eventually("a failed push", || status().failures > 0).await;
-    assert_eq!(one.head(), up.head(), "it is an echo");
-    eventually("four of them in a row", || {
+    assert_eq!(one.head(), up.head(), "nothing of our own to push");
+    eventually("four failures in a row", || {
         let status = status();
-        assert!(status.failures > 0, "it passes for well: {status:?}");
+        assert!(status.failures > 0, "reported as healthy: {status:?}");
         status.failures >= 4
     })
     .await;
     std::fs::remove_file(&folder).unwrap();
     eventually("the push", || there(&up, "team/one") == Some(up.head())).await;
-    eventually("all to be well", || status().failures == 0).await;
+    eventually("recovery", || status().failures == 0).await;
 }
 
-/// As an `AutomatedMerge`: its remotes are branches of one repository, which gets their merge.
+/// Like an `AutomatedMerge`: its remotes are branches of one repository, which also gets the merge.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() {
     let (mut merge, mut source) = (Branch::at("merge", "merge").await, Branch::new("source").await);
@@ -143,7 +143,7 @@ async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() 
     merge.config.pull.interval = Some(NEVER);
     merge.restart().await;
     let status = |name: &str| merge.server().puller().statuses().all()[name].clone();
-    eventually("both to be known", || {
+    eventually("both remotes to record the push", || {
         ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()))
     })
     .await;
@@ -152,16 +152,16 @@ async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() 
         source.put(&key(number), &map(number)).await;
         source.commit().await;
         let is_there = || merge.get(&key(number)).is_some() && there(&source, "merge") == Some(merge.head());
-        eventually("the merge to get there", is_there).await;
+        eventually("the merge to be pushed", is_there).await;
         let told = || ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()));
-        eventually("both to be told of it", told).await;
+        eventually("both remotes to record the push", told).await;
     }
-    // One that a busy machine has kept from learning of it in time looks for itself.
+    // On a busy machine a remote may miss the notification and fetch by itself.
     let looks = status("still").pulls - before;
-    assert!(looks < rounds as u64 / 2, "where nothing changes it was looked {looks} times");
+    assert!(looks < rounds as u64 / 2, "the unchanged branch was fetched {looks} times");
 }
 
-/// A step of those who write.
+/// One step of the writers.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put { branch: usize, object: usize },
@@ -177,7 +177,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Nobody looks without a reason, so an exchange that was spared and was needed would be missed for ever.
+/// Nothing polls here, so a skipped exchange that was needed would be missed for good.
 #[test]
 fn whoever_follows_others_has_all_soon_whatever_was_spared() {
     let settings =
@@ -188,7 +188,7 @@ fn whoever_follows_others_has_all_soon_whatever_was_spared() {
     });
 }
 
-/// Three branches that are written, and the merge of them, which each follows; all of them are in one repository.
+/// Three written branches and a merge of them, which each follows; all four push to one repository.
 async fn star(steps: &[Step]) {
     let mut up = Branch::new("up").await;
     up.stop().await;
@@ -227,7 +227,7 @@ async fn star(steps: &[Step]) {
             Step::Pause { millis } => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
     }
-    eventually("all to be everywhere", || {
+    eventually("all branches to converge", || {
         let heads: BTreeSet<_> = branches.iter().map(Branch::head).collect();
         let is_at = |branch: &&str| there(&up, branch).is_some_and(|id| heads.contains(&id));
         heads.len() == 1
@@ -240,7 +240,7 @@ async fn star(steps: &[Step]) {
     }
 }
 
-/// Where a branch is missing ours is pushed all the same, once.
+/// A branch missing from the remote does not block our push, and is not fetched in a loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_is_missing_is_not_looked_for_all_the_time() {
     let (mut up, mut one) = (Branch::new("up").await, Branch::at("one", "one").await);
@@ -252,10 +252,10 @@ async fn a_branch_that_is_missing_is_not_looked_for_all_the_time() {
     eventually("the push", || there(&up, "one") == Some(one.head())).await;
     let failures = || one.server().puller().statuses().all()["up"].failures;
     eventually("the failed pull", || failures() > 0).await;
-    // A span in which attempts are counted: that there are no more cannot be awaited.
+    // Counts attempts over a fixed time: the absence of further attempts cannot be awaited.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(failures() <= 3, "in half a second {} attempts", failures());
+    assert!(failures() <= 3, "{} attempts in half a second", failures());
     one.put(&key(0), &map(0)).await;
     one.commit().await;
-    eventually("the push of what is written", || there(&up, "one") == Some(one.head())).await;
+    eventually("the push of the new write", || there(&up, "one") == Some(one.head())).await;
 }

@@ -1,4 +1,4 @@
-//! How long a write takes to reach another branch. Prints figures; asserts only that all arrive.
+//! Latency of a write's propagation to another branch. Prints measurements; asserts only that all writes arrive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use crate::world::{Branch, remote};
 
-/// Both push to one branch that nobody serves.
+/// Both push to one branch that has no server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+#[ignore = "prints measurements; run it with --ignored --nocapture"]
 async fn a_write_reaches_the_other_branch_through_a_branch_that_both_push_to() {
     let (mut one, mut other, mut upstream) =
         (Branch::new("one").await, Branch::new("other").await, Branch::new("up").await);
@@ -22,9 +22,9 @@ async fn a_write_reaches_the_other_branch_through_a_branch_that_both_push_to() {
     propagation(one, other).await;
 }
 
-/// The same on a Git host, which both reach over HTTP.
+/// The same through a Git host, over HTTP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+#[ignore = "prints measurements; run it with --ignored --nocapture"]
 async fn a_write_reaches_the_other_branch_through_a_git_host() {
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
     let root = tempfile::tempdir().unwrap();
@@ -43,9 +43,9 @@ async fn a_write_reaches_the_other_branch_through_a_git_host() {
     serving.abort();
 }
 
-/// One in the middle pulls from both, and they from it.
+/// An upstream server pulls from both, and both pull from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+#[ignore = "prints measurements; run it with --ignored --nocapture"]
 async fn a_write_reaches_the_other_branch_through_an_upstream() {
     let (mut one, mut other, mut upstream) =
         (Branch::new("one").await, Branch::new("other").await, Branch::new("up").await);
@@ -114,7 +114,7 @@ async fn propagation(one: Branch, other: Branch) {
                             continue;
                         };
                         last = last.max(number);
-                        // It brings what it replaced, too.
+                        // Writes of the same key that this one superseded have arrived with it.
                         let (mut sent, mut at) = (sent.lock(), Some(number as usize));
                         while let Some(since) = at.and_then(|at| sent[at].take()) {
                             latencies.push(since.elapsed());
@@ -164,7 +164,7 @@ async fn put_all(branch: &Branch, values: Vec<(usize, String)>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "prints figures for a person; run it with --ignored --nocapture"]
+#[ignore = "prints measurements; run it with --ignored --nocapture"]
 async fn a_merge_of_a_thousand_changes_into_a_hundred_thousand_keys() {
     const KEYS: usize = 100_000;
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
@@ -180,7 +180,7 @@ async fn a_merge_of_a_thousand_changes_into_a_hundred_thousand_keys() {
     one.pull().await;
     assert_eq!(one.head(), other.head());
     for round in 1..=5 {
-        // 1,000 on each side, every second one on both.
+        // 1,000 changes on each side, half of them to the same keys.
         put_all(&one, (0..1000).map(|at| (at * 97, object(at * 97, round, round - 1))).collect()).await;
         put_all(
             &other,

@@ -1,4 +1,4 @@
-//! Branches that take only a part of others.
+//! Branches that merge only a part of others.
 
 use gitcd::pull::remote::Remote;
 use gitcd::scope::Scope;
@@ -18,7 +18,7 @@ async fn branches<const N: usize>() -> [Branch; N] {
     for number in 0..N {
         branches.push(Branch::new(&format!("b{number}")).await);
     }
-    branches.try_into().ok().expect("there are as many")
+    branches.try_into().ok().expect("N branches were created")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +32,7 @@ async fn what_was_left_out_once_stays_left_out_though_nothing_else_has_to_be() {
     whole.put(POD, "1").await;
     whole.commit().await;
     part_of_it.pull().await;
-    // Now only something changes that is taken.
+    // Only a key within the scope changes now.
     whole.put(POD, "2").await;
     whole.commit().await;
     part_of_it.pull().await;
@@ -40,7 +40,7 @@ async fn what_was_left_out_once_stays_left_out_though_nothing_else_has_to_be() {
     part_of_it.put("/registry/pods/n/q", "1").await;
     part_of_it.commit().await;
     whole.pull().await;
-    assert_eq!(whole.get(SECRET).as_deref(), Some("text"), "it was never taken, so it cannot have been deleted");
+    assert_eq!(whole.get(SECRET).as_deref(), Some("text"), "outside the scope, so its absence is no deletion");
     assert_eq!(whole.get("/registry/pods/n/q").as_deref(), Some("1"));
 }
 
@@ -62,19 +62,19 @@ async fn what_one_way_leaves_out_comes_by_another() {
     let puller = taker.server().puller().clone();
     puller.pull(&from_middle).await.unwrap();
     assert_eq!(taker.get(SECRET), None);
-    // Its commit is in the history already, by way of the middle.
+    // The origin's commit is already in the history, through the middle branch.
     puller.pull(&from_origin).await.unwrap();
     assert_eq!(taker.get(SECRET).as_deref(), Some("1"));
     assert_eq!(taker.get(POD).as_deref(), Some("2"));
     let head = taker.commit().await;
     puller.pull(&from_origin).await.unwrap();
     puller.pull(&from_middle).await.unwrap();
-    assert_eq!(taker.commit().await, head, "nothing is new");
+    assert_eq!(taker.commit().await, head, "no new commit");
 
     origin.put(SECRET, "2").await;
     origin.commit().await;
     puller.pull(&from_origin).await.unwrap();
-    assert_eq!(taker.get(SECRET).as_deref(), Some("2"), "a change of what was taken, no conflict");
+    assert_eq!(taker.get(SECRET).as_deref(), Some("2"), "a plain change, no conflict");
     assert_eq!(puller.statuses().all()["origin"].conflicts, 0);
 }
 
@@ -100,13 +100,13 @@ async fn a_ring_whose_branches_take_different_parts_comes_to_rest() {
         }
         heads.push([one.head(), two.head(), three.head()]);
     }
-    assert_eq!(heads[10], heads[11], "commits go on: {heads:?}");
+    assert_eq!(heads[10], heads[11], "the ring keeps making commits: {heads:?}");
     for branch in [&one, &two, &three] {
         assert_eq!(branch.get(POD).as_deref(), Some("2"));
     }
     assert_eq!(two.get(SECRET).as_deref(), Some("1"));
     assert_eq!(one.get("/registry/configmaps/n/c"), None);
-    // What takes nothing new has nothing to catch up with either.
+    // A pull without changes within the scope counts as caught up.
     let told = one.server().puller().statuses().all()["next"].clone();
     assert_eq!(told.merged, told.seen);
 }

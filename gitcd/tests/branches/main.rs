@@ -1,6 +1,6 @@
-//! Branches that follow one another, in one process: what each has in the end, and what its watchers saw.
+//! Branches that follow one another, in one process: their final content, and what their watchers saw.
 
-#![expect(clippy::unwrap_used, reason = "where the harness itself fails, the test ends")]
+#![expect(clippy::unwrap_used, reason = "a failure of the harness fails the test")]
 
 mod echo;
 mod figures;

@@ -1,4 +1,4 @@
-//! Three branches, each of which takes what the others have.
+//! Three branches, each of which merges the other two.
 
 use crate::world::{Branch, remote};
 
@@ -26,7 +26,7 @@ async fn mesh() -> Vec<Branch> {
     branches
 }
 
-/// Pulls until all are at the same commit.
+/// Pulls until all heads are equal.
 async fn settle(branches: &[Branch]) {
     for _ in 0..20 {
         for branch in branches {
@@ -39,7 +39,7 @@ async fn settle(branches: &[Branch]) {
             return;
         }
     }
-    panic!("they do not come to the same");
+    panic!("the branches do not converge");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,13 +57,16 @@ async fn who_leaves_joins_to_several_others_knows_of_all_of_them() {
     let last = &branches[2];
     let before = last.head();
     last.pull().await;
-    assert_eq!(last.head(), before, "it leaves both joins to the others");
+    assert_eq!(last.head(), before, "it leaves both merges to the others");
 
     last.put(KEY, &map(1)).await;
     last.commit().await;
     let repository = git2::Repository::open(last.path()).unwrap();
     for other in others {
-        assert!(repository.graph_descendant_of(last.head(), other).unwrap(), "{other} was known to who wrote");
+        assert!(
+            repository.graph_descendant_of(last.head(), other).unwrap(),
+            "{other}, which the writer had fetched, is not an ancestor"
+        );
     }
     settle(&branches).await;
     for branch in &branches {

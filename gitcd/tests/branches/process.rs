@@ -1,4 +1,4 @@
-//! A branch served by a process of its own, which is killed.
+//! A branch served by a separate process, which is killed.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use tonic::transport::Channel;
 
 use crate::world::Branch;
 
-/// Nothing takes longer on a busy machine.
+/// An upper bound for any wait, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `gitcd serve`, killed at the latest when it is dropped.
+/// A running `gitcd serve`, killed on drop.
 pub(crate) struct Process {
     child: Child,
     address: String,
@@ -35,10 +35,10 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Serves a stopped branch as its own server would, and merges all the time from these remotes, each with the expressions of
-    /// its scope.
+    /// Serves a stopped branch with its own configuration, and continuously merges these remotes, each with its scope's
+    /// expressions.
     pub(crate) fn start(branch: &Branch, remotes: &[(&Remote, [&str; 2])]) -> Self {
-        assert!(branch.server.is_none(), "a branch is served once");
+        assert!(branch.server.is_none(), "the branch already has a server");
         let name = &branch.config.branch.name;
         let each = |flag: &str, value: fn(&(&Remote, [&str; 2])) -> String| {
             format!("--{flag}={name}={}", remotes.iter().map(value).collect::<Vec<_>>().join(":"))
@@ -78,7 +78,7 @@ impl Process {
         Self { child, address, log }
     }
 
-    /// A client, as soon as it is served.
+    /// Connects a client, retrying until the server listens.
     pub(crate) async fn client(&mut self) -> Client {
         let start = Instant::now();
         loop {
@@ -87,8 +87,8 @@ impl Process {
             }
             let ended = self.child.try_wait().unwrap();
             let told = || std::fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(ended.is_none(), "gitcd serve ended at its start, {ended:?}:\n{}", told());
-            assert!(start.elapsed() < PATIENCE, "gitcd serve does not listen after {PATIENCE:?}:\n{}", told());
+            assert!(ended.is_none(), "gitcd serve exited at startup, {ended:?}:\n{}", told());
+            assert!(start.elapsed() < PATIENCE, "gitcd serve is not listening after {PATIENCE:?}:\n{}", told());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -102,12 +102,12 @@ fn number(policy: Policy) -> &'static str {
     }
 }
 
-/// Speaks with a [`Process`].
+/// A key-value client of a [`Process`].
 #[derive(Clone)]
 pub(crate) struct Client(KvClient<Channel>);
 
 impl Client {
-    /// Changes a key as it is now; once more if a merge has changed it meanwhile.
+    /// Edits a key's current value; retries if a merge changes it concurrently.
     pub(crate) async fn edit(
         &mut self,
         key: &str,

@@ -1,4 +1,5 @@
-//! Random graphs of branches with random edits, restarts and kills: all reach the same, nothing that did not conflict is lost, and then all is quiet.
+//! Random graphs of branches with random edits, restarts and kills: all converge, lose nothing that did not conflict, and then
+//! stop making commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,34 +15,34 @@ use crate::world::{Branch, remote};
 
 const OBJECTS: usize = 4;
 
-/// Who pulls from whom.
+/// Which branches pull from which.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Everyone from the first, and it from everyone.
+    /// All others from the first, and the first from all others.
     Star,
     /// Each from its neighbours.
     Chain,
     /// Each from the next.
     Ring,
-    /// Everyone from everyone.
+    /// Each from all others.
     Mesh,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A field of an object that only this branch sets.
+    /// Sets a field that only this branch sets.
     Own {
         branch: usize,
         object: usize,
         value: u8,
     },
-    /// A field that all set.
+    /// Sets a field that all branches set.
     Shared {
         branch: usize,
         object: usize,
         value: u8,
     },
-    /// A whole object goes.
+    /// Deletes a whole object.
     Delete {
         branch: usize,
         object: usize,
@@ -52,14 +53,14 @@ enum Step {
     Restart {
         branch: usize,
     },
-    /// Edits while it merges, and SIGKILL as soon as the last of the fields that only this branch sets is acknowledged.
+    /// Edits while the server merges, then SIGKILL once the last write to this branch's own fields is acknowledged.
     Kill {
         branch: usize,
         edits: Vec<(usize, u8)>,
-        /// Or as soon as one of them is in Git.
+        /// Waits with the SIGKILL until one of the writes is committed to Git.
         committed: bool,
     },
-    /// Some of them cannot reach others for a while.
+    /// Cuts a branch off from all others, until `Mend`.
     Cut {
         branch: usize,
     },
@@ -102,23 +103,23 @@ fn key(object: usize) -> String {
     format!("/registry/configmaps/n/o{object}")
 }
 
-/// An object as a branch sees it, with one field changed.
+/// The object's value as the branch sees it, with one field changed.
 fn edited(before: Option<String>, object: usize, field: &str, value: u8) -> String {
     let mut json: serde_json::Value = before.map_or_else(
         || {
             serde_json::json!({"kind": "ConfigMap", "apiVersion": "v1",
                 "metadata": {"name": format!("o{object}"), "namespace": "n", "uid": format!("u{object}")}, "data": {}})
         },
-        |before| serde_json::from_str(&before).expect("only objects are stored, never marks of a conflict"),
+        |before| serde_json::from_str(&before).expect("stored values are objects, never conflict markers"),
     );
     json["data"][field] = value.to_string().into();
     json.to_string() + "\n"
 }
 
-/// What a branch may leave out of another.
+/// The scopes that a branch may have for another: include and exclude expressions.
 const FILTERS: [[&str; 2]; 4] = [[".*", "^$"], ["/o[01]$", "^$"], [".*", "/o[12]$"], ["/o[0-2]$", "/o0$"]];
 
-/// Which filter each follower has for each other branch.
+/// The filter that each follower has for each other branch.
 #[derive(Clone, Debug)]
 struct Filters(Vec<usize>);
 
@@ -142,16 +143,16 @@ fn filters() -> impl Strategy<Value = Filters> {
 
 struct World {
     branches: Vec<Branch>,
-    /// Whom each follows, with what it takes.
+    /// The branches that each branch follows, with their scopes.
     takes: Vec<Vec<(usize, Scope)>>,
     filters: Filters,
     watchers: Vec<Watcher>,
     cut: Vec<bool>,
-    /// The last value of every field that only one branch sets.
+    /// The last value of each field that only one branch sets; keyed by branch and object.
     own: BTreeMap<(usize, usize), Option<u8>>,
-    /// Objects that somebody deleted: their fields may be lost to that.
+    /// Objects that were deleted on some branch: a deletion may win over changes to their fields.
     deleted: Vec<usize>,
-    /// Who was killed.
+    /// Branches that were killed at least once.
     killed: BTreeSet<usize>,
 }
 
@@ -169,7 +170,7 @@ impl World {
                 let (low, high) = branches.split_at_mut(own.max(other));
                 let (follower, other_branch) =
                     if own < other { (&mut low[own], &high[0]) } else { (&mut high[0], &low[other]) };
-                // Complementary wherever two name a winner: the one with the greater number.
+                // With a fixed winner, the branch with the greater number wins on both sides.
                 let policy = match policy {
                     Policy::Later => Policy::Later,
                     _ if own > other => Policy::Ours,
@@ -187,7 +188,7 @@ impl World {
         Self { branches, takes, filters, watchers, cut, own, deleted, killed }
     }
 
-    /// Whether what `from` has of an object gets to `to`, by way of others.
+    /// Whether an object can reach `to` from `from`, through any branches.
     fn gets(&self, from: usize, to: usize, object: usize) -> bool {
         let key = key(object);
         let (mut reached, mut next) = (vec![to], vec![to]);
@@ -228,7 +229,7 @@ impl World {
         }
     }
 
-    /// A process of its own serves the branch, merges, and takes edits until it is killed.
+    /// Serves the branch from a separate process, which merges and accepts edits until it is killed.
     async fn kill(&mut self, number: usize, edits: &[(usize, u8)], committed: bool) {
         self.branches[number].stop().await;
         let branch = &self.branches[number];
@@ -239,7 +240,7 @@ impl World {
         });
         let mut process = Process::start(branch, &remotes.collect::<Vec<_>>());
         let mut client = process.client().await;
-        // All set this field, so nothing is asked of it; the kill is in the middle of a write of it.
+        // Writes in flight during the kill. They set the shared field, so the test does not check their outcome.
         let shared = |mut client: Client, (object, value): (usize, u8)| async move {
             client.edit(&key(object), |before| edited(before, object, "shared", value % 3)).await
         };
@@ -250,7 +251,7 @@ impl World {
             self.own.insert((number, object), Some(value));
             under_way.push(tokio::spawn(shared(client.clone(), (object, value))));
         }
-        // What is as it was before makes no commit. This is a moment for a kill, and nothing that has to be.
+        // An edit that changes nothing makes no commit, so stop waiting after a while: this only chooses when to kill.
         for _ in 0..if committed { 50 } else { 0 } {
             if branch.head() != before {
                 break;
@@ -267,18 +268,18 @@ impl World {
         self.has_what_it_set(number);
     }
 
-    /// Whether a branch has all that it alone has ever set, unless it was in an object that somebody deleted.
+    /// Asserts that a branch still has all values that only it sets, except in deleted objects.
     fn has_what_it_set(&self, number: usize) {
         let content = self.branches[number].content();
         for ((_, object), value) in self.own.iter().filter(|((own, _), _)| *own == number) {
             let Some(value) = value.filter(|_| !self.deleted.contains(object)) else { continue };
             let text = content.get(&key(*object));
-            let text = text.unwrap_or_else(|| panic!("a kill of {number} lost object {object}: {content:?}"));
+            let text = text.unwrap_or_else(|| panic!("the kill of branch {number} lost object {object}: {content:?}"));
             let json: serde_json::Value = serde_json::from_str(text).unwrap();
             assert_eq!(
                 json["data"][format!("of{number}")],
                 value.to_string(),
-                "acknowledged before a kill of {number}"
+                "acknowledged before branch {number} was killed"
             );
         }
     }
@@ -303,7 +304,7 @@ impl World {
         }
     }
 
-    /// Pulls until no branch makes a commit any more; fails if that does not come.
+    /// Pulls until no branch makes a new commit; panics after a bounded number of rounds.
     async fn settle(&mut self) {
         self.cut.fill(false);
         for branch in &self.branches {
@@ -320,7 +321,8 @@ impl World {
             if before != after {
                 continue;
             }
-            // Each may wait for another. In a server the one with the least patience goes on; here it is the first.
+            // Branches may leave a merge to one another. In a server the shortest patience ends that; here the first branch
+            // merges.
             for number in 0..self.branches.len() {
                 self.pull_how(number, true).await;
                 if heads(self) != after {
@@ -331,7 +333,7 @@ impl World {
                 return;
             }
         }
-        panic!("commits go on after {bound} rounds");
+        panic!("still making commits after {bound} rounds");
     }
 }
 
@@ -362,7 +364,7 @@ async fn run(shape: Shape, count: usize, policy: Policy, filters: &Filters, step
         assert_eq!(
             watcher.reached(revision).await,
             branch.content(),
-            "as the watchers of {} see it",
+            "content that the watcher of {} has seen",
             branch.config.branch.name
         );
     }
@@ -374,11 +376,15 @@ async fn run(shape: Shape, count: usize, policy: Policy, filters: &Filters, step
         for (to, content) in contents.iter().enumerate().filter(|(to, _)| world.gets(*number, *to, *object)) {
             let Some(text) = content.get(&key(*object)) else {
                 let have: Vec<_> = contents.iter().map(|content| content.get(&key(*object))).collect();
-                panic!("object {object}, which branch {number} made, is gone from {to}: {have:?}");
+                panic!("object {object} of branch {number} is missing on {to}: {have:?}");
             };
             let json: serde_json::Value = serde_json::from_str(text).unwrap();
             let found = &json["data"][format!("of{number}")];
-            assert_eq!(*found, value.to_string(), "only branch {number} ever set it on object {object}; seen on {to}");
+            assert_eq!(
+                *found,
+                value.to_string(),
+                "field that only branch {number} sets on object {object}, read on {to}"
+            );
         }
     }
     for branch in &mut world.branches {
@@ -395,7 +401,7 @@ async fn run(shape: Shape, count: usize, policy: Policy, filters: &Filters, step
     }
 }
 
-/// Few for the most part: many of them take seconds.
+/// Mostly few branches: many take seconds to settle.
 fn counts() -> impl Strategy<Value = usize> {
     prop_oneof![5 => 2..5_usize, 1 => 5..9_usize]
 }
@@ -421,12 +427,12 @@ proptest! {
     }
 }
 
-/// `GITCD_BRANCHES_CASES` for a long run.
+/// `GITCD_BRANCHES_CASES` sets the number of cases, for a long run.
 fn cases() -> u32 {
     std::env::var("GITCD_BRANCHES_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
-/// `GITCD_BRANCHES_SHRINKS` for a smaller example of a failure, which may take minutes.
+/// `GITCD_BRANCHES_SHRINKS` allows that many shrink steps, which may take minutes.
 fn shrinks() -> u32 {
     std::env::var("GITCD_BRANCHES_SHRINKS").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

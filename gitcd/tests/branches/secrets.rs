@@ -1,4 +1,4 @@
-//! What merges say of Secrets.
+//! What merge commits reveal of Secrets.
 
 use super::two::pair;
 

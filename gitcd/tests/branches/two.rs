@@ -31,13 +31,13 @@ async fn fields_of_both_survive_and_both_make_the_same_commit() {
     one.commit().await;
     other.pull().await;
     one.pull().await;
-    assert_eq!(one.head(), other.head(), "histories are joined once");
+    assert_eq!(one.head(), other.head(), "unrelated histories are linked once");
     assert_eq!(other.get(KEY), one.get(KEY));
 
     one.put(KEY, &map("a", r#"{"x":"2","y":"1"}"#)).await;
     other.put(KEY, &map("a", r#"{"x":"1","y":"3"}"#)).await;
     let (before, _) = (one.commit().await, other.commit().await);
-    // Each from the other's commit of before: neither waits for the other.
+    // Each merges the other's commit from before the merge: neither waits for the other.
     let fetched = other.head();
     one.pull().await;
     assert_ne!(one.head(), before);
@@ -48,7 +48,7 @@ async fn fields_of_both_survive_and_both_make_the_same_commit() {
     assert_eq!(other.content(), one.content());
     let message = one.message();
     assert!(message.starts_with("merge ") && !message.contains("Revision"), "{message}");
-    // Quiet.
+    // A further pull makes no commit.
     let head = one.head();
     one.pull().await;
     other.pull().await;
@@ -152,7 +152,7 @@ async fn two_that_push_to_one_branch_lose_nothing() {
     let (mut one, mut other, upstream) =
         (Branch::new("one").await, Branch::new("other").await, Branch::new("upstream").await);
     let pushing = || Remote { push_after_merge: true, ..remote("up") };
-    // Nobody serves the upstream branch: it is only moved by pushes.
+    // The upstream branch has no server: only pushes move it.
     let mut upstream = upstream;
     upstream.stop().await;
     one.follow(&upstream, pushing());
@@ -182,7 +182,7 @@ async fn a_fresh_clone_takes_over_and_never_gives_a_revision_a_second_meaning() 
     one.restart().await;
     one.put(KEY, &map("a", r#"{"x":"1"}"#)).await;
     one.pull().await;
-    // Acknowledged, seen, and lost with the disk.
+    // Acknowledged and read, then lost with the disk.
     let lost = one.put(KEY, &map("a", r#"{"x":"2"}"#)).await;
     one.stop().await;
 
@@ -190,13 +190,13 @@ async fn a_fresh_clone_takes_over_and_never_gives_a_revision_a_second_meaning() 
     clone.start().await;
     assert_eq!(clone.get(KEY), Some(map("a", r#"{"x":"1"}"#)));
     let store = clone.server().store();
-    assert!(store.revision() > lost, "{} is beyond {lost}", store.revision());
-    assert!(store.compacted() > lost, "who watched from {lost} is told to list again");
+    assert!(store.revision() > lost, "revision {} must be greater than {lost}", store.revision());
+    assert!(store.compacted() > lost, "a watcher at {lost} must relist");
     let next = clone.put(KEY, &map("a", r#"{"x":"3"}"#)).await;
     assert!(next > lost);
 }
 
-/// As a client of etcd writes them that is no kube-apiserver.
+/// Objects without a `uid`, as etcd clients other than kube-apiserver write them.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_without_an_identity_stay_what_their_client_wrote() {
     let (one, other) = pair().await;
@@ -208,7 +208,7 @@ async fn objects_without_an_identity_stay_what_their_client_wrote() {
         one.put(&key(number), &value(&name, "1")).await;
         one.commit().await;
         other.pull().await;
-        // It is written again before what the other one made of it comes back.
+        // Written again before the other branch's merge of it comes back.
         one.put(&key(number), &value(&name, "2")).await;
         one.pull().await;
         other.pull().await;
@@ -224,14 +224,14 @@ async fn objects_without_an_identity_stay_what_their_client_wrote() {
     }
 }
 
-/// How many conflicts a branch has found in all.
+/// The number of conflicts that a branch has found, over all remotes.
 fn conflicts(branch: &Branch) -> u64 {
     branch.server().puller().statuses().all().values().map(|status| status.conflicts).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_both_changed_alike_and_one_changes_back_is_as_before_on_both() {
-    // One makes the change undone after both have merged it, or before the other one has.
+    // One branch reverts the change after both have merged it, or before the other has.
     for both_merge_first in [true, false] {
         let (one, other) = pair().await;
         one.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
@@ -245,8 +245,8 @@ async fn what_both_changed_alike_and_one_changes_back_is_as_before_on_both() {
             branch.put(KEY, &changed).await;
             branch.commit().await;
         }
-        assert_ne!(one.head(), other.head(), "each has changed it by itself");
-        // With the same content, one of them leaves the merge to the other for a while.
+        assert_ne!(one.head(), other.head(), "each has its own commit");
+        // The contents are equal, so a patient pull would leave the merge to the other branch for a while.
         let puller = one.server().puller().clone();
         puller.pull_impatiently(&puller.remotes()[0]).await.unwrap();
         assert!(one.message().starts_with("merge "), "{}", one.message());
@@ -283,14 +283,14 @@ async fn who_leaves_a_join_to_the_other_may_take_the_common_change_back_at_once(
     let (waits, joins) = if one.head() > other.head() { (&one, &other) } else { (&other, &one) };
     let alike = [waits.head(), joins.head()];
     waits.pull().await;
-    assert_eq!(waits.head(), alike[0], "it leaves the join to the other one");
+    assert_eq!(waits.head(), alike[0], "it leaves the merge to the other branch");
 
     waits.put(KEY, &map("a", r#"{"x":"1","y":"1"}"#)).await;
     waits.commit().await;
     let repository = git2::Repository::open(waits.path()).unwrap();
     let joined = repository.find_commit(waits.head()).unwrap().parent(0).unwrap();
     let parents: BTreeSet<_> = joined.parent_ids().collect();
-    assert_eq!(parents, BTreeSet::from(alike), "what knows of both follows both");
+    assert_eq!(parents, BTreeSet::from(alike), "the new commit must descend from both heads");
 
     joins.put(KEY, &map("a", r#"{"x":"2","y":"3"}"#)).await;
     joins.commit().await;
@@ -306,7 +306,7 @@ async fn who_leaves_a_join_to_the_other_may_take_the_common_change_back_at_once(
     assert!(fsck.as_ref().unwrap().status.success(), "{fsck:?}");
 }
 
-/// `--no-fast-forwards`: theirs never becomes ours as it is.
+/// `--no-fast-forwards`: a branch never adopts the other's commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_fast_forwards_each_merge_is_a_commit_with_both_as_parents() {
     let (mut one, mut other) = (Branch::new("one").await, Branch::new("other").await);
@@ -327,15 +327,15 @@ async fn without_fast_forwards_each_merge_is_a_commit_with_both_as_parents() {
         assert!(one.message().starts_with("merge "), "{}", one.message());
         assert_eq!(one.content(), other.content());
         other.pull().await;
-        assert_eq!(other.head(), one.head(), "who may, takes it as it is");
+        assert_eq!(other.head(), one.head(), "the other branch may fast-forward");
     }
     let head = one.head();
     one.pull().await;
     other.pull().await;
-    assert_eq!((one.head(), other.head()), (head, head), "and both are quiet");
+    assert_eq!((one.head(), other.head()), (head, head), "no further commits");
 }
 
-/// `--no-fetches`: somebody else fetches, as a sidecar of a pod does.
+/// `--no-fetches`: another program fetches, such as a sidecar.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
     let (mut one, other) = (Branch::new("one").await, Branch::new("other").await);
@@ -358,7 +358,7 @@ async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
     other.put(KEY, &value).await;
     let theirs = other.commit().await;
     one.pull().await;
-    assert_eq!(one.get(KEY), None, "nobody has fetched it");
+    assert_eq!(one.get(KEY), None, "not fetched yet");
     fetch();
     one.pull().await;
     assert_eq!(one.get(KEY), Some(value));
@@ -366,7 +366,7 @@ async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
     assert!(one.head() == theirs || repository.graph_descendant_of(one.head(), theirs).unwrap());
 }
 
-/// A definition of a kind of custom resources whose `spec.parts` is a list, `described` as said, as kube-apiserver stores it.
+/// A CustomResourceDefinition whose `spec.parts` is a list with the extensions in `described`, as kube-apiserver stores it.
 fn definition(kind: &str, described: &serde_json::Value) -> String {
     let mut parts = serde_json::json!({"type": "array", "items": {"type": "object",
         "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}});
@@ -390,7 +390,7 @@ fn definition(kind: &str, described: &serde_json::Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn elements_of_a_custom_resources_list_are_merged_as_its_definition_in_the_store_says() {
     let key = |kind: &str| format!("/registry/example.com/{}s/n/w", kind.to_lowercase());
-    // One line, as kube-apiserver stores it.
+    // On one line, as kube-apiserver stores it.
     let object = |kind: &str, sizes: [u8; 3]| {
         let [a, b, c] = sizes;
         format!(
@@ -423,16 +423,16 @@ async fn elements_of_a_custom_resources_list_are_merged_as_its_definition_in_the
     one.pull().await;
     other.pull().await;
     assert_eq!((one.head(), one.content()), (other.head(), other.content()));
-    assert_eq!(one.get(&key("Widget")), Some(object("Widget", [2, 1, 3])), "both elements, on one line");
+    assert_eq!(one.get(&key("Widget")), Some(object("Widget", [2, 1, 3])), "both changes, on one line");
     let whole = one.get(&key("Gadget"));
     assert!(
         [[2, 1, 1], [1, 1, 3]].into_iter().any(|sizes| whole == Some(object("Gadget", sizes))),
-        "an atomic list is that of one side: {whole:?}"
+        "an atomic list must come from one side: {whole:?}"
     );
     let message = one.message();
     let told: Vec<_> = message.lines().filter(|line| line.starts_with("Conflict: ")).collect();
     assert!(
         matches!(&told[..], [told] if told.contains("/gadgets/n/w spec.parts")),
-        "the atomic list alone is in conflict: {message}"
+        "only the atomic list conflicts: {message}"
     );
 }

@@ -1,4 +1,4 @@
-//! A client that follows a branch, loses its connection at random, and resumes where it was.
+//! A client that watches a branch, loses its connection at random, and resumes at its last revision.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-/// What a watcher has seen.
+/// The state that a watcher has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Everything up to here.
+    /// The last revision whose events are complete.
     pub(crate) revision: i64,
-    /// The keys as their events leave them.
+    /// The keys as the events leave them.
     pub(crate) content: BTreeMap<String, String>,
-    /// What must not be.
+    /// Violations of etcd's guarantees.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -34,8 +34,8 @@ impl Seen {
         }
         let mut last = self.revision;
         for event in answer.events {
-            let pair = event.kv.clone().expect("an event is about a pair");
-            // Every revision changes a key, and all keys are watched: none may be missing, none may come again.
+            let pair = event.kv.clone().expect("an event has a key-value pair");
+            // All keys are watched and every revision changes one, so no revision may be missing or repeated.
             if pair.mod_revision != last && pair.mod_revision != last + 1 || pair.mod_revision <= self.revision {
                 self.wrong.push(format!("revision {} after {last}", pair.mod_revision));
             }
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// Follows the server at an address until it is dropped.
+/// Watches the server at an address until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     seen: Arc<Mutex<Seen>>,
@@ -64,14 +64,14 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// From an empty store on.
+    /// Watches from the first revision.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let seen = Arc::new(Mutex::new(Seen { revision: 1, ..Seen::default() }));
         let task = tokio::spawn(follow(address, seen.clone()));
         Self { seen, task }
     }
 
-    /// Waits until it has seen everything up to a revision.
+    /// Waits until all events up to a revision have arrived.
     pub(crate) async fn reached(&self, revision: i64) -> BTreeMap<String, String> {
         for _ in 0..600 {
             {
@@ -83,21 +83,21 @@ impl Watcher {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("revision {revision} was never told; {} was", self.seen.lock().revision);
+        panic!("no event of revision {revision}; the last one is {}", self.seen.lock().revision);
     }
 }
 
 async fn follow(address: SocketAddr, seen: Arc<Mutex<Seen>>) {
     loop {
         let from = seen.lock().revision + 1;
-        // A server in this process that ends may take a connection and never answer.
+        // A server in this process that is stopping may accept a connection and never answer.
         let opened = tokio::time::timeout(Duration::from_secs(2), open(address, from)).await;
         let Some((mut answers, _open)) = opened.ok().flatten() else {
-            // The server is being restarted.
+            // The server is restarting.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        // The connection is cut after some messages, or in the middle of silence.
+        // Cuts the connection after some messages, or while it is idle.
         let messages = rand::rng().random_range(1..6);
         for _ in 0..messages {
             let silence = Duration::from_millis(rand::rng().random_range(20..400));
@@ -116,6 +116,6 @@ async fn open(address: SocketAddr, from: i64) -> Option<(Streaming<WatchResponse
     let (requests, queue) = channel(1);
     requests.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }).await.ok()?;
     let answers = client.watch(ReceiverStream::new(queue)).await.ok()?.into_inner();
-    // Closing the other side would end the stream.
+    // The sender is returned too: dropping it would end the stream.
     Some((answers, requests))
 }

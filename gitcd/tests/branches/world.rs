@@ -1,4 +1,4 @@
-//! Some branches, each in a repository of its own, and who pulls from whom.
+//! Branches, each in its own repository, and their remotes.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -21,17 +21,17 @@ use gitcd::store::index::KeyRange;
 use gitcd::store::revision::Revision;
 use gitcd::store::txn::{Delete, Op, Put};
 
-/// A branch and what serves it.
+/// A branch, its repository and its server.
 pub(crate) struct Branch {
     pub(crate) config: Config,
     pub(crate) server: Option<Server>,
     _folder: tempfile::TempDir,
 }
 
-/// The same after a restart.
+/// A free port of localhost, chosen once so that the address survives a restart.
 fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    listener.local_addr().expect("it is bound")
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port exists");
+    listener.local_addr().expect("the listener is bound")
 }
 
 pub(crate) fn remote(name: &str) -> Remote {
@@ -39,12 +39,12 @@ pub(crate) fn remote(name: &str) -> Remote {
 }
 
 impl Branch {
-    /// An empty branch with its server.
+    /// Creates an empty branch and starts its server.
     pub(crate) async fn new(name: &str) -> Self {
         Self::at(name, "main").await
     }
 
-    /// The same with a name of its own for Git.
+    /// Like [`Branch::new`], with another name for the Git branch.
     pub(crate) async fn at(name: &str, branch: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let branch = branch::Config {
@@ -85,13 +85,13 @@ impl Branch {
         branch
     }
 
-    /// Makes the repository one that no gitcd has written to.
+    /// Replaces the repository with an empty one that gitcd has never written to.
     pub(crate) fn empty(&self) {
         std::fs::remove_dir_all(self.path()).unwrap();
         git2::Repository::init_bare(self.path()).unwrap();
     }
 
-    /// A clone of everything that another repository has, not served yet.
+    /// Mirrors another branch's repository; the new branch has no server yet.
     pub(crate) async fn clone_of(other: &Branch, name: &str) -> Self {
         let mut branch = Self::new(name).await;
         branch.stop().await;
@@ -108,12 +108,12 @@ impl Branch {
         self.config.branch.repository.clone()
     }
 
-    /// Makes another one a remote; takes effect with the next start.
+    /// Adds another branch as a remote, effective at the next start.
     pub(crate) fn follow(&mut self, other: &Branch, remote: Remote) {
         self.follow_url(other.path().to_str().unwrap(), remote);
     }
 
-    /// The same for whatever a URL names.
+    /// Like [`Branch::follow`], for any URL.
     pub(crate) fn follow_url(&mut self, url: &str, remote: Remote) {
         let repository = git2::Repository::open(self.path()).unwrap();
         repository.remote(&remote.name, url).unwrap();
@@ -159,7 +159,7 @@ impl Branch {
         self.config.listen[0].address
     }
 
-    /// Every key that others see.
+    /// All keys and values that clients can read.
     pub(crate) fn content(&self) -> BTreeMap<String, String> {
         let store = self.server().store();
         store.with_index(|index, durable| {
@@ -183,12 +183,12 @@ impl Branch {
         }
     }
 
-    /// Puts everything into Git.
+    /// Commits everything to Git and returns the head.
     pub(crate) async fn commit(&self) -> git2::Oid {
         self.server().puller().joiner().commit().await.unwrap().data
     }
 
-    /// The tree of the last commit.
+    /// The tree of the head commit.
     pub(crate) fn tree(&self) -> git2::Oid {
         let repository = git2::Repository::open(self.path()).unwrap();
         let head = repository.find_reference("refs/heads/main").unwrap().peel_to_commit().unwrap();

@@ -1,4 +1,4 @@
-//! What the clients attempted and saw: the facts that a store has to live up to.
+//! What the clients attempted and saw: the facts to check a store against.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -7,27 +7,27 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use gitcd::proto::mvccpb::{Event, KeyValue, event::EventType};
 
-/// Names one attempt, and so the value that it writes.
+/// Number of an attempt, which determines the value that it writes.
 pub(crate) type Op = u64;
 
-/// What a client asks for.
+/// A client's write request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Writes one key.
     Put { key: String, lease: i64 },
-    /// In one transaction: writes the key if its last change is still `expected`.
+    /// In one transaction: writes the key if its mod revision is still `expected`.
     Update { key: String, expected: i64 },
-    /// In one transaction: creates both keys if there is neither.
+    /// In one transaction: creates both keys if neither exists.
     CreatePair { keys: [String; 2] },
     /// In one transaction: deletes both keys.
     DeletePair { keys: [String; 2] },
     /// Deletes one key.
     Delete { key: String },
-    /// Deletes the keys of a lease.
+    /// Revokes a lease, which deletes its keys.
     Revoke { lease: i64 },
 }
 
-/// What the client knows of it.
+/// The result of a request as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Acknowledged; it made this revision.
@@ -38,7 +38,7 @@ pub(crate) enum Outcome {
     Done(i64),
     /// Refused for good: it must never have an effect.
     Refused,
-    /// The connection broke: it happened entirely or not at all.
+    /// The connection broke: either fully applied or not at all.
     Unknown,
 }
 
@@ -47,12 +47,12 @@ pub(crate) enum Outcome {
 pub(crate) struct Attempt {
     pub(crate) op: Op,
     pub(crate) action: Action,
-    /// A revision that some client had seen before this was asked for.
+    /// The highest revision that any client had seen before this request.
     pub(crate) seen_before: i64,
     pub(crate) outcome: Outcome,
 }
 
-/// An answer to a reader: all keys that start with `prefix`, with the revision of their last change.
+/// A range response: all keys that start with `prefix`, as of `revision`.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) revision: i64,
@@ -81,37 +81,39 @@ pub(crate) struct Change {
 pub(crate) type Log = BTreeMap<i64, Vec<Change>>;
 
 impl Entry {
+    /// Reads an entry from a key-value pair.
+    ///
     /// # Panics
     /// If the value is not the one that its attempt writes.
     pub(crate) fn of(pair: &KeyValue) -> Self {
         let op = op_in(&pair.value);
-        assert_eq!(pair.value, value(op), "a value that nobody wrote: {pair:?}");
+        assert_eq!(pair.value, value(op), "a value that no client wrote: {pair:?}");
         Self { op, created: pair.create_revision, changed: pair.mod_revision, version: pair.version, lease: pair.lease }
     }
 }
 
-/// Adds what a watch response says to a log.
+/// Adds a watch response's events to a log.
 ///
 /// # Panics
-/// If a revision comes twice, in parts or out of order.
+/// If a revision is repeated, split or out of order.
 pub(crate) fn record(log: &mut Log, events: &[Event]) {
     let newest = log.last_key_value().map_or(0, |(revision, _)| *revision);
     let mut latest = newest;
     for event in events {
         let pair = event.kv.as_ref().expect("an event has a key");
         let revision = pair.mod_revision;
-        assert!(revision > newest, "revision {revision} comes again or in parts behind {newest}");
-        assert!(revision >= latest, "revision {revision} comes behind {latest}");
+        assert!(revision > newest, "revision {revision} is repeated or split, after {newest}");
+        assert!(revision >= latest, "revision {revision} is out of order, after {latest}");
         latest = revision;
         let deleted = event.r#type() == EventType::Delete;
         log.entry(revision).or_default().push(Change {
-            key: String::from_utf8(pair.key.to_vec()).expect("the tests write text"),
+            key: String::from_utf8(pair.key.to_vec()).expect("test keys are UTF-8"),
             now: (!deleted).then(|| Entry::of(pair)),
         });
     }
 }
 
-/// The value that attempt `op` writes: by turns compact JSON, JSON as kube-apiserver writes it, and raw bytes.
+/// The value that attempt `op` writes: raw bytes, compact JSON, or JSON as kube-apiserver writes it.
 pub(crate) fn value(op: Op) -> Bytes {
     let padding = "x".repeat(op as usize % 97);
     match op % 4 {
@@ -128,24 +130,24 @@ pub(crate) fn value(op: Op) -> Bytes {
 fn op_in(value: &[u8]) -> Op {
     let digits = value.iter().skip_while(|byte| !byte.is_ascii_digit());
     let digits: Vec<u8> = digits.take_while(|byte| byte.is_ascii_digit()).copied().collect();
-    let text = String::from_utf8(digits).expect("digits are text");
-    text.parse().unwrap_or_else(|_| panic!("a value that nobody wrote: {value:?}"))
+    let text = String::from_utf8(digits).expect("digits are UTF-8");
+    text.parse().unwrap_or_else(|_| panic!("a value that no client wrote: {value:?}"))
 }
 
-/// What a client knows of a lease.
+/// What the clients know of a lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseFacts {
-    /// In seconds, as granted.
+    /// The granted TTL in seconds.
     pub(crate) ttl: i64,
     /// The grant was acknowledged.
     pub(crate) granted: bool,
-    /// Somebody tried to revoke it.
+    /// A revocation was sent.
     pub(crate) revoke_tried: bool,
-    /// Somebody was told that it is gone.
+    /// A revocation was acknowledged.
     pub(crate) revoked: bool,
 }
 
-/// Shared by all clients of a run.
+/// Everything that the clients of a run attempted and saw.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     next_op: AtomicU64,
@@ -153,7 +155,7 @@ pub(crate) struct History {
     attempts: Mutex<Vec<Attempt>>,
     reads: Mutex<Vec<Read>>,
     leases: Mutex<BTreeMap<i64, LeaseFacts>>,
-    /// The highest revision for which a compaction was asked, and for which one was acknowledged.
+    /// The highest revision of a requested compaction, and of an acknowledged one.
     compaction: Mutex<(i64, i64)>,
 }
 
@@ -162,34 +164,34 @@ impl History {
         self.next_op.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The highest revision in any answer so far: nothing that is asked from now on may be answered from before it.
+    /// The highest revision in any response so far. Requests sent from now on must not be answered at an older one.
     pub(crate) fn seen(&self) -> i64 {
         self.seen.load(Ordering::SeqCst)
     }
 
-    /// Takes note of an answer's revision.
+    /// Records a response's revision.
     ///
     /// # Panics
-    /// If it is older than `before`, the one that was known when the question was asked.
+    /// If it is older than `before`, the highest revision seen before the request.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
-        assert!(revision >= before, "revisions go back: {revision} after somebody had seen {before}");
+        assert!(revision >= before, "stale response at revision {revision}: a client had seen {before}");
         self.seen.fetch_max(revision, Ordering::SeqCst);
     }
 
     pub(crate) fn attempts(&self) -> MutexGuard<'_, Vec<Attempt>> {
-        self.attempts.lock().expect("no client panics while it holds this")
+        self.attempts.lock().expect("no client panics while holding the lock")
     }
 
     pub(crate) fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        self.reads.lock().expect("no client panics while it holds this")
+        self.reads.lock().expect("no client panics while holding the lock")
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseFacts>> {
-        self.leases.lock().expect("no client panics while it holds this")
+        self.leases.lock().expect("no client panics while holding the lock")
     }
 
-    /// Asked for, acknowledged.
+    /// The compaction revisions: requested and acknowledged.
     pub(crate) fn compaction(&self) -> MutexGuard<'_, (i64, i64)> {
-        self.compaction.lock().expect("no client panics while it holds this")
+        self.compaction.lock().expect("no client panics while holding the lock")
     }
 }

@@ -1,12 +1,12 @@
-//! `kill -9` at any moment loses nothing that anybody was told of.
+//! `kill -9` at any moment loses nothing that was acknowledged or read.
 //!
-//! Writers, readers and watchers work on a server that is killed again and again. After every restart the
-//! whole history is read back and checked against all that they attempted and saw ([`model`]).
+//! Writers, readers and watchers load a server that is killed again and again. After every restart the full history is read
+//! back and checked against all that they attempted and saw ([`model`]).
 //!
-//! `GITCD_CRASH_CYCLES` says how often (5 unless given), `GITCD_CRASH_SEED` repeats a run's random choices.
+//! `GITCD_CRASH_CYCLES` sets the number of kills (default 5); `GITCD_CRASH_SEED` repeats a run's random choices.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 mod history;
@@ -23,7 +23,7 @@ use support::{Kind, Server};
 
 use run::Run;
 
-/// After so many cycles a new store begins: the history of an old one would take ever longer to check.
+/// Kills per store. Then a new store starts, as checking an ever longer history takes ever longer.
 const LIFE: u64 = 25;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +43,7 @@ async fn what_was_acknowledged_or_seen_survives_kill_9() {
             println!("cycle {done} of {cycles}: {run}");
         }
         if done == cycles {
-            // Once is enough: it takes as long as the leases last.
+            // Once is enough: it takes as long as the short leases last.
             run.leases_end().await;
         }
         run.stop_and_compare().await;
@@ -66,5 +66,5 @@ async fn what_was_acknowledged_or_seen_survives_a_stop_under_load() {
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }

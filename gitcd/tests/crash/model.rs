@@ -4,32 +4,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{Action, Attempt, Change, Entry, LeaseFacts, Log, Op, Outcome, Read};
 
-/// Why a history is impossible for a store that keeps its promises.
+/// A way in which a history violates the store's guarantees.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Violation {
     #[error("revision {missing} is missing")]
     Gap { missing: i64 },
-    #[error("an answer at revision {revision} although {start} had been seen")]
+    #[error("stale response at revision {revision}: {start} had been seen")]
     Stale { revision: i64, start: i64 },
-    #[error("acknowledged, but not at its revision: {attempt:?}; there is {found:?}")]
+    #[error("acknowledged, but not found at its revision: {attempt:?}; found {found:?}")]
     Lost { attempt: Box<Attempt>, found: Vec<Change> },
-    #[error("half applied at revision {revision}: {attempt:?}; there is {found:?}")]
+    #[error("partially applied at revision {revision}: {attempt:?}; found {found:?}")]
     Half { revision: i64, attempt: Box<Attempt>, found: Vec<Change> },
-    #[error("happened twice, at {first} and {second}: attempt {op}")]
+    #[error("attempt {op} was applied twice, at {first} and {second}")]
     Twice { op: Op, first: i64, second: i64 },
-    #[error("revision {revision} was made by nobody: {found:?}")]
+    #[error("no attempt explains revision {revision}: {found:?}")]
     Unasked { revision: i64, found: Vec<Change> },
-    #[error("revision {revision} is older than what was seen before it was asked for: {attempt:?}")]
+    #[error("applied at revision {revision}, older than what was seen before the request: {attempt:?}")]
     OutOfTime { revision: i64, attempt: Box<Attempt> },
-    #[error("was not allowed to happen or not to happen at revision {revision}: {attempt:?}; the keys: {state:?}")]
+    #[error("outcome contradicts the compares at revision {revision}: {attempt:?}; the keys: {state:?}")]
     Condition { revision: i64, attempt: Box<Attempt>, state: Vec<Option<Entry>> },
     #[error("wrong state in an event of revision {revision}: {change:?} on {before:?}")]
     Inconsistent { revision: i64, change: Box<Change>, before: Option<Entry> },
-    #[error("a read at revision {} of {:?} differs: read {read:?}, kept {kept:?}", .revision, .prefix)]
+    #[error("a read at revision {} of {:?} differs: read {read:?}, stored {kept:?}", .revision, .prefix)]
     Vanished { revision: i64, prefix: String, read: Vec<(String, Entry)>, kept: Vec<(String, Entry)> },
 }
 
-/// The keys and their state after some revision, which is the end of what has been checked.
+/// The keys and their state at the last revision that has been checked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     revision: i64,
@@ -37,7 +37,7 @@ pub(crate) struct Model {
     happened: BTreeMap<Op, i64>,
 }
 
-/// The facts that concern the revisions to check.
+/// What the clients attempted and saw since the last check.
 pub(crate) struct Facts<'a> {
     pub(crate) attempts: &'a [Attempt],
     pub(crate) reads: &'a [Read],
@@ -65,7 +65,7 @@ impl Model {
         within.map(|(key, entry)| (key.clone(), *entry)).collect()
     }
 
-    /// Follows `log`, which goes on where the model ends, up to `end`; `facts` are all that is known since then.
+    /// Checks `log` against `facts`, from the model's revision up to `end`; `facts` hold everything since that revision.
     pub(crate) fn follow(&mut self, log: &Log, end: i64, facts: &Facts) -> Result<(), Violation> {
         let index = Index::of(facts);
         let mut explained = BTreeSet::new();
@@ -85,7 +85,7 @@ impl Model {
         index.nothing_behind(end)
     }
 
-    /// Finds the attempt that made `revision` and checks that it made exactly this.
+    /// Finds the attempt that made `revision` and checks that the revision is exactly its effect.
     fn explain(
         &mut self,
         revision: i64,
@@ -142,7 +142,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether `changes` are all that `attempt` does to the keys as they are now.
+    /// Whether `changes` are the full effect of `attempt` on the current keys.
     fn is_effect(&self, attempt: &Attempt, changes: &[Change]) -> bool {
         let puts = !matches!(attempt.action, Action::Delete { .. } | Action::DeletePair { .. });
         let lease = match attempt.action {
@@ -158,7 +158,7 @@ impl Model {
             })
     }
 
-    /// Whether the compares of an action hold on the keys as they are now.
+    /// Whether the compares of an action hold on the current keys.
     fn allows(&self, action: &Action) -> bool {
         match action {
             Action::Put { .. } | Action::Revoke { .. } => true,
@@ -170,7 +170,7 @@ impl Model {
         }
     }
 
-    /// Whether exactly the keys of one lease go that was short or that somebody tried to revoke.
+    /// Whether the changes delete exactly the keys of one lease that is short or that a client tried to revoke.
     fn is_end_of_a_lease(&self, changes: &[Change], index: &Index) -> bool {
         let lease = self.keys.get(&changes[0].key).map_or(0, |entry| entry.lease);
         let may_end = index.leases.get(&lease).is_some_and(|facts| facts.revoke_tried || facts.ttl < SHORT_SECONDS);
@@ -200,7 +200,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks the answers that claim to speak of the current revision.
+    /// Checks the responses that claim to be at the current revision.
     fn check_answers(&self, index: &Index) -> Result<(), Violation> {
         for read in index.reads.get(&self.revision).into_iter().flatten() {
             let kept = self.list(&read.prefix);
@@ -232,10 +232,10 @@ impl Model {
     }
 }
 
-/// Leases up to this many seconds may expire while a test runs.
+/// Leases below this TTL may expire during a test.
 pub(crate) const SHORT_SECONDS: i64 = 60;
 
-/// The facts by the revision that they concern.
+/// The facts, indexed by their revision.
 struct Index<'a> {
     made: BTreeMap<i64, &'a Attempt>,
     open: BTreeMap<Op, &'a Attempt>,
@@ -257,7 +257,7 @@ impl<'a> Index<'a> {
             match attempt.outcome {
                 Outcome::Changed(revision) => {
                     let other = index.made.insert(revision, attempt);
-                    assert!(other.is_none(), "two got revision {revision}: {attempt:?}, {other:?}");
+                    assert!(other.is_none(), "two attempts got revision {revision}: {attempt:?}, {other:?}");
                 }
                 Outcome::Unchanged(revision) | Outcome::Done(revision) => {
                     index.quiet.entry(revision).or_default().push(attempt);
@@ -274,7 +274,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// What is answered after a check must not speak of what was before it.
+    /// Checks that no response is older than the last check.
     fn nothing_before(&self, start: i64) -> Result<(), Violation> {
         if let Some((_, attempt)) = self.made.range(..=start).next() {
             return Err(lost(attempt, &[]));
@@ -287,7 +287,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Everything that was answered must lie within the history.
+    /// Checks that no response is newer than the history.
     fn nothing_behind(&self, end: i64) -> Result<(), Violation> {
         if let Some((_, attempt)) = self.made.range(end + 1..).next() {
             return Err(lost(attempt, &[]));

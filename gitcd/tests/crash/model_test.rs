@@ -1,4 +1,4 @@
-//! The checker notices what it is there for: each test breaks one promise in a history that is otherwise fine.
+//! The checker detects violations: each test breaks one guarantee in an otherwise valid history.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::model::{Facts, Model, Violation};
 
 const LEASE: i64 = 7;
 
-/// What clients said and what the store kept; fine as it is.
+/// What the clients saw and what the store kept; valid as built.
 ///
 /// | revision | |
 /// |---|---|
@@ -99,7 +99,7 @@ macro_rules! notices {
             let mut story = Story::new();
             let apply: fn(&mut Story) = $break;
             apply(&mut story);
-            let found = story.check().expect_err("a promise is broken");
+            let found = story.check().expect_err("the history is invalid");
             assert!(matches!(found, $violation), "{found:?}");
         })+
     };

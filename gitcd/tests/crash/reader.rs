@@ -1,4 +1,4 @@
-//! Clients that list and watch until the connection breaks, and remember what they saw.
+//! Clients that list and watch until the connection breaks, and record what they saw.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::history::{Entry, History, Log, Read, record};
 use super::writer::revision;
 use crate::support::build::{list, watch_prefix};
 
-/// Lists one prefix after another until the server is gone.
+/// Lists random prefixes until the server is gone.
 pub(crate) async fn read_on(history: Arc<History>, channel: Channel, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let prefixes = ["/registry/", "/registry/pairs/", "/registry/configmaps/ns1/", "/elsewhere/"];
@@ -32,11 +32,11 @@ pub(crate) async fn read_on(history: Arc<History>, channel: Channel, seed: u64) 
     }
 }
 
-/// All keys that start with `prefix` at `revision`, 0 for now.
+/// Lists the keys that start with `prefix` at revision `at`, or at the current one if 0.
 pub(crate) async fn read(channel: &Channel, prefix: &str, at: i64) -> Result<Read, Status> {
     let request = RangeRequest { revision: at, ..list(prefix) };
     let answer = KvClient::new(channel.clone()).range(request).await?.into_inner();
-    let key = |key: &[u8]| String::from_utf8(key.to_vec()).expect("the tests write text");
+    let key = |key: &[u8]| String::from_utf8(key.to_vec()).expect("test keys are UTF-8");
     Ok(Read {
         revision: if at == 0 { revision(answer.header) } else { at },
         prefix: prefix.to_owned(),
@@ -44,13 +44,13 @@ pub(crate) async fn read(channel: &Channel, prefix: &str, at: i64) -> Result<Rea
     })
 }
 
-/// A client that follows a prefix across restarts: each time from behind what it has.
+/// A client that watches a prefix across restarts, each time from its next revision.
 pub(crate) struct Follower {
     pub(crate) prefix: &'static str,
     prev_kv: bool,
-    /// All that it got.
+    /// All events that it received.
     pub(crate) log: Log,
-    /// Where to go on.
+    /// The revision to resume from.
     pub(crate) next: i64,
 }
 
@@ -59,19 +59,19 @@ impl Follower {
         Self { prefix, prev_kv, log: Log::new(), next: 2 }
     }
 
-    /// Follows until the server is gone.
+    /// Watches until the server is gone.
     pub(crate) async fn run(mut self, history: Arc<History>, channel: Channel) -> Self {
         let Ok(mut answers) = self.open(&channel).await else {
             return self;
         };
         while let Ok(Some(answer)) = answers.message().await {
-            // What a watcher saw, nobody may be told to be not there yet.
+            // No client may read a revision older than one that a watcher has seen.
             history.saw(self.take(&answer), 0);
         }
         self
     }
 
-    /// Follows until it has the events of `end`, which must be its own.
+    /// Watches until it has the events of `end`, a revision that must change a key of its prefix.
     pub(crate) async fn catch_up(&mut self, channel: &Channel, end: i64) {
         if self.next > end {
             return;
@@ -80,7 +80,7 @@ impl Follower {
         while self.next <= end {
             let answer = tokio::time::timeout(crate::support::PATIENCE, answers.message()).await;
             let answer = answer.unwrap_or_else(|_| panic!("{} has no events from {} to {end}", self.prefix, self.next));
-            self.take(&answer.expect("the server is up").expect("the stream goes on"));
+            self.take(&answer.expect("the server is up").expect("the stream is open"));
         }
     }
 
@@ -88,14 +88,14 @@ impl Follower {
         let create =
             WatchCreateRequest { start_revision: self.next, prev_kv: self.prev_kv, ..watch_prefix(self.prefix) };
         let create = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        // A stream of requests that does not end: its end would be the watch's.
+        // The request stream stays open: closing it would end the watch.
         let requests = futures::StreamExt::chain(futures::stream::iter([create]), futures::stream::pending());
         Ok(WatchClient::new(channel.clone()).watch(requests).await?.into_inner())
     }
 
-    /// Adds the events of an answer and gives the revision that is seen through it.
+    /// Records a response's events and returns the revision of the last one, or 0.
     fn take(&mut self, answer: &WatchResponse) -> i64 {
-        assert!(!answer.canceled, "a watch from {} is refused: {answer:?}", self.next);
+        assert!(!answer.canceled, "the watch from {} was cancelled: {answer:?}", self.next);
         if self.prev_kv {
             check_previous(&self.log, answer);
         }
@@ -109,7 +109,7 @@ impl Follower {
     }
 }
 
-/// The previous pair of an event is the one that the follower got last, if it has seen the key at all.
+/// Checks that an event's previous pair is the last one that the follower received, if it has seen the key.
 fn check_previous(log: &Log, answer: &WatchResponse) {
     for event in &answer.events {
         let pair = event.kv.as_ref().expect("an event has a key");
@@ -124,9 +124,9 @@ fn check_previous(log: &Log, answer: &WatchResponse) {
         });
         let previous = event.prev_kv.as_ref().map(|previous| Entry::of(previous).changed);
         let fresh = pair.version == 1;
-        assert_eq!(previous.is_none(), fresh, "a previous pair comes unless the key is new: {event:?}");
+        assert_eq!(previous.is_none(), fresh, "a previous pair is sent unless the key is new: {event:?}");
         if let (Some(previous), Some(known)) = (previous, known) {
-            assert_eq!(previous, known, "not the previous pair: {event:?}");
+            assert_eq!(previous, known, "wrong previous pair: {event:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One server, its clients, and what has been proven so far.
+//! A server under load: its clients, and the history that has been checked so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,10 +27,10 @@ pub(crate) struct Run {
     history: Arc<History>,
     random: StdRng,
     followers: Vec<Follower>,
-    /// The proven history.
+    /// The checked history.
     log: Log,
     model: Model,
-    /// Earlier states, by their revision.
+    /// The model at the end of each check, by revision.
     checkpoints: BTreeMap<i64, Model>,
     proven: Proven,
 }
@@ -57,13 +57,13 @@ impl Run {
         }
     }
 
-    #[allow(dead_code, reason = "the test of losses of power does that")]
-    /// The server, to be killed and started again by the caller.
+    #[allow(dead_code, reason = "used by the power-loss tests")]
+    /// The server, for a caller that kills and restarts it.
     pub(crate) fn server(&mut self) -> &mut Server {
         &mut self.server
     }
 
-    /// Lets all clients work, and kills the server at some moment.
+    /// Runs all clients, and kills the server at a random moment.
     pub(crate) async fn load_and_kill(&mut self) {
         let clients = self.load().await;
         let moment = self.random.random_range(20..700);
@@ -72,22 +72,26 @@ impl Run {
         self.gather(clients).await;
     }
 
-    /// Lets all clients work, and asks the server to end meanwhile.
+    /// Runs all clients, and stops the server gracefully under load.
     pub(crate) async fn load_and_stop(&mut self, after: Duration) {
         let clients = self.load().await;
         tokio::time::sleep(after).await;
         if self.server.kind() == Kind::Gitcd {
-            self.server.repository().fsck(); // also while writes go on
+            self.server.repository().fsck(); // must pass under load, too
         }
         self.server.terminate().await;
         self.gather(clients).await;
         if self.server.kind() == Kind::Gitcd {
             let committed = self.server.repository().committed_revision();
-            assert!(committed >= self.history.seen(), "committed up to {committed} of {}", self.history.seen());
+            assert!(
+                committed >= self.history.seen(),
+                "revision {committed} is committed, but a client had seen {}",
+                self.history.seen()
+            );
         }
     }
 
-    /// Starts the server again; often it is killed once more while it recovers.
+    /// Restarts the server; at random it is killed again during recovery.
     pub(crate) async fn restart(&mut self) {
         while self.random.random_bool(0.3) {
             self.server.begin_restart();
@@ -104,18 +108,18 @@ impl Run {
         let (asked, acknowledged) = *self.history.compaction();
         let end = read(&channel, "/", 0).await.expect("the server is up").revision;
         let seen = self.history.seen();
-        assert!(end >= seen, "the server is at revision {end}, but somebody had seen {seen}");
+        assert!(end >= seen, "the server is at revision {end}, but a client had seen {seen}");
 
         let log = replay(&channel, asked.max(1) + 1, end).await;
         for (revision, changes) in log.range(..=self.model.revision()) {
-            assert_eq!(self.log.get(revision), Some(changes), "revision {revision} was something else before");
+            assert_eq!(self.log.get(revision), Some(changes), "revision {revision} has changed");
         }
         self.sample(&channel, asked.max(self.model.revision()), end).await;
         self.prove(log, end);
 
         for (revision, model) in self.checkpoints.range(asked.max(1)..) {
-            let then = read(&channel, "/", *revision).await.expect("it is not compacted");
-            assert_eq!(then.found, model.list("/"), "revision {revision} reads differently now");
+            let then = read(&channel, "/", *revision).await.expect("the revision is not compacted");
+            assert_eq!(then.found, model.list("/"), "revision {revision} now reads differently");
         }
         if acknowledged > 2 {
             let error = read(&channel, "/", acknowledged - 1).await.expect_err("a compaction is as durable as a write");
@@ -130,7 +134,7 @@ impl Run {
         }
     }
 
-    /// Waits until no key is left that goes by itself.
+    /// Waits until all keys of short leases have expired, then checks again.
     pub(crate) async fn leases_end(&mut self) {
         let channel = self.server.channel().await;
         let leases = self.history.leases().clone();
@@ -143,7 +147,7 @@ impl Run {
         self.check().await;
     }
 
-    /// Stops the server in peace, and compares the Git branch with what the server held.
+    /// Stops the server gracefully, and compares the Git branch with the store's last content.
     pub(crate) async fn stop_and_compare(&mut self) {
         let channel = self.server.channel().await;
         let last = read(&channel, "/", 0).await.expect("the server is up");
@@ -157,7 +161,7 @@ impl Run {
         let mut files = repository.files(crate::support::DATA);
         for (key, entry) in &last.found {
             let Some(path) = key.strip_prefix("/registry/") else {
-                continue; // lives with the metadata
+                continue; // keys outside the prefix are stored with the metadata
             };
             let file = files.remove(path).unwrap_or_else(|| panic!("{key} is not in the tree"));
             compare(path, &file, &value(entry.op));
@@ -165,7 +169,7 @@ impl Run {
         assert!(files.is_empty(), "more in the tree than in the store: {:?}", files.keys());
     }
 
-    /// Lets all clients work, until the server is gone.
+    /// Starts all clients, which work until the server is gone.
     pub(crate) async fn load(&mut self) -> Clients {
         let channel = self.server.channel().await;
         let mut clients = Clients::default();
@@ -177,7 +181,7 @@ impl Run {
             clients.others.spawn(read_on(Arc::clone(&self.history), channel.clone(), self.random.random()));
         }
         for follower in self.followers.drain(..) {
-            // A connection each: a watcher must not live on another one's.
+            // A connection of its own: a watcher must notice a lost connection by itself.
             let channel = self.server.channel().await;
             clients.followers.spawn(follower.run(Arc::clone(&self.history), channel));
         }
@@ -191,16 +195,16 @@ impl Run {
         self.followers.sort_by_key(|follower| follower.prefix);
     }
 
-    /// Reads some revisions of the latest past, to be checked with all other reads.
+    /// Reads random revisions since the last check, to be checked with all other reads.
     async fn sample(&mut self, channel: &Channel, start: i64, end: i64) {
         for _ in 0..5 {
             let revision = self.random.random_range(start..=end);
-            let then = read(channel, "/", revision).await.expect("it is not compacted");
+            let then = read(channel, "/", revision).await.expect("the revision is not compacted");
             self.history.reads().push(then);
         }
     }
 
-    /// Proves the revisions up to `end`, which are in `log`.
+    /// Checks the revisions up to `end` against the facts collected since the last check; panics on a violation.
     fn prove(&mut self, log: Log, end: i64) {
         let attempts = std::mem::take(&mut *self.history.attempts());
         let reads = std::mem::take(&mut *self.history.reads());
@@ -219,11 +223,12 @@ impl Run {
         self.proven.reads += reads.len();
     }
 
-    /// Revisions that a compaction took before they could be read back: the follower of everything has them.
+    /// Returns the revisions that were compacted before the check could replay them, from the follower of all keys.
     fn missing(&self, log: &Log) -> Log {
         let start = self.model.revision() + 1;
         let end = log.first_key_value().map_or(start, |(revision, _)| *revision);
-        let follower = self.followers.iter().find(|follower| follower.prefix == "/").expect("it is always there");
+        let follower =
+            self.followers.iter().find(|follower| follower.prefix == "/").expect("one follower watches all keys");
         let events = follower.log.range(start..end.max(start));
         events.map(|(revision, changes)| (*revision, changes.clone())).collect()
     }
@@ -234,7 +239,7 @@ impl Run {
         let listed: BTreeSet<_> = listed.leases.iter().map(|lease| lease.id).collect();
         let facts = self.history.leases().clone();
         for id in &listed {
-            assert!(facts.contains_key(id), "lease {id} was granted by nobody");
+            assert!(facts.contains_key(id), "no client was granted lease {id}");
         }
         for (id, facts) in &facts {
             assert!(!(facts.revoked && listed.contains(id)), "lease {id} came back: {facts:?}");
@@ -251,7 +256,7 @@ impl Run {
         }
     }
 
-    /// Every follower gets what it has missed, and then has exactly its part of the history.
+    /// Lets each follower catch up, and checks that it then has exactly its part of the history.
     async fn check_followers(&mut self, channel: &Channel, end: i64) {
         for follower in &mut self.followers {
             let mut part = Log::new();
@@ -268,7 +273,12 @@ impl Run {
             for (revision, changes) in &part {
                 assert_eq!(got.get(revision), Some(changes), "the watcher of {} at {revision}", follower.prefix);
             }
-            assert_eq!(got.len(), part.len(), "the watcher of {} got more than there was", follower.prefix);
+            assert_eq!(
+                got.len(),
+                part.len(),
+                "the watcher of {} got events that are not in the history",
+                follower.prefix
+            );
         }
     }
 }
@@ -277,7 +287,7 @@ impl fmt::Display for Run {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "revision {}, {} writes ({} of unknown outcome) and {} reads proven, {} keys",
+            "revision {}, {} writes ({} of unknown outcome) and {} reads checked, {} keys",
             self.model.revision(),
             self.proven.writes,
             self.proven.unknown,
@@ -287,14 +297,14 @@ impl fmt::Display for Run {
     }
 }
 
-/// All clients, at work.
+/// The running clients.
 #[derive(Default)]
 pub(crate) struct Clients {
     others: JoinSet<()>,
     followers: JoinSet<Follower>,
 }
 
-/// The events of the revisions from `start` to `end`.
+/// Returns the events of the revisions from `start` to `end`.
 async fn replay(channel: &Channel, start: i64, end: i64) -> Log {
     let mut reader = Follower::new("/", false);
     reader.next = start;
@@ -302,7 +312,7 @@ async fn replay(channel: &Channel, start: i64, end: i64) -> Log {
     reader.log
 }
 
-/// A value is in the tree as it is, or pretty-printed if it is JSON.
+/// Checks that a file holds its key's value as is, or pretty-printed if it is JSON.
 fn compare(path: &str, file: &[u8], value: &[u8]) {
     let Ok(json) = serde_json::from_slice::<serde_json::Value>(value) else {
         assert_eq!(file, value, "{path}");

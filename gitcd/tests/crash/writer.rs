@@ -1,4 +1,4 @@
-//! Clients that write until the connection breaks, and remember what they attempted.
+//! Clients that write until the connection breaks, and record what they attempted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use tonic::{Code, Status};
 use super::history::{Action, Attempt, Entry, History, LeaseFacts, Op, Outcome, Read, value};
 use crate::support::build::{all, delete, get, grant, ops, put, revoke, unchanged_since};
 
-/// Revisions that stay readable behind a compaction: nobody lags that far.
+/// Revisions that stay readable below a compaction: no client lags that far behind.
 const KEPT_REVISIONS: i64 = 400;
 
-/// One client.
+/// A client that sends random writes.
 pub(crate) struct Writer {
     history: Arc<History>,
     kv: KvClient<Channel>,
     leases: LeaseClient<Channel>,
     random: StdRng,
-    /// Its own, to attach keys to.
+    /// Its current lease, to attach keys to; 0 if none.
     lease: i64,
 }
 
-/// The connection broke: what was under way has an unknown outcome.
+/// The connection broke, so the request in flight has an unknown outcome.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -45,7 +45,7 @@ impl Writer {
     /// Writes until the server is gone.
     pub(crate) async fn run(mut self) {
         while let Ok(()) = self.step().await {
-            // Bursts and breaths: without them there would be more history than can be checked in time.
+            // Pauses keep the history short enough to be checked in time.
             let pause = self.random.random_range(0..8);
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
@@ -76,7 +76,7 @@ impl Writer {
         self.end(op, before, Action::Put { key, lease }, answer)
     }
 
-    /// As kube-apiserver does it: reads, then writes if nobody else did.
+    /// Updates as kube-apiserver does: reads, then writes if the key is unchanged.
     async fn update(&mut self) -> Result<(), Broken> {
         let key = self.key();
         let expected = self.read(&key).await?.map_or(0, |entry| entry.changed);
@@ -183,7 +183,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads one key and remembers what it saw.
+    /// Reads one key and records what it saw.
     async fn read(&mut self, key: &str) -> Result<Option<Entry>, Broken> {
         let before = self.history.seen();
         let answer = self.kv.range(get(key)).await.map_err(|status| broken(&status))?.into_inner();
@@ -220,7 +220,7 @@ impl Writer {
         change(self.history.leases().entry(id).or_default());
     }
 
-    /// Few enough keys that writers meet; some are outside of the branch's prefix.
+    /// Returns one of few keys, so that writers conflict; some are outside the branch's prefix.
     fn key(&mut self) -> String {
         match self.random.random_range(0..20) {
             0 => format!("/elsewhere/k{}", self.random.random_range(0..3)),
@@ -234,11 +234,13 @@ impl Writer {
     }
 }
 
+/// Converts the error of a lost connection.
+///
 /// # Panics
-/// If the error is not that of a server that goes away.
+/// If the error is any other.
 fn broken(status: &Status) -> Broken {
     let gone = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal);
-    assert!(gone, "no client asked for anything wrong: {status}");
+    assert!(gone, "unexpected error: {status}");
     Broken
 }
 

@@ -1,4 +1,4 @@
-//! More connections than the process may have files.
+//! More connections than the process may open files.
 
 use tokio::net::TcpStream;
 
@@ -11,7 +11,7 @@ async fn a_server_without_free_descriptors_takes_connections_again_when_there_ar
     let client = server.client().await;
     let mut crowd = Vec::new();
     eventually("the server to run out of descriptors", async || {
-        // The kernel takes those for which the server has no room.
+        // The kernel accepts connections for which the server has no descriptor.
         crowd.push(TcpStream::connect(server.address()).await.ok()?);
         server.output().contains("cannot accept connections").then_some(())
     })

@@ -21,7 +21,7 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
     write(&client, 0..EARLY).await;
 
     disk.fill();
-    // The journal has set some room aside.
+    // The journal has preallocated some space.
     let large = "x".repeat(256 << 10);
     let mut acknowledged = Vec::new();
     let refusal = loop {
@@ -30,29 +30,32 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
             Ok(answer) => acknowledged.push((key, answer.header.unwrap().revision)),
             Err(status) => break status,
         }
-        assert!((acknowledged.len() as u64) < DISK_BYTES / large.len() as u64, "the disk is full, but writes go on");
+        assert!(
+            (acknowledged.len() as u64) < DISK_BYTES / large.len() as u64,
+            "the disk is full, but writes still succeed"
+        );
     };
     assert_eq!(refusal.code(), Code::ResourceExhausted);
     assert_eq!(refusal.message(), "etcdserver: mvcc: database space exceeded");
 
     holds(&client, 0..EARLY).await;
     let revision = client.range(get("/registry/none")).await.ok().header.unwrap().revision;
-    assert_eq!(revision, 1 + (EARLY + acknowledged.len()) as i64, "a refused write takes no revision");
+    assert_eq!(revision, 1 + (EARLY + acknowledged.len()) as i64, "a refused write must not use a revision");
     let again = client.put(put("/registry/none", &large)).await.refused(Code::ResourceExhausted);
     assert_eq!(again, refusal.message());
     assert_eq!(client.range(get("/registry/none")).await.ok().count, 0);
 
     disk.make_room();
-    let written = eventually("writes to work again", async || {
+    let written = eventually("writes to succeed again", async || {
         client.put(put("/registry/tests/after", &value(0))).await.result().ok()
     })
     .await;
     let written = written.header.unwrap().revision;
-    for round in ["before", "after a kill"] {
+    for round in ["before the kill", "after the kill"] {
         let client = server.client().await;
         holds(&client, 0..EARLY).await;
         for (key, revision) in &acknowledged {
-            let pair = client.range(get(key)).await.ok().kvs.pop().unwrap_or_else(|| panic!("{key} is lost, {round}"));
+            let pair = client.range(get(key)).await.ok().kvs.pop().unwrap_or_else(|| panic!("{key} is lost {round}"));
             assert_eq!((pair.mod_revision, pair.value.len()), (*revision, large.len()), "{key}, {round}");
         }
         assert_eq!(client.range(get("/registry/tests/after")).await.ok().kvs[0].mod_revision, written);
@@ -61,7 +64,7 @@ async fn a_full_disk_stops_writes_but_not_reads_and_loses_nothing() {
             server.restart().await;
         }
     }
-    // The committer, too, goes on where it had no room.
+    // The committer, too, resumes after ENOSPC.
     server.terminate().await;
     repository.fsck();
     assert_eq!(repository.committed_revision(), written);
@@ -79,7 +82,7 @@ async fn a_start_on_a_full_disk_serves_reads_or_explains_itself() {
     server.kill();
 
     disk.fill();
-    // What the last journal file had set aside may be just enough.
+    // The space preallocated for the last journal segment may be just enough to start.
     if let Some(exit) = server.restart_or_end().await {
         super::explains(&exit, &["repo.git", "space"]);
     } else {

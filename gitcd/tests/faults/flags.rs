@@ -1,4 +1,4 @@
-//! Flags, environment variables and the configuration file: what they name, and what is said of bad values.
+//! Flags, environment variables and the configuration file: what they name, and how bad values are reported.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,13 +7,13 @@ use super::explains;
 use crate::support::build::{get, put};
 use crate::support::{DATA, Kind, Launch, Repository};
 
-/// Runs `gitcd` to its end, with these environment variables.
+/// Runs `gitcd` until it exits, with these environment variables; returns whether it succeeded, and its output.
 fn gitcd(arguments: &[&str], variables: &[(&str, &str)]) -> (bool, String) {
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_gitcd"))
         .args(arguments)
         .envs(variables.iter().copied())
         .output()
-        .expect("the program has been built");
+        .expect("gitcd can be started");
     (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
 }
 
@@ -25,7 +25,7 @@ fn file(folder: &Path, content: &str) -> String {
 
 #[tokio::test]
 async fn a_branch_that_is_named_is_served_alone() {
-    // On the default's references, on those of its name, and named by nothing but its address.
+    // On the default references, on references of its own name, and named by its listen address alone.
     let by_flags =
         ["--data-reference-names=mine=refs/heads/main", "--metadata-reference-names=mine=refs/gitcd/metadata/main"];
     for (init, serve, data) in [
@@ -37,7 +37,7 @@ async fn a_branch_that_is_named_is_served_alone() {
         let repo = format!("--repo={}", path.display());
         let (ok, words) = gitcd(&[&["init", &repo], init].concat(), &[]);
         assert!(ok, "{words}");
-        assert_eq!(words.matches("created").count(), 1, "one branch: {words}");
+        assert_eq!(words.matches("created").count(), 1, "exactly one branch: {words}");
 
         let port = crate::support::free_port();
         let mut launch = Launch::new(Kind::Gitcd)
@@ -56,7 +56,7 @@ async fn a_branch_that_is_named_is_served_alone() {
         let repository = Repository::at(&path);
         assert_eq!(repository.files(data).keys().collect::<Vec<_>>(), ["a"]);
         let references = repository.git(&["for-each-ref", "--format=%(refname)"]);
-        assert_eq!(references.lines().count(), 2, "nothing of another branch: {references}");
+        assert_eq!(references.lines().count(), 2, "references of another branch: {references}");
         assert!(path.join("gitcd/mine/journal").is_dir() && !path.join("gitcd/default").exists());
     }
 }
@@ -64,7 +64,7 @@ async fn a_branch_that_is_named_is_served_alone() {
 #[tokio::test]
 async fn the_command_that_a_missing_branch_is_made_with_makes_it() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
-    // A name that a shell would take apart.
+    // A path that a shell splits unless it is quoted.
     let folder = folder.path().join("a folder");
     std::fs::create_dir(&folder).expect("the temporary folder is writable");
     let launch = || {
@@ -78,10 +78,10 @@ async fn the_command_that_a_missing_branch_is_made_with_makes_it() {
     };
     let exit = launch().spawn().exit().await;
     explains(&exit, &["has no branch refs/heads/here", "`gitcd init "]);
-    let command = exit.output.rsplit('`').nth(1).expect("the remedy is in backticks");
-    let program = Path::new(env!("CARGO_BIN_EXE_gitcd")).parent().expect("it is in a folder");
+    let command = exit.output.rsplit('`').nth(1).expect("the hint is in backticks");
+    let program = Path::new(env!("CARGO_BIN_EXE_gitcd")).parent().expect("an executable has a parent folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let made = Command::new("sh").args(["-c", command]).env("PATH", path).output().expect("there is a shell");
+    let made = Command::new("sh").args(["-c", command]).env("PATH", path).output().expect("sh can be started");
     assert!(made.status.success(), "{command}: {made:?}");
     let repository = Repository::at(&folder.join("repo.git"));
     repository.reference("refs/heads/here");
@@ -114,7 +114,7 @@ fn a_bad_value_is_shown_with_where_it_came_from() {
         let complete = [&path, flag, words].iter().all(|word| said.contains(*word));
         assert!(!ok && complete && !said.contains("panicked"), "{flag} in a file: {said}");
 
-        // What stands on the command line wins, and needs no mention of other places.
+        // A flag on the command line wins, and its error names no other source.
         if flag == "debug" {
             continue;
         }
@@ -146,7 +146,7 @@ fn switches_are_understood_in_the_usual_words() {
         let (ok, said) = gitcd(&["version"], &[("GITCD_DEBUG", word)]);
         assert!(ok, "GITCD_DEBUG={word}: {said}");
     }
-    // `force` begins a branch anew, or does nothing to one that is there.
+    // `force` creates the branch again; without it, `init` leaves an existing branch alone.
     let repo = format!("--repo={}", folder.path().join("repo.git").display());
     assert!(gitcd(&["init", &repo], &[]).0);
     for (word, anew) in [("0", false), ("no", false), ("", false), ("1", true), ("yes", true)] {
@@ -214,8 +214,8 @@ fn what_is_no_repository_is_named_with_what_to_do() {
             assert!(!ok && is_plain && said.contains(&path.display().to_string()), "{command:?}: {said}");
         }
     }
-    assert_eq!(std::fs::read(&file).expect("it is still a file"), b"");
-    assert_eq!(other.read_dir().expect("it is still a folder").count(), 1);
+    assert_eq!(std::fs::read(&file).expect("still a file"), b"");
+    assert_eq!(other.read_dir().expect("still a folder").count(), 1);
     let (ok, said) = gitcd(&["merge-file", "--install", &format!("--repo={}", file.display())], &[]);
     assert!(!ok && said.contains("name a clone with --repo") && !said.contains("class="), "{said}");
 }

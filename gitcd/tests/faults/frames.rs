@@ -1,4 +1,4 @@
-//! Where the frames of a journal segment lie: `docs/design/journal.md` read without gitcd's code.
+//! Locates the frames of a journal segment by `docs/design/journal.md`, without gitcd's code.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ const SEGMENT_HEADER_BYTES: usize = 64;
 const MAGIC: &[u8] = b"GFRM";
 const FRAME_HEADER_BYTES: usize = 12;
 
-/// The byte ranges of all frames, in order.
+/// Returns the byte ranges of all frames, in order.
 pub(crate) fn frames(segment: &Path) -> Vec<Range<usize>> {
     let content = std::fs::read(segment).unwrap_or_else(|error| panic!("{}: {error}", segment.display()));
     let mut frames = Vec::new();

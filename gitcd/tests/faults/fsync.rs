@@ -1,6 +1,6 @@
 //! A disk that fails to make writes durable.
 //!
-//! No file system here can be told to fail an fsync, so a library that is loaded before libc does it for gitcd.
+//! No file system here fails an fsync on demand, so a preloaded library intercepts gitcd's fsync calls.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ const SOURCE: &str = r#"
 #include <string.h>
 #include <unistd.h>
 
-/* What the file SICK_DISK orders for this file: 'f'ail or 'h'old, for files whose path contains the text behind it. */
+/* The order in the file $SICK_DISK for this file: 'f'ail or 'h'old fsyncs of files whose path contains the rest of its line. */
 static int ordered(int fd) {
     char line[256] = "", link[64], path[4096] = "";
     FILE *order = fopen(getenv("SICK_DISK"), "r");
@@ -56,7 +56,7 @@ int fsync(int fd) { return synced("fsync", fd); }
 int fdatasync(int fd) { return synced("fdatasync", fd); }
 "#;
 
-/// A server whose fsyncs fail, or take their time, on order.
+/// A server whose fsyncs fail or hang on demand.
 struct Sick {
     server: Server,
     order: PathBuf,
@@ -75,35 +75,35 @@ impl Sick {
         Self { server, order, _folder: folder }
     }
 
-    /// From now on, fsync fails for files with this in their path; also one that was held up so far.
+    /// From now on, fsync fails for files whose path contains `text`, also if it was held so far.
     fn fail(&self, text: &str) {
         self.order(&format!("f{text}"));
     }
 
-    /// From now on, fsync does not return for files with this in their path.
+    /// From now on, fsync hangs for files whose path contains `text`.
     fn hold(&self, text: &str) {
         self.order(&format!("h{text}"));
     }
 
-    /// Waits until an fsync is held up.
+    /// Waits until an fsync hangs.
     async fn held(&self) {
         let held = self.order.with_extension("held");
         eventually("an fsync", async || held.exists().then_some(())).await;
     }
 
     fn heal(&self) {
-        std::fs::remove_file(&self.order).expect("it was sick before");
+        std::fs::remove_file(&self.order).expect("a fault was set");
     }
 
     fn order(&self, order: &str) {
-        // Renamed into place: the server may look at any moment.
+        // Renamed into place: the server may read it at any moment.
         let new = self.order.with_extension("new");
         std::fs::write(&new, order).expect("the temporary folder is writable");
         std::fs::rename(&new, &self.order).expect("the temporary folder is writable");
     }
 }
 
-/// Rust links with a C compiler, so there is one.
+/// Compiles the library. Rust itself needs a C compiler to link, so there is one.
 fn compile(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("fsync.c"), folder.join("fsync.so"));
     std::fs::write(&source, SOURCE).expect("the temporary folder is writable");
@@ -113,7 +113,7 @@ fn compile(folder: &Path) -> PathBuf {
         .args([&library, &source])
         .arg("-ldl")
         .output()
-        .expect("there is a C compiler");
+        .expect("a C compiler is installed");
     assert!(output.status.success(), "{output:?}");
     library
 }
@@ -126,14 +126,18 @@ async fn after_a_failed_fsync_of_the_journal_writes_are_refused_until_a_restart(
 
     sick.fail("/journal/");
     let refused = client.put(put(&key(10), &value(10))).await.result();
-    assert!(refused.is_err(), "nothing was durable, but {refused:?}");
+    assert!(refused.is_err(), "the write was not durable, but got {refused:?}");
     let read = client.range(get(&key(10))).await.ok();
-    assert_eq!((read.count, read.header.unwrap().revision), (0, 11), "what is not durable is not visible");
+    assert_eq!(
+        (read.count, read.header.unwrap().revision),
+        (0, 11),
+        "a write must not be visible before it is durable"
+    );
 
-    // The kernel forgets: the next fsync would succeed without having written anything.
+    // The kernel reports an error once: the next fsync would succeed without having written the data.
     sick.heal();
     let refused = client.put(put("/registry/tests/other", "1")).await.result();
-    assert!(refused.is_err(), "an fsync that failed must not be trusted again, but {refused:?}");
+    assert!(refused.is_err(), "a disk whose fsync failed must not be trusted again, but got {refused:?}");
     holds(&client, 0..10).await;
 
     sick.server.kill();
@@ -141,7 +145,7 @@ async fn after_a_failed_fsync_of_the_journal_writes_are_refused_until_a_restart(
     let client = sick.server.client().await;
     holds(&client, 0..10).await;
     let other = client.range(get("/registry/tests/other")).await.ok();
-    assert_eq!(other.count, 0, "it was refused before anything was written");
+    assert_eq!(other.count, 0, "refused before anything was written");
     client.put(put("/registry/tests/other", "2")).await.ok();
     sick.server.repository().fsck();
 }
@@ -156,7 +160,7 @@ async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
     let committed = repository.reference(crate::support::METADATA);
 
     sick.fail("/objects/");
-    // What is acknowledged rests on the journal, so writes may go on or be refused, but not be lost.
+    // Acknowledged writes are safe in the journal: further writes may succeed or be refused, but must not be lost.
     let mut acknowledged = Vec::new();
     for number in 10..60 {
         if let Ok(answer) = client.put(put(&key(number), &value(number))).await.result() {
@@ -164,7 +168,11 @@ async fn a_failed_fsync_of_a_pack_moves_no_reference_and_loses_nothing() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    assert_eq!(repository.reference(crate::support::METADATA), committed, "no commit without its pack");
+    assert_eq!(
+        repository.reference(crate::support::METADATA),
+        committed,
+        "no commit may refer to a pack that is not durable"
+    );
     repository.fsck();
 
     sick.server.kill();
@@ -213,12 +221,16 @@ async fn a_lease_is_visible_only_once_it_is_durable() {
         )
     };
     let (granted, (leases, remaining, kept, ())) = tokio::join!(granting.lease_grant(grant(7, 600)), seen);
-    assert!(granted.result().is_err(), "nothing was durable");
+    assert!(granted.result().is_err(), "the grant was not durable");
     assert_eq!(ids(leases.ok()), [6]);
     assert_eq!(remaining.ok().ttl, -1);
     assert_eq!(kept.ok().ttl, 0);
 
-    assert_eq!(ids(client.lease_leases(LeaseLeasesRequest {}).await.ok()), [6], "and it does not come later");
+    assert_eq!(
+        ids(client.lease_leases(LeaseLeasesRequest {}).await.ok()),
+        [6],
+        "the failed grant must not appear later"
+    );
     assert_eq!(client.lease_time_to_live(time_to_live(7)).await.ok().ttl, -1);
 }
 
@@ -232,19 +244,19 @@ async fn the_health_service_says_whether_writes_are_taken() {
     let client = sick.server.client().await;
     let mut health = HealthClient::new(sick.server.channel().await);
     let request = |service: &str| HealthCheckRequest { service: service.to_owned() };
-    // As in etcd, whatever service is asked for.
+    // The same status for any service name, as in etcd.
     let services = ["", "etcdserverpb.KV", "none"];
     for service in services {
-        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        let answer = health.check(request(service)).await.expect("the health service is registered").into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
     }
-    let mut watched = health.watch(request("")).await.expect("the service is there").into_inner();
+    let mut watched = health.watch(request("")).await.expect("the health service is registered").into_inner();
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
 
     sick.fail("/journal/");
     assert!(client.put(put(&key(0), &value(0))).await.result().is_err());
     for service in services {
-        let answer = health.check(request(service)).await.expect("the service is there").into_inner();
+        let answer = health.check(request(service)).await.expect("the health service is registered").into_inner();
         assert_eq!(answer.status(), ServingStatus::NotServing, "{service:?}");
     }
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);

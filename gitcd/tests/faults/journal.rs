@@ -14,21 +14,21 @@ use crate::support::{Kind, Server, eventually};
 
 const WRITES: usize = 50;
 
-/// A server that has written and was killed, and the segment with the writes.
+/// Starts a server, writes, and kills it; returns the server and the journal segment with the writes.
 async fn killed() -> (Server, PathBuf) {
     let mut server = Server::start(Kind::Gitcd).await;
     write(&server.client().await, 0..WRITES).await;
     server.kill();
     let mut segments = server.repository().journal();
     segments.retain(|segment| frames(segment).len() > WRITES / 2);
-    let segment = segments.pop().expect("a client that waits for each write gets a frame for each");
+    let segment = segments.pop().expect("each awaited write has a frame of its own");
     (server, segment)
 }
 
 fn overwrite(segment: &Path, offset: usize, change: impl FnOnce(&mut u8)) {
-    let file = OpenOptions::new().read(true).write(true).open(segment).expect("the segment is there");
+    let file = OpenOptions::new().read(true).write(true).open(segment).expect("the segment exists");
     let mut byte = [0];
-    file.read_exact_at(&mut byte, offset as u64).expect("the offset is within");
+    file.read_exact_at(&mut byte, offset as u64).expect("the offset is within the file");
     change(&mut byte[0]);
     file.write_all_at(&byte, offset as u64).expect("the disk is healthy");
 }
@@ -38,7 +38,7 @@ async fn a_frame_torn_by_a_crash_is_dropped_and_earlier_writes_survive() {
     let (mut server, segment) = killed().await;
     let content = std::fs::read(&segment).unwrap();
     let last = frames(&segment).pop().unwrap();
-    // Half of another frame behind the last one: what a crash during a write leaves.
+    // Half of another frame behind the last one, as a crash during a write leaves it.
     let half = last.start..last.start + last.len() / 2;
     let mut torn = content.clone();
     torn.truncate(torn.len().max(last.end + half.len()));
@@ -59,12 +59,12 @@ async fn a_cut_off_journal_loses_the_last_frame_only() {
     let client = server.client().await;
     holds(&client, 0..WRITES - 1).await;
     let answer = client.range(get(&key(WRITES - 1))).await.ok();
-    // It may have reached Git before the kill, which is where it comes from then.
+    // The last write may have been committed to Git before the kill, and is then recovered from there.
     let revision = answer.header.unwrap().revision;
     assert_eq!(revision, WRITES as i64 + answer.count);
     write(&client, WRITES..WRITES + 1).await;
     let next = client.range(get(&key(WRITES))).await.ok();
-    assert_eq!(next.kvs[0].mod_revision, revision + 1, "the next write follows without a gap");
+    assert_eq!(next.kvs[0].mod_revision, revision + 1, "the next write must follow without a gap");
     server.kill();
     server.restart().await;
     let again = server.client().await.range(get(&key(WRITES))).await.ok();
@@ -85,7 +85,7 @@ async fn damage_before_the_end_is_refused_with_file_and_offset() {
         let offset = damaged.start.to_string();
         explains(&exit, &[segment.to_str().unwrap(), &offset, "restore"]);
     }
-    assert_eq!(std::fs::read(&segment).unwrap(), before, "a refusal changes nothing");
+    assert_eq!(std::fs::read(&segment).unwrap(), before, "a refused start must change nothing");
 
     overwrite(&segment, damaged.end - 5, flip);
     recovers(&mut server, 0..WRITES).await;
@@ -104,7 +104,7 @@ async fn a_damaged_segment_header_is_refused_with_the_file() {
 #[tokio::test]
 async fn a_missing_segment_is_refused_with_its_name() {
     let (mut server, _) = killed().await;
-    // Every start begins a segment, so that there is one to miss between two others.
+    // Every start begins a segment; two more give one between two others, to be removed.
     for _ in 0..2 {
         server.restart().await;
         write(&server.client().await, 0..1).await;
@@ -122,7 +122,7 @@ async fn a_missing_segment_is_refused_with_its_name() {
     holds(&server.client().await, 1..WRITES).await;
 }
 
-/// More than a journal can hold: nobody was given a revision that comes again.
+/// Reserved when the journal is missing: more revisions than a journal can hold, so none is assigned twice.
 const RESERVED: i64 = 1 << 32;
 
 #[tokio::test]
@@ -132,14 +132,14 @@ async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
     let journal = repository.path().join("gitcd/default/journal");
     let mut known: i64 = 0;
     let mut written = 0;
-    // The folder; then what is in it; and again the folder, right after a start that nobody has used.
+    // The journal's folder is removed; then only its files; then the folder again, right after a start without writes.
     for (round, only_files) in [false, true, false].into_iter().enumerate() {
         let client = server.client().await;
         if round < 2 {
             let last = client.put(put(&key(written), &value(written))).await.ok().header.unwrap().revision;
             written += 1;
             eventually("the commit", async || (repository.committed_revision() == last).then_some(())).await;
-            // Acknowledged, and perhaps not in Git when the journal goes with it.
+            // Acknowledged, and possibly not yet in Git when the journal is removed.
             let endangered = client.put(put("/registry/tests/endangered", "1")).await.ok();
             known = endangered.header.unwrap().revision;
         }
@@ -157,7 +157,7 @@ async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
         assert_eq!(now, committed + RESERVED, "round {round}");
         for number in 0..written {
             let pair = client.range(get(&key(number))).await.ok().kvs.remove(0);
-            assert_eq!(pair.value, value(number), "what is in Git stays");
+            assert_eq!(pair.value, value(number), "commits in Git must survive");
         }
         for old in [2, known, known + 1, now - 1] {
             client.range(RangeRequest { revision: old, ..get("/none") }).await.refused(Code::OutOfRange);
@@ -174,7 +174,7 @@ async fn a_missing_journal_ends_a_life_and_no_revision_comes_again() {
     server.kill();
     server.restart().await;
     let pair = server.client().await.range(get("/registry/tests/next")).await.ok().kvs.remove(0);
-    assert_eq!(pair.mod_revision, next, "and from there on all is as usual");
+    assert_eq!(pair.mod_revision, next, "later writes must work as usual");
     server.terminate().await;
     repository.fsck();
 }

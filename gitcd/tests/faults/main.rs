@@ -1,7 +1,7 @@
-//! What goes wrong with disks, files and people ends in a clear refusal or a clean recovery; never in silent loss.
+//! Faults of disks and files, and operators' mistakes, end in a clear refusal or a clean recovery, never in silent loss.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 mod descriptors;
@@ -36,7 +36,7 @@ async fn write(client: &Client, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// All keys with these numbers are there, at the revisions that a fresh store gave them.
+/// Asserts that all keys with these numbers exist, at the revisions that a fresh store gave them.
 async fn holds(client: &Client, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let answer = client.range(get(&key(number))).await.ok();
@@ -46,21 +46,21 @@ async fn holds(client: &Client, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// The server refused to start in a way that helps: an exit code, and these words among its last.
+/// Asserts that the server refused to start with a useful error: a nonzero exit code, these words, no repetition, no panic.
 fn explains(exit: &Exit, words: &[&str]) {
     let code = exit.status.code();
-    assert!(code.is_some_and(|code| code != 0), "ended with {}:\n{}", exit.status, exit.output);
+    assert!(code.is_some_and(|code| code != 0), "exited with {}:\n{}", exit.status, exit.output);
     for word in words {
-        assert!(exit.output.contains(word), "says nothing of {word:?}:\n{}", exit.output);
+        assert!(exit.output.contains(word), "the output lacks {word:?}:\n{}", exit.output);
     }
     let message = exit.output.lines().rev().find(|line| line.starts_with("gitcd: ")).unwrap_or_default();
     let parts: Vec<_> = message.split(": ").collect();
     let twice = parts.iter().enumerate().find(|(at, part)| parts[at + 1..].contains(part));
-    assert!(twice.is_none(), "says {twice:?} twice:\n{message}");
-    assert!(!exit.output.contains("panicked"), "a panic explains nothing:\n{}", exit.output);
+    assert!(twice.is_none(), "the error repeats {twice:?}:\n{message}");
+    assert!(!exit.output.contains("panicked"), "gitcd panicked instead of reporting an error:\n{}", exit.output);
 }
 
-/// The server starts again, has what was written under `numbers`, and takes more.
+/// Asserts that the server starts again, has the writes with these numbers, and accepts more.
 async fn recovers(server: &mut Server, numbers: std::ops::Range<usize>) {
     server.restart().await;
     let client = server.client().await;

@@ -1,4 +1,4 @@
-//! A branch that is served with other prefixes than before: keys would be looked for where they are not.
+//! A branch served with other prefixes than those it was created with is refused: keys would be looked up in the wrong place.
 
 use super::{explains, holds, recovers, write};
 use crate::support::build::{get, put};
@@ -11,20 +11,24 @@ fn launch(folder: &std::path::Path, ephemeral: &str) -> Launch {
     Launch::new(Kind::Gitcd).folder(folder).argument(format!("--ephemeral-prefixes=default={ephemeral}"))
 }
 
-/// Serves what is in the first server's folder with another flag, in vain.
+/// Asserts that serving the first server's folder with another flag is refused.
 async fn refused(first: &Server, launch: Launch, words: &[&str]) {
     let repository = first.repository();
     let references = [repository.reference(DATA), repository.reference(METADATA)];
     let exit = launch.spawn().exit().await;
     explains(&exit, &[&["served with other prefixes"], words].concat());
-    assert_eq!([repository.reference(DATA), repository.reference(METADATA)], references, "a refusal changes nothing");
+    assert_eq!(
+        [repository.reference(DATA), repository.reference(METADATA)],
+        references,
+        "a refused start must change nothing"
+    );
 }
 
 #[tokio::test]
 async fn another_key_prefix_is_refused_and_the_recorded_one_goes_on() {
     let mut server = Server::start(Kind::Gitcd).await;
     write(&server.client().await, 0..WRITES).await;
-    // However it ends: by a signal with everything in Git, or killed.
+    // Stopped gracefully with everything in Git, and killed.
     for peaceful in [true, false] {
         if peaceful {
             server.terminate().await;
@@ -60,7 +64,7 @@ async fn other_ephemeral_prefixes_are_refused_and_the_recorded_ones_go_on() {
     let without = Launch::new(Kind::Gitcd).folder(server.folder());
     refused(&server, without, &["--ephemeral-prefixes", "ephemeral /registry/events"]).await;
 
-    // The same ones in another order and with slashes are the same ones.
+    // The same prefixes in another order and with trailing slashes are equal.
     let again = launch(server.folder(), "/registry/masterleases/:/registry/events").start().await;
     assert_eq!(again.client().await.range(get(EVENT)).await.ok().count, 1);
     drop(again);
@@ -71,14 +75,14 @@ async fn recovers_with_event(server: &mut Server) {
     server.restart().await;
     let client = server.client().await;
     holds(&client, 0..WRITES).await;
-    assert_eq!(client.range(get(EVENT)).await.ok().count, 1, "what is not in Git came from the journal");
+    assert_eq!(client.range(get(EVENT)).await.ok().count, 1, "ephemeral keys are recovered from the journal");
     server.repository().fsck();
 }
 
 #[tokio::test]
 async fn a_start_that_was_refused_records_no_prefix() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
-    // History that people made becomes keys by the prefix that `init` is given: here the default, "/".
+    // `init` maps files committed by hand to keys by its prefix: here the default, "/".
     let repository = crate::support::Repository::at(&folder.path().join("repo.git"));
     std::fs::create_dir(repository.path()).expect("the temporary folder is writable");
     repository.git(&["init", "--quiet", "--bare", "--initial-branch=main"]);
@@ -102,7 +106,7 @@ async fn the_prefixes_stay_recorded_when_a_branch_resumes_without_its_journal() 
     let mut server = Launch::new(Kind::Gitcd).argument("--ephemeral-prefixes=default=/registry/events").start().await;
     write(&server.client().await, 0..WRITES).await;
     server.terminate().await;
-    std::fs::remove_dir_all(server.repository().path().join("gitcd/default/journal")).expect("it is there");
+    std::fs::remove_dir_all(server.repository().path().join("gitcd/default/journal")).expect("the journal exists");
     server.restart().await;
     server.client().await.put(put(EVENT, "1")).await.ok();
     server.kill();

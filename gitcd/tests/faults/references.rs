@@ -1,4 +1,4 @@
-//! Something else than gitcd's own commits in the references of the branch.
+//! Data and metadata references that hold anything but gitcd's own commits.
 
 use tonic::Code;
 
@@ -8,7 +8,7 @@ use crate::support::{DATA, Kind, METADATA, Repository, Server, eventually};
 
 const WRITES: usize = 10;
 
-/// A server that has stopped in peace, and its repository.
+/// Starts a server, writes, and stops it gracefully; returns the server and its repository.
 async fn stopped() -> (Server, Repository) {
     let mut server = Server::start(Kind::Gitcd).await;
     write(&server.client().await, 0..WRITES).await;
@@ -17,14 +17,14 @@ async fn stopped() -> (Server, Repository) {
     (server, repository)
 }
 
-/// Writes a reference's file as `git update-ref` would refuse to.
+/// Writes a reference's file directly: `git update-ref` would refuse the content.
 fn force(repository: &Repository, reference: &str, content: &str) {
     let path = repository.path().join(reference);
     std::fs::create_dir_all(path.parent().expect("a reference has a folder")).expect("the repository is writable");
     std::fs::write(path, content).expect("the repository is writable");
 }
 
-/// gitcd refuses to start while `reference` holds `content`, and goes on once it is put right.
+/// Asserts that gitcd refuses to start while `reference` holds `content`, and recovers once it is restored.
 async fn refused_until_put_right(reference: &str, content: impl FnOnce(&Repository) -> String, words: &[&str]) {
     let (mut server, repository) = stopped().await;
     let right = repository.reference(reference);
@@ -35,7 +35,7 @@ async fn refused_until_put_right(reference: &str, content: impl FnOnce(&Reposito
         explains(&exit, &[&[reference], words].concat());
         let kept = std::fs::read_to_string(repository.path().join(reference));
         let kept = kept.expect("the reference is a file");
-        assert_eq!(kept, content, "a refusal changes nothing");
+        assert_eq!(kept, content, "a refused start must change nothing");
     }
     force(&repository, reference, &format!("{right}\n"));
     recovers(&mut server, 0..WRITES).await;
@@ -63,7 +63,7 @@ async fn an_empty_data_reference_is_refused() {
     refused_until_put_right(DATA, |_: &Repository| String::new(), &[]).await;
 }
 
-/// A commit of a person's with the tree that is there.
+/// Creates an external commit with the current tree.
 fn by_hand(repository: &Repository) -> String {
     let tree = repository.reference(&format!("{DATA}^{{tree}}"));
     let commit = repository.git(&["commit-tree", &tree, "-p", &repository.reference(DATA), "-m", "by hand"]);
@@ -136,8 +136,8 @@ async fn a_commit_of_another_format_in_the_metadata_reference_is_refused() {
     refused_until_put_right(METADATA, other, &[]).await;
 }
 
-/// While gitcd serves, `change` moves a reference. Writes are then refused with the reason, in the error as in `/health`,
-/// and reads go on; put right, nothing that was acknowledged is missing.
+/// Serves while `change` moves a reference. Writes must then be refused with the reason, in the error and in `/health`, and
+/// reads must work; once repaired, no acknowledged write may be missing.
 async fn refuses_writes_until_put_right(reference: &str, change: impl FnOnce(&Repository)) {
     let mut server = Server::start(Kind::Gitcd).await;
     let client = server.client().await;
@@ -166,12 +166,12 @@ async fn refuses_writes_until_put_right(reference: &str, change: impl FnOnce(&Re
     }
     holds(&client, 0..acknowledged).await;
 
-    // The end does not hide it, and neither does the next start.
+    // The exit and the next start report it, too.
     server.ask_to_stop();
     explains(&server.exit().await, &[reference]);
     let exit = server.restart_in_vain().await;
     explains(&exit, &["git update-ref"]);
-    let command = exit.output.rsplit('`').nth(1).expect("the remedy is in backticks").to_owned();
+    let command = exit.output.rsplit('`').nth(1).expect("the hint is in backticks").to_owned();
     let words: Vec<_> = command.split(' ').skip(1).collect();
     repository.git(&words);
     recovers(&mut server, 0..acknowledged).await;

@@ -4,15 +4,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A small file system that only a private mount namespace knows; it goes when the test does, however that ends.
+/// A small tmpfs in a private mount namespace, which disappears with the test however it ends.
 pub(crate) struct SmallDisk {
-    /// Keeps the namespace; ends with its standard input, so also with the test's process.
+    /// Holds the namespace; exits when its standard input closes, so also with the test process.
     keeper: Child,
     mount: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Nothing, with the reason printed, if this machine does not let us.
+    /// Mounts the file system; returns `None` and prints the reason if this machine does not permit it.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
         let mount = tempfile::tempdir().expect("the temporary folder is writable");
         let script =
@@ -25,14 +25,14 @@ impl SmallDisk {
             unshare.args(["--mount", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut keeper = match keeper {
             Ok(keeper) => keeper,
-            Err(error) => return skip(&format!("unshare cannot be run: {error}")),
+            Err(error) => return skip(&format!("cannot run unshare: {error}")),
         };
         let mut line = String::new();
         let stdout = keeper.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
+        BufReader::new(stdout).read_line(&mut line).expect("the pipe is readable");
         if line != "mounted\n" {
             keeper.wait().expect("the child is ours");
-            return skip("no mount namespace, or no mount in it, is allowed here");
+            return skip("cannot create a mount namespace, or mount in it");
         }
         Some(Self { keeper, mount })
     }
@@ -41,13 +41,13 @@ impl SmallDisk {
         self.mount.path()
     }
 
-    /// The same folder as this process can reach it.
+    /// The mount point as this process can reach it.
     fn seen_from_here(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        root.join(self.path().strip_prefix("/").expect("a temporary folder is absolute"))
+        root.join(self.path().strip_prefix("/").expect("the temporary folder's path is absolute"))
     }
 
-    /// What runs a program within the namespace.
+    /// The command prefix that runs a program within the namespace.
     pub(crate) fn wrapper(&self) -> Vec<String> {
         let mut words = vec!["nsenter".to_owned(), format!("--target={}", self.keeper.id()), "--mount".to_owned()];
         if !rustix::process::geteuid().is_root() {
@@ -61,7 +61,7 @@ impl SmallDisk {
         self.seen_from_here().join("ballast")
     }
 
-    /// Takes all the room that is left.
+    /// Takes all remaining space.
     pub(crate) fn fill(&self) {
         use std::io::Write;
         let mut file = std::fs::File::create(self.ballast()).expect("the disk is mounted");
@@ -71,7 +71,7 @@ impl SmallDisk {
     }
 
     pub(crate) fn make_room(&self) {
-        std::fs::remove_file(self.ballast()).expect("it was filled before");
+        std::fs::remove_file(self.ballast()).expect("the disk was filled before");
     }
 }
 

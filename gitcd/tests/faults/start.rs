@@ -21,7 +21,7 @@ async fn killed() -> Server {
 #[tokio::test]
 async fn a_port_in_use_is_named() {
     let mut server = killed().await;
-    let taken = TcpListener::bind(server.address()).expect("the server is down");
+    let taken = TcpListener::bind(server.address()).expect("the server has stopped");
     explains(&server.restart_in_vain().await, &[&server.address().to_string(), "in use"]);
     drop(taken);
     recovers(&mut server, 0..WRITES).await;
@@ -29,8 +29,8 @@ async fn a_port_in_use_is_named() {
 
 #[tokio::test]
 async fn a_port_in_use_for_the_host_is_named_before_anything_is_done() {
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are free ports");
-    let address = taken.local_addr().expect("it has one");
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port exists");
+    let address = taken.local_addr().expect("a bound listener has an address");
     let mut server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://{address}")).spawn();
     let exit = server.exit().await;
     explains(&exit, &[&address.to_string(), "in use", "--host-listen-urls"]);
@@ -46,7 +46,7 @@ async fn a_second_server_on_the_branch_is_refused_and_the_first_goes_on() {
     let mut second = Launch::new(Kind::Gitcd).folder(first.folder()).spawn();
     let exit = second.exit().await;
     let path = first.repository().path().display().to_string();
-    explains(&exit, &[&path, "another", "end that one first", "--remote-names"]);
+    explains(&exit, &[&path, "another", "stop that one first", "--remote-names"]);
 
     write(&client, WRITES..WRITES + 1).await;
     holds(&client, 0..WRITES + 1).await;
@@ -106,13 +106,13 @@ async fn a_repository_that_may_not_be_written_is_named() {
     refused_without_permission(0o555).await;
 }
 
-/// Root may do everything, so for root another user starts the server.
+/// Permissions do not restrict root, so if the test runs as root, another user starts the server.
 async fn refused_without_permission(mode: u32) {
     let mut owner = killed().await;
     let path = owner.repository().path().to_owned();
     allow(owner.folder(), 0o755);
     allow(&path, mode);
-    // The build folder may be closed to others.
+    // The build folder may not be accessible to other users.
     let copy = owner.folder().join("gitcd");
     std::fs::copy(env!("CARGO_BIN_EXE_gitcd"), &copy).expect("the temporary folder is writable");
     allow(&copy, 0o755);
@@ -120,8 +120,8 @@ async fn refused_without_permission(mode: u32) {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--reset-env"];
     let root = rustix::process::geteuid().is_root();
     if root {
-        // Git itself looks at nothing in a folder of somebody else.
-        std::os::unix::fs::chown(&path, Some(65534), None).expect("root may do everything");
+        // Git rejects a repository owned by another user before it looks at permissions.
+        std::os::unix::fs::chown(&path, Some(65534), None).expect("root may change owners");
     }
     let mut other = Launch::new(Kind::Gitcd)
         .folder(owner.folder())
@@ -131,7 +131,7 @@ async fn refused_without_permission(mode: u32) {
     let exit = other.exit().await;
     allow(&path, 0o755);
     if root {
-        std::os::unix::fs::chown(&path, Some(0), None).expect("root may do everything");
+        std::os::unix::fs::chown(&path, Some(0), None).expect("root may change owners");
     }
     explains(&exit, &[&path.display().to_string(), "ermission denied"]);
     recovers(&mut owner, 0..WRITES).await;
@@ -156,7 +156,7 @@ async fn wrong_arguments_are_named() {
         let output = Command::new(env!("CARGO_BIN_EXE_gitcd"))
             .args(["serve", &repository, argument])
             .output()
-            .expect("the program has been built");
+            .expect("gitcd can be started");
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{argument}");
         let flag = argument.split('=').next().unwrap();

@@ -1,4 +1,4 @@
-//! The end in peace: everything is answered, and everything is in Git.
+//! Graceful shutdown: every request is answered, and every acknowledged write is in Git.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,12 +42,12 @@ async fn everything_acknowledged_before_the_end_is_in_the_branch() {
     }
     for number in refused {
         let path = key(number)["/registry/".len()..].to_owned();
-        assert!(!files.contains_key(&path), "{path} was written, and its client was not told");
+        assert!(!files.contains_key(&path), "{path} was committed, but its client got an error");
     }
     let last = acknowledged.iter().map(|(_, revision)| *revision).max().unwrap();
     assert!(repository.committed_revision() >= last);
 
-    // And without the journal, the branch alone is enough to go on from.
+    // The branch alone must be enough to restart from.
     server.restart().await;
     let client = server.client().await;
     for (number, revision) in acknowledged.iter().step_by(7) {
@@ -68,21 +68,21 @@ async fn an_end_in_the_moment_of_the_start_is_one_in_peace() {
         let client = server.client().await;
         let written = client.put(put(&key(number), &value(number))).await.ok();
         server.terminate().await;
-        let revision = written.header.expect("it has one").revision;
-        assert!(server.repository().committed_revision() >= revision, "what was acknowledged is committed at the end");
+        let revision = written.header.expect("a response has a header").revision;
+        assert!(server.repository().committed_revision() >= revision, "acknowledged writes must be committed at exit");
         server.restart().await;
     }
 }
 
 struct Written {
-    /// Numbers and revisions.
+    /// Numbers and revisions of the acknowledged writes.
     acknowledged: Vec<(usize, i64)>,
-    /// The number at which the server was gone.
+    /// The number of the write that failed because the server was gone.
     refused: usize,
 }
 
-/// Writes until the server is gone. What arrives is answered; a request that found the door closed, or crossed a goodbye (RFC
-/// 9113, section 6.8), was never looked at. Clients have many names for that.
+/// Writes until the server is gone. A request that arrived is answered; one that met a closed listener or crossed a GOAWAY (RFC
+/// 9113, section 6.8) was never processed. Clients report these in several ways.
 async fn write_on(channel: Channel, next: Arc<AtomicUsize>) -> Written {
     let mut client = KvClient::new(channel);
     let mut acknowledged = Vec::new();
@@ -90,7 +90,7 @@ async fn write_on(channel: Channel, next: Arc<AtomicUsize>) -> Written {
         let number = next.fetch_add(1, Ordering::Relaxed);
         match client.put(put(&key(number), &value(number))).await {
             Ok(answer) => {
-                let header = answer.into_inner().header.expect("an answer has a header");
+                let header = answer.into_inner().header.expect("a response has a header");
                 acknowledged.push((number, header.revision));
             }
             Err(status) => {
@@ -167,7 +167,7 @@ async fn the_commit_lag_goes_to_zero_once_the_load_is_over() {
             .filter(|line| line.starts_with("gitcd_commit_lag"))
             .map(|line| line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number"))
             .collect();
-        assert!(!lags.is_empty(), "no commit lag in the metrics:\n{metrics}");
+        assert!(!lags.is_empty(), "the metrics lack the commit lag:\n{metrics}");
         lags.iter().all(|lag| *lag == 0.0).then_some(())
     })
     .await;

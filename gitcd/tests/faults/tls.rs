@@ -1,11 +1,11 @@
-//! Certificates and keys that cannot be used.
+//! Unusable certificates and keys.
 
 use std::path::{Path, PathBuf};
 
 use super::explains;
 use crate::support::{Kind, Launch, Server, eventually};
 
-/// A folder with a branch and with files in PEM.
+/// A folder with a branch and PEM files.
 struct Files {
     folder: tempfile::TempDir,
 }
@@ -16,7 +16,7 @@ impl Files {
         crate::support::Repository::init(&folder.path().join("repo.git"));
         let files = Self { folder };
         for name in ["one", "other"] {
-            let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a name is enough");
+            let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a host name is enough");
             files.write(&format!("{name}.crt"), &pair.cert.pem());
             files.write(&format!("{name}.key"), &pair.signing_key.serialize_pem());
         }
@@ -35,7 +35,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Serves over TLS with these files.
+    /// Starts a server over TLS with these files.
     fn launch(&self, cert: &str, key: &str, authority: Option<&str>) -> Server {
         let argument = |flag: &str, path: &Path| format!("--{flag}=default={}", path.display());
         let mut launch = Launch::new(Kind::Gitcd)
@@ -71,10 +71,10 @@ async fn a_file_that_cannot_be_used_is_named() {
     ] {
         let exit = files.launch(cert, key, authority).exit().await;
         let case = format!("{cert}, {key}, {authority:?}");
-        explains(&exit, &["TLS", files.path(culprit).to_str().expect("the name is text")]);
+        explains(&exit, &["TLS", files.path(culprit).to_str().expect("the path is UTF-8")]);
         for innocent in [cert, key, authority.unwrap_or(cert)].iter().filter(|name| **name != culprit) {
             let together = culprit == "other.key" && *innocent == "one.crt";
-            let named = exit.output.contains(files.path(innocent).to_str().expect("the name is text"));
+            let named = exit.output.contains(files.path(innocent).to_str().expect("the path is UTF-8"));
             assert!(!named || together, "{case}: {}", exit.output);
         }
     }

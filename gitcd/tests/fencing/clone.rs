@@ -1,4 +1,4 @@
-//! A fresh clone takes over after a disk was lost: clients list again, and no revision has two meanings.
+//! A fresh clone takes over after the disk was lost: clients relist, and no revision is assigned twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::node::{Node, Upstream, arrives, key, object, pushed, within, write};
 use crate::support::build::{get, list, put, watch_prefix};
 use crate::support::{Repository, eventually};
 
-/// What clients were told: for each revision what it did.
+/// The writes acknowledged to clients, by revision.
 #[derive(Default)]
 struct Told(BTreeMap<i64, (String, String)>);
 
@@ -17,12 +17,12 @@ impl Told {
     fn tell(&mut self, revision: i64, name: &str, data: &str) {
         let meaning = (name.to_owned(), data.to_owned());
         let before = self.0.insert(revision, meaning.clone());
-        assert!(before.is_none_or(|before| before == meaning), "revision {revision} has two meanings");
-        assert_eq!(self.0.keys().last(), Some(&revision), "revisions never go back");
+        assert!(before.is_none_or(|before| before == meaning), "revision {revision} was assigned twice");
+        assert_eq!(self.0.keys().last(), Some(&revision), "revisions must increase");
     }
 }
 
-/// Who has seen up to `seen` must list again, and can then go on.
+/// Asserts that a client that has seen up to `seen` must relist, and can watch from there.
 async fn lists_again(node: &Node, seen: i64) {
     let client = node.server.client().await;
     let mut watching = client.watch();
@@ -33,7 +33,7 @@ async fn lists_again(node: &Node, seen: i64) {
     let old = gitcd::proto::etcdserverpb::RangeRequest { revision: seen, ..get(&key("a")) };
     let refused = client.range(old).await.refused(tonic::Code::OutOfRange);
     assert!(refused.contains("required revision has been compacted"), "{refused}");
-    let listed = client.range(list("/registry/")).await.ok().header.expect("it has one").revision;
+    let listed = client.range(list("/registry/")).await.ok().header.expect("a response has a header").revision;
     assert!(listed > seen);
     let mut watching = client.watch();
     let fresh = WatchCreateRequest { start_revision: listed + 1, ..watch_prefix("/registry/") };
@@ -42,12 +42,12 @@ async fn lists_again(node: &Node, seen: i64) {
     watching.events(1).await;
 }
 
-/// One that was cloned by Git.
+/// Starts a node whose repository is a mirror clone of the upstream.
 fn cloned(upstream: &Upstream, arguments: &[&str]) -> Node {
     let from = upstream.path().display().to_string();
     Node::spawn(upstream, arguments, |path| {
         let to = path.display().to_string();
-        Repository::at(path.parent().expect("it is in a folder")).git(&["clone", "-q", "--mirror", &from, &to]);
+        Repository::at(path.parent().expect("the path has a parent")).git(&["clone", "-q", "--mirror", &from, &to]);
     })
 }
 
@@ -65,7 +65,7 @@ async fn lose_disks(with_lease: bool) {
         told.tell(write(&client, "a", "{}").await, "a", "{}");
         pushed(&node).await;
         node.cut_off();
-        // Seen by clients, and lost with the disk.
+        // Acknowledged to clients, then lost with the disk.
         let mut last = 0;
         for number in 0..5 {
             let data = format!(r#"{{"life":"{life}","number":"{number}"}}"#);
@@ -79,10 +79,10 @@ async fn lose_disks(with_lease: bool) {
         for former in 0..=life {
             arrives(&client, &format!("kept-{former}"), "{}").await;
         }
-        assert!(client.range(get(&key("lost"))).await.ok().kvs.is_empty(), "its disk is gone");
+        assert!(client.range(get(&key("lost"))).await.ok().kvs.is_empty(), "the disk with this key is lost");
         lists_again(&next, last).await;
         let revision = eventually("a revision", async || {
-            Some(client.range(get(&key("a"))).await.ok().header.expect("it has one").revision)
+            Some(client.range(get(&key("a"))).await.ok().header.expect("a response has a header").revision)
         })
         .await;
         assert!(revision > last);
@@ -104,7 +104,7 @@ async fn a_jump_is_on_the_remote_before_anything_is_written() {
         let mut next = cloned(&upstream, &arguments);
         next.serves().await;
         let found = next.server.client().await.range(get(&key("a"))).await.ok();
-        let revision = found.header.expect("it has one").revision;
+        let revision = found.header.expect("a response has a header").revision;
         assert!(revision > former, "{revision} after {former}");
         former = revision;
         eventually("the jump on the remote", async || {
@@ -130,7 +130,7 @@ async fn a_takeover_that_was_cut_short_goes_on_at_the_next_start() {
     tokio::join!(cut_short(true), cut_short(false));
 }
 
-/// The old server has moved its data reference to a later commit, or to an earlier one, and then it ended.
+/// The old server had moved its data reference forward or back when it was killed.
 async fn cut_short(ahead: bool) {
     let upstream = Upstream::new();
     let lease = ["--writer-lease=1s"];
@@ -144,7 +144,7 @@ async fn cut_short(ahead: bool) {
     new.serves().await;
     let revision = write(&new.server.client().await, "b", "{}").await;
     new.server.terminate().await;
-    // As if it had ended after it moved the first of the two references.
+    // As if it had been killed after it moved the first of the two references.
     let repository = old.server.repository();
     if ahead {
         repository.git(&["fetch", "-q", "origin", "+refs/heads/main:refs/heads/main"]);
@@ -153,7 +153,7 @@ async fn cut_short(ahead: bool) {
     }
     let state = repository.path().join("gitcd/default");
     for part in ["journal", "snapshot", "pair"] {
-        std::fs::rename(state.join(part), state.join(format!("{part}.old"))).expect("it is there");
+        std::fs::rename(state.join(part), state.join(format!("{part}.old"))).expect("the file exists");
     }
     old.server.begin_restart();
     old.serves().await;

@@ -1,4 +1,4 @@
-//! Two servers take turns, in all the ways that there are; clients write to both all the time. One of them is a hot standby while it waits.
+//! Two servers take turns in every possible way while clients write to both. One of them waits as a hot standby.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::node::{LEASE, Node, Upstream, key, object, within};
 use crate::support::build::{get, put};
 use crate::support::eventually;
 
-/// An acknowledgement, when it arrived, and from whom.
+/// An acknowledged write: when, by which server, and its key.
 #[derive(Clone, Debug)]
 struct Acknowledged {
     at: Instant,
@@ -31,27 +31,27 @@ struct Load {
     acknowledged: Mutex<Vec<Acknowledged>>,
     next: AtomicUsize,
     is_over: AtomicBool,
-    /// The newest revision that each has told of.
+    /// The newest revision that each server has reported.
     revisions: [AtomicI64; 2],
 }
 
 impl Load {
-    /// Whatever a server is at the moment, its revisions never go back.
+    /// Asserts that a server's revisions never decrease, whatever its role.
     async fn look(&self, by: usize, client: &mut KvClient<tonic::transport::Channel>) {
         let before = self.revisions[by].load(Ordering::SeqCst);
         let looked = tokio::time::timeout(LEASE * 4, client.range(get(&key("k0")))).await;
         let Ok(Ok(answer)) = looked else { return };
-        let told = answer.into_inner().header.expect("an answer has a header").revision;
-        assert!(told >= before, "{by} has told of {before}, and now of {told}");
+        let told = answer.into_inner().header.expect("a response has a header").revision;
+        assert!(told >= before, "server {by} reported revision {told} after {before}");
         self.revisions[by].fetch_max(told, Ordering::SeqCst);
     }
 }
 
 const CLIENTS: usize = 2;
 
-/// Writes whenever the server takes it.
+/// Writes whenever the server accepts it.
 async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address is a valid URL");
     while !load.is_over.load(Ordering::Relaxed) {
         let Ok(channel) = endpoint.connect().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -61,12 +61,12 @@ async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
         load.look(by, &mut client).await;
         while !load.is_over.load(Ordering::Relaxed) {
             let name = format!("k{}", load.next.fetch_add(1, Ordering::Relaxed));
-            // Who waits for ever at a stopped machine counts nothing.
+            // A client blocked by a stopped process would count no acknowledgements.
             let put = tokio::time::timeout(LEASE * 4, client.put(put(&key(&name), &object(&name, "{}"))));
             match put.await {
                 Ok(Ok(answer)) => {
                     load.acknowledged.lock().push(Acknowledged { at: Instant::now(), by, name });
-                    let told = answer.into_inner().header.expect("an answer has a header").revision;
+                    let told = answer.into_inner().header.expect("a response has a header").revision;
                     load.revisions[by].fetch_max(told, Ordering::SeqCst);
                 }
                 _ => break,
@@ -85,7 +85,7 @@ enum Trouble {
     HandedOver,
 }
 
-/// Ends the turn of `nodes[now]`; that of the other one has begun when this returns.
+/// Ends the turn of `nodes[now]`; returns once the other node writes.
 async fn trouble(kind: Trouble, nodes: &mut [Node; 2], now: usize, load: &Load) {
     let [first, second] = nodes;
     let (old, new) = if now == 0 { (first, second) } else { (second, first) };
@@ -99,11 +99,11 @@ async fn trouble(kind: Trouble, nodes: &mut [Node; 2], now: usize, load: &Load) 
     }
     let stopped = Instant::now();
     new.serves().await;
-    println!("{kind:?}: the other one serves after {:?}", start.elapsed());
+    println!("{kind:?}: the other server is ready after {:?}", start.elapsed());
     within("a takeover", start.elapsed(), Duration::from_secs(5));
     let count = |by: usize| load.acknowledged.lock().iter().filter(|one| one.by == by && one.at > stopped).count();
     eventually("acknowledgements of the new writer", async || (count(1 - now) > 20).then_some(())).await;
-    // The old one finds out, and ends; what only it had is left for the new one.
+    // The old writer notices that it lost the lease, and exits; the new one merges the writes that only the old one had.
     match kind {
         Trouble::CutOff => old.reconnect(),
         Trouble::Stopped => old.server.signal(Signal::CONT),
@@ -142,17 +142,17 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
     }
     load.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = clients.join_next().await {
-        ended.expect("a client finds nothing wrong");
+        ended.expect("clients find no violation");
     }
 
     let mut all = load.acknowledged.lock().clone();
     all.sort_by_key(|one| one.at);
     let changes = all.windows(2).filter(|pair| pair[0].by != pair[1].by).count();
     let turns: Vec<_> = all.chunk_by(|one, next| one.by == next.by).map(|turn| (turn[0].by, turn.len())).collect();
-    assert_eq!(changes, troubles.len(), "who acknowledged, and how often in a row: {turns:?}");
+    assert_eq!(changes, troubles.len(), "servers and their acknowledgements in a row: {turns:?}");
     println!("acknowledged in turn: {turns:?}");
 
-    // Nothing is lost either: what was not pushed in time was left on side branches.
+    // No write is lost: those not pushed in time were left on side branches.
     let writer = &nodes[troubles.len() % 2];
     let client = writer.server.client().await;
     for one in &all {
@@ -162,6 +162,6 @@ async fn an_old_writer_acknowledges_nothing_after_the_first_acknowledgement_of_t
         })
         .await;
     }
-    assert_eq!(writer.status().await.lease.expect("it has one").epoch, 5);
+    assert_eq!(writer.status().await.lease.expect("the branch has a lease").epoch, 5);
     upstream.repository().fsck();
 }

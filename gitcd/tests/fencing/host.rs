@@ -1,4 +1,4 @@
-//! A lease on a Git host, which can hang.
+//! A lease on a Git host, which may hang.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::node::{arrives, bare, launch, status, write};
 use crate::support::{Kind, Launch, Repository, Server, eventually, free_port};
 
-/// `gitcd host`, ended with the test.
+/// A running `gitcd host`, killed on drop.
 struct Host(Child);
 
 impl Host {
@@ -24,7 +24,7 @@ impl Drop for Host {
     }
 }
 
-/// A host that hangs and goes on, as its own process; the one who owns it may do everything.
+/// A Git host in its own process, which can be suspended and resumed; its user `gitcd` has full access.
 struct Shared {
     host: Host,
     root: std::path::PathBuf,
@@ -44,10 +44,10 @@ impl Shared {
         std::fs::write(&credentials, format!("http://gitcd:secret@127.0.0.1:{port}\n"))
             .expect("the folder is writable");
         command.arg("host").arg(format!("--root={}", root.display())).arg(format!("--tokens={}", tokens.display()));
-        // The repository is made by the first lease.
+        // The first lease creates the repository.
         command.arg("--create-on-push");
         command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
-        let host = Host(command.spawn().expect("gitcd runs"));
+        let host = Host(command.spawn().expect("gitcd can be started"));
         Self { host, root, url: format!("http://127.0.0.1:{port}/up.git"), folder }
     }
 
@@ -55,7 +55,7 @@ impl Shared {
         Repository::at(&self.root.join("up.git"))
     }
 
-    /// A server whose repository has a branch, or nothing but the remote.
+    /// Starts a server whose repository has the branch, or only the remote.
     fn server(&self, name: &str, has_branch: bool) -> Server {
         let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder).expect("the folder is writable");
@@ -84,9 +84,9 @@ async fn who_was_stopped_over_the_end_of_its_lease_pushes_beside_the_branch() {
     write(&client, "a", "{}").await;
     is_pushed(&old).await;
     let mut new = shared.server("new", false);
-    eventually("one that waits", async || new.output().contains("ready to take over").then_some(())).await;
+    eventually("a waiting standby", async || new.output().contains("ready to take over").then_some(())).await;
 
-    // Acknowledged, and on its way to a host that does not answer.
+    // Acknowledged, and in a push to a host that does not answer.
     shared.host.signal(Signal::STOP);
     write(&client, "late", "{}").await;
     eventually("the commit", async || (status(&old).await.commit_lag_revisions == 0).then_some(())).await;
@@ -99,7 +99,7 @@ async fn who_was_stopped_over_the_end_of_its_lease_pushes_beside_the_branch() {
     for words in ["this server stops writing", "unpushed writes are on a side branch"] {
         assert!(exit.output.contains(words), "{}", exit.output);
     }
-    // Merged by the one who writes, from the branch beside its own.
+    // The new writer merges it from the side branch.
     arrives(&new.client().await, "late", "{}").await;
     let there = shared.repository();
     assert_eq!(there.reference(&format!("refs/heads/main-side-{}", &late[..12])).trim(), late);
@@ -118,8 +118,8 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
     let client = one.client().await;
     write(&client, "a", "{}").await;
     is_pushed(&one).await;
-    // Many renewals make no packs: their commits are there from the first one on. What belongs to the write itself may come in several pushes.
-    let packs = || shared.root.join("up.git/objects/pack").read_dir().expect("it is there").count();
+    // Renewals reuse commits that the remote already has, so they create no packs. The write itself may take several pushes.
+    let packs = || shared.root.join("up.git/objects/pack").read_dir().expect("the pack folder exists").count();
     let renewed = async || {
         let from = shared.repository().reference("refs/gitcd/lease/main");
         eventually("renewals", async || {
@@ -142,11 +142,12 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
     write(&one.client().await, "b", "{}").await;
 
     let mut other = shared.server("other", false);
-    eventually("one that waits", async || other.output().contains("waiting for the writer lease").then_some(())).await;
+    eventually("a waiting standby", async || other.output().contains("waiting for the writer lease").then_some(()))
+        .await;
     one.terminate().await;
     other.ready().await;
     arrives(&other.client().await, "b", "{}").await;
-    assert_eq!(status(&other).await.lease.expect("it has one").epoch, 2);
+    assert_eq!(status(&other).await.lease.expect("the branch has a lease").epoch, 2);
 }
 
 #[tokio::test]
@@ -158,7 +159,7 @@ async fn who_may_not_have_the_lease_is_told_what_it_takes() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
     command.arg("host").arg(format!("--root={}", root.display()));
     command.arg(format!("--listen-urls=http://127.0.0.1:{port}")).stderr(Stdio::null());
-    let _host = Host(command.spawn().expect("gitcd runs"));
+    let _host = Host(command.spawn().expect("gitcd can be started"));
     let repository = Repository::init(&folder.path().join("repo.git"));
     repository.git(&["remote", "add", "origin", &format!("http://127.0.0.1:{port}/up.git")]);
     let server = launch(folder.path(), &["--writer-lease=1s"]).spawn();

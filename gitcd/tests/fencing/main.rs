@@ -1,4 +1,4 @@
-//! One writer at a time: real processes and repositories, remotes that go away, machines that stop.
+//! One writer at a time, with real processes and repositories, unreachable remotes and stopped machines.
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]

@@ -1,4 +1,5 @@
-//! Nothing that was acknowledged is lost: with a lease it comes back from a side branch, without one both write and both are merged.
+//! No acknowledged write is lost: with a lease it is merged from a side branch; without one, both servers write and both
+//! histories are merged.
 
 use crate::node::{Node, Upstream, arrives, pushed, write};
 use crate::support::{Repository, eventually};
@@ -15,7 +16,7 @@ async fn what_was_not_pushed_when_the_lease_was_lost_is_merged_by_the_next_write
     let mut new = Node::fresh(&upstream, &lease);
     new.waits().await;
     old.cut_off();
-    // Acknowledged: the lease has not ended yet.
+    // Acknowledged: the lease has not expired yet.
     write(&client, "late", "{}").await;
     write(&client, "both", r#"{"x":"2","y":"1"}"#).await;
     new.serves().await;
@@ -31,7 +32,7 @@ async fn what_was_not_pushed_when_the_lease_was_lost_is_merged_by_the_next_write
     pushed(&new).await;
     assert_eq!(upstream.repository().run(&["merge-base", "--is-ancestor", &sides[0], "main"]).status.code(), Some(0));
 
-    // The old one is the next to write. It goes on from what the new one has.
+    // The old writer is the next to write, and starts from what the new one has pushed.
     old.server.begin_restart();
     old.waits().await;
     new.server.terminate().await;
@@ -39,7 +40,7 @@ async fn what_was_not_pushed_when_the_lease_was_lost_is_merged_by_the_next_write
     let third = old.server.client().await;
     arrives(&third, "both", r#"{"x":"2","y":"2"}"#).await;
     arrives(&third, "late", "{}").await;
-    assert_eq!(upstream.references("refs/heads/main-side-*").len(), 1, "nothing was left over");
+    assert_eq!(upstream.references("refs/heads/main-side-*").len(), 1, "there must be no further side branch");
     old.server.repository().fsck();
 }
 
@@ -61,7 +62,7 @@ async fn a_branch_of_a_person_with_such_a_name_is_left_alone() {
     pushed(&node).await;
     let merged = |name: &str| there.run(&["merge-base", "--is-ancestor", name, "main"]).status.success();
     assert!(!merged("refs/heads/main-side-project"));
-    // The same commit under its own name is taken.
+    // Under a name that matches it, the same commit is merged.
     there.git(&["update-ref", &right, commit.trim()]);
     eventually("the merge", async || merged(&right).then_some(())).await;
 }
@@ -78,7 +79,7 @@ async fn without_a_lease_both_write_and_both_histories_are_merged() {
     let from = upstream.path().display().to_string();
     let mut new = Node::spawn(&upstream, &follow, |path| {
         let to = path.display().to_string();
-        Repository::at(path.parent().expect("it is in a folder")).git(&["clone", "-q", "--mirror", &from, &to]);
+        Repository::at(path.parent().expect("the path has a parent")).git(&["clone", "-q", "--mirror", &from, &to]);
     });
     new.serves().await;
     let second = new.server.client().await;

@@ -1,4 +1,4 @@
-//! Servers that share a branch of a remote, each with a way of its own to get there.
+//! Servers that share a remote branch, each with its own path to the remote.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use crate::support::build::{get, put};
 use crate::support::{Client, Kind, Launch, PATIENCE, Repository, Server, eventually};
 
-/// The lease of all tests that do not say another one.
+/// The lease duration, unless a test sets another one.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// A bare repository that several servers share.
+/// A bare repository shared by several servers.
 pub(crate) struct Upstream {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl Upstream {
         Repository::at(&self.path())
     }
 
-    /// All references below this folder.
+    /// Returns the names of all references below a prefix.
     pub(crate) fn references(&self, below: &str) -> Vec<String> {
         let names = self.repository().git(&["for-each-ref", "--format=%(refname)", below]);
         names.lines().map(ToOwned::to_owned).collect()
@@ -40,55 +40,55 @@ impl Upstream {
 }
 
 pub(crate) fn bare(path: &Path) -> Repository {
-    let parent = path.parent().expect("it is in a folder");
+    let parent = path.parent().expect("the path has a parent");
     Repository::at(parent).git(&["init", "-q", "--bare", "-b", "main", &path.display().to_string()]);
     Repository::at(path)
 }
 
-/// A server with a repository of its own.
+/// A server with its own repository.
 pub(crate) struct Node {
     pub(crate) server: Server,
-    /// Its way to the remote, if that is a folder.
+    /// A symbolic link to the remote, which the test can remove.
     link: PathBuf,
     upstream: PathBuf,
     _folder: TempDir,
 }
 
 impl Node {
-    /// The first one: it makes the branch.
+    /// Starts the first node, which creates the branch.
     pub(crate) fn first(upstream: &Upstream, arguments: &[&str]) -> Self {
         Self::spawn(upstream, arguments, |path| drop(Repository::init(path)))
     }
 
-    /// One with nothing but a remote.
+    /// Starts a node with only a remote.
     pub(crate) fn fresh(upstream: &Upstream, arguments: &[&str]) -> Self {
         Self::spawn(upstream, arguments, |path| drop(bare(path)))
     }
 
-    /// One whose repository is made by `make`.
+    /// Starts a node whose repository is created by `make`.
     pub(crate) fn spawn(upstream: &Upstream, arguments: &[&str], make: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let (repository, link, upstream) = (folder.path().join("repo.git"), folder.path().join("way"), upstream.path());
         std::os::unix::fs::symlink(&upstream, &link).expect("the folder is writable");
         make(&repository);
         let repository = Repository::at(&repository);
-        // A clone has it already.
+        // A clone already has this remote.
         repository.run(&["remote", "remove", "origin"]);
         repository.git(&["remote", "add", "origin", &link.display().to_string()]);
         let server = launch(folder.path(), arguments).spawn();
         Self { server, link, upstream, _folder: folder }
     }
 
-    /// Takes the remote away from this server only.
+    /// Makes the remote unreachable for this server only.
     pub(crate) fn cut_off(&self) {
-        std::fs::remove_file(&self.link).expect("it is there");
+        std::fs::remove_file(&self.link).expect("the link exists");
     }
 
     pub(crate) fn reconnect(&self) {
-        std::os::unix::fs::symlink(&self.upstream, &self.link).expect("it was removed");
+        std::os::unix::fs::symlink(&self.upstream, &self.link).expect("the link was removed");
     }
 
-    /// Waits until it serves; how long that took.
+    /// Waits until it is ready; returns how long that took.
     pub(crate) async fn serves(&mut self) -> Duration {
         let start = Instant::now();
         self.server.ready().await;
@@ -101,7 +101,7 @@ impl Node {
         self.says("ready to take over").await;
     }
 
-    /// Waits until its log has these words.
+    /// Waits until its log contains these words.
     pub(crate) async fn says(&self, words: &str) {
         eventually(words, async || self.server.output().contains(words).then_some(())).await;
     }
@@ -120,7 +120,7 @@ pub(crate) fn launch(folder: &Path, arguments: &[&str]) -> Launch {
 }
 
 pub(crate) async fn status(server: &Server) -> Branch {
-    // A connection from before the end of a lease is cut.
+    // Connections opened before the lease expired are cut.
     let (_, page) = eventually("the status", async || server.try_answer("/status").await).await;
     let mut status: Status = serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
     status.branches.remove(0)
@@ -136,13 +136,13 @@ pub(crate) fn object(name: &str, data: &str) -> String {
     )
 }
 
-/// Writes an object; its revision.
+/// Writes an object and returns its revision.
 pub(crate) async fn write(client: &Client, name: &str, data: &str) -> i64 {
     let answer = client.put(put(&key(name), &object(name, data))).await.ok();
-    answer.header.expect("an answer has a header").revision
+    answer.header.expect("a response has a header").revision
 }
 
-/// Waits until an object is this.
+/// Waits until an object has this data.
 pub(crate) async fn arrives(client: &Client, name: &str, data: &str) {
     eventually(&format!("{name} to be {data}"), async || {
         let found = client.range(get(&key(name))).await.result().ok()?;
@@ -151,7 +151,7 @@ pub(crate) async fn arrives(client: &Client, name: &str, data: &str) {
     .await;
 }
 
-/// Waits until everything that a server has is on the remote.
+/// Waits until the remote has everything that the server has.
 pub(crate) async fn pushed(node: &Node) {
     eventually("the push", async || {
         let branch = node.status().await;
@@ -161,7 +161,7 @@ pub(crate) async fn pushed(node: &Node) {
     .await;
 }
 
-/// How long something may take.
+/// Asserts that an operation took no longer than `limit`.
 pub(crate) fn within(what: &str, took: Duration, limit: Duration) {
     assert!(took <= limit && limit < PATIENCE, "{what} took {took:?}");
 }

@@ -1,4 +1,4 @@
-//! What cannot work is refused with words that help.
+//! Setups that cannot work are refused with a useful error.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::support::Repository;
 
 fn refused(node: &str, words: &[&str]) {
     for word in words {
-        assert!(node.contains(word), "says nothing of {word:?}:\n{node}");
+        assert!(node.contains(word), "the output lacks {word:?}:\n{node}");
     }
 }
 
@@ -50,7 +50,7 @@ fn flags_that_do_not_fit_are_refused() {
     let serve = |repository: &Repository, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
         command.arg("serve").arg(format!("--repo={}", repository.path().display())).args(more);
-        let output = command.output().expect("gitcd runs");
+        let output = command.output().expect("gitcd can be started");
         assert!(!output.status.success(), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };

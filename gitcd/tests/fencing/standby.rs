@@ -1,4 +1,4 @@
-//! One that waits for its turn and shows what the other one writes.
+//! A standby that serves the writer's changes while it waits for the lease.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const LEASE: &[&str] = &["--writer-lease=2s"];
 const HOT: &[&str] = &["--writer-lease=2s", "--hot-standby"];
 const EVERYTHING: &str = "/registry/configmaps/";
 
-/// All keys with everything that is known of them.
+/// All keys with their revisions and values.
 async fn all(client: &Client) -> Vec<gitcd::proto::mvccpb::KeyValue> {
     client.range(list(EVERYTHING)).await.ok().kvs
 }
@@ -42,9 +42,9 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
 
     let mut watching = reader.watch();
     let created = watching.create(watch_prefix(EVERYTHING)).await;
-    assert!(created.created && created.header.expect("it has one").revision >= b);
+    assert!(created.created && created.header.expect("a response has a header").revision >= b);
     let c = write(&writer, "c", "{\"x\":\"1\"}").await;
-    let gone = writer.delete_range(delete(&key("a"))).await.ok().header.expect("it has one").revision;
+    let gone = writer.delete_range(delete(&key("a"))).await.ok().header.expect("a response has a header").revision;
     let told = watching.events(2).await;
     let told: Vec<_> =
         told.iter().map(|(_, event)| (event.r#type(), event.kv.as_ref().map(|kv| kv.mod_revision))).collect();
@@ -56,13 +56,13 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
         reader.delete_range(delete(&key("b"))).await.refused(Code::Unavailable),
         reader.compact(compact(b)).await.refused(Code::Unavailable),
         reader.lease_grant(LeaseGrantRequest { ttl: 5, id: 0 }).await.refused(Code::Unavailable),
-        // kube-apiserver asks so how its store is.
+        // kube-apiserver's health check of its store.
         reader.range(get("/registry/health")).await.refused(Code::Unavailable),
     ] {
         assert!(refused.contains("this one is its hot standby"), "{refused}");
     }
     let mut maintenance = MaintenanceClient::new(second.server.channel().await);
-    let refused = maintenance.snapshot(SnapshotRequest {}).await.expect_err("it does not know the leases");
+    let refused = maintenance.snapshot(SnapshotRequest {}).await.expect_err("a standby does not know the leases");
     assert_eq!(refused.code(), Code::Unavailable);
     let pages = ["/health", "/readyz", "/livez", "/startupz"];
     let mut answers = Vec::new();
@@ -74,15 +74,15 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
     assert_eq!((&*status.role, status.revision), ("standby", gone));
     assert!(second.server.page("/metrics").await.contains("\ngitcd_writes_refused 1"));
 
-    // Its turn: who was shown something has to list again, and finds all of it, at later revisions.
+    // It takes over: watchers must relist, and find everything at later revisions.
     first.server.terminate().await;
     within("a hand-over", second.serves().await, Duration::from_secs(5));
     let ended = watching.end().await;
-    assert!(ended.is_some(), "a watch of before ends");
+    assert!(ended.is_some(), "a watch from before the takeover must end");
     let reader = second.server.client().await;
     arrives(&reader, "c", "{\"x\":\"1\"}").await;
-    let newest = reader.range(get(&key("c"))).await.ok().header.expect("it has one").revision;
-    assert!(newest > gone + (1 << 31), "{newest} is a jump from {gone}");
+    let newest = reader.range(get(&key("c"))).await.ok().header.expect("a response has a header").revision;
+    assert!(newest > gone + (1 << 31), "revision {newest} must be far beyond {gone}");
     let mut late = reader.watch();
     late.create(gitcd::proto::etcdserverpb::WatchCreateRequest {
         start_revision: gone + 1,
@@ -107,7 +107,7 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
     let third = Node::fresh(&upstream, HOT);
     third.says("hot standby: serving reads and watches").await;
     let before = third.status().await.revision;
-    // It is not to be faster than the second one.
+    // Keeps the third server from taking over before the second.
     third.server.signal(Signal::STOP);
     first.server.kill();
     second.serves().await;
@@ -115,7 +115,7 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
     let writer = second.server.client().await;
     let b = write(&writer, "b", "{}").await;
     third.says("another writer has started").await;
-    eventually("what the next writer has pushed", async || {
+    eventually("the next writer's push", async || {
         let status = third.server.try_answer("/status").await?;
         status.1.contains(&format!("\"revision\":{b}")).then_some(())
     })
@@ -130,20 +130,20 @@ async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice(
 
 #[tokio::test]
 async fn who_has_written_last_shows_nothing_while_it_waits() {
-    // Clients may have seen more of it than it has pushed.
+    // Clients may have seen writes that it has not pushed.
     let upstream = Upstream::new();
-    // Long enough to look before it has its turn again.
+    // Long enough to check it before it takes over again.
     let mut node = Node::first(&upstream, &["--writer-lease=8s", "--hot-standby"]);
     node.serves().await;
     write(&node.server.client().await, "a", "{}").await;
     pushed(&node).await;
     node.server.kill();
-    // As after a restart of the machine: the lease of the process before is not known to be its own.
+    // Like after a reboot: it cannot know that the previous process's lease was its own.
     let mark = node.server.repository().path().join("gitcd/default/lease");
-    std::fs::remove_file(mark).expect("it was there");
+    std::fs::remove_file(mark).expect("the file exists");
     node.server.begin_restart();
     node.waits().await;
-    assert!(node.server.try_answer("/livez").await.is_none(), "it does not listen");
+    assert!(node.server.try_answer("/livez").await.is_none(), "the former writer must not listen");
     node.serves().await;
     assert!(!node.server.output().contains("hot standby:"));
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Which server gets the lease.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn of_two_that_wait_one_takes_over() {
         other.waits().await;
     }
     first.server.kill();
-    let taken = eventually("one that has the lease", async || {
+    let taken = eventually("a new writer", async || {
         others.iter().position(|other| other.server.output().contains("acquired the writer lease"))
     })
     .await;
@@ -32,11 +32,11 @@ async fn of_two_that_wait_one_takes_over() {
     let (winner, loser) = if taken == 0 { (one, other) } else { (other, one) };
     winner.serves().await;
     arrives(&winner.server.client().await, "a", "{}").await;
-    let lease = winner.status().await.lease.expect("it has one");
+    let lease = winner.status().await.lease.expect("the branch has a lease");
     assert_eq!((lease.epoch, &*lease.reference), (2, "refs/gitcd/lease/main"));
     loser.says("in epoch 2").await;
     assert!(!loser.server.output().contains("acquired the writer lease"));
-    // It goes on waiting, and it is its turn when the other one leaves.
+    // It keeps waiting, and takes over when the winner leaves.
     winner.server.terminate().await;
     within("a hand-over", loser.serves().await, Duration::from_secs(2));
     arrives(&loser.server.client().await, "a", "{}").await;
@@ -50,12 +50,12 @@ async fn who_crashes_and_comes_back_waits_for_nobody_and_loses_nothing() {
     let before = write(&node.server.client().await, "a", "{}").await;
     node.server.kill();
     node.server.begin_restart();
-    within("the lease of the process before", node.serves().await, Duration::from_secs(5));
+    within("restart under its own lease", node.serves().await, Duration::from_secs(5));
     let client = node.server.client().await;
     arrives(&client, "a", "{}").await;
     let after = write(&client, "b", "{}").await;
-    assert_eq!(after, before + 1, "the same life of the branch goes on");
-    assert_eq!(node.status().await.lease.expect("it has one").epoch, 2);
+    assert_eq!(after, before + 1, "the branch continues without a jump");
+    assert_eq!(node.status().await.lease.expect("the branch has a lease").epoch, 2);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
         (code == 503).then(|| assert!(ready.contains("[-]linearizable_read failed"), "{ready}"))
     })
     .await;
-    // New connections are told; those from before are cut, since an acknowledgement may be on its way in them.
+    // New connections get an error; older ones are cut, as an acknowledgement may be in flight on them.
     let told = node.server.client().await;
     assert_eq!(told.put(put("/registry/x", "1")).await.refused(Code::Unavailable), "etcdserver: no leader");
     assert_eq!(told.range(get("/registry/bound")).await.refused(Code::Unavailable), "etcdserver: no leader");
@@ -88,7 +88,7 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
     assert_eq!((member.leader, &*member.errors), (0, &["etcdserver: no leader".to_owned()][..]));
     let branch = node.status().await;
     assert_eq!(branch.role, "suspended");
-    let lease = branch.lease.expect("it has one");
+    let lease = branch.lease.expect("the branch has a lease");
     assert!(lease.remaining_seconds == 0.0 && lease.error.is_some(), "{lease:?}");
     assert!(branch.writes_refused.is_some_and(|why| why.contains("lease")));
     let figures = node.server.page("/metrics").await;
@@ -99,8 +99,8 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
     let client = node.server.client().await;
     write(&client, "b", "{}").await;
     let found = client.range(get("/registry/bound")).await.ok();
-    assert_eq!(found.kvs.len(), 1, "nobody could keep its lease alive meanwhile");
-    assert!(client.range(get("/registry/x")).await.ok().kvs.is_empty(), "it was refused");
+    assert_eq!(found.kvs.len(), 1, "a lease must not expire while it could not be kept alive");
+    assert!(client.range(get("/registry/x")).await.ok().kvs.is_empty(), "the put was refused");
     eventually("a healthy remote", async || {
         let branch = node.status().await;
         (branch.role == "writer" && branch.remotes[0].known.condition == Condition::Synced).then_some(())

@@ -1,4 +1,4 @@
-//! The fuzz targets as ordinary tests: on their seeds, and on inputs made from those. `make fuzz` goes on from here.
+//! The fuzz targets as ordinary tests: on their seeds, and on mutations of those. `make fuzz` searches further.
 
 mod seeds;
 #[path = "../../fuzz/src/lib.rs"]
@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use self::seeds::Target;
 
-/// What a change does to an input, at some place.
+/// A mutation of an input.
 #[derive(Clone, Debug)]
 enum Change {
     Flip(Index, u8),
@@ -57,21 +57,21 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Runs a target on its seeds as they are, then on `cases` inputs made from them.
+/// Runs a target on its seeds, then on `cases` mutations of them.
 fn run(target: Target, cases: u32) {
     let inputs: Vec<Vec<u8>> = target.seeds().into_iter().map(|(_, bytes)| bytes).collect();
     assert!(!inputs.is_empty(), "{target:?} has no seeds");
     for input in &inputs {
         target.run(input);
     }
-    // What fails belongs to the seeds, not into another file.
+    // A failing input belongs into the seeds, not into a regression file.
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let input =
         (prop::sample::select(inputs), prop::collection::vec(change(), 0..6)).prop_map(|(mut input, changes)| {
             for change in &changes {
                 change.apply(&mut input);
             }
-            // A failure is then shown as a byte string.
+            // `Bytes` shows a failing input as a byte string.
             Bytes::from(input)
         });
     let outcome = TestRunner::new(config).run(&input, |input| {

@@ -1,4 +1,4 @@
-//! Inputs to start from: files of `gitcd/fuzz/seeds/`, most of which are made here.
+//! Fuzzing seeds: the files in `gitcd/fuzz/seeds/`, most of which are generated here.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::targets;
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     Backup,
@@ -42,14 +42,15 @@ impl Target {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name)
     }
 
-    /// Names and contents of all its seeds.
+    /// Names and contents of all seeds.
     pub(crate) fn seeds(self) -> Vec<(String, Vec<u8>)> {
-        let files =
-            fs::read_dir(self.folder()).expect("there are seeds").map(|file| file.expect("it can be read").path());
+        let files = fs::read_dir(self.folder())
+            .expect("the folder exists")
+            .map(|file| file.expect("the file is readable").path());
         let mut seeds: Vec<_> = files
             .map(|path| {
-                let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
-                (name, fs::read(path).expect("it can be read"))
+                let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+                (name, fs::read(path).expect("the file is readable"))
             })
             .collect();
         seeds.sort();
@@ -66,16 +67,19 @@ impl Target {
     }
 }
 
-/// They follow the formats of today. `GITCD_WRITE_SEEDS=1` writes them after a change of one.
+/// Generated seeds match the current formats. After a format change, `GITCD_WRITE_SEEDS=1` writes them again.
 #[test]
 fn seeds_that_are_made_are_the_files() {
     for target in Target::ALL {
         let files = target.seeds();
         for (name, bytes) in target.made() {
             if std::env::var_os("GITCD_WRITE_SEEDS").is_some() {
-                fs::write(target.folder().join(name), bytes).expect("the folder is there");
+                fs::write(target.folder().join(name), bytes).expect("the folder exists");
             } else {
-                assert!(files.contains(&(name.to_owned(), bytes)), "{target:?}: {name} is not as it is made");
+                assert!(
+                    files.contains(&(name.to_owned(), bytes)),
+                    "{target:?}: {name} differs from the generated seed"
+                );
             }
         }
     }
@@ -100,7 +104,7 @@ fn payload(records: &[Record]) -> Vec<u8> {
     payload
 }
 
-/// A piece of a script: its length in two bytes, and itself.
+/// One piece of a script: two bytes of length, then the bytes.
 fn piece(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("seeds are short");
     [&length.to_le_bytes(), bytes].concat()
@@ -124,7 +128,7 @@ fn second() -> Vec<Record> {
     ]
 }
 
-/// The first byte chooses between a payload and a script; the script's first is the number of the first segment.
+/// The first byte selects a raw payload or a script; the second byte of a script is the number of the first segment.
 fn journals() -> Vec<(&'static str, Vec<u8>)> {
     let script = |steps: &[&[u8]]| [&[1, 1], steps.concat().as_slice()].concat();
     let whole = |records: &[Record]| [&[0][..], &piece(&payload(records))].concat();
@@ -140,7 +144,7 @@ fn journals() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The first byte chooses how much is in the input: the file, what follows its first line, or a script.
+/// The first byte selects what the input holds: a whole file, the lines after the first, or a script.
 fn backups() -> Vec<(&'static str, Vec<u8>)> {
     let (revision, base, compact_revision) = (3, 2, 2);
     let pair = |change| payload(&[write(2, vec![change])]);
@@ -183,7 +187,7 @@ fn delete(key: &'static str, end: &'static str) -> pb::DeleteRangeRequest {
     pb::DeleteRangeRequest { key: key.into(), range_end: end.into(), prev_kv: true }
 }
 
-/// As the API server does it: compare, then put or read.
+/// As kube-apiserver does: compare, then put or read.
 fn guarded(key: &'static str, revision: i64, value: &'static str) -> pb::TxnRequest {
     let op = |request| pb::RequestOp { request: Some(request) };
     let target_union = Some(pb::compare::TargetUnion::ModRevision(revision));
@@ -198,7 +202,7 @@ fn guarded(key: &'static str, revision: i64, value: &'static str) -> pb::TxnRequ
     }
 }
 
-/// The first byte says how large a response may be; then each step has its method.
+/// The first byte sets the largest response size; each step after it starts with its method.
 fn requests() -> Vec<(&'static str, Vec<u8>)> {
     const WATCH: u8 = 0;
     const COMMITTED: u8 = 1;

@@ -1,4 +1,4 @@
-//! `gitcd init` on data that people, or another gitcd, have made: the metadata follows from the history.
+//! `gitcd init` on data committed by hand or by another gitcd: the metadata is derived from the history.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::support::build::{list, put};
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
 use crate::{gitcd, told};
 
-/// An empty repository of stock Git.
+/// Creates an empty repository with stock Git.
 pub(super) fn bare(path: &Path) -> Repository {
     std::fs::create_dir(path).expect("the temporary folder is writable");
     let repository = Repository::at(path);
@@ -23,12 +23,12 @@ pub(super) fn bare(path: &Path) -> Repository {
     repository
 }
 
-/// Commits for `git fast-import`.
+/// Input for `git fast-import`.
 #[derive(Default)]
 pub(super) struct Stream(Vec<u8>);
 
 impl Stream {
-    /// A commit, on top of the one before if the reference has one; its files follow.
+    /// Starts a commit, on top of the previous one of the reference if any; its files follow.
     pub(super) fn commit(&mut self, reference: &str, message: &str) -> &mut Self {
         let length = message.len();
         let head =
@@ -64,8 +64,8 @@ impl Stream {
         let mut command = Command::new("git");
         command.arg("-C").arg(repository.path()).args(["fast-import", "--quiet", "--force"]);
         let mut child = command.stdin(Stdio::piped()).spawn().expect("git is installed");
-        child.stdin.take().expect("it is piped").write_all(&self.0).expect("git reads it");
-        assert!(child.wait().expect("git ends").success());
+        child.stdin.take().expect("stdin is piped").write_all(&self.0).expect("git reads its input");
+        assert!(child.wait().expect("git exits").success());
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn complaint(output: &Output) -> String {
 /// Create revision, mod revision, version and lease of each key, with its value.
 pub(super) type Keys = BTreeMap<String, ([i64; 4], Vec<u8>)>;
 
-/// What a server tells of all keys, and where it is.
+/// Serves the branch; returns all its keys and its revision, and checks that it accepts a write.
 pub(super) async fn served(folder: &Path) -> (Keys, i64) {
     let server = Launch::new(Kind::Gitcd).folder(folder).argument("--key-prefixes=/registry").start().await;
     let client = server.client().await;
@@ -90,23 +90,23 @@ pub(super) async fn served(folder: &Path) -> (Keys, i64) {
         let numbers = [kv.create_revision, kv.mod_revision, kv.version, kv.lease];
         (String::from_utf8_lossy(&kv.key).into_owned(), (numbers, kv.value.to_vec()))
     });
-    let (keys, revision) = (keys.collect(), answer.header.expect("an answer has a header").revision);
-    let next = client.put(put("/registry/new", "1")).await.ok().header.expect("an answer has a header").revision;
-    assert_eq!(next, revision + 1, "the store goes on");
+    let (keys, revision) = (keys.collect(), answer.header.expect("a response has a header").revision);
+    let next = client.put(put("/registry/new", "1")).await.ok().header.expect("a response has a header").revision;
+    assert_eq!(next, revision + 1, "the next write must get the next revision");
     (keys, revision)
 }
 
 const PATHS: [&str; 7] =
     ["pods/n/a", "pods/n/b", "pods/m/a", "configmaps/n/a", "configmaps/n/a/b", "x", "secrets/n/.s"];
 
-/// A history of so many commits, and what each key must have.
+/// Generates a history of `commits` commits; returns it with the expected keys and revision.
 fn random(rng: &mut StdRng, commits: usize) -> (Stream, Keys, i64) {
     let (mut stream, mut keys, mut revision) = (Stream::default(), Keys::new(), 0);
     for number in 0..commits {
         stream.commit(DATA, &format!("by hand {number}"));
         let mut changed = BTreeMap::new();
         for _ in 0..rng.random_range(0..3) {
-            let path = *PATHS.choose(rng).expect("there are some");
+            let path = *PATHS.choose(rng).expect("PATHS is not empty");
             let is_there = keys.contains_key(path);
             changed.insert(path, (!is_there || rng.random_bool(0.7)).then(|| format!("value {number}")));
         }
@@ -114,7 +114,7 @@ fn random(rng: &mut StdRng, commits: usize) -> (Stream, Keys, i64) {
             continue;
         }
         revision += 1;
-        // All of it anew: a value beside other keys is in their directory.
+        // Rewrites the whole tree: the path of a key changes when other keys appear below it.
         for (path, value) in changed {
             match value {
                 Some(value) => {
@@ -150,11 +150,11 @@ async fn every_key_has_the_revisions_that_follow_from_its_commits() {
     let count = keys.len();
     let words = format!("{count} keys, 120 commits, revision {revision} (");
     assert!(output.status.success() && said.contains(&words), "seed {seed}: {output:?}");
-    assert_eq!(repository.reference(DATA), head, "the data stays as it is");
+    assert_eq!(repository.reference(DATA), head, "the data must not change");
     assert_eq!(
         repository.git(&["rev-list", "--count", METADATA, &format!("^{DATA}")]).trim(),
         "1",
-        "one commit for all"
+        "one metadata commit for the whole history"
     );
     let verified = told(repository.path(), &["verify", "--json"]);
     assert_eq!(verified["findings"], serde_json::json!([]), "seed {seed}: {verified:#}");
@@ -225,7 +225,7 @@ fn what_was_before_init_is_not_taken_for_nothing() {
     assert_eq!(keys, [(&json!("/registry/a"), &json!("create"))]);
 }
 
-/// Mode, path and value of a file, and what is said of it.
+/// Mode, path and value of a file, and the expected words of the error.
 type Case<'c> = (&'c str, &'c [u8], &'c [u8], &'c [&'c str]);
 
 #[test]
@@ -259,7 +259,7 @@ fn files_that_cannot_be_keys_are_named_and_nothing_changes() {
         let plain = said.replace("\\\\", "\\");
         assert!(words.iter().all(|word| plain.contains(&word.replace("\\\"", "\""))), "{words:?}: {said}");
         assert_eq!(repository.git(&["for-each-ref", "--format=%(refname)"]).trim(), DATA);
-        // Once it is gone from the last commit, that it was there does not matter.
+        // Once it is removed in the last commit, earlier commits with it do not matter.
         let mut stream = Stream::default();
         let from = format!("from {DATA}^0");
         stream.commit(DATA, "without").line(&from).line("deleteall").file(b"a", b"1").import(&repository);
@@ -281,10 +281,10 @@ fn files_that_cannot_be_keys_are_named_and_nothing_changes() {
 fn killed(repository: &Path, moment: Duration) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
     command.args(["init", "--key-prefixes=/registry"]).env("GITCD_REPO", repository);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("gitcd runs");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("gitcd can be started");
     std::thread::sleep(moment.min(Duration::from_secs(20)));
-    child.kill().expect("it is ours");
-    child.wait().expect("it ends");
+    child.kill().expect("the child is ours");
+    child.wait().expect("a killed child exits");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn an_init_that_is_killed_at_any_moment_is_run_again() {
     let takes = started.elapsed();
     for round in 0..12_u32 {
         let repository = copy(&format!("{round}.git"));
-        // The last steps are the quick ones.
+        // The last steps are short, so most kills aim at them.
         let until = if round % 3 == 0 { 0..100 } else { 80..110 };
         let moment = takes * rng.random_range(until) / 100;
         killed(repository.path(), moment);
@@ -348,7 +348,11 @@ async fn a_branch_begins_at_the_commit_of_an_annotated_tag() {
     let place = "--data-reference-names=default=refs/tags/one";
     let made = gitcd(repository.path(), &["init", "--key-prefixes=/registry", place]);
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(repository.reference("refs/tags/one"), repository.reference(DATA), "the commit itself");
+    assert_eq!(
+        repository.reference("refs/tags/one"),
+        repository.reference(DATA),
+        "the branch must start at the tagged commit"
+    );
     let launch = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--key-prefixes=/registry").argument(place);
     let mut server = launch.start().await;
     let client = server.client().await;

@@ -9,10 +9,10 @@ use crate::existing::{Keys, Stream, bare, complaint, init, served};
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
 use crate::{gitcd, told};
 
-/// What the Go implementation keeps of a key: create revision, mod revision, version, and the lease if there is one.
+/// What the Go implementation stores for a key: create revision, mod revision, version, and the lease if any.
 type Numbers = (i64, i64, i64, Option<i64>);
 
-/// A commit for each revision: the data, and the metadata that names it.
+/// A branch with one data commit and one metadata commit for each revision.
 struct Store {
     repository: Repository,
     revision: i64,
@@ -39,7 +39,7 @@ impl Store {
         self.write();
     }
 
-    /// Commits all that there is; files of data, and what belongs to them in directories of the same names.
+    /// Commits all keys: the data as files, the metadata in directories of the same names.
     fn write(&self) {
         let (revision, mut stream) = (self.revision.to_string(), Stream::default());
         let from = |stream: &mut Stream, reference: &str| {
@@ -88,7 +88,7 @@ async fn what_the_go_implementation_wrote_is_refused_until_it_is_converted_and_t
     store.put(b"pods/n/a", b"{\"kind\": \"Pod\",\n\"a\": 1}\n", Some(0));
     store.put(b"leases/x", b"k8s\0\x01\x02", Some(0x7587_1234_5678));
     store.put(b"gone", b"1", None);
-    // A key that is called like what belongs to keys.
+    // A key named like a metadata file.
     store.put(b"pods/n/CREATE", b"", None);
     store.delete(b"gone");
     let repository = &store.repository;
@@ -106,13 +106,21 @@ async fn what_the_go_implementation_wrote_is_refused_until_it_is_converted_and_t
             "{command:?}: {said}"
         );
     }
-    assert_eq!([DATA, METADATA].map(|name| repository.reference(name)), references, "a refusal changes nothing");
+    assert_eq!(
+        [DATA, METADATA].map(|name| repository.reference(name)),
+        references,
+        "a refused command must change nothing"
+    );
 
     let output = init(repository);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("converted") && said.contains("4 keys, revision 7"), "{output:?}");
-    assert_eq!(repository.reference(DATA), references[0], "no file has to change");
-    assert_eq!(repository.reference(&format!("{METADATA}^1")), references[1], "what was there stays in the history");
+    assert_eq!(repository.reference(DATA), references[0], "the conversion must not change the data");
+    assert_eq!(
+        repository.reference(&format!("{METADATA}^1")),
+        references[1],
+        "the old metadata must stay in the history"
+    );
     let verified = told(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
     assert_eq!((&verified["findings"], &verified["revision"]), (&json!([]), &json!(7)), "{verified:#}");
     let log = told(repository.path(), &["log", "--json", "pods/n/a"]);
@@ -162,7 +170,7 @@ async fn commits_that_the_metadata_does_not_know_yet_are_taken_in_and_missing_nu
     store.put(b"a", b"1", None);
     store.put(b"b", b"1", None);
     let repository = &store.repository;
-    // As its merges leave it: no create revision, and nothing at all.
+    // As the merges of the Go implementation leave it: `a` without create revision, `b` without metadata.
     let mut stream = Stream::default();
     stream.commit(METADATA, "3").line(&format!("from {METADATA}^0")).line("D a/CREATE").line("D b").import(repository);
     let mut stream = Stream::default();
@@ -180,7 +188,7 @@ async fn commits_that_the_metadata_does_not_know_yet_are_taken_in_and_missing_nu
     let numbers = |at: usize| [found[at].create_revision, found[at].mod_revision, found[at].version];
     assert_eq!([numbers(0), numbers(1), numbers(2)], [[1, 1, 1], [2, 2, 1], [3, 3, 1]]);
 
-    // A damaged one is told of, and stays.
+    // Damaged metadata is reported and left unchanged.
     let damaged = bare(&folder.path().join("damaged.git"));
     let mut stream = Stream::default();
     stream.commit(DATA, "1").file(b"a", b"1").import(&damaged);

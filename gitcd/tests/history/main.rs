@@ -1,7 +1,7 @@
-//! What `gitcd log`, `show`, `diff` and `at` tell, compared with what clients wrote.
+//! The output of `gitcd log`, `show`, `diff` and `at`, compared with what clients wrote.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 mod existing;
@@ -24,7 +24,7 @@ use crate::support::{Client, Kind, Launch, Repository, Server, eventually};
 fn gitcd(repository: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
     command.args(arguments).env("GITCD_REPO", repository);
-    command.output().expect("gitcd runs")
+    command.output().expect("gitcd can be started")
 }
 
 fn told(repository: &Path, arguments: &[&str]) -> Value {
@@ -33,7 +33,7 @@ fn told(repository: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
-/// What clients wrote: by revision, the keys with their values, or none for those that were deleted.
+/// Acknowledged writes by revision: the keys with their values, or none if deleted.
 type Written = BTreeMap<i64, BTreeMap<String, Option<String>>>;
 
 struct Store {
@@ -55,7 +55,7 @@ impl Store {
 
     async fn put(&mut self, key: &str, value: &str) -> i64 {
         let answer = self.client.put(put(key, value)).await.ok();
-        let revision = answer.header.expect("an answer has a header").revision;
+        let revision = answer.header.expect("a response has a header").revision;
         self.written.entry(revision).or_default().insert(key.into(), Some(value.into()));
         revision
     }
@@ -63,7 +63,7 @@ impl Store {
     async fn delete(&mut self, key: &str) {
         let answer = self.client.delete_range(delete(key)).await.ok();
         if answer.deleted > 0 {
-            let revision = answer.header.expect("an answer has a header").revision;
+            let revision = answer.header.expect("a response has a header").revision;
             self.written.entry(revision).or_default().insert(key.into(), None);
         }
     }
@@ -77,7 +77,7 @@ impl Store {
         self.server.repository()
     }
 
-    /// The versions of a key, the newest first: revision, what, value.
+    /// The versions of a key, newest first: revision, kind of change, value.
     fn versions(&self, key: &str) -> Vec<(i64, &'static str, Option<String>)> {
         let (mut found, mut is_there) = (Vec::new(), false);
         for (revision, keys) in &self.written {
@@ -130,7 +130,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut store = Store::start(&["--commit-granularity=revision"]).await;
     for step in 0..400 {
-        let key = KEYS.choose(&mut rng).expect("there are some");
+        let key = KEYS.choose(&mut rng).expect("KEYS is not empty");
         if rng.random_bool(0.25) {
             store.delete(key).await;
         } else {
@@ -155,7 +155,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
             let wanted: Vec<_> = wanted.iter().map(|(revision, what, _)| (json!(what), json!(revision))).collect();
             assert_eq!(found, wanted, "seed {seed}, {key}: {log:#}");
         } else {
-            // With the metadata only what a flush ended with is kept.
+            // For keys stored with the metadata, only the last value of each flush is kept.
             assert_eq!(found[0].0 == "delete", wanted[0].1 == "delete", "seed {seed}, {key}: {log:#}");
         }
         for one in log.as_array().unwrap().iter().filter(|one| one["what"] == "update" && is_data) {
@@ -226,7 +226,7 @@ async fn people_and_clients_are_told_apart_and_fields_are_shown() {
     let first = store.put(key, &value("3", "")).await;
     store.put(key, &value("4", ",\"milk\":\"1\"")).await;
     let there = store.committed().await;
-    // A person commits in a clone, and pushes into the folder.
+    // An operator commits in a clone and pushes to the repository.
     let folder = tempfile::tempdir().unwrap();
     let clone = folder.path().join("clone");
     Repository::at(folder.path()).git(&[
@@ -288,7 +288,7 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
         (repository, &["at", "1970-01-01", "list"], "is before the first revision in Git"),
         (repository, &["at", "soon", "list"], "give a revision (4711), how long ago (10m, 2h, 3days)"),
         (repository, &["log", "--branch=other"], "refs/gitcd/metadata/other is not in"),
-        (empty.path(), &["log"], "is no Git repository"),
+        (empty.path(), &["log"], "is not a Git repository"),
     ] {
         let output = gitcd(path, arguments);
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -297,7 +297,7 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
     }
 }
 
-/// Two stores that pull from one another, all the time.
+/// Starts two stores that continuously merge each other.
 async fn pair() -> (tempfile::TempDir, [Store; 2]) {
     let temporary = tempfile::tempdir().expect("the temporary folder is writable");
     let folder = temporary.path();
@@ -316,7 +316,7 @@ async fn pair() -> (tempfile::TempDir, [Store; 2]) {
         let client = server.client().await;
         all.push(Store { server, client, written: Written::new() });
     }
-    (temporary, all.try_into().unwrap_or_else(|_| panic!("there are two")))
+    (temporary, all.try_into().unwrap_or_else(|_| panic!("two stores were started")))
 }
 
 #[tokio::test]
@@ -326,13 +326,13 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
     for round in 0..8 {
         let object =
             |n: u32| format!("{{\"kind\":\"K\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"x\"}},\"n\":{n}}}\n");
-        // At the same time: each merges the other.
+        // Concurrent writes, so that each has to merge the other.
         let [first, second] = ["/registry/k/one", "/registry/k/other"];
         let value = object(round);
         let (ours, theirs) = tokio::join!(one.put(first, &value), other.put(second, &value));
         own[0].push(ours);
         own[1].push(theirs);
-        eventually("the same", async || {
+        eventually("equal heads", async || {
             let heads = [&one, &other].map(|store| async {
                 let page: gitcd::status::Status = serde_json::from_str(&store.server.page("/status").await).ok()?;
                 (page.branches[0].commit_lag_revisions == 0).then(|| page.branches[0].head.clone())
@@ -353,7 +353,7 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
         for (at, one) in log.as_array().unwrap().iter().rev().enumerate().skip(1) {
             assert_eq!(one["fields"], json!([{ "path": "n", "from": at - 1, "to": at }]), "{key}: {one:#}");
         }
-        // What came from the other one is there, too: all of it, whatever way it came.
+        // The other store's changes are in the log, too, complete however they were merged.
         let theirs = if key.ends_with("one") { "/registry/k/other" } else { "/registry/k/one" };
         let log = told(repository.path(), &["log", "--json", "-p", "--limit=1000", theirs]);
         let last = |one: &Value| {
@@ -362,7 +362,7 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
         assert_eq!(last(&log[0]), Some(json!(7)), "{log:#}");
         let revisions = log.as_array().unwrap().iter().filter_map(|one| one["revision"].as_i64());
         assert!(revisions.is_sorted_by(|one, other| one > other), "{log:#}");
-        // All own commits are on the line of this branch, with their revisions.
+        // The branch's log has all own commits, with their revisions.
         let branch = told(repository.path(), &["log", "--json", "--limit=1000"]);
         let lasts: Vec<_> =
             branch.as_array().unwrap().iter().filter_map(|one| one["revisions"]["last"].as_i64()).collect();
@@ -414,7 +414,7 @@ async fn what_is_gone_and_what_is_called_oddly_is_found() {
     store.delete("/registry/a/b").await;
     let repository = store.committed().await;
     let listed = told(repository.path(), &["at", &revision.to_string(), "list", "--json"]);
-    assert_eq!(listed["keys"], json!(["/registry/a/b"]), "the prefix is known from before");
+    assert_eq!(listed["keys"], json!(["/registry/a/b"]), "the prefix is recorded");
     assert_eq!(gitcd(repository.path(), &["show", "foo"]).stdout, b"bar");
 }
 
@@ -428,7 +428,7 @@ async fn a_branch_that_is_not_what_its_metadata_says_is_found_out() {
     drop(store.server.terminate().await);
     let good = gitcd(repository.path(), &["verify"]);
     assert!(good.status.success() && good.stdout.starts_with(b"as it should be: revision 4, 3 keys"), "{good:?}");
-    // Another data tree under the same metadata: a file less, one more, and one that is not in its form.
+    // Another data tree under the same metadata: one file missing, one extra, one not in its recorded form.
     let blob = |text: &str| repository.blob(text);
     let (odd, strange) = (blob("{ \"a\": [\n"), blob("x"));
     let below = format!("100644 blob {odd}\tb\n100644 blob {strange}\tz\n");
@@ -463,8 +463,8 @@ fn tree(repository: &Repository, listing: &str) -> String {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("git is installed");
-    child.stdin.take().expect("it is piped").write_all(listing.as_bytes()).expect("git reads it");
-    let output = child.wait_with_output().expect("git ends");
+    child.stdin.take().expect("stdin is piped").write_all(listing.as_bytes()).expect("git reads its input");
+    let output = child.wait_with_output().expect("git exits");
     assert!(output.status.success());
-    String::from_utf8(output.stdout).expect("it is an id").trim().to_owned()
+    String::from_utf8(output.stdout).expect("an object ID is UTF-8").trim().to_owned()
 }

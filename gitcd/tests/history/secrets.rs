@@ -4,7 +4,7 @@ use super::{Store, gitcd};
 
 const KEY: &str = "/registry/secrets/shop/db";
 
-/// As `kubectl apply` leaves it; Helm's has its values in the same place.
+/// A Secret as `kubectl apply` stores it; Helm's keep their values in the same field.
 fn secret(kind: &str, password: &str) -> String {
     let applied = format!(r#"{{\"data\":{{\"password\":\"{password}\"}}}}"#);
     format!(
@@ -17,7 +17,7 @@ async fn logs_and_diffs_show_which_fields_of_a_secret_changed_and_no_values() {
     let mut store = Store::start(&[]).await;
     let first = store.put(KEY, &secret("Secret", "b2xk")).await;
     store.put(KEY, &secret("Secret", "bmV3")).await;
-    // Values that are not readable as objects: protobuf, and truncated JSON.
+    // Values that cannot be parsed as objects: protobuf, and truncated JSON.
     let broken = "/registry/secrets/shop/broken";
     store.put(broken, "{\"kind\":\"Secret\",\"data\":{\"password\":\"b2xk\"").await;
     store.put(broken, "k8s\0\n\x0c\n\x02v1\x12\x06Secret\x12\x04bmV3").await;
@@ -51,7 +51,7 @@ async fn logs_and_diffs_show_which_fields_of_a_secret_changed_and_no_values() {
     assert!(text.contains("last-applied-configuration") && text.contains("    + type: \"Opaque\"\n"), "{text}");
     let text = printed(&["log", "-p", "--secret-kinds=ConfigMap", map]);
     assert!(!has_value(&text) && text.contains("    + data: (secret)\n"), "{text}");
-    // Who asks for it gets it.
+    // Values are printed on explicit request, and for other kinds.
     for arguments in [
         &["log", "-p", "--show-secrets", KEY][..],
         &["diff", &since, "--show-secrets", "secrets/"],

@@ -1,4 +1,4 @@
-//! `gitcd verify`: each kind of damage is found, and named.
+//! `gitcd verify` finds and names each kind of damage.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::build::put;
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
 use crate::{gitcd, told, tree};
 
-/// A branch of three keys and one that is kept with the metadata, which no server serves any more.
+/// A branch with three keys in its data and one in its metadata; its server has stopped.
 async fn store() -> (tempfile::TempDir, Repository) {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     Repository::init(&folder.path().join("repo.git"));
@@ -22,7 +22,7 @@ async fn store() -> (tempfile::TempDir, Repository) {
     (folder, repository)
 }
 
-/// Puts another tree in place of that of the metadata, with one entry changed; nothing for it to go.
+/// Replaces the metadata commit by one with another tree: one entry changed, or removed if `None`.
 fn with_entry(repository: &Repository, name: &str, entry: Option<&str>) {
     let listing = repository.git(&["ls-tree", METADATA]);
     let others = listing.lines().filter(|line| !line.ends_with(&format!("\t{name}")));
@@ -49,11 +49,11 @@ async fn every_kind_of_damage_is_found_and_named() {
     assert_eq!((&verified["findings"], &verified["keys"], &verified["local_keys"]), (&json!([]), &json!(3), &json!(1)));
     assert_eq!(verified["bytes"], json!(8 + 4 + 2 + 1), "{verified:#}");
 
-    let line = |key: &str| keys.lines().find(|line| line.starts_with(key)).expect("each key has a line").to_owned();
+    let line = |key: &str| keys.lines().find(|line| line.starts_with(key)).expect("each key has a record").to_owned();
     let b = line("/registry/a/b ");
     assert_eq!(b, "/registry/a/b 2 2 1 - n d");
     let instead = |of: &str, now: &str| keys.replace(&format!("{of}\n"), now);
-    // What the lines say of the keys.
+    // Damaged key records.
     for (lines, words) in [
         (instead(&b, "/registry/a/b 3 2 1 - n d\n"), "created at 3, changed last at 2"),
         (instead(&b, "/registry/a/b 2 9 1 - n d\n"), "changed last at 9, and the store is at 5"),
@@ -71,7 +71,7 @@ async fn every_kind_of_damage_is_found_and_named() {
         assert!(findings.iter().any(|one| one.as_str().unwrap().contains(words)), "{words}: {verified:#}");
         assert_eq!(gitcd(repository.path(), &["verify", "--key-prefixes=/registry"]).status.code(), Some(1));
     }
-    // What makes the whole unreadable.
+    // Damage that makes the metadata unreadable.
     for (name, content, words) in [
         ("format", "gitcd metadata 99\n", "\"gitcd metadata 99\""),
         ("state", "revision x\n", "state"),
@@ -95,7 +95,7 @@ async fn every_kind_of_damage_is_found_and_named() {
             "{output:?}"
         );
     }
-    // A value that is not there.
+    // A missing blob.
     repository.git(&["update-ref", METADATA, &good]);
     repository.git(&["repack", "-adfq"]);
     let blob = repository.git(&["rev-parse", "main:a/b"]).trim().to_owned();

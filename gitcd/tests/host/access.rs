@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access rights.
 
 use super::git::Repository;
 use super::http;
@@ -30,7 +30,7 @@ fn host(arguments: &[&str]) -> Host {
     host.argument(format!("--tokens={}", path.display())).running()
 }
 
-/// The status for a service of a repository.
+/// Returns the HTTP status of the reference discovery for a service of a repository.
 fn status(host: &Host, name: &str, service: &str, authorization: &str) -> u16 {
     let path = format!("/{name}/info/refs?service={service}");
     let header = format!("Authorization: {authorization}");
@@ -110,7 +110,7 @@ fn metadata_is_for_owners() {
     assert!(complaint.contains("`access: own`") && complaint.contains("--anonymous=own"), "{complaint}");
     work.git(&["push", "--quiet", &url("any:own-me"), "main:refs/gitcd/metadata/main"]);
     let listed = work.git(&["ls-remote", &url("any:read-me"), "refs/gitcd/*"]);
-    assert!(listed.contains("refs/gitcd/metadata/main"), "who may read sees it: {listed}");
+    assert!(listed.contains("refs/gitcd/metadata/main"), "readers can list it: {listed}");
     let complaint = work.fails(&["push", &url("any:read-me"), "main"]);
     assert!(complaint.contains("403"), "{complaint}");
 }
@@ -135,7 +135,11 @@ fn everybody_may_do_what_is_said() {
     for (anonymous, fetch, push) in [("read", 200, 401), ("write", 200, 200), ("none", 401, 401)] {
         let host = host(&[&format!("--anonymous={anonymous}")]);
         assert_eq!((status(&host, "a", FETCH, ""), status(&host, "a", PUSH, "")), (fetch, push), "{anonymous}");
-        assert_eq!(status(&host, "a", FETCH, "Bearer wrong"), 401, "who shows a token is asked for a good one");
+        assert_eq!(
+            status(&host, "a", FETCH, "Bearer wrong"),
+            401,
+            "an invalid token is rejected, whatever anonymous access permits"
+        );
     }
     let host = Host::start(&["--anonymous=read"]);
     assert_eq!((status(&host, "a", FETCH, ""), status(&host, "a", PUSH, "")), (200, 403));

@@ -1,4 +1,4 @@
-//! Kills at any moment.
+//! Kills of the host at any moment.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
     let work = host.work("work");
     let served = host.repository("a.git");
     let mut known = served.references();
-    // The first round shows how long it takes; the others end at all moments of that time, and a little later.
+    // The first round measures the duration; the others are killed at evenly spread moments up to twice that time.
     let (mut whole, mut done) = (Duration::ZERO, 0);
     for round in 0_u32..ROUNDS {
         let noise = super::noise(200_000);
@@ -44,15 +44,15 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
         }
         done += u32::from(pushed);
         host.restart();
-        eventually("nothing left behind", || host.leftovers().is_empty().then_some(()));
+        eventually("temporary files to be removed", || host.leftovers().is_empty().then_some(()));
         served.fsck();
         let found = served.references();
         if pushed {
-            assert_eq!(served.id("main"), work.id("main"), "round {round}: what was reported stays");
+            assert_eq!(served.id("main"), work.id("main"), "round {round}: a push reported as successful must survive");
             assert!(names.iter().all(|name| found.contains(name.trim_start_matches("main:"))), "{found}");
             assert!(!push.contains(&&*delete) || !found.contains(&format!("{} ", &delete[1..])), "{found}");
         }
-        // The next round shall have as much to do.
+        // So that the next round has as much to push.
         work.git(&["push", "--quiet", &host.url("a"), "main"]);
         known = found;
         let folder = host.root().join(format!("new{round}.git"));
@@ -61,11 +61,15 @@ fn whenever_the_host_is_killed_pushes_are_done_or_not_and_nothing_stays() {
         }
         if folder.exists() {
             let repository = host.repository(&format!("new{round}.git"));
-            assert_eq!(repository.references().lines().count(), 1, "a repository appears with its references");
+            assert_eq!(
+                repository.references().lines().count(),
+                1,
+                "a new repository must appear together with its references"
+            );
             repository.fsck();
         }
     }
-    assert!((1..ROUNDS).contains(&done), "{done} of {ROUNDS} were done in time");
+    assert!((1..ROUNDS).contains(&done), "{done} of {ROUNDS} pushes finished before the kill");
     let work = host.clone("last");
     work.fsck();
     assert!(!host.log().contains("ERROR"));

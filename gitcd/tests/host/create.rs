@@ -1,4 +1,4 @@
-//! Repositories that pushes make.
+//! Repositories created by a push.
 
 use std::path::PathBuf;
 use std::thread;

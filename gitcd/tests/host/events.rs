@@ -1,4 +1,4 @@
-//! The stream of changed references.
+//! The event stream of reference changes.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::http;
 use super::process::Host;
 
-/// Somebody who follows.
+/// A client of the event stream.
 struct Follower(BufReader<TcpStream>);
 
 impl Follower {
@@ -23,18 +23,18 @@ impl Follower {
 
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let length = self.0.read_line(&mut line).expect("something comes in time");
+        let length = self.0.read_line(&mut line).expect("an event arrives before the timeout");
         (length > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The next event and its data; `None` at the end.
+    /// Reads the next event and its data; `None` at the end of the stream.
     fn next(&mut self) -> Option<(String, Value)> {
         loop {
             let line = self.line()?;
             if let Some(kind) = line.strip_prefix("event: ") {
                 let data = self.line()?;
-                let data =
-                    serde_json::from_str(data.strip_prefix("data: ").expect("data follows")).expect("it is JSON");
+                let data = serde_json::from_str(data.strip_prefix("data: ").expect("a data line follows"))
+                    .expect("event data is JSON");
                 return Some((kind.to_owned(), data));
             }
         }
@@ -66,7 +66,7 @@ fn own_and_foreign_changes_are_told_to_everybody_who_follows() {
     for follower in &mut followers {
         follower.change("refs/heads/deep/er", None, Some(&first));
     }
-    // Nothing changes, so the next thing that is heard is the deletion.
+    // Packing references changes none, so the next event is the deletion.
     served.git(&["pack-refs", "--all"]);
     served.git(&["update-ref", "-d", "refs/heads/deep/er"]);
     for follower in &mut followers {
@@ -74,7 +74,7 @@ fn own_and_foreign_changes_are_told_to_everybody_who_follows() {
     }
     host.terminate();
     for follower in &mut followers {
-        assert_eq!(follower.next(), None, "the host ends without waiting for those who follow");
+        assert_eq!(follower.next(), None, "the host must stop without waiting for its followers");
     }
 }
 
@@ -119,7 +119,7 @@ fn who_is_slow_gets_a_new_snapshot_instead_of_a_thousand_changes() {
     assert_eq!(busy.status, 503);
     let names: Vec<_> = (0..1500).map(|at| format!("create refs/many/{at} {id}\n")).collect();
     host.repository("a.git").feed(&["update-ref", "--stdin"], &names.concat());
-    // Git writes them one after the other: what is told are changes and snapshots that add up.
+    // Git writes the references one by one, so changes and snapshots must add up.
     let mut known = std::collections::BTreeSet::new();
     while known.len() < 1501 {
         let (kind, data) = follower.next().unwrap();

@@ -1,4 +1,4 @@
-//! Reading.
+//! Clones and fetches.
 
 use super::git::Repository;
 use super::http::{self, line};
@@ -42,7 +42,7 @@ fn parts_of_the_history_and_of_the_content_can_be_had() {
         let partial = Repository::clone(&host.url("a"), &folder, &[&options[..], &["-c", &protocol]].concat());
         let missing = partial.git(&["rev-list", "--objects", "--missing=print", "HEAD"]);
         assert_eq!(missing.lines().filter(|line| line.starts_with('?')).count(), 3, "{missing}");
-        // Single objects are asked for when they are needed.
+        // Git fetches a missing object when it needs it.
         assert_eq!(partial.git(&["cat-file", "blob", "HEAD:third"]), "third");
     }
     host.repository("a.git").fsck();
@@ -65,7 +65,7 @@ fn packed_requests_are_understood() {
     assert!(packed.body.starts_with(b"0008NAK\nPACK"), "{:?}", packed.text());
     assert_eq!(packed.body, expected.body);
 
-    // Git itself packs what it wants when that is long.
+    // Git itself compresses long requests.
     for at in 0..60 {
         work.git(&["checkout", "--quiet", "-B", &format!("branch{at}"), "main"]);
         work.commit(&format!("file{at}"));
@@ -90,7 +90,7 @@ fn rubbish_is_answered_as_such() {
     }
     assert_eq!(http::request(host.address(), "POST", path, &["Content-Type: text/plain"], b"0000").status, 415);
     assert_eq!(http::get(host.address(), path, &[]).status, 405);
-    assert_eq!(http::get(host.address(), "/a.git/info/refs", &[]).status, 400, "the dumb protocol is not spoken");
+    assert_eq!(http::get(host.address(), "/a.git/info/refs", &[]).status, 400, "the dumb protocol is not supported");
     assert_eq!(http::get(host.address(), "/a.git/HEAD", &[]).status, 404);
     assert_eq!(host.leftovers(), Vec::<std::path::PathBuf>::new());
 }

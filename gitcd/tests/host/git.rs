@@ -1,4 +1,4 @@
-//! Repositories as the stock `git` sees them.
+//! Repositories, accessed through the stock `git`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Repository {
         let output = Self::try_clone(url, path, options);
         assert!(output.status.success(), "git clone {url}: {output:?}");
         let clone = Self::at(path);
-        // What HEAD of an empty repository is depends on the protocol.
+        // The HEAD of a cloned empty repository depends on the protocol.
         if clone.run(&["rev-parse", "--verify", "HEAD"]).status.code() != Some(0) {
             clone.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
         }
@@ -41,14 +41,14 @@ impl Repository {
         &self.path
     }
 
-    /// What `git ARGUMENTS` prints; it must succeed.
+    /// Runs `git ARGUMENTS`, which must succeed, and returns its output.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("the output is text").trim().to_owned()
+        String::from_utf8(output.stdout).expect("git's output is UTF-8").trim().to_owned()
     }
 
-    /// What it complains about; it must fail.
+    /// Runs `git ARGUMENTS`, which must fail, and returns its error output.
     pub(crate) fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(!output.status.success(), "git {arguments:?} succeeds");
@@ -59,7 +59,7 @@ impl Repository {
         command().arg("-C").arg(&self.path).args(arguments).output().expect("git is installed")
     }
 
-    /// What it makes of an input; bytes.
+    /// Runs `git ARGUMENTS` with this input and returns the bytes that it prints.
     pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> Vec<u8> {
         let mut child = command()
             .arg("-C")
@@ -70,13 +70,13 @@ impl Repository {
             .stderr(Stdio::null())
             .spawn()
             .expect("git is installed");
-        child.stdin.take().expect("it is a pipe").write_all(input.as_bytes()).expect("it reads");
+        child.stdin.take().expect("stdin is piped").write_all(input.as_bytes()).expect("git reads its input");
         let output = child.wait_with_output().expect("the child is ours");
         assert!(output.status.success(), "git {arguments:?}");
         output.stdout
     }
 
-    /// Makes a commit with a file of its name; gives its id.
+    /// Commits a file named `name` and returns the commit's ID.
     pub(crate) fn commit(&self, name: &str) -> String {
         std::fs::write(self.path.join(name), format!("{name}\n")).expect("the work tree is writable");
         self.git(&["add", name]);
@@ -88,7 +88,7 @@ impl Repository {
         self.git(&["rev-parse", "--verify", name])
     }
 
-    /// References and what they refer to.
+    /// Lists all references with their objects.
     pub(crate) fn references(&self) -> String {
         self.git(&["for-each-ref", "--format=%(refname) %(objectname)"])
     }
@@ -100,7 +100,7 @@ impl Repository {
             (output.status, String::from_utf8_lossy(&words).replace("notice: No default references\n", ""))
         };
         let (mut status, mut notice) = check();
-        // A host joins packs in the background, and Git tells of those that went while it read them. It does not do so for ever.
+        // The host repacks in the background, and Git reports packs that vanish while it reads them, so try again for a while.
         while !notice.is_empty() && notice.lines().all(|line| line.ends_with(".pack index not opened")) {
             (status, notice) = check();
         }

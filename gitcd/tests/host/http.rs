@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::PATIENCE;
 
-/// An answer, with its head as text.
+/// A response, with its head as text.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -31,20 +31,20 @@ pub(crate) fn post(address: SocketAddr, path: &str, headers: &[&str], body: &[u8
 
 pub(crate) fn request(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
     let mut stream = begin(address, method, path, headers, body.len());
-    // A host that has heard enough may close before all is written.
+    // The host may respond and close before it has read the whole body.
     let _written = stream.write_all(body);
     let mut answer = Vec::new();
     let _ended = stream.read_to_end(&mut answer);
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the answer has a head");
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the response has a head");
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("the answer has a status");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("the response has a status");
     Answer { status, head, body: answer[end + 4..].to_vec() }
 }
 
-/// Sends the head of a request. HTTP/1.0: the answer ends with the connection.
+/// Sends the head of a request. With HTTP/1.0, the response ends when the connection closes.
 pub(crate) fn begin(address: SocketAddr, method: &str, path: &str, headers: &[&str], length: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the host listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    let mut stream = TcpStream::connect(address).expect("the host is listening");
+    stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let length = if method == "POST" { format!("Content-Length: {length}\r\n") } else { String::new() };
     let headers: Vec<_> = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{length}{}\r\n", headers.concat());
@@ -52,12 +52,12 @@ pub(crate) fn begin(address: SocketAddr, method: &str, path: &str, headers: &[&s
     stream
 }
 
-/// A line in Git's framing.
+/// Returns a pkt-line.
 pub(crate) fn line(text: &str) -> Vec<u8> {
     format!("{:04x}{text}", text.len() + 4).into_bytes()
 }
 
-/// The body of a push: commands, and a pack.
+/// Returns the body of a push: its commands and a pack.
 pub(crate) fn push(commands: &[(&str, &str, &str)], capabilities: &str, pack: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for (at, (old, new, name)) in commands.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What clients can use up.
+//! Limits on what clients can use up.
 
 use std::io::{Read, Write};
 
@@ -16,7 +16,7 @@ fn who_sends_nothing_any_more_is_given_up_and_makes_room_for_others() {
     let body = http::push(&[(ZERO, id, "refs/heads/new")], "report-status", b"PACK\0\0\0\x02\0\0\0\x09");
     stream.write_all(&body).unwrap();
     eventually("a quarantine", || (!host.leftovers().is_empty()).then_some(()));
-    // Waits until the first is given up.
+    // Has to wait until the host drops the first push.
     work.commit("second");
     work.git(&["push", "--quiet", "origin", "main"]);
     let mut answer = String::new();
@@ -25,7 +25,7 @@ fn who_sends_nothing_any_more_is_given_up_and_makes_room_for_others() {
     assert!(host.leftovers().is_empty());
 }
 
-/// How many programs answer fetches from this host.
+/// The number of `git upload-pack` processes of this host.
 fn programs(host: &Host) -> usize {
     let root = host.root().display().to_string();
     let is_one = |entry: &std::fs::DirEntry| {
@@ -51,17 +51,17 @@ fn who_does_not_take_an_answer_or_goes_in_its_middle_ends_its_program() {
         let kind = "Content-Type: application/x-git-upload-pack-request";
         let mut stream = http::begin(host.address(), "POST", "/a.git/git-upload-pack", &[kind], wish.len());
         stream.write_all(&wish).unwrap();
-        // The answer has begun, and is too long for what lies between.
+        // The response has started, and is larger than all buffers on its way.
         stream.read_exact(&mut [0; 1000]).unwrap();
         assert!(programs(host) > 0);
         stream
     };
     drop(begin(&host));
-    eventually("the end after the client's", || (programs(&host) == 0).then_some(()));
+    eventually("git to exit after its client", || (programs(&host) == 0).then_some(()));
     host.terminate();
     host = host.argument("--idle-timeout=1s".to_owned()).running();
     let _stream = begin(&host);
-    eventually("the end of patience", || (programs(&host) == 0).then_some(()));
+    eventually("git to be stopped by the timeout", || (programs(&host) == 0).then_some(()));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_client_that_goes_away_takes_its_programs_with_it() {
     let kind = "Content-Type: application/x-git-upload-pack-request";
     let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1000);
     stream.write_all(b"0032want").unwrap();
-    eventually("a program", || (programs(&host) > 0).then_some(()));
+    eventually("git to be started", || (programs(&host) > 0).then_some(()));
     drop(stream);
-    eventually("its end", || (programs(&host) == 0).then_some(()));
+    eventually("git to exit", || (programs(&host) == 0).then_some(()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `gitcd host` and the stock `git`.
 
 #[path = "../tls/authority.rs"]
-#[allow(dead_code, reason = "every test program uses another part of it")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod authority;
 
 mod access;
@@ -22,22 +22,22 @@ mod tls;
 
 use std::time::{Duration, Instant};
 
-/// Nothing that a test waits for takes longer than this on a busy machine.
+/// An upper bound for any wait, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `condition` gives a value; asks every 10 ms.
+/// Waits until `condition` returns a value, polling it every 10 ms.
 fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out after {PATIENCE:?} waiting for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Bytes that cannot be compressed.
+/// Returns random bytes, which do not compress.
 fn noise(length: usize) -> Vec<u8> {
     let mut noise = vec![0; length];
     rand::fill(&mut noise[..]);

@@ -1,4 +1,4 @@
-//! A host inside of another server.
+//! A host mounted in another HTTP server.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! References that somebody serves.
+//! References served by an owner.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use gitcd::host::{Access, Config, Owner, Refusal, Remarks, Update};
 
 use super::git::Repository;
 
-/// Owns `main` and what is to be merged into it; refuses what is called so.
+/// An owner of `main` that merges `refs/for/main` into it and refuses `refs/for/bad`.
 #[derive(Debug, Default)]
 struct Branch {
     asked: Mutex<Vec<Update>>,
@@ -24,7 +24,7 @@ impl Owner for Branch {
             return None;
         }
         let decide = async move {
-            self.asked.lock().expect("nobody panics").push(update.clone());
+            self.asked.lock().expect("no thread panics while holding the lock").push(update.clone());
             if update.reference == "refs/for/bad" {
                 return Err(Refusal::new("it does not\nparse"));
             }

@@ -1,4 +1,4 @@
-//! Few packs, however many are pushed.
+//! The number of packs stays small, however many are pushed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn many_pushes_do_not_leave_many_packs() {
     let work = host.work("work");
     let served = host.repository("a.git");
     served.git(&["config", "gc.autoPackLimit", "12"]);
-    // What somebody keeps stays as it is.
+    // A pack with a `.keep` file must stay as it is.
     served.git(&["repack", "-a", "-d", "-q"]);
     let kept = packs(served.path()).pop().unwrap();
     std::fs::write(kept.with_extension("keep"), "mine").unwrap();
@@ -21,14 +21,14 @@ fn many_pushes_do_not_leave_many_packs() {
         last = work.commit(&format!("commit {number}"));
         work.git(&["push", "--quiet", "origin", "main"]);
     }
-    eventually("small packs to be joined", || (packs(served.path()).len() <= 13).then_some(()));
+    eventually("small packs to be repacked", || (packs(served.path()).len() <= 13).then_some(()));
     assert!(kept.exists());
     served.fsck();
     assert_eq!(served.id("main"), last);
     assert_eq!(host.clone("again").id("HEAD"), last);
 }
 
-/// Clients that push the same bring the same pack, and that at any moment while packs are being joined.
+/// Concurrent pushes of the same commit bring the same pack, at any moment of a repack.
 #[test]
 fn what_is_pushed_twice_beside_joins_is_all_there() {
     let host = Host::start(&[]);
@@ -42,17 +42,17 @@ fn what_is_pushed_twice_beside_joins_is_all_there() {
         let pushes = ["one", "other", "third"].map(|branch| {
             let mut push = Command::new("git");
             push.arg("-C").arg(work.path()).args(["push", "--quiet", "origin", &format!("main:refs/heads/{branch}")]);
-            push.spawn().expect("git runs")
+            push.spawn().expect("git is installed")
         });
         for mut push in pushes {
-            assert!(push.wait().expect("it ends").success());
+            assert!(push.wait().expect("git exits").success());
         }
-        // Each commit brings one at least.
+        // Each commit adds at least one pack, so no increase means a repack.
         let there = packs(served.path()).len();
         joined += u32::from(there <= before);
         before = there;
     }
-    assert!(joined > 2, "packs became fewer only {joined} times");
+    assert!(joined > 2, "the host repacked only {joined} times");
     for branch in ["one", "other", "third"] {
         assert_eq!(served.id(branch), last);
     }
@@ -61,7 +61,7 @@ fn what_is_pushed_twice_beside_joins_is_all_there() {
 }
 
 fn packs(repository: &std::path::Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("the folder can be read");
-    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
+    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("the folder is readable");
+    let paths = entries.map(|entry| entry.expect("the entry is readable").path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).collect()
 }

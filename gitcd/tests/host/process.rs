@@ -1,4 +1,4 @@
-//! A `gitcd host` of its own.
+//! A `gitcd host` process.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::eventually;
 use super::git::Repository;
 
-/// A process that serves the repositories in a temporary folder. Dropping it kills the process.
+/// A process that serves the repositories in a temporary folder; killed on drop.
 pub(crate) struct Host {
     child: Option<Child>,
     address: SocketAddr,
@@ -20,22 +20,22 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One with an empty repository `a.git`.
+    /// Starts a host with an empty repository `a.git`.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let host = Self::prepare(arguments);
         Repository::init_bare(&host.root().join("a.git"));
         host.running()
     }
 
-    /// One that has not been started yet.
+    /// Prepares a host without starting it.
     pub(crate) fn prepare(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
-        std::fs::create_dir(folder.path().join("root")).expect("it is new");
+        std::fs::create_dir(folder.path().join("root")).expect("the folder does not exist yet");
         let arguments = arguments.iter().map(ToString::to_string).collect();
         Self { child: None, address: SocketAddr::from(([127, 0, 0, 1], 0)), arguments, folder }
     }
 
-    /// Adds `--flag=value`, in the place of what the flag has.
+    /// Sets a flag of the form `--flag=value`, replacing an earlier value.
     pub(crate) fn argument(mut self, argument: String) -> Self {
         let flag = argument.split('=').next().map(ToOwned::to_owned);
         self.arguments.retain(|former| former.split('=').next() != flag.as_deref());
@@ -48,26 +48,26 @@ impl Host {
         self
     }
 
-    /// Starts it, and waits until it listens.
+    /// Starts the process and waits until it listens.
     pub(crate) fn restart(&mut self) {
         self.spawn();
         self.address = eventually("a listening host", || {
-            assert!(self.ended().is_none(), "it ended: {}", self.log());
+            assert!(self.ended().is_none(), "the host exited: {}", self.log());
             let log = self.log();
             log.lines().find(|line| line.contains("hosting"))?.rsplit_once("address=")?.1.trim().parse().ok()
         });
     }
 
-    /// Starts it in the expectation that it refuses; its last words.
+    /// Starts the process, which must exit with an error, and returns its output.
     pub(crate) fn refused(mut self) -> String {
         self.spawn();
-        let status = eventually("the end", || self.ended());
+        let status = eventually("the host to exit", || self.ended());
         assert!(!status.success());
         self.log()
     }
 
     fn spawn(&mut self) {
-        assert!(self.child.is_none(), "it runs");
+        assert!(self.child.is_none(), "the host is already running");
         let log = File::create(self.folder.path().join("log")).expect("the temporary folder is writable");
         let mut arguments =
             vec![format!("--root={}", self.root().display()), "--listen-urls=http://127.0.0.1:0".to_owned()];
@@ -81,7 +81,7 @@ impl Host {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
-        self.child = Some(child.expect("the program has been built"));
+        self.child = Some(child.expect("gitcd can be started"));
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
@@ -89,16 +89,16 @@ impl Host {
     }
 
     pub(crate) fn kill(&mut self) {
-        let mut child = self.child.take().expect("it runs");
+        let mut child = self.child.take().expect("the host is running");
         child.kill().expect("the child is ours");
         child.wait().expect("the child is ours");
     }
 
-    /// SIGTERM, and the end in peace.
+    /// Sends SIGTERM and waits for a successful exit.
     pub(crate) fn terminate(&mut self) {
-        let child = self.child.as_ref().expect("it runs");
+        let child = self.child.as_ref().expect("the host is running");
         kill_process(Pid::from_child(child), Signal::TERM).expect("the child is ours");
-        let status = eventually("the end", || self.ended());
+        let status = eventually("the host to exit", || self.ended());
         assert!(status.success(), "{status}: {}", self.log());
         self.child = None;
     }
@@ -123,7 +123,7 @@ impl Host {
         Repository::at(&self.root().join(name))
     }
 
-    /// A clone of `a.git` with one commit that has been pushed.
+    /// Returns a clone of `a.git` with one commit, which has been pushed.
     pub(crate) fn work(&self, name: &str) -> Repository {
         let work = self.clone(name);
         work.commit("first");
@@ -140,7 +140,7 @@ impl Host {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Files that pushes leave only while they go on.
+    /// Lists the temporary files of pushes: none may remain afterwards.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut folders = vec![self.root()];
@@ -164,7 +164,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; there is nobody to tell about it here.
+            // It may have exited by itself; an error cannot be reported here.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! Writing.
+//! Pushes.
 
 use std::path::PathBuf;
 use std::thread;
@@ -23,7 +23,7 @@ fn branches_and_tags_are_made_moved_and_deleted() {
     served.git(&["pack-refs", "--all"]);
     work.git(&["push", "--quiet", "origin", ":deep/er/branch", ":v1", &format!("{first}:refs/heads/other")]);
     assert_eq!(served.references(), format!("refs/heads/main {second}\nrefs/heads/other {first}"));
-    // A name that was a folder before.
+    // A branch name that was a folder before.
     work.git(&["push", "--quiet", "origin", "main:refs/heads/deep"]);
     assert_eq!(served.id("deep"), second);
     served.fsck();
@@ -39,7 +39,7 @@ fn who_has_not_seen_the_latest_state_is_refused_and_may_still_force() {
     one.git(&["push", "--quiet", "origin", "main"]);
     let of_two = two.commit("of two");
     two.fails(&["push", "origin", "main"]);
-    // Git itself knows better now; a lease that is out of date is refused as well.
+    // `git` itself refused that push; the host must refuse one whose lease is stale.
     two.fails(&["push", "--force-with-lease=main:HEAD~1", "origin", "main"]);
     two.git(&["push", "--quiet", "--force", "origin", "main"]);
     assert_eq!(host.repository("a.git").id("main"), of_two);
@@ -63,7 +63,7 @@ fn of_those_who_move_a_branch_at_the_same_time_exactly_one_wins() {
             })
             .collect();
         let wins: Vec<_> = thread::scope(|scope| {
-            // The third is a process that knows nothing of the host.
+            // The third writer is a process unknown to the host.
             let foreign =
                 scope.spawn(|| served.run(&["update-ref", "refs/heads/main", &local, &base]).status.success());
             let pushes: Vec<_> = clients
@@ -73,14 +73,14 @@ fn of_those_who_move_a_branch_at_the_same_time_exactly_one_wins() {
             let outcomes = pushes.into_iter().map(|push| push.join().unwrap().status.success());
             outcomes.chain([foreign.join().unwrap()]).collect()
         });
-        // To what it is already the first round's foreign process moves it without a change.
+        // In the first round, the external process sets the branch to its current commit, which changes nothing.
         let found = served.id("main");
         let candidates = [&ids[0], &ids[1], &local];
         let winners: Vec<_> = candidates.iter().zip(&wins).filter(|(_, won)| **won).map(|(id, _)| *id).collect();
         let moved: Vec<_> = winners.iter().filter(|id| **id != &base).collect();
         assert!(moved.len() <= 1, "round {round}: {wins:?}");
         assert_eq!(&found, moved.first().map_or(&base, |id| **id), "round {round}: {wins:?}");
-        assert!(!winners.is_empty(), "round {round}: somebody gets through");
+        assert!(!winners.is_empty(), "round {round}: at least one writer must succeed");
     }
     served.fsck();
     assert_eq!(host.leftovers(), NOTHING);
@@ -101,7 +101,7 @@ fn an_atomic_push_with_one_bad_reference_changes_nothing() {
     }
     let complaint = work.fails(&["push", "origin", "main:refs/heads/a", "main:refs/heads/main/below"]);
     assert!(complaint.contains("main/below (cannot be created while refs/heads/main exists)"), "{complaint}");
-    assert_eq!(served.id("a"), work.id("main"), "without --atomic each goes by itself");
+    assert_eq!(served.id("a"), work.id("main"), "without --atomic, each reference is updated by itself");
     work.git(&["push", "--quiet", "--atomic", "origin", "main", "main:refs/heads/z", ":a"]);
     assert_eq!(served.references().lines().count(), 2);
     served.fsck();
@@ -135,5 +135,5 @@ fn what_is_pushed_survives_a_kill_and_the_host_ends_in_peace() {
     host.terminate();
     let log = host.log();
     assert!(log.contains("stopped"), "{log}");
-    eventually("nothing left behind", || host.leftovers().is_empty().then_some(()));
+    eventually("temporary files to be removed", || host.leftovers().is_empty().then_some(()));
 }

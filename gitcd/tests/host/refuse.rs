@@ -1,4 +1,4 @@
-//! Pushes that are not taken, and what they leave: nothing.
+//! Refused pushes leave no trace.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn what_is_here_by_chance_does_not_make_a_push_complete() {
     let before = served.references();
     let lost = work.commit("lost");
     let id = work.commit("third");
-    // The commit between, without its tree, as an interrupted `git prune` may leave it.
+    // The middle commit without its tree, as an interrupted `git prune` may leave it.
     let content = work.git(&["cat-file", "commit", &lost]) + "\n";
     let written = served.feed(&["hash-object", "-t", "commit", "-w", "--stdin"], &content);
     assert_eq!(String::from_utf8_lossy(&written).trim(), lost);
@@ -69,7 +69,7 @@ fn what_is_here_by_chance_does_not_make_a_push_complete() {
     let body = http::push(&commands[..1], "report-status", &pack);
     assert!(http::post(host.address(), PATH, &[], &body).text().contains("ng refs/heads/new missing"));
     assert_eq!(served.references().lines().count(), before.lines().count() + 1);
-    // With the tree in the pack it is complete.
+    // With the tree in the pack, the push is complete.
     work.git(&["push", "--quiet", "origin", "main"]);
     served.fsck();
     assert_eq!(host.leftovers(), NOTHING);
@@ -137,13 +137,13 @@ fn rubbish_is_answered_as_such() {
     assert_eq!(host.leftovers(), NOTHING);
 }
 
-/// Begins a push, and waits until the host has begun to unpack it.
+/// Starts a push and waits until the host has begun to unpack it.
 fn half_a_push(host: &Host) -> std::net::TcpStream {
     let id = "1111111111111111111111111111111111111111";
     let body = http::push(&[(ZERO, id, "refs/heads/new")], "report-status", b"PACK\0\0\0\x02\0\0\0\x09");
     let kind = "Content-Type: application/x-git-receive-pack-request";
     let mut stream = http::begin(host.address(), "POST", PATH, &[kind], 1 << 20);
-    stream.write_all(&body).expect("the host reads");
+    stream.write_all(&body).expect("the host reads its input");
     eventually("a quarantine", || (!host.leftovers().is_empty()).then_some(()));
     stream
 }
@@ -167,11 +167,11 @@ fn what_a_crash_leaves_is_removed_at_the_next_start_and_what_lives_stays() {
     host.kill();
     let left = host.leftovers();
     assert!(!left.is_empty());
-    // Locks of others are theirs.
+    // Locks of other programs must not be removed.
     let foreign = host.root().join("a.git/refs/heads/main.lock");
     std::fs::write(&foreign, "").unwrap();
     host.restart();
-    eventually("the end of the orphaned program", || (host.leftovers().len() == 1).then_some(()));
+    eventually("the orphaned git to exit", || (host.leftovers().len() == 1).then_some(()));
     assert_eq!(host.leftovers(), std::slice::from_ref(&foreign));
     std::fs::remove_file(foreign).unwrap();
 
@@ -179,22 +179,22 @@ fn what_a_crash_leaves_is_removed_at_the_next_start_and_what_lives_stays() {
     let alive = host.leftovers();
     let root = format!("--root={}", host.root().display());
     let _second = Host::prepare(&[&root]).running();
-    assert_eq!(host.leftovers(), alive, "another host does not disturb a push");
+    assert_eq!(host.leftovers(), alive, "another host must not disturb a push");
 }
 
-/// A commit whose only file lies so many names deep.
+/// Creates a commit whose only file is nested `names` directories deep.
 fn nested(repository: &std::path::Path, names: usize) -> String {
-    let repository = git2::Repository::open(repository).expect("it is one");
-    let mut at = repository.blob(b"x").expect("it can be written");
+    let repository = git2::Repository::open(repository).expect("the folder is a repository");
+    let mut at = repository.blob(b"x").expect("the repository is writable");
     for depth in 0..names {
-        let mut builder = repository.treebuilder(None).expect("it can be made");
+        let mut builder = repository.treebuilder(None).expect("a tree builder needs no input");
         let mode = if depth == 0 { 0o100_644 } else { 0o040_000 };
-        builder.insert("a", at, mode).expect("it is an entry");
-        at = builder.write().expect("it can be written");
+        builder.insert("a", at, mode).expect("the entry is valid");
+        at = builder.write().expect("the repository is writable");
     }
-    let tree = repository.find_tree(at).expect("it was written");
-    let author = git2::Signature::new("a", "a@b", &git2::Time::new(1000, 0)).expect("it is one");
-    repository.commit(None, &author, &author, "deep", &tree, &[]).expect("it can be written").to_string()
+    let tree = repository.find_tree(at).expect("the tree exists");
+    let author = git2::Signature::new("a", "a@b", &git2::Time::new(1000, 0)).expect("the signature is valid");
+    repository.commit(None, &author, &author, "deep", &tree, &[]).expect("the repository is writable").to_string()
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn directories_below_one_another_do_not_end_the_host() {
     work.git(&["push", "--quiet", "origin", "main"]);
     let served = host.repository("a.git");
     assert_eq!(served.id("main"), after);
-    // Those who follow get it from Git.
+    // Followers fetch it with Git.
     let clone = host.clone("clone");
     clone.git(&["fetch", "--quiet", "origin", "deep-100"]);
 }

@@ -1,4 +1,4 @@
-//! Certificates instead of tokens.
+//! Client certificates instead of tokens.
 
 use std::path::PathBuf;
 
@@ -56,5 +56,5 @@ fn the_name_in_a_certificate_has_the_rights_of_its_entry() {
     assert_eq!(served.id("main"), work.id("HEAD"));
     let refused = clone(&robot, "robot");
     let complaint = String::from_utf8_lossy(&refused.stderr);
-    assert!(complaint.contains("403"), "an entry with a token is not for certificates: {complaint}");
+    assert!(complaint.contains("403"), "a user with a token cannot use a certificate: {complaint}");
 }

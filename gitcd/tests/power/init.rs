@@ -1,4 +1,4 @@
-//! `gitcd init`, cut off at each of its calls.
+//! `gitcd init`, cut off at each of its file-system calls.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::support::build::{get, put};
 use crate::support::{PATIENCE, Repository, Server};
 use crate::{is_skipped, setting};
 
-/// How a repository is before.
+/// The state of the repository before `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Absent,
-    /// Somebody's, with a file and its history.
+    /// An existing repository with a file and its history.
     Theirs,
 }
 
-/// So many calls of each kind are tried in the short form, evenly spread.
+/// Calls tried per case in the short form, evenly spread.
 const FEW: u64 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +39,7 @@ async fn init_that_was_cut_off_anywhere_is_run_again_and_what_it_said_it_did_is_
         let calls = whole.disk().changes() - start;
         let step = if is_long { 1 } else { calls.div_ceil(FEW) };
         println!("{order:?}, {before:?}: {calls} calls");
-        // Behind the last one it has said that it is done.
+        // One more than it takes: by then, `init` has reported success.
         let tried: Vec<u64> = (1..=calls).step_by(step as usize).chain([calls + 1]).collect();
         for (call, is_killed) in tried.into_iter().flat_map(|call| [(call, false), (call, true)]) {
             if is_killed && !is_long && call % 2 == 0 {
@@ -64,7 +64,7 @@ fn prepare(order: Order, before: Before, seed: u64) -> Machine {
             command.current_dir(machine.folder()).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null");
             let output = command.output().expect("git is installed");
             assert!(output.status.success(), "git {words:?}: {output:?}");
-            String::from_utf8(output.stdout).expect("the output is text").trim().to_owned()
+            String::from_utf8(output.stdout).expect("git's output is UTF-8").trim().to_owned()
         };
         git(&["init", "-q", "--bare", "-b", "main", "repo.git"]);
         let repository = Repository::at(&machine.repository());
@@ -78,7 +78,8 @@ fn prepare(order: Order, before: Before, seed: u64) -> Machine {
     machine
 }
 
-/// Runs `gitcd init` until this call, and cuts the power; or only kills it, so that what it has not made durable is lost later, if nobody does it.
+/// Runs `gitcd init` up to this call, then cuts the power, or only kills it: writes that are not durable may then be lost
+/// later.
 fn cut_off(machine: &mut Machine, call: u64, is_killed: bool) -> String {
     machine.disk().arm(Moment::after(call));
     let mut child = init(machine);
@@ -88,11 +89,11 @@ fn cut_off(machine: &mut Machine, call: u64, is_killed: bool) -> String {
         }
         if let Some(status) = child.try_wait().expect("the child is ours") {
             assert!(status.success(), "{status}");
-            break "its end".to_owned();
+            break "its exit".to_owned();
         }
     };
     machine.disk().disarm();
-    // It may have ended by itself.
+    // It may have exited by itself.
     let _ended = child.kill();
     machine.disk().release();
     child.wait().expect("the child is ours");
@@ -103,7 +104,7 @@ fn cut_off(machine: &mut Machine, call: u64, is_killed: bool) -> String {
     machine.fall_back(&format!("call {call}, {at}"))
 }
 
-/// Runs it to its end.
+/// Runs `gitcd init` until it succeeds.
 fn completes(machine: &Machine) {
     let status = init(machine).wait().expect("the child is ours");
     assert!(status.success(), "{status}");
@@ -113,18 +114,18 @@ fn init(machine: &Machine) -> Child {
     let repository = format!("--repo={}", machine.repository().display());
     let words = ["init", &repository, "--key-prefixes=default=/registry"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program has been built")
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("gitcd can be started")
 }
 
-/// The branch is served, has what it had before, and keeps what is written now.
+/// Checks that the branch can be served, has its previous content, and keeps a write across a power loss.
 async fn serves(machine: &mut Machine, before: Before) {
     let mut server = machine.launch().start().await;
     holds(&server, before).await;
     let client = server.client().await;
     client.put(put("/registry/tests/mine", "1")).await.ok();
-    // A power cut right behind what was acknowledged.
+    // The power fails right after the acknowledgement.
     machine.power_off(&mut server);
-    tokio::time::timeout(PATIENCE, server.restart()).await.expect("it starts in time");
+    tokio::time::timeout(PATIENCE, server.restart()).await.expect("the server starts in time");
     holds(&server, before).await;
     let found = server.client().await.range(get("/registry/tests/mine")).await.ok();
     assert_eq!(found.kvs.first().map(|pair| &pair.value[..]), Some(&b"1"[..]));

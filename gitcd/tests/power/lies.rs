@@ -1,4 +1,4 @@
-//! What is not made durable is missed: proof that the other tests here would find it.
+//! A disk that ignores fsync loses data: proof that these tests detect missing fsyncs.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::run::Run;
 use crate::{cycle, is_skipped};
 
-/// A loss shows in one cycle out of a few.
+/// Cycles within which a loss shows up.
 const TRIES: u64 = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,10 +34,10 @@ async fn a_lie_is_found(about: &str) {
         let mut run = Run::new(server, seed);
         let tried = AssertUnwindSafe(async { cycle(&mut machine, &mut run).await }).catch_unwind();
         if let Err(problem) = tried.await {
-            let said = problem.downcast_ref::<String>().map_or("something is wrong", String::as_str);
-            println!("found, as it should be: {}", said.lines().next().unwrap_or_default());
+            let said = problem.downcast_ref::<String>().map_or("a check failed", String::as_str);
+            println!("detected, as expected: {}", said.lines().next().unwrap_or_default());
             return;
         }
     }
-    panic!("{TRIES} losses of power on a disk that lies about {about}, and nobody noticed");
+    panic!("{TRIES} power losses on a disk that ignores fsync of {about} went undetected");
 }

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::support::{Kind, Launch, Repository, Server};
 
-/// Where the state is while there is power. Each time it is another folder: whatever outlived the power does not find the disk again.
+/// A disk and its current mount point. Each mount uses a new folder, so that a process that outlived the power loss cannot
+/// reach the disk.
 pub(crate) struct Machine {
     disk: Disk,
     mount: Option<Mount>,
@@ -20,11 +21,11 @@ pub(crate) struct Machine {
     pub(crate) told: Told,
 }
 
-/// What was done to it.
+/// Counts what was done to the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) cuts: usize,
-    /// Servers that were killed and lost nothing else.
+    /// Servers that were killed without a power loss.
     pub(crate) kills: usize,
     pub(crate) tally: Tally,
 }
@@ -51,16 +52,16 @@ impl Machine {
         &mut self.random
     }
 
-    /// Where the disk is mounted.
+    /// The disk's mount point.
     pub(crate) fn folder(&self) -> &Path {
-        self.mount.as_ref().expect("there is power").path()
+        self.mount.as_ref().expect("the disk is mounted").path()
     }
 
     pub(crate) fn repository(&self) -> PathBuf {
         self.folder().join("repo.git")
     }
 
-    /// A server on an empty repository.
+    /// Starts a server on an empty repository.
     pub(crate) async fn serve(&self) -> Server {
         Repository::init(&self.repository());
         self.launch().start().await
@@ -69,16 +70,17 @@ impl Machine {
     pub(crate) fn launch(&self) -> Launch {
         Launch::new(Kind::Gitcd)
             .folder(self.folder())
-            // A journal of many small files, most of which go soon.
+            // Many small journal segments, most of which are removed soon.
             .argument("--journal-segment-bytes=32768")
-            // What a loss of power has left that nothing leads to goes in the next cycles.
+            // Unreachable objects left by a power loss are pruned in later cycles.
             .argument("--gc-prune-expire=1h")
     }
 
-    /// No power for whatever is on the disk, and for the server. Tells at which call it was, and what became of what was not durable.
+    /// Cuts the power of the disk and the server. Returns the interrupted call, and what became of the writes that were not
+    /// durable.
     pub(crate) fn power_off(&mut self, server: &mut Server) -> String {
         let at = self.disk.freeze();
-        // It does not get to see how its calls end.
+        // Killed before it can see its calls return.
         server.signal(Signal::KILL);
         self.disk.release();
         server.kill();
@@ -87,7 +89,7 @@ impl Machine {
         said
     }
 
-    /// SIGKILL for the server, at this moment; the disk goes on.
+    /// Kills the server with SIGKILL while the disk keeps its power.
     pub(crate) fn kill(&mut self, server: &mut Server) {
         self.disk.freeze();
         server.signal(Signal::KILL);
@@ -97,14 +99,14 @@ impl Machine {
         server.move_to(self.folder());
     }
 
-    /// As if it had been killed that used the disk.
+    /// Remounts the disk without loss, as after a kill of the process that used it.
     pub(crate) fn remount(&mut self) {
         self.mount = None;
         self.told.kills += 1;
         self.power_on();
     }
 
-    /// The same for a disk that nobody uses.
+    /// Cuts the power of a disk that no process uses.
     pub(crate) fn fall_back(&mut self, at: &str) -> String {
         self.mount = None;
         let (seed, off) = (self.random.random(), [0, 60, 3600, 90_000][self.random.random_range(0..4)]);
@@ -119,7 +121,7 @@ impl Machine {
         )
     }
 
-    /// Starts the server again. Often the power fails while it recovers, or it is killed.
+    /// Restarts the server; at random, the power fails or the server is killed during recovery.
     pub(crate) async fn restart(&mut self, server: &mut Server) {
         while self.random.random_bool(0.4) {
             let count = 1 << self.random.random_range(0..7);
@@ -135,13 +137,13 @@ impl Machine {
             tokio::select! {
                 () = frozen => {}
                 () = server.ready() => {
-                    // A start takes fewer calls, or it froze at this very moment.
+                    // The start took fewer calls than that, unless the disk froze at this very moment.
                     if !self.disk.disarm() {
                         return;
                     }
                 }
             }
-            // What it has not made durable before it is killed may still be lost later.
+            // After a kill, writes that are not durable may still be lost by a later power cut.
             if self.random.random_bool(0.3) {
                 self.kill(server);
                 println!("    killed at start-up");
@@ -156,7 +158,7 @@ impl Machine {
     fn power_on(&mut self) {
         let at = self.mounts.path().join((self.told.cuts + self.told.kills).to_string());
         std::fs::create_dir(&at).expect("the temporary folder is writable");
-        self.mount = Some(self.disk.mount(&at).expect("a disk can be mounted here"));
+        self.mount = Some(self.disk.mount(&at).expect("this machine can mount the disk"));
     }
 }
 
@@ -166,7 +168,7 @@ impl Drop for Machine {
             self.disk.release();
             let to = std::env::temp_dir().join(format!("power-{}", std::process::id()));
             match self.disk.export(&to) {
-                Ok(()) => eprintln!("--- the disk as it was then: {}", to.display()),
+                Ok(()) => eprintln!("--- copy of the disk: {}", to.display()),
                 Err(error) => eprintln!("--- cannot copy the disk: {error}"),
             }
         }

@@ -1,13 +1,14 @@
-//! A loss of power at any moment loses nothing that anybody was told of.
+//! A power loss at any moment loses nothing that was acknowledged or read.
 //!
-//! The server's repository is on a file system ([`gitcd_powerloss`]) that stops in the middle of some call and then falls back to what was made durable: each
-//! other write is kept, dropped or torn, each other change of a folder kept or dropped. After every restart the whole history is read back and checked
-//! against all that clients attempted and saw, as after `kill -9` (`../crash`).
+//! The server's repository is on a file system ([`gitcd_powerloss`]) that stops in the middle of some call and then falls back
+//! to its durable state: each other write is kept, dropped or torn, each other directory change is kept or dropped. After every
+//! restart the full history is read back and checked against all that the clients attempted and saw, as after `kill -9`
+//! (`../crash`).
 //!
-//! `GITCD_POWER_CYCLES` says how often (a few times unless given), `GITCD_POWER_SEED` repeats a run's random choices.
+//! `GITCD_POWER_CYCLES` sets the number of cycles (default 16); `GITCD_POWER_SEED` repeats a run's random choices.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 #[path = "../crash/history.rs"]
@@ -36,9 +37,9 @@ use rand::Rng;
 use machine::Machine;
 use run::Run;
 
-/// After so many cycles a new store begins: the history of an old one would take ever longer to check.
+/// Cycles per store. Then a new store starts, as checking an ever longer history takes ever longer.
 const LIFE: u64 = 20;
-/// What is not frozen by then is frozen at that moment.
+/// The latest moment at which the disk freezes.
 const LONGEST: Duration = Duration::from_millis(1500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +53,7 @@ async fn what_was_acknowledged_or_seen_survives_a_loss_of_power() {
     let mut done = 0;
     for life in 0.. {
         let order = if life % 2 == 0 { Order::None } else { Order::Kept };
-        // The short form shows both.
+        // The short form covers both orders.
         let length = LIFE.min(cycles.div_ceil(2)).min(cycles - done);
         if length == 0 {
             break;
@@ -69,14 +70,14 @@ async fn what_was_acknowledged_or_seen_survives_a_loss_of_power() {
     }
 }
 
-/// Lets clients work, cuts the power at some moment, and checks what is there then.
+/// Runs all clients, cuts the power at a random moment, restarts, and checks the history.
 async fn cycle(machine: &mut Machine, run: &mut Run) -> String {
     let clients = run.load().await;
     let (moment, joins) = moment(machine);
     machine.disk().arm(moment);
     if joins {
         let channel = run.server().channel().await;
-        // It only says that it is begun; and the power may fail before it does.
+        // It returns once the repack has started; the power may fail before.
         tokio::spawn(async move { MaintenanceClient::new(channel).defragment(DefragmentRequest {}).await });
     }
     let disk = machine.disk().clone();
@@ -95,7 +96,7 @@ async fn cycle(machine: &mut Machine, run: &mut Run) -> String {
     said
 }
 
-/// When the power fails, and whether packs are to be joined meanwhile.
+/// Returns when the power fails, and whether to start a repack meanwhile.
 fn moment(machine: &mut Machine) -> (Moment, bool) {
     let random = machine.random();
     let any = |random: &mut rand::rngs::StdRng, bits: u32| {
@@ -113,12 +114,12 @@ fn moment(machine: &mut Machine) -> (Moment, bool) {
     }
 }
 
-/// Whether no disk can be mounted here, which is said.
+/// Whether this machine cannot mount the disk; prints the reason.
 fn is_skipped() -> bool {
-    why_not().inspect(|reason| println!("SKIPPED: no disk that loses power can be made here: {reason}")).is_some()
+    why_not().inspect(|reason| println!("SKIPPED: cannot create a disk that loses power: {reason}")).is_some()
 }
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }

@@ -1,11 +1,11 @@
-//! Remotes that are away for a while.
+//! Remotes that are temporarily unreachable.
 
 use gitcd::pull::status::Condition;
 
 use crate::host::Host;
 use crate::world::{Follower, Following, ONE, OTHER, bare};
 
-/// Both write on while the remote is away.
+/// Writes through both followers while the remote is unreachable; both must report it with `word`.
 async fn write(first: &Follower, second: &Follower, word: &str) {
     for value in ["2", "3", "4"] {
         first.put(ONE, value).await;
@@ -15,7 +15,7 @@ async fn write(first: &Follower, second: &Follower, word: &str) {
     second.tells(Condition::Unreachable, &[word]).await;
 }
 
-/// They have each other's writes when it is back.
+/// Checks that both followers get each other's writes once the remote is back.
 async fn converge(first: &Follower, second: &Follower) {
     first.has(OTHER, "4").await;
     second.has(ONE, "4").await;
@@ -54,7 +54,7 @@ async fn followers_of_a_host_write_on_while_it_is_away() {
     upstream.fsck();
 }
 
-/// Nothing gives a reason to look but what the host tells: the ticker is far away, and nobody writes here.
+/// Only the host's change notifications trigger a pull: the poll interval is an hour, and this follower has no writes.
 #[tokio::test]
 async fn who_only_follows_a_host_is_told_again_when_it_is_back() {
     let mut host = Host::open().await;

@@ -1,4 +1,4 @@
-//! Clones whose references were fetched at different moments.
+//! Clones whose references were fetched at different times.
 
 use std::path::Path;
 
@@ -18,16 +18,16 @@ fn fetch(origin: &Server, clone: &Repository, reference: &str) {
 fn empty(folder: &Path) -> Repository {
     let path = folder.join("repo.git");
     let made = std::process::Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&path).status();
-    assert!(made.expect("git runs").success());
+    assert!(made.expect("git is installed").success());
     Repository::at(&path)
 }
 
-/// Serves a clone for which one reference was fetched before the last writes and the other one after them.
+/// Serves a clone whose `first` reference was fetched before the last writes, and whose `then` reference after them.
 async fn served(first: &str, then: &str) {
     let mut origin = Server::start(Kind::Gitcd).await;
     write(&origin, ONE, "1").await;
     origin.terminate().await;
-    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let clone = empty(folder.path());
     fetch(&origin, &clone, first);
     origin.restart().await;
@@ -45,7 +45,7 @@ async fn served(first: &str, then: &str) {
     has(&server.client().await, ONE, "4").await;
     server.terminate().await;
     clone.fsck();
-    // Nothing of the origin's is off the branch.
+    // The branch must contain all of the origin's history.
     let theirs = origin.repository().reference(DATA);
     clone.git(&["merge-base", "--is-ancestor", &theirs, DATA]);
 }
@@ -60,7 +60,7 @@ async fn data_that_is_ahead_of_its_metadata_is_merged() {
     served(METADATA, DATA).await;
 }
 
-/// Where it was served, a branch that is behind was moved back by somebody, on purpose or not: that is left to people.
+/// If gitcd has served the branch here, a branch that is behind was moved back by another program: an operator has to decide.
 #[tokio::test]
 async fn a_branch_that_was_served_here_and_is_moved_back_is_left_to_people() {
     let mut server = Server::start(Kind::Gitcd).await;

@@ -11,7 +11,7 @@ fn following(url: &str) -> Following {
     following.argument("--remote-data-reference-names=theirs")
 }
 
-/// The branch and its metadata are pushed, again and again.
+/// Checks that branch and metadata are pushed repeatedly while pulls fail.
 async fn pushes(follower: &Follower, upstream: &Repository, told: Condition, round: &str) {
     for value in [format!("{round} 1"), format!("{round} 2")] {
         follower.put(ONE, &value).await;
@@ -21,7 +21,7 @@ async fn pushes(follower: &Follower, upstream: &Repository, told: Condition, rou
             let is_there = upstream.run(&["rev-parse", "--verify", "--quiet", crate::support::METADATA]);
             (is_there.status.success() && upstream.committed_revision() >= wanted).then_some(())
         };
-        eventually("the metadata of the remote", metadata).await;
+        eventually("the metadata on the remote", metadata).await;
         follower.tells(told, &[]).await;
     }
 }
@@ -32,12 +32,12 @@ async fn goes_on(upstream: Repository, url: &str) {
     let blob = upstream.blob("theirs");
     let theirs = commit(&upstream, "configmaps/n/new", &blob, &[]);
     let file = upstream.path().join("objects").join(&blob[..2]).join(&blob[2..]);
-    let content = std::fs::read(&file).expect("the temporary folder is ours");
-    std::fs::remove_file(&file).expect("the temporary folder is ours");
+    let content = std::fs::read(&file).expect("the temporary folder is writable");
+    std::fs::remove_file(&file).expect("the temporary folder is writable");
     upstream.git(&["update-ref", "refs/heads/theirs", &theirs]);
     follower.tells(Condition::Damaged, &[]).await;
     pushes(&follower, &upstream, Condition::Damaged, "damaged").await;
-    std::fs::write(&file, content).expect("the temporary folder is ours");
+    std::fs::write(&file, content).expect("the temporary folder is writable");
     follower.has("/registry/configmaps/n/new", "theirs").await;
     follower.is(Condition::Synced).await;
     assert!(upstream.run(&["rev-parse", DATA]).status.success());

@@ -1,4 +1,4 @@
-//! No room for what a remote has.
+//! A disk without space for a remote's commits.
 
 use gitcd::pull::status::Condition;
 
@@ -10,7 +10,7 @@ use crate::world::{Following, ONE, OTHER, bare, has, holds, is};
 
 const DISK_BYTES: u64 = 96 << 20;
 
-/// More than the room that is left, and hardly smaller in a pack.
+/// A value larger than the remaining space, and hardly smaller in a pack.
 fn noise() -> String {
     let mut letters = vec![0; 1 << 20];
     rand::fill(&mut letters[..]);
@@ -27,7 +27,7 @@ async fn no_room(upstream: Repository, url: &str) {
     let (client, writer) = (server.client().await, Following::new(url).start().await);
     writer.put(ONE, "small").await;
     has(&client, ONE, "small").await;
-    // What was merged is in Git by then: otherwise its commit waits for room, and nothing is fetched meanwhile.
+    // Once this write is on the remote, the merge is in Git. Otherwise its commit would wait for space and block fetches.
     client.put(put(OTHER, "written before")).await.ok();
     writer.has(OTHER, "written before").await;
 
@@ -35,9 +35,9 @@ async fn no_room(upstream: Repository, url: &str) {
     let large = noise();
     writer.put(ONE, &large).await;
     let told = is(&server, Condition::NoSpace).await;
-    assert!(told.error.is_some_and(|error| error.contains("pace")), "the error does not say what is full");
+    assert!(told.error.is_some_and(|error| error.contains("pace")), "the error does not mention the missing space");
     assert_eq!(client.range(get(ONE)).await.ok().kvs[0].value, "small");
-    // The journal has set some room aside.
+    // The journal has preallocated some space.
     client.put(put(OTHER, "written meanwhile")).await.ok();
 
     disk.make_room();

@@ -1,4 +1,4 @@
-//! Remotes with commits that cannot be read.
+//! Remotes with unreadable commits.
 
 use std::path::{Path, PathBuf};
 
@@ -11,38 +11,38 @@ use crate::world::{Follower, Following, ONE, OTHER, bare, commit, holds, remote}
 
 const NEW: &str = "/registry/configmaps/n/new";
 
-/// The file of an object that is in no pack.
+/// The path of a loose object.
 fn loose(repository: &Repository, id: &str) -> PathBuf {
     repository.path().join("objects").join(&id[..2]).join(&id[2..])
 }
 
 fn replace(path: &Path, content: &[u8]) {
-    // Git makes them read-only, and they may be linked.
-    std::fs::remove_file(path).expect("the temporary folder is ours");
-    std::fs::write(path, content).expect("the temporary folder is ours");
+    // Git makes objects read-only, and they may be hard links.
+    std::fs::remove_file(path).expect("the temporary folder is writable");
+    std::fs::write(path, content).expect("the temporary folder is writable");
 }
 
-/// Ways to damage an object.
+/// Damages an object in the given way.
 fn damage(repository: &Repository, kind: &str, id: &str) {
     let file = loose(repository, id);
     match kind {
-        "missing" => std::fs::remove_file(&file).expect("the temporary folder is ours"),
+        "missing" => std::fs::remove_file(&file).expect("the temporary folder is writable"),
         "empty" => replace(&file, b""),
         "cut" => {
-            let content = std::fs::read(&file).expect("the temporary folder is ours");
+            let content = std::fs::read(&file).expect("the temporary folder is writable");
             replace(&file, &content[..content.len() / 2]);
         }
-        // It can be unpacked, but is something else.
+        // A valid zlib stream, but of another object.
         "another" => {
             let other = std::fs::read(loose(repository, &repository.blob("something else")))
-                .expect("the temporary folder is ours");
+                .expect("the temporary folder is writable");
             replace(&file, &other);
         }
         other => panic!("{other}"),
     }
 }
 
-/// A commit on top of the branch whose blob or tree is damaged in every way, one after the other; then it is repaired.
+/// Pushes a commit whose blob, tree or commit is damaged in each of these ways; each is reported, then repaired and merged.
 async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
     let told = Condition::Damaged;
     let writer = Following::new(url).start().await;
@@ -61,13 +61,13 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
             _ => &made,
         };
         let file = loose(&upstream, object);
-        let content = std::fs::read(&file).expect("the temporary folder is ours");
+        let content = std::fs::read(&file).expect("the temporary folder is writable");
         damage(&upstream, kind, object);
-        // Git itself moves a reference only to what it can read.
+        // Written directly: Git sets a reference only to a commit that it can read.
         let reference = upstream.path().join(DATA);
-        std::fs::write(reference.with_extension("new"), format!("{made}\n")).expect("the temporary folder is ours");
-        std::fs::rename(reference.with_extension("new"), reference).expect("the temporary folder is ours");
-        // Writes here go on meanwhile, and nothing of theirs comes in.
+        std::fs::write(reference.with_extension("new"), format!("{made}\n")).expect("the temporary folder is writable");
+        std::fs::rename(reference.with_extension("new"), reference).expect("the temporary folder is writable");
+        // Local writes must succeed meanwhile, and nothing of the damaged commit may be merged.
         writer.tells(told, &[]).await;
         writer.put(OTHER, &value).await;
         nothing_wrong(&writer, &ways[..round]).await;
@@ -75,7 +75,7 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
         let error = remote(&writer.server).await.error.unwrap_or_default();
         assert!(error.contains(object.as_str()), "{object} is not named: {error}");
         let _damaged = std::fs::remove_file(&file);
-        std::fs::write(&file, content).expect("the temporary folder is ours");
+        std::fs::write(&file, content).expect("the temporary folder is writable");
         writer.has(NEW, &value).await;
         holds(&upstream, OTHER, &value).await;
         writer.has(ONE, "1").await;
@@ -85,7 +85,7 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
     writer.server.repository().fsck();
 }
 
-/// The value is the one of the round before.
+/// Checks that the value is still that of the previous round.
 async fn nothing_wrong(writer: &Follower, rounds: &[(&str, &str)]) {
     let found = writer.client.range(get(NEW)).await.ok().kvs;
     let expected = rounds.last().map(|(what, kind)| format!("theirs {what} {kind}"));
@@ -112,11 +112,11 @@ async fn a_damaged_folder_is_told_and_gone_on_with_when_it_is_repaired() {
 #[tokio::test]
 async fn a_damaged_repository_of_a_host_is_told_and_gone_on_with_when_it_is_repaired() {
     let host = Host::open().await;
-    // Git's own list of references leaves out what leads to no commit.
+    // Git's reference advertisement omits references to unreadable commits, so the last way does not apply.
     repaired(host.make(), &host.url(), &WAYS[..5]).await;
 }
 
-/// A commit is here without what it leads to, as a `git fetch` leaves it behind that is killed while it unpacks.
+/// The follower has a commit without its tree, as left by a `git fetch` that was killed while unpacking.
 async fn here_in_part(upstream: Repository, following: Following) {
     let follower = following.start().await;
     follower.put(ONE, "1").await;
@@ -125,8 +125,9 @@ async fn here_in_part(upstream: Repository, following: Following) {
     let before = upstream.reference(DATA);
     let made = commit(&upstream, "configmaps/n/new", &upstream.blob("theirs"), &[&before]);
     let here = loose(&follower.server.repository(), &made);
-    std::fs::create_dir_all(here.parent().expect("it has one")).expect("the temporary folder is ours");
-    std::fs::copy(loose(&upstream, &made), here).expect("the temporary folder is ours");
+    std::fs::create_dir_all(here.parent().expect("an object file has a parent folder"))
+        .expect("the temporary folder is writable");
+    std::fs::copy(loose(&upstream, &made), here).expect("the temporary folder is writable");
     upstream.git(&["update-ref", DATA, &made, &before]);
     follower.has(NEW, "theirs").await;
     follower.put(OTHER, "2").await;

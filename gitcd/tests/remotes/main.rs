@@ -1,9 +1,9 @@
-//! Remotes that go wrong: away, moved back, damaged, full, closed, spoken to by many at once. Real processes on both sides.
+//! Faulty remotes: unreachable, moved back, damaged, full, forbidden, or contended. Real processes on both sides.
 //!
-//! Each test shows what `/status` says meanwhile, that nothing acknowledged is lost, and that it goes on by itself.
+//! Each test checks what `/status` reports meanwhile, that no acknowledged write is lost, and that gitcd recovers by itself.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 #[path = "../tls/authority.rs"]

@@ -1,4 +1,4 @@
-//! Branches of a remote that somebody moves back, elsewhere, or away.
+//! Branches of a remote that are moved back, moved elsewhere, or deleted.
 
 use gitcd::pull::status::Condition;
 
@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::support::{DATA, Repository};
 use crate::world::{Follower, Following, ONE, OTHER, bare, commit, holds};
 
-/// Two followers with a write each that both and the remote have.
+/// Starts two followers, each with a write that the other and the remote have.
 async fn two(url: &str) -> [Follower; 2] {
     let both = [Following::new(url).start().await, Following::new(url).start().await];
     both[0].put(ONE, "1").await;
@@ -22,7 +22,7 @@ async fn comes_back(upstream: &Repository, [first, second]: &[Follower; 2]) {
         first.has(key, value).await;
         second.has(key, value).await;
     }
-    // It goes on in both directions.
+    // Both directions must still work.
     first.put(ONE, "3").await;
     second.has(ONE, "3").await;
     second.put(OTHER, "4").await;
@@ -37,7 +37,7 @@ async fn comes_back(upstream: &Repository, [first, second]: &[Follower; 2]) {
 async fn moved_to_an_older_commit(upstream: Repository, url: &str) {
     let both = two(url).await;
     let oldest = upstream.git(&["rev-list", "--max-parents=0", DATA]);
-    upstream.git(&["update-ref", DATA, oldest.lines().next().expect("there is one")]);
+    upstream.git(&["update-ref", DATA, oldest.lines().next().expect("the history has a root")]);
     comes_back(&upstream, &both).await;
 }
 
@@ -46,7 +46,7 @@ async fn moved_to_an_unrelated_commit(upstream: Repository, url: &str) {
     let blob = upstream.blob("theirs");
     upstream.git(&["update-ref", DATA, &commit(&upstream, "configmaps/n/new", &blob, &[])]);
     for follower in &both {
-        // It is a commit like any other: what it has comes in.
+        // Its content is merged like that of any other commit.
         follower.has("/registry/configmaps/n/new", "theirs").await;
     }
     comes_back(&upstream, &both).await;
@@ -60,7 +60,7 @@ async fn deleted(upstream: Repository, url: &str) {
     upstream.git(&["update-ref", "-d", DATA]);
     reader.tells(Condition::NoBranch, &[DATA]).await;
     reader.has(ONE, "1").await;
-    // Whoever pushes makes it again.
+    // The next push must create the branch again.
     let writer = Following::new(url).start().await;
     writer.put(ONE, "5").await;
     holds(&upstream, ONE, "5").await;
@@ -131,7 +131,7 @@ async fn who_only_reads_a_host_says_that_its_branch_is_gone() {
     deleted(host.make(), &host.url()).await;
 }
 
-/// What the remote had before says nothing about what it has now.
+/// What was known about the old repository must not be assumed of the new one.
 #[tokio::test]
 async fn a_host_whose_repository_was_made_anew_gets_everything_again() {
     let host = Host::open().await;
@@ -139,7 +139,7 @@ async fn a_host_whose_repository_was_made_anew_gets_everything_again() {
     let follower = Following::new(&host.url()).start().await;
     follower.put(ONE, "1").await;
     holds(&upstream, ONE, "1").await;
-    std::fs::remove_dir_all(upstream.path()).expect("it can be removed");
+    std::fs::remove_dir_all(upstream.path()).expect("the temporary folder is writable");
     let upstream = host.make();
     follower.put(OTHER, "2").await;
     holds(&upstream, OTHER, "2").await;

@@ -1,4 +1,4 @@
-//! Many that push to one branch at once.
+//! Many followers that push to one branch at once.
 
 use futures::future::join_all;
 use gitcd::pull::status::Condition;
@@ -19,7 +19,7 @@ fn shared(data: &serde_json::Map<String, serde_json::Value>) -> String {
 }
 
 fn data(value: &[u8]) -> serde_json::Map<String, serde_json::Value> {
-    let object: serde_json::Value = serde_json::from_slice(value).expect("it stays JSON");
+    let object: serde_json::Value = serde_json::from_slice(value).expect("a merge keeps it JSON");
     object["data"].as_object().cloned().unwrap_or_default()
 }
 
@@ -27,7 +27,7 @@ fn own(writer: usize, round: usize) -> String {
     format!("/registry/configmaps/n/w{writer}r{round}")
 }
 
-/// Its own keys, and its own field of the shared object.
+/// Writes the writer's own keys, and its own field of the shared object.
 async fn write(follower: &Follower, writer: usize) {
     for round in 0..ROUNDS {
         follower.put(&own(writer, round), &format!("{writer} {round}")).await;
@@ -51,7 +51,7 @@ async fn race(upstream: &Repository, url: &str) {
     join_all(followers.iter().map(|follower| has(&follower.client, SHARED, &first))).await;
 
     join_all(followers.iter().enumerate().map(|(writer, follower)| write(follower, writer))).await;
-    let last = eventually("one tree everywhere", async || {
+    let last = eventually("equal trees on all followers and the remote", async || {
         let tree = upstream.reference(&format!("{DATA}^{{tree}}"));
         for follower in &followers {
             let own = follower.server.repository();
@@ -60,7 +60,7 @@ async fn race(upstream: &Repository, url: &str) {
                 return None;
             }
         }
-        // All of it, not only the first that happened to be everywhere.
+        // Equal trees may also be an early state: wait until all writes are in.
         let files = upstream.files(&tree);
         (files.len() == WRITERS * ROUNDS + 1).then_some(files)
     })
@@ -68,13 +68,13 @@ async fn race(upstream: &Repository, url: &str) {
     for writer in 0..WRITERS {
         for round in 0..ROUNDS {
             let path = own(writer, round);
-            let path = path.strip_prefix("/registry/").expect("a key of the tests");
+            let path = path.strip_prefix("/registry/").expect("the key has the prefix");
             assert_eq!(last[path], format!("{writer} {round}").as_bytes(), "{path}");
         }
     }
     let newest: serde_json::Map<_, _> =
         (0..WRITERS).map(|writer| (format!("w{writer}"), (ROUNDS - 1).to_string().into())).collect();
-    eventually("every field everywhere", async || {
+    eventually("all fields on all followers", async || {
         for follower in &followers {
             let found = follower.client.range(list("/registry/")).await.ok().kvs;
             let value = found.iter().find(|pair| pair.key == SHARED.as_bytes())?;
@@ -97,10 +97,10 @@ async fn a_lock_that_somebody_left_is_told_of_and_waited_for() {
     follower.put(ONE, "1").await;
     holds(&upstream, ONE, "1").await;
     let lock = upstream.path().join("refs/heads/main.lock");
-    std::fs::write(&lock, "").expect("the temporary folder is ours");
+    std::fs::write(&lock, "").expect("the temporary folder is writable");
     follower.put(ONE, "2").await;
     follower.tells(Condition::Raced, &["main.lock"]).await;
-    std::fs::remove_file(&lock).expect("the temporary folder is ours");
+    std::fs::remove_file(&lock).expect("the temporary folder is writable");
     holds(&upstream, ONE, "2").await;
     follower.is(Condition::Synced).await;
 }

@@ -1,4 +1,4 @@
-//! Credentials: taken away and given back, and told to nobody.
+//! Credentials: revoked, restored, and never leaked.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,19 @@ use crate::host::Host;
 use crate::support::eventually;
 use crate::world::{Follower, Following, ONE, holds};
 
-/// A program in the place of another one, which writes down how it was called.
+/// Installs a script in place of a program: it logs its arguments and environment, then runs `rest`.
 pub(crate) fn noting(folder: &Path, name: &str, rest: &str) -> (PathBuf, String) {
     use std::os::unix::fs::PermissionsExt as _;
     let (program, log) = (folder.join(name), folder.join(format!("{name}.log")));
     let script = format!("#!/bin/sh\n{{ printf '%s\\n' \"$@\"; env; }} >> '{}'\n{rest}\n", log.display());
-    std::fs::write(&program, script).expect("the temporary folder is ours");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the temporary folder is ours");
+    std::fs::write(&program, script).expect("the temporary folder is writable");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+        .expect("the temporary folder is writable");
     let path = std::env::var("PATH").unwrap_or_default();
     (log, format!("{}:{path}", folder.display()))
 }
 
-/// The same for `git`.
+/// Installs a logging script in place of `git`.
 pub(crate) fn noting_git(folder: &Path) -> (PathBuf, String) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let git = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
@@ -72,11 +73,11 @@ async fn revoked_and_given_back(way: Way, is_program: bool) {
     holds(&upstream, ONE, "1").await;
     if is_program {
         assert!(
-            std::fs::read_to_string(&log).expect("the temporary folder is ours").contains("push"),
-            "git was not asked"
+            std::fs::read_to_string(&log).expect("the temporary folder is writable").contains("push"),
+            "git must have been run"
         );
     } else {
-        assert!(!log.exists(), "git was asked");
+        assert!(!log.exists(), "git must not be run");
     }
     rights("other-secret");
     follower.put(ONE, "2").await;
@@ -100,12 +101,12 @@ async fn is_told_to_nobody(follower: &Follower, log: &Path, way: Way) {
         ("metrics", server.page("/metrics").await),
     ];
     assert!(!told[1].1.is_empty() && !told[2].1.is_empty());
-    // Who writes it there knows that it is.
+    // A URL with credentials is in the configuration by intention.
     if way != Way::Url {
         told.push(("configuration", read(&server.repository().path().join("config"))));
     }
     for (what, text) in told {
-        assert!(!text.contains("-secret"), "the {what} has it: {text}");
+        assert!(!text.contains("-secret"), "the {what} contains the secret: {text}");
     }
 }
 
@@ -139,19 +140,19 @@ async fn user_and_password_in_the_address_for_git() {
     revoked_and_given_back(Way::Url, true).await;
 }
 
-/// What a server was told, one request a line, with the credentials if there are any.
+/// Starts a server that records the credentials of each request, if any.
 async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> (u16, Told) {
     let told = Told::default();
     let heard = told.clone();
     let handler = move |request: axum::extract::Request| {
         let given =
             request.headers().get("authorization").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        heard.lock().expect("nothing panics with it").push(given);
+        heard.lock().expect("no thread panics while holding the lock").push(given);
         let answer = answer();
         async move { answer }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port exists");
+    let port = listener.local_addr().expect("the listener is bound").port();
     tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(handler)).await });
     (port, told)
 }
@@ -170,7 +171,7 @@ async fn a_redirection_to_another_server_does_not_take_credentials_there() {
     let follower = Following::new(&format!("http://ann:secret@127.0.0.1:{port}/up.git")).start().await;
     follower.put(ONE, "1").await;
     eventually("failures", async || (crate::world::remote(&follower.server).await.failures > 1).then_some(())).await;
-    assert!(first.lock().unwrap().iter().any(Option::is_some), "the server of the URL is told");
+    assert!(first.lock().unwrap().iter().any(Option::is_some), "the server of the URL must get the credentials");
     let told = told.lock().unwrap();
     assert!(!told.is_empty() && told.iter().all(Option::is_none), "{told:?}");
 }

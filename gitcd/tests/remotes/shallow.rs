@@ -1,4 +1,4 @@
-//! Clones with a part of the history.
+//! Shallow clones.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::support::build::put;
 use crate::support::{DATA, METADATA, Repository, eventually};
 use crate::world::{Following, ONE, OTHER, bare, has, holds, is};
 
-/// Waits until the metadata of a remote has come after the data.
+/// Waits until a remote's metadata describes its data.
 async fn described(remote: &Repository) {
     eventually("the metadata of the last commit", async || {
         (remote.git(&["rev-parse", &format!("{METADATA}^2")]).trim() == remote.reference(DATA)).then_some(())
@@ -17,13 +17,13 @@ async fn described(remote: &Repository) {
     .await;
 }
 
-/// The last commits of a branch and of its metadata.
+/// Makes a shallow clone with the last commit of a branch and of its metadata.
 fn shallow(of: &Repository, place: &Path) -> Repository {
-    std::fs::create_dir(place).expect("the temporary folder is ours");
+    std::fs::create_dir(place).expect("the temporary folder is writable");
     let path = place.join("repo.git");
     let url = format!("file://{}", of.path().display());
     let cloned = Command::new("git").args(["clone", "--quiet", "--bare", "--depth=1", &url]).arg(&path).status();
-    assert!(cloned.expect("git runs").success());
+    assert!(cloned.expect("git is installed").success());
     let clone = Repository::at(&path);
     clone.git(&["fetch", "--quiet", "--depth=1", &url, &format!("+{METADATA}:{METADATA}")]);
     clone.git(&["remote", "remove", "origin"]);
@@ -31,10 +31,10 @@ fn shallow(of: &Repository, place: &Path) -> Repository {
     clone
 }
 
-/// As if the clone had been made between the pushes of a commit and of its metadata.
+/// As if cloned between the push of a commit and the push of its metadata.
 #[tokio::test]
 async fn a_shallow_clone_with_older_metadata_says_what_to_fetch_and_starts_then() {
-    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let upstream = bare(&folder);
     let first = Following::of(upstream.path()).start().await;
     for number in 0..10 {
@@ -55,10 +55,10 @@ async fn a_shallow_clone_with_older_metadata_says_what_to_fetch_and_starts_then(
     has(&server.client().await, ONE, "9").await;
 }
 
-/// A clone that has only the last commit of the branch, and merges with a branch that went on from an earlier one.
+/// The clone has only the branch's last commit, and must merge a branch that forked from an earlier one.
 #[tokio::test]
 async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
-    let folder = tempfile::tempdir().expect("the temporary folder is ours");
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let upstream = bare(&folder);
     let first = Following::of(upstream.path()).start().await;
     first.put(OTHER, "0").await;
@@ -72,7 +72,7 @@ async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
     drop(first);
     let place = folder.path().join("clone");
     let clone = shallow(&upstream, &place);
-    // Somebody went on from a commit that the clone does not have.
+    // A branch that forks from a commit missing in the clone.
     let tree = format!("{old}^{{tree}}");
     let theirs = upstream.git(&["commit-tree", &tree, "-p", &old, "-m", "by hand"]);
     let merged = upstream.reference(DATA);

@@ -1,4 +1,4 @@
-//! A server between a follower and a host, which spoils the answers.
+//! A proxy between a follower and a host that tampers with responses.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
-/// What becomes of an answer.
+/// How to tamper with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoil {
-    /// It is passed on.
+    /// Pass it on unchanged.
     Nothing,
-    /// Every request is answered with a page that has nothing to do with Git.
+    /// Answer every request with an HTML page.
     Page,
-    /// The body is noise, of the right type.
+    /// Replace the body with noise, keeping the content type.
     Noise,
-    /// A pack ends in the middle, and the connection with it.
+    /// Cut a pack in the middle, together with the connection.
     Cut,
-    /// A pack ends in the middle, as if that was all.
+    /// Truncate a pack in the middle, as if it were complete.
     Ended,
-    /// A bit of a pack is another one.
+    /// Flip a bit of a pack.
     Flipped,
-    /// A sound pack in which nothing is.
+    /// Replace a pack with a valid empty one.
     Empty,
-    /// No answer but an error.
+    /// Answer with an HTTP error.
     Error,
 }
 
-/// Runs until it is dropped.
+/// A running proxy, stopped on drop.
 pub(crate) struct Spoiler {
     port: u16,
     spoil: Arc<Mutex<Spoil>>,
@@ -45,16 +45,16 @@ struct Forward {
 }
 
 impl Spoiler {
-    /// For a host at a port.
+    /// Starts a proxy for the host at a port of localhost.
     pub(crate) async fn before(port: u16) -> Self {
         let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("this machine can listen");
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port exists");
         let spoil = Arc::new(Mutex::new(Spoil::Nothing));
         let to = format!("http://127.0.0.1:{port}");
         let forward = Forward { client: reqwest::Client::new(), to, spoil: Arc::clone(&spoil) };
-        let own = listener.local_addr().expect("this machine can listen").port();
+        let own = listener.local_addr().expect("the listener is bound").port();
         let app = axum::Router::new().fallback(answer).with_state(forward);
-        let serving = tokio::spawn(async move { axum::serve(listener, app).await.expect("this machine can listen") });
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await.expect("the proxy can serve") });
         Self { port: own, spoil, serving }
     }
 
@@ -81,7 +81,7 @@ async fn answer(State(forward): State<Forward>, request: Request) -> Response {
         _ => {}
     }
     let (parts, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, usize::MAX).await.expect("it can be read");
+    let body = axum::body::to_bytes(body, usize::MAX).await.expect("the request body is readable");
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut headers = parts.headers;
     headers.remove("host");
@@ -107,7 +107,7 @@ fn spoilt(spoil: Spoil, headers: &HeaderMap, body: Bytes) -> Body {
     if spoil == Spoil::Noise && is_git {
         let mut noise = vec![0; 100];
         rand::fill(&mut noise[..]);
-        // Lines have lengths in hexadecimal digits.
+        // A pkt-line starts with hexadecimal digits, so this is none.
         noise[0] = b'!';
         return Body::from(noise);
     }

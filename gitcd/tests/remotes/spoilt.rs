@@ -1,4 +1,4 @@
-//! Answers of a host that are spoilt on the way.
+//! Responses of a host that are damaged on their way.
 
 use gitcd::pull::status::Condition;
 
@@ -36,7 +36,7 @@ async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
         })
         .await;
         follower.put(OTHER, &now).await;
-        assert_eq!(follower.client.range(get(ONE)).await.ok().kvs, before, "{spoil:?} brought something");
+        assert_eq!(follower.client.range(get(ONE)).await.ok().kvs, before, "{spoil:?} must not change any key");
         spoiler.set(Spoil::Nothing);
         follower.has(ONE, &now).await;
         writer.has(OTHER, &now).await;
@@ -45,13 +45,13 @@ async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
     let own: Repository = follower.server.repository();
     own.fsck();
     upstream.fsck();
-    // What was taken in is not kept if it cannot be used.
+    // Objects of a rejected pack must not be kept.
     let left = std::fs::read_dir(own.path().join("objects")).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     assert!(!left.iter().any(|name| name.starts_with("tmp_")), "{left:?}");
 }
 
-/// Whoever meets the page first must not take the host for one that only `git` can reach, from then on.
+/// After an HTML page as its first answer, a follower must not conclude for good that only `git` can reach the host.
 #[tokio::test]
 async fn a_host_that_was_not_itself_at_first_is_not_left_to_git() {
     let host = Host::open().await;
@@ -62,7 +62,7 @@ async fn a_host_that_was_not_itself_at_first_is_not_left_to_git() {
     follower.put(ONE, "here").await;
     eventually("a failure", async || (remote(&follower.server).await.failures > 0).then_some(())).await;
     spoiler.set(Spoil::Nothing);
-    // Without any `git`: by this process itself.
+    // `git` is not in the PATH: gitcd must fetch and push by itself.
     holds(&upstream, ONE, "here").await;
     follower.is(Condition::Synced).await;
 }

@@ -1,6 +1,6 @@
-//! Remotes over SSH: what `ssh` is called with, and what it says.
+//! Remotes over SSH: the arguments of `ssh`, and its errors.
 //!
-//! Where the words of its command line matter, `ssh` is a script that does on this machine what it is asked to do on another one.
+//! Where the arguments matter, `ssh` is a script that runs the remote command on this machine.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -75,7 +75,7 @@ async fn ssh_gets_the_key_and_the_hosts_and_its_refusals_are_told() {
 #[tokio::test]
 async fn without_ssh_the_error_says_what_to_install() {
     let folder = tempfile::tempdir().unwrap();
-    // With everything that `git` needs, but no `ssh`.
+    // A PATH with all helpers that `git` needs, but without `ssh`.
     let exec = Command::new("git").arg("--exec-path").output().unwrap();
     let path = String::from_utf8(exec.stdout).unwrap();
     let follower = Following::new("ssh://git@desk.example/x.git").variable("PATH", path.trim()).start().await;
@@ -84,7 +84,7 @@ async fn without_ssh_the_error_says_what_to_install() {
     drop(folder);
 }
 
-/// The SSH server of this machine, for one key of whoever runs the tests. Dropping it ends it.
+/// An sshd that accepts one key, for the current user; killed on drop.
 struct Sshd {
     program: PathBuf,
     folder: TempDir,
@@ -93,12 +93,12 @@ struct Sshd {
 }
 
 impl Sshd {
-    /// `None` if this machine has no such program, and nobody here may install it.
+    /// Starts sshd; `None` if it is not installed and the user cannot install it.
     async fn start() -> Option<Self> {
         let places = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/lib/ssh/sshd"].map(PathBuf::from);
         let program = places.into_iter().find(|place| place.exists());
         let is_root = rustix::process::getuid().is_root();
-        assert!(program.is_some() || !is_root, "there is no sshd: run hack/sshd.sh, which installs it");
+        assert!(program.is_some() || !is_root, "sshd is not installed; run hack/sshd.sh");
         let program = program?;
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let port = free_port();
@@ -122,12 +122,12 @@ impl Sshd {
         assert!(made.expect("ssh-keygen is installed").success());
     }
 
-    /// Lets in who has this key, and nobody else.
+    /// Accepts only this key from clients.
     fn knows(&self, name: &str) {
         std::fs::copy(self.path(&format!("{name}.pub")), self.path("authorized_keys")).expect("the key was made");
     }
 
-    /// Clients expect a server that has this key.
+    /// Makes clients expect this host key.
     fn is_known_by(&self, name: &str) {
         let key = std::fs::read_to_string(self.path(&format!("{name}.pub"))).expect("the key was made");
         std::fs::write(self.path("known_hosts"), format!("[127.0.0.1]:{} {key}", self.port))
@@ -135,7 +135,7 @@ impl Sshd {
     }
 
     async fn up(&mut self) {
-        // As root it insists on a folder that its service makes at start.
+        // As root, sshd requires this folder, which its service would create.
         let _made_or_not_needed = std::fs::create_dir_all("/run/sshd");
         let option = |name: &str, value: String| format!("-o{name}={value}");
         let mut command = Command::new(&self.program);
@@ -143,10 +143,10 @@ impl Sshd {
         command.arg(option("ListenAddress", "127.0.0.1".into()));
         command.arg(option("HostKey", self.path("host").display().to_string()));
         command.arg(option("AuthorizedKeysFile", self.path("authorized_keys").display().to_string()));
-        // The folder is one of those where everybody may make files.
+        // The key's folder is below a world-writable one.
         command.arg(option("StrictModes", "no".into())).arg(option("UsePAM", "no".into()));
         command.arg(option("PasswordAuthentication", "no".into())).arg(option("PidFile", "none".into()));
-        // Since 9.8 it shuts those out who fail a few times, as these tests do; before, it does not know the word.
+        // Since OpenSSH 9.8, sshd blocks clients that fail repeatedly, as these tests do; older versions reject the option.
         let lenient = option("PerSourcePenalties", "no".into());
         let test = Command::new(&self.program)
             .args(["-t", "-f", "/dev/null", &lenient])
@@ -162,16 +162,16 @@ impl Sshd {
 
     fn down(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // It may have ended by itself; then its log says why.
+            // It may have exited by itself; its log then has the reason.
             let _ended = server.kill();
             let _status = server.wait();
         }
     }
 
-    /// A branch of `upstream` by way of this server.
+    /// A follower of `upstream` through this server.
     fn follow(&self, upstream: &Path) -> Following {
-        let whoami = Command::new("id").arg("-un").output().expect("id is everywhere");
-        let user = String::from_utf8(whoami.stdout).expect("names are text");
+        let whoami = Command::new("id").arg("-un").output().expect("id is installed");
+        let user = String::from_utf8(whoami.stdout).expect("user names are UTF-8");
         let url = format!("ssh://{}@127.0.0.1:{}{}", user.trim(), self.port, upstream.display());
         let following = Following::new(&url).argument(format!("--ssh-key-file={}", self.path("client").display()));
         following.argument(format!("--ssh-known-hosts-file={}", self.path("known_hosts").display()))
@@ -188,40 +188,40 @@ impl Drop for Sshd {
 async fn a_real_server_is_followed_and_what_it_refuses_passes() {
     let folder = tempfile::tempdir().unwrap();
     let upstream = bare(&folder);
-    let Some(mut sshd) = Sshd::start().await else { return eprintln!("not run: there is no sshd") };
+    let Some(mut sshd) = Sshd::start().await else { return eprintln!("SKIPPED: sshd is not installed") };
     let (first, second) = (sshd.follow(upstream.path()).start().await, sshd.follow(upstream.path()).start().await);
     first.put(ONE, "1").await;
     second.has(ONE, "1").await;
     second.put(OTHER, "2").await;
     first.has(OTHER, "2").await;
 
-    // Another key, which is not let in before somebody has replaced the file.
+    // Another key, rejected until the client's key file is replaced.
     sshd.make_key("next");
     sshd.knows("next");
     first.put(ONE, "without the key").await;
     first.tells(Condition::Denied, &["Permission denied (publickey"]).await;
-    // `ssh` looks into the public one to know what to offer.
+    // `ssh` reads the public key to know which one to offer.
     for file in [".pub", ""] {
         std::fs::copy(sshd.path(&format!("next{file}")), sshd.path(&format!("client{file}"))).unwrap();
     }
     holds(&upstream, ONE, "without the key").await;
     first.is(Condition::Synced).await;
 
-    // Somebody else answers at its address.
+    // Another host key at the same address.
     sshd.make_key("other");
     sshd.is_known_by("other");
-    first.put(ONE, "to a stranger").await;
+    first.put(ONE, "to another host").await;
     first.tells(Condition::Denied, &["Host key verification failed"]).await;
     sshd.is_known_by("host");
-    holds(&upstream, ONE, "to a stranger").await;
+    holds(&upstream, ONE, "to another host").await;
     first.is(Condition::Synced).await;
 
     sshd.down();
-    first.put(ONE, "to nobody").await;
+    first.put(ONE, "while sshd is down").await;
     first.tells(Condition::Unreachable, &["Connection refused"]).await;
     sshd.up().await;
-    holds(&upstream, ONE, "to nobody").await;
-    second.has(ONE, "to nobody").await;
+    holds(&upstream, ONE, "while sshd is down").await;
+    second.has(ONE, "while sshd is down").await;
     first.is(Condition::Synced).await;
     upstream.fsck();
 }

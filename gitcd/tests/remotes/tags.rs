@@ -1,4 +1,4 @@
-//! Remotes where an annotated tag stands for what is to be merged.
+//! Remotes whose annotated tag is merged.
 
 use crate::host::Host;
 use crate::secrets::noting;
@@ -7,11 +7,11 @@ use crate::world::{Following, ONE, bare, commit};
 
 const TAG: &str = "refs/tags/released";
 
-/// Moves an annotated tag of an annotated tag to a commit that has a value at [`ONE`].
+/// Moves an annotated tag of an annotated tag to a commit that sets [`ONE`] to a value.
 fn release(remote: &Repository, value: &str) {
-    let file = ONE.strip_prefix("/registry/").expect("a key of the tests");
+    let file = ONE.strip_prefix("/registry/").expect("the key has the prefix");
     let before = remote.run(&["rev-parse", "--verify", "--quiet", DATA]);
-    let before = String::from_utf8(before.stdout).expect("an id is text");
+    let before = String::from_utf8(before.stdout).expect("an object ID is UTF-8");
     let parents: Vec<_> = before.lines().collect();
     let commit = commit(remote, file, &remote.blob(value), &parents);
     remote.git(&["update-ref", DATA, &commit]);

@@ -1,4 +1,4 @@
-//! Hosts with certificates.
+//! Hosts with TLS certificates.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ async fn world() -> World {
     let host = Host::prepare("https");
     let write = |name: &str, text: &str| {
         let path = host.folder().join(name);
-        std::fs::write(&path, text).expect("the temporary folder is ours");
+        std::fs::write(&path, text).expect("the temporary folder is writable");
         path
     };
     let (trusted, other) = (Authority::new("trusted"), Authority::new("other"));
@@ -49,7 +49,7 @@ async fn an_authority_is_trusted_by_this_process_and_by_git() {
     program.has(ONE, "1").await;
     program.put(OTHER, "2").await;
     native.has(OTHER, "2").await;
-    assert!(std::fs::read_to_string(&log).unwrap().contains("ls-remote"), "git was not asked");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("ls-remote"), "git must have been run");
     program.is(Condition::Synced).await;
     native.is(Condition::Synced).await;
     upstream.fsck();
@@ -68,7 +68,10 @@ async fn a_certificate_of_another_authority_is_told_until_it_is_trusted() {
         follower.put(key, "kept").await;
         follower.tells(Condition::Unreachable, &["ertificate"]).await;
     }
-    assert!(!upstream.run(&["rev-parse", "--verify", "--quiet", "main"]).status.success(), "something was pushed");
+    assert!(
+        !upstream.run(&["rev-parse", "--verify", "--quiet", "main"]).status.success(),
+        "nothing must be pushed to an untrusted host"
+    );
     std::fs::copy(&trusted, &file).unwrap();
     for (follower, key) in [(&native, OTHER), (&program, ONE)] {
         follower.has(key, "kept").await;

@@ -1,4 +1,4 @@
-//! Followers and what they follow.
+//! Followers and their remotes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) struct Follower {
     _folder: TempDir,
 }
 
-/// How a follower is started.
+/// The configuration of a follower.
 pub(crate) struct Following {
     url: String,
     arguments: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// One that pushes, too.
+    /// A follower that also pushes after merges.
     pub(crate) fn new(url: &str) -> Self {
         let arguments = vec!["--push-after-merges=true".to_owned()];
         Self { url: url.to_owned(), arguments, wrapper: Vec::new(), config: Vec::new() }
@@ -49,7 +49,7 @@ impl Following {
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         if self.wrapper.is_empty() {
             self.wrapper.push("env".to_owned());
@@ -58,7 +58,7 @@ impl Following {
         self
     }
 
-    /// A setting of its repository.
+    /// Sets a Git configuration option of its repository.
     pub(crate) fn setting(mut self, name: &str, value: &str) -> Self {
         self.config.push((name.to_owned(), value.to_owned()));
         self
@@ -73,7 +73,7 @@ impl Following {
         Follower { client: server.client().await, server, _folder: folder }
     }
 
-    /// Names the remote in a repository.
+    /// Adds the remote to a repository.
     pub(crate) fn prepare(&self, repository: &Repository) {
         repository.git(&["remote", "add", "up", &self.url]);
         for (name, value) in &self.config {
@@ -94,17 +94,17 @@ impl Follower {
         self.client.put(put(key, value)).await.ok();
     }
 
-    /// Waits until a key has a value here.
+    /// Waits until a key has this value on this follower.
     pub(crate) async fn has(&self, key: &str, value: &str) {
         has(&self.client, key, value).await;
     }
 
-    /// Waits until the remote is so, and gives what is said of it.
+    /// Waits until the remote is in this condition, and returns its status.
     pub(crate) async fn is(&self, wanted: Condition) -> RemoteStatus {
         is(&self.server, wanted).await
     }
 
-    /// Waits until the remote is so, with these words in the error.
+    /// Waits until the remote is in this condition, with these words in its error.
     pub(crate) async fn tells(&self, wanted: Condition, words: &[&str]) {
         let what = format!("{wanted:?} with {words:?}");
         let known = eventually(&what, async || {
@@ -124,7 +124,7 @@ pub(crate) async fn has(client: &Client, key: &str, value: &str) {
     .await;
 }
 
-/// What a server says of its remote.
+/// The status of the server's only remote.
 pub(crate) async fn remote(server: &Server) -> RemoteStatus {
     let page = server.page("/status").await;
     let status: Status = serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
@@ -141,17 +141,17 @@ pub(crate) async fn is(server: &Server, wanted: Condition) -> RemoteStatus {
     .await
 }
 
-/// An empty repository to be a remote.
+/// Creates an empty bare repository, to be a remote.
 pub(crate) fn bare(folder: &TempDir) -> Repository {
     let path: PathBuf = folder.path().join("up.git");
     let made = Command::new("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&path).status();
-    assert!(made.expect("git runs").success());
+    assert!(made.expect("git is installed").success());
     Repository::at(&path)
 }
 
-/// Waits until a file of a remote has a content.
+/// Waits until a file of a remote has this content.
 pub(crate) async fn holds(remote: &Repository, key: &str, value: &str) {
-    let path = key.strip_prefix("/registry/").expect("a key of the tests");
+    let path = key.strip_prefix("/registry/").expect("the key has the prefix");
     eventually(&format!("{value} at {path} of the remote"), async || {
         let found = remote.run(&["cat-file", "blob", &format!("{DATA}:{path}")]);
         (found.status.success() && found.stdout == value.as_bytes()).then_some(())
@@ -159,7 +159,7 @@ pub(crate) async fn holds(remote: &Repository, key: &str, value: &str) {
     .await;
 }
 
-/// A commit with one file on top of `parents`, which no reference leads to.
+/// Creates an unreferenced commit on top of `parents` with one file changed.
 pub(crate) fn commit(repository: &Repository, file: &str, blob: &str, parents: &[&str]) -> String {
     let index = repository.path().join("index-of-the-test").display().to_string();
     let _none = std::fs::remove_file(&index);
@@ -167,18 +167,18 @@ pub(crate) fn commit(repository: &Repository, file: &str, blob: &str, parents: &
         let mut command = Command::new("git");
         command.arg("-C").arg(repository.path()).args(arguments).env("GIT_INDEX_FILE", &index);
         for name in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{name}_NAME"), "somebody").env(format!("GIT_{name}_EMAIL"), "some@body");
+            command.env(format!("GIT_{name}_NAME"), "operator").env(format!("GIT_{name}_EMAIL"), "operator@localhost");
         }
-        let output = command.output().expect("git runs");
+        let output = command.output().expect("git is installed");
         assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
+        String::from_utf8(output.stdout).expect("git's output is UTF-8").trim().to_owned()
     };
     if let Some(parent) = parents.first() {
         git(&["read-tree", parent]);
     }
     git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{file}")]);
     let tree = git(&["write-tree"]);
-    let mut words = vec!["commit-tree", "-m", "by somebody", &tree];
+    let mut words = vec!["commit-tree", "-m", "by hand", &tree];
     for parent in parents {
         words.extend(["-p", parent]);
     }

@@ -1,4 +1,4 @@
-//! Alarms, and what is refused while one is raised.
+//! Alarms, and the requests refused while one is raised.
 
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::compare::{CompareResult, TargetUnion};
@@ -48,7 +48,7 @@ async fn the_status_names_raised_alarms() {
     .await;
 }
 
-/// Every kind of request that changes something, and some that do not.
+/// Sends every kind of request that changes something, and some that do not.
 async fn try_all(client: &Client) {
     client.put(put("/registry/a", "2")).await;
     client.range(get("/registry/a")).await;

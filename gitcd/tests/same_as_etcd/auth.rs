@@ -1,4 +1,4 @@
-//! Auth, on a server that has none.
+//! The Auth service of a server without authentication.
 
 use gitcd::proto::etcdserverpb::{
     AuthDisableRequest, AuthRoleDeleteRequest, AuthRoleGetRequest, AuthStatusRequest, AuthUserDeleteRequest,

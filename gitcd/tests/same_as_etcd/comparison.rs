@@ -1,4 +1,4 @@
-//! The comparison itself: it must not be blind.
+//! The comparison itself: it must detect differences.
 
 use gitcd::proto::etcdserverpb::{PutResponse, ResponseHeader};
 use tonic::Status;
@@ -36,7 +36,7 @@ fn revisions_codes_and_messages_may_not_differ_and_nothing_may_be_missing() {
         transcript(&[Ok(written(2, 1))]),
         transcript(&[]),
     ] {
-        let difference = Transcript::difference(&etcd, &other).expect("they differ");
+        let difference = Transcript::difference(&etcd, &other).expect("the transcripts differ");
         assert!(difference.contains("differs"), "{difference}");
     }
 }

@@ -1,4 +1,4 @@
-//! Locks and elections are clients of the server: what is refused to clients is refused to them.
+//! Locks and elections write like clients: what is refused to clients is refused to them, too.
 
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, LeaseLeasesRequest};
@@ -19,13 +19,13 @@ fn campaign(name: &str, lease: i64, value: &str) -> CampaignRequest {
     CampaignRequest { name: name.to_owned().into(), lease, value: value.to_owned().into() }
 }
 
-/// How many leases there are: those that nobody named have ids of chance.
+/// Notes the number of leases: IDs chosen by the server are random.
 async fn note_leases(client: &Client) {
     let leases = client.aside().lease_leases(LeaseLeasesRequest {}).await.ok().leases.len();
     client.note("leases", leases);
 }
 
-/// Whether it was refused and how: what is made for those without a lease has a name of chance.
+/// Notes only the error: names of locks without a lease are random.
 fn refusal<T: std::fmt::Debug>(reply: Reply<T>) -> Option<(Code, String)> {
     reply.result().err().map(|status| (status.code(), status.message().to_owned()))
 }
@@ -39,7 +39,7 @@ async fn try_all(client: &Client, leader: &LeaderKey) {
     client.lock(lock("/held", 1)).await;
     client.campaign(campaign("/f", 1, "one")).await;
     client.note("campaign without a lease", refusal(aside.campaign(campaign("/g", 0, "one")).await));
-    // Has a place, and something new to say.
+    // Already a candidate, now with another value.
     client.campaign(campaign("/e", 1, "another word")).await;
     client.proclaim(ProclaimRequest { leader: Some(leader.clone()), value: "two".into() }).await;
     let unleased = LeaderKey { lease: 0, ..leader.clone() };

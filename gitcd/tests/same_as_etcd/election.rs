@@ -139,7 +139,7 @@ async fn a_candidate_that_goes_away_is_no_candidate_any_more() {
         client.campaign(campaign(1, "one")).await.ok();
         let aside = client.aside();
         tokio::select! {
-            _ = aside.campaign(campaign(2, "two")) => panic!("the other leads"),
+            _ = aside.campaign(campaign(2, "two")) => panic!("another candidate leads"),
             () = candidates(&client, 2) => {}
         }
         candidates(&client, 1).await;
@@ -154,10 +154,10 @@ async fn observers_hear_every_new_leader_and_the_last_word() {
         client.lease_grant(grant(1, 600)).await.ok();
         client.lease_grant(grant(2, 600)).await.ok();
         let first = client.campaign(campaign(1, "one")).await.ok().leader;
-        // etcd answers the call with the first word.
+        // etcd answers the call only with the first value.
         let mut words = client.observe("/e").await;
         let mut next = async || {
-            let word = words.message().await.expect("the stream goes on").expect("it does not end");
+            let word = words.message().await.expect("the stream is open").expect("another message follows");
             word.kv.map(|kv| (kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease))
         };
         client.note("first", next().await);

@@ -1,4 +1,4 @@
-//! Figures: which there are, compared with a real etcd after the same requests; `docs/etcd.md` has those that are not.
+//! Metrics of etcd, compared with a real etcd after the same requests; `docs/etcd.md` lists those that gitcd omits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use tonic::Code;
 use crate::support::build::{compact, delete, get, grant, put, revoke, watch_prefix};
 use crate::support::{Kind, Server, eventually};
 
-/// Names and kinds of the families.
+/// Names and types of the metric families.
 fn families(page: &str) -> BTreeMap<String, String> {
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
 }
 
-/// The samples of a family, without those of a label that differs anyhow.
+/// Returns the samples of a family, by their labels.
 fn samples(page: &str, name: &str) -> BTreeMap<BTreeSet<String>, f64> {
     let lines = page.lines().filter_map(|line| line.strip_prefix(name));
     let samples = lines.filter_map(|line| {
@@ -32,11 +32,11 @@ fn samples(page: &str, name: &str) -> BTreeMap<BTreeSet<String>, f64> {
     samples.collect()
 }
 
-/// What the documentation says has no meaning here.
+/// The families that, by the documentation, gitcd omits as meaningless.
 fn meaningless() -> Vec<String> {
     let page = include_str!("../../../docs/etcd.md");
-    let (_, section) = page.split_once("Families of etcd that are not there").expect("the section is there");
-    let (section, _) = section.split_once("What is there").expect("another follows");
+    let (_, section) = page.split_once("Families of etcd that are not there").expect("the section exists");
+    let (section, _) = section.split_once("What is there").expect("another section follows");
     let names = section.lines().filter(|line| line.starts_with('|')).filter_map(|line| line.split('|').nth(1));
     let names = names.flat_map(|cell| cell.split(',')).map(|name| name.trim().trim_matches('`').to_owned());
     names.filter(|name| name.contains('_')).collect()
@@ -64,12 +64,12 @@ async fn load(server: &Server) {
     client.hash_kv(HashKvRequest::default()).await.ok();
     client.defragment(DefragmentRequest {}).await.ok();
     let mut maintenance = MaintenanceClient::new(server.channel().await);
-    let mut snapshot = maintenance.snapshot(SnapshotRequest {}).await.expect("the stream holds").into_inner();
-    while snapshot.message().await.expect("the stream holds").is_some() {}
+    let mut snapshot = maintenance.snapshot(SnapshotRequest {}).await.expect("the stream is open").into_inner();
+    while snapshot.message().await.expect("the stream is open").is_some() {}
     for page in ["/health", "/livez", "/readyz", "/version"] {
         server.page(page).await;
     }
-    // So that there was one before.
+    // So that the next one counts an earlier request.
     server.page("/metrics").await;
 }
 
@@ -99,10 +99,10 @@ async fn all_families_of_etcd_are_there_but_those_that_have_no_meaning() {
         assert_eq!(ours.get(name), Some(kind).filter(|_| !is_meaningless(name)), "{name}");
     }
     for name in ours.keys().filter(|name| !name.starts_with("gitcd_")) {
-        assert!(theirs.contains_key(name), "{name} is none of etcd's");
+        assert!(theirs.contains_key(name), "{name} is not a metric of etcd");
     }
     for name in &meaningless {
-        assert!(name.ends_with('*') || theirs.contains_key(name), "{name} is gone from etcd");
+        assert!(name.ends_with('*') || theirs.contains_key(name), "{name} is no longer a metric of etcd");
     }
 }
 
@@ -112,8 +112,8 @@ async fn figures_count_the_same_things() {
     let mut said = Vec::new();
     for server in [&etcd, &gitcd] {
         load(server).await;
-        // Versions go a little later, and gitcd defragments after it has answered.
-        let page = eventually("the end of compaction and defragmentation", async || {
+        // Compaction removes versions a little later, and gitcd defragments after it has answered.
+        let page = eventually("compaction and defragmentation", async || {
             let page = server.page("/metrics").await;
             let last = samples(&page, "etcd_debugging_mvcc_db_compaction_last");
             let defragments = samples(&page, "etcd_disk_defrag_inflight");
@@ -153,9 +153,9 @@ async fn figures_count_the_same_things() {
             methods.retain(|labels, number| {
                 let has = |part: &str| labels.iter().any(|label| label.contains(part));
                 let by_itself = ["Cluster", "Merge", "op=\"unknown\"", "LeaseRevoke", "Snapshot"];
-                // etcd counts the end of a stream as a message that it received.
+                // etcd counts the end of a client's stream as a received message.
                 let ends = name == "grpc_server_msg_received_total" && has("_stream");
-                // A snapshot has as many messages as it is large; etcd does not apply what only reads.
+                // The number of snapshot messages depends on the store's size; etcd does not apply read-only transactions.
                 let differs = ends || by_itself.iter().any(|part| has(part)) || name.starts_with("etcd") && has("Txn");
                 *number > 0.0 && !differs
             });

@@ -1,4 +1,4 @@
-//! Requests that are too large.
+//! Oversized requests.
 
 use gitcd::proto::etcdserverpb::{AuthUserAddRequest, DowngradeRequest, MemberAddRequest};
 use gitcd::proto::v3electionpb::LeaderRequest;
@@ -13,7 +13,7 @@ const MIB: usize = 1 << 20;
 #[tokio::test]
 async fn a_request_above_one_and_a_half_mebibytes_is_too_large() {
     same(async |client| {
-        // In the transcript of its own: the requests are long.
+        // A client with a transcript of its own, as the requests are long.
         let aside = client.aside();
         let value = "x".repeat(2 * MIB);
         for (bytes, fits) in [(MIB, true), (3 * MIB / 2 - 100, true), (3 * MIB / 2, false), (2 * MIB - 200, false)] {
@@ -36,7 +36,7 @@ async fn a_message_above_the_limit_of_the_transport_is_refused() {
     same(async |client| {
         let value = "x".repeat(4 * MIB);
         let aside = client.aside();
-        // The words are the transport's own and name sizes in its own way.
+        // The message is the transport's own, and so are the sizes in it.
         aside.put(put("/registry/a", &value)).await.refused(Code::ResourceExhausted);
         client.range(get("/registry/a")).await.ok();
         client.put(put("/registry/a", "1")).await.ok();
@@ -44,7 +44,7 @@ async fn a_message_above_the_limit_of_the_transport_is_refused() {
     .await;
 }
 
-/// A code and, unless it is the transport's own, the words.
+/// Returns the code and, unless the transport refused the request, the message.
 fn refusal<T: std::fmt::Debug>(reply: Reply<T>) -> Option<(Code, String)> {
     let status = reply.result().err()?;
     let words = if status.code() == Code::ResourceExhausted { "" } else { status.message() };
@@ -102,7 +102,7 @@ async fn a_message_of_a_stream_above_the_limit_ends_it() {
     same(async |client| {
         let mut watching = client.watch();
         watching.create(watch("/registry/a")).await;
-        // The transcript has the case's own words only: the request is long.
+        // A client with a transcript of its own, as the request is long.
         let aside = client.aside();
         let mut other = aside.watch();
         other.create(watch("/registry/a")).await;

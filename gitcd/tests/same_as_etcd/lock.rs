@@ -83,8 +83,8 @@ async fn those_who_wait_get_the_lock_in_their_order() {
                 )
             };
             let third = async {
-                // Behind the second one for sure.
-                eventually("the second in line", async || {
+                // Queues behind the second client.
+                eventually("the second client to queue", async || {
                     (third.range(list("/l")).await.ok().count == 2).then_some(())
                 })
                 .await;
@@ -95,7 +95,7 @@ async fn those_who_wait_get_the_lock_in_their_order() {
         };
         let release = async {
             let aside = client.aside();
-            eventually("all in line", async || (aside.range(list("/l")).await.ok().count == 3).then_some(())).await;
+            eventually("all waiters", async || (aside.range(list("/l")).await.ok().count == 3).then_some(())).await;
             client.unlock(UnlockRequest { key: "/l/1".into() }).await.ok();
         };
         let ((second, third), ()) = tokio::join!(waiting, release);
@@ -115,7 +115,7 @@ async fn the_end_of_a_lease_passes_the_lock_on() {
         let aside = client.aside();
         let release = async {
             let looking = client.aside();
-            eventually("two in line", async || (looking.range(list("/l")).await.ok().count == 2).then_some(())).await;
+            eventually("two waiters", async || (looking.range(list("/l")).await.ok().count == 2).then_some(())).await;
             client.lease_revoke(revoke(1)).await.ok();
         };
         let (held, ()) = tokio::join!(aside.lock(lock("/l", 2)), release);
@@ -133,7 +133,7 @@ async fn whoever_loses_the_key_while_waiting_does_not_get_the_lock() {
         let aside = client.aside();
         let release = async {
             let looking = client.aside();
-            eventually("two in line", async || (looking.range(list("/l")).await.ok().count == 2).then_some(())).await;
+            eventually("two waiters", async || (looking.range(list("/l")).await.ok().count == 2).then_some(())).await;
             client.delete_range(delete("/l/2")).await.ok();
             client.unlock(UnlockRequest { key: "/l/1".into() }).await.ok();
         };
@@ -151,10 +151,10 @@ async fn a_client_that_stops_waiting_leaves_the_line() {
         client.lock(lock("/l", 1)).await.ok();
         let (aside, looking) = (client.aside(), client.aside());
         tokio::select! {
-            _ = aside.lock(lock("/l", 2)) => panic!("the lock is held by another"),
+            _ = aside.lock(lock("/l", 2)) => panic!("another client holds the lock"),
             () = eventually("two in line", async || (looking.range(list("/l")).await.ok().count == 2).then_some(())) => {}
         }
-        eventually("one in line", async || (looking.range(list("/l")).await.ok().count == 1).then_some(())).await;
+        eventually("one waiter", async || (looking.range(list("/l")).await.ok().count == 1).then_some(())).await;
         client.range(list("/l")).await.ok();
     })
     .await;

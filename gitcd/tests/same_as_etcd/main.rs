@@ -1,13 +1,13 @@
-//! Whatever a client can ask, gitcd answers as a real etcd does: the same values, revisions, codes and messages.
+//! For every request, gitcd answers like a real etcd: the same values, revisions, codes and messages.
 //!
-//! Every case runs on both servers in one go; etcd is the reference, not a list of expected answers.
+//! Every case runs on both servers; etcd is the reference, not a list of expected answers.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 #[path = "../tls/authority.rs"]
-#[allow(dead_code, reason = "every test program uses another part of it")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod authority;
 
 mod alarm;

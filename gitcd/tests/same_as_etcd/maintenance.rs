@@ -1,4 +1,4 @@
-//! Maintenance and Cluster: what a single member says of itself.
+//! Maintenance and Cluster: what a single member reports about itself.
 
 use gitcd::proto::etcdserverpb::{DefragmentRequest, HashKvRequest, MemberListRequest, StatusRequest};
 use tonic::Code;
@@ -12,7 +12,7 @@ async fn status_tells_of_a_leader_with_a_database() {
         client.put(put("/registry/a", "1")).await.ok();
         let answer = client.aside().status(StatusRequest {}).await.ok();
         let version: Vec<u32> = answer.version.split('.').map(|part| part.parse().unwrap()).collect();
-        assert!(version >= vec![3, 6, 0], "kube-apiserver asks for 3.5.13: {version:?}");
+        assert!(version >= vec![3, 6, 0], "kube-apiserver requires 3.5.13: {version:?}");
         assert!(answer.db_size > 0);
         let header = answer.header.unwrap();
         assert_eq!(answer.leader, header.member_id);
@@ -57,7 +57,7 @@ async fn hashes_of_the_keys_follow_revisions_and_compactions() {
         for revision in [0, -1] {
             client.hash_kv(HashKvRequest { revision }).await.ok();
         }
-        // At the compact revision itself etcd answers with a hash of its own past, made for comparing members.
+        // For the compact revision itself etcd returns a stored hash, which it uses to compare members.
         client.hash_kv(HashKvRequest { revision: 5 }).await.ok();
     })
     .await;

@@ -1,4 +1,4 @@
-//! What a transaction does once it is decided.
+//! The operations of a transaction.
 
 use gitcd::proto::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, request_op,
@@ -138,7 +138,7 @@ async fn a_key_may_be_changed_only_once() {
         let branches = |success: &Op, failure: &Op| {
             Op::from(TxnRequest { compare: vec![], success: ops([success.clone()]), failure: ops([failure.clone()]) })
         };
-        // In the branches of one nested transaction only one of both happens.
+        // Only one branch of a nested transaction is executed, so both may change the same key.
         client.txn(all([branches(&put_a, &put_a)])).await;
         client.txn(all([branches(&put_a, &put_a), put_a.clone()])).await;
         client.txn(all([branches(&get("/registry/a").into(), &put_a), put_a.clone()])).await;
@@ -209,7 +209,7 @@ async fn one_bad_operation_refuses_the_whole_transaction() {
             let answer = client.txn(all(steps)).await;
             assert!(answer.result().is_err(), "{op:?}");
             client.range(list("/registry/")).await.ok();
-            // In the branch that is not taken it is checked, too, if it can be without looking at the store.
+            // Also checked in the branch that is not executed, as far as that needs no data from the store.
             let elsewhere = TxnRequest {
                 compare: vec![unchanged_since("/registry/a", 3)],
                 success: ops([get("/registry/a")]),

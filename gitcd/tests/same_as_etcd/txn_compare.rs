@@ -9,7 +9,7 @@ use crate::support::{Client, same};
 const RESULTS: [CompareResult; 4] =
     [CompareResult::Equal, CompareResult::NotEqual, CompareResult::Greater, CompareResult::Less];
 
-/// Asks without changing anything.
+/// Evaluates compares without changing anything.
 async fn ask(client: &Client, compares: Vec<Compare>) -> bool {
     let request =
         TxnRequest { compare: compares, success: ops([get("/registry/yes")]), failure: ops([get("/registry/no")]) };

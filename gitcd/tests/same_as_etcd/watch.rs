@@ -1,4 +1,4 @@
-//! Watches on one stream: what is announced, what comes, how it ends.
+//! Watches on one stream: creation, events and cancellation.
 
 use gitcd::proto::etcdserverpb::WatchCreateRequest;
 use gitcd::proto::etcdserverpb::watch_create_request::FilterType;
@@ -138,9 +138,9 @@ async fn watch_ids_are_chosen_or_given_and_unique_on_a_stream() {
         watching.progress().await;
         watching.cancel(2).await;
         watching.control().await;
-        assert!(!watching.create(with_id(2)).await.canceled, "the id is free again");
+        assert!(!watching.create(with_id(2)).await.canceled, "the ID is free again");
         let mut other = client.watch();
-        assert_eq!(other.create(with_id(0)).await.watch_id, 0, "ids belong to a stream");
+        assert_eq!(other.create(with_id(0)).await.watch_id, 0, "IDs are unique per stream");
     })
     .await;
 }
@@ -160,7 +160,7 @@ async fn a_cancelled_watch_is_confirmed_and_an_unknown_one_is_not() {
         watching.cancel(0).await;
         client.put(put("/registry/a", "2")).await.ok();
         let (_, events) = watching.progress().await;
-        assert_eq!(events.len(), 1, "only the other one goes on");
+        assert_eq!(events.len(), 1, "only the other watch continues");
         watching.cancel(1).await;
         watching.control().await;
     })
@@ -180,7 +180,7 @@ async fn progress_speaks_for_the_stream_at_the_current_revision() {
         }
         client.put(put("/registry/a", "1")).await.ok();
         let (revision, events) = watching.progress().await;
-        assert_eq!((revision, events.len()), (7, 1), "never ahead of the events");
+        assert_eq!((revision, events.len()), (7, 1), "progress must not be ahead of the events");
     })
     .await;
 }

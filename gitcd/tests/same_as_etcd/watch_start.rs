@@ -1,4 +1,4 @@
-//! Where a watch starts: in the past, now, ahead, or before what is still known.
+//! Start revisions of watches: past, current, future, or compacted.
 
 use gitcd::proto::etcdserverpb::WatchCreateRequest;
 
@@ -9,7 +9,7 @@ fn from(revision: i64) -> WatchCreateRequest {
     WatchCreateRequest { start_revision: revision, ..watch_prefix("/registry/") }
 }
 
-/// Revisions 2 to 7.
+/// Writes revisions 2 to 7.
 async fn fill(client: &Client) {
     client.put(put("/registry/a", "1")).await.ok();
     client.put(put("/registry/b", "1")).await.ok();
@@ -93,7 +93,7 @@ async fn a_compacted_start_is_cancelled_with_the_revision_to_continue_from() {
                 let cancelled = watching.control().await;
                 assert!(cancelled.canceled);
                 assert_eq!(cancelled.compact_revision, 5);
-                // The stream lives on. (etcd never again answers a progress request on it, so none is made.)
+                // The stream continues. (etcd does not answer further progress requests on it, so none is sent.)
                 watching.create(from(6)).await;
                 watching.events(1).await;
             } else {

@@ -1,4 +1,4 @@
-//! Commits name whose doing they are.
+//! Commits name the client that made the change.
 
 use gitcd::proto::etcdserverpb::PutRequest;
 use gitcd::proto::v3lockpb::{LockRequest, UnlockRequest};

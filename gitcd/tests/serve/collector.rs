@@ -1,4 +1,4 @@
-//! A collector of traces.
+//! An OTLP collector for traces.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status};
 use super::authority::Pair;
 use super::support::eventually;
 
-/// Takes whatever is sent to it.
+/// Records all spans that it receives.
 pub(crate) struct Collector {
     address: SocketAddr,
     spans: Spans,
@@ -26,7 +26,7 @@ pub(crate) struct Collector {
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
-/// A span, with what there is to know of its service.
+/// A span with the resource of its service.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) service: Vec<KeyValue>,
@@ -39,7 +39,7 @@ impl TraceService for Spans {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let mut spans = self.0.lock().expect("nobody panics with it");
+        let mut spans = self.0.lock().expect("no thread panics while holding the lock");
         for resource in request.into_inner().resource_spans {
             let service = resource.resource.unwrap_or_default().attributes;
             let of_scopes = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
@@ -54,20 +54,20 @@ impl Collector {
         Self::serve(Server::builder()).await
     }
 
-    /// One that speaks TLS.
+    /// Starts a collector that serves TLS.
     pub(crate) async fn secure(pair: &Pair) -> Self {
         let tls = ServerTlsConfig::new().identity(Identity::from_pem(&pair.cert, &pair.key));
-        Self::serve(Server::builder().tls_config(tls).expect("they belong together")).await
+        Self::serve(Server::builder().tls_config(tls).expect("certificate and key match")).await
     }
 
     async fn serve(mut server: Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port exists");
+        let address = listener.local_addr().expect("the listener is bound");
         let spans = Spans::default();
         let service = TraceServiceServer::new(spans.clone());
         let server = tokio::spawn(async move {
             let ended = server.add_service(service).serve_with_incoming(TcpIncoming::from(listener));
-            ended.await.expect("the collector serves");
+            ended.await.expect("the collector can serve");
         });
         Self { address, spans, server }
     }
@@ -76,12 +76,12 @@ impl Collector {
         self.address
     }
 
-    /// All spans so far.
+    /// Returns all spans received so far.
     pub(crate) fn spans(&self) -> Vec<Span> {
-        self.spans.0.lock().expect("nobody panics with it").clone()
+        self.spans.0.lock().expect("no thread panics while holding the lock").clone()
     }
 
-    /// The first span that `is`; waits for it.
+    /// Waits for the first span that `is` accepts.
     pub(crate) async fn span(&self, what: &str, is: impl Fn(&Span) -> bool) -> Span {
         eventually(what, async || self.spans().into_iter().find(&is)).await
     }
@@ -102,12 +102,12 @@ impl Span {
         self.span.trace_id == parent.span.trace_id && self.span.parent_span_id == parent.span.span_id
     }
 
-    /// An attribute as text; empty if there is none.
+    /// An attribute as text; empty if absent.
     pub(crate) fn attribute(&self, key: &str) -> String {
         text(&self.span.attributes, key)
     }
 
-    /// The same of its service.
+    /// An attribute of its service's resource as text; empty if absent.
     pub(crate) fn service(&self, key: &str) -> String {
         text(&self.service, key)
     }

@@ -1,4 +1,4 @@
-//! Compaction that no client asked for.
+//! Automatic compaction.
 
 use tonic::Code;
 

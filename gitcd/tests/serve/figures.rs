@@ -1,4 +1,4 @@
-//! Figures that follow what they count.
+//! Metrics that follow the state.
 
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::watch_request::RequestUnion;
@@ -8,14 +8,14 @@ use tonic::Streaming;
 use super::support::build::{compact, put, watch, watch_prefix};
 use super::support::{Kind, Server, eventually};
 
-/// The value of a figure that counts.
+/// Returns the value of a counter or gauge.
 async fn figure(server: &Server, name: &str) -> usize {
     let page = server.page("/metrics").await;
     let figure = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
-    figure.unwrap_or_else(|| panic!("there is no {name}")) as usize
+    figure.unwrap_or_else(|| panic!("no metric {name}")) as usize
 }
 
-/// Waits until a figure has a value.
+/// Waits until a metric has a value.
 async fn becomes(server: &Server, name: &str, value: usize) {
     eventually(&format!("{name} {value}"), async || (figure(server, name).await == value).then_some(())).await;
 }
@@ -34,7 +34,7 @@ async fn watchers_are_counted_as_they_come_and_go() {
     let mut others = other.watch();
     others.create(watch("/registry/a")).await;
     assert_eq!(figure(&server, "gitcd_watchers").await, 6);
-    // Whoever is refused is none.
+    // A rejected watch is not counted.
     watching.send_create(WatchCreateRequest { watch_id: 3, ..watch("/registry/a") }).await;
     assert!(watching.control().await.canceled);
     assert_eq!(figure(&server, "gitcd_watchers").await, 6);
@@ -43,7 +43,7 @@ async fn watchers_are_counted_as_they_come_and_go() {
         assert!(watching.control().await.canceled);
         assert_eq!(figure(&server, "gitcd_watchers").await, left);
     }
-    // One that the compaction has overtaken goes, too.
+    // A watch cancelled because its revision was compacted is no longer counted.
     for value in ["1", "2", "3"] {
         client.put(put("/elsewhere", value)).await.ok();
     }
@@ -57,7 +57,7 @@ async fn watchers_are_counted_as_they_come_and_go() {
     becomes(&server, "gitcd_watchers", 0).await;
 }
 
-/// Files that end in `.pack`.
+/// The number of files that end in `.pack`.
 fn packs(server: &Server) -> usize {
     let folder = server.repository().path().join("objects/pack");
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -73,7 +73,7 @@ async fn packs_are_counted_as_commits_bring_them() {
     let mut bytes = figure(&server, "gitcd_pack_files_bytes").await;
     for round in 1..=3 {
         let written = figure(&server, "gitcd_packs_total").await;
-        // More than anybody would keep in loose objects, and nothing that becomes smaller.
+        // More than would be kept as loose objects, and hardly compressible.
         for number in 0..40 {
             let value = (0..100).map(|_| rand::random::<u64>().to_string()).collect::<String>();
             client.put(put(&format!("/registry/{round}/{number}"), &value)).await.ok();
@@ -81,7 +81,7 @@ async fn packs_are_counted_as_commits_bring_them() {
         let revision = figure(&server, "gitcd_revision").await;
         becomes(&server, "gitcd_committed_revision", revision).await;
         assert!(figure(&server, "gitcd_packs_total").await > written);
-        eventually("the figure that the folder has", async || {
+        eventually("gitcd_pack_files to match the folder", async || {
             (figure(&server, "gitcd_pack_files").await == packs(&server)).then_some(())
         })
         .await;
@@ -92,17 +92,17 @@ async fn packs_are_counted_as_commits_bring_them() {
     assert!(packs(&server) > first);
 }
 
-/// A stream with one watch, on a connection of its own; the answer that announces it is read, nothing else is.
+/// Opens a stream with one watch on a connection of its own, and reads only the creation response.
 async fn unread(server: &Server, create: WatchCreateRequest) -> Streaming<WatchResponse> {
     let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
     let requests = futures::StreamExt::chain(futures::stream::iter([request]), futures::stream::pending());
     let mut client = WatchClient::new(server.channel().await).max_decoding_message_size(64 << 20);
-    let mut answers = client.watch(requests).await.expect("the server answers").into_inner();
-    assert!(answers.message().await.expect("the stream goes on").expect("the stream goes on").created);
+    let mut answers = client.watch(requests).await.expect("the server accepts the stream").into_inner();
+    assert!(answers.message().await.expect("the stream is open").expect("a message follows").created);
     answers
 }
 
-/// Large puts, some at a time.
+/// Puts large values, 50 at a time.
 async fn write(server: &Server, count: usize, bytes: usize) {
     let client = server.client().await;
     let value = "x".repeat(bytes);
@@ -114,11 +114,11 @@ async fn write(server: &Server, count: usize, bytes: usize) {
     }
 }
 
-/// Reads until so many events have come.
+/// Reads until `count` events have arrived; they must be those of the first revisions, in order.
 async fn read(answers: &mut Streaming<WatchResponse>, count: usize) {
     let mut revisions = Vec::new();
     while revisions.len() < count {
-        let answer = answers.message().await.expect("the stream goes on").expect("the stream goes on");
+        let answer = answers.message().await.expect("the stream is open").expect("a message follows");
         assert!(!answer.canceled, "{answer:?}");
         revisions.extend(answer.events.iter().filter_map(|event| Some(event.kv.as_ref()?.mod_revision)));
     }
@@ -143,12 +143,12 @@ async fn a_watcher_that_does_not_read_is_slow_until_it_does() {
 #[tokio::test]
 async fn a_watcher_that_does_not_read_what_was_before_it_is_slow_too() {
     let server = Server::start(Kind::Gitcd).await;
-    // More than what waits between a server and a client.
+    // More than fits into the buffers between server and client.
     write(&server, 4000, 16 << 10).await;
     let from_the_start = WatchCreateRequest { start_revision: 2, ..watch_prefix("/registry/") };
     let mut answers = unread(&server, from_the_start).await;
     becomes(&server, "gitcd_slow_watchers", 1).await;
-    // What comes meanwhile is for the same watcher.
+    // Newer events are for the same watcher.
     write(&server, 2000, 1).await;
     assert_eq!(figure(&server, "gitcd_slow_watchers").await, 1);
     read(&mut answers, 6000).await;

@@ -1,4 +1,4 @@
-//! Hashes of the keys: the same for the same data, wherever and whenever they are asked for.
+//! Hashes of the keys: the same for the same data, on any server at any time.
 
 use gitcd::proto::etcdserverpb::{HashKvRequest, HashRequest, PutRequest};
 use tonic::Code;
@@ -6,7 +6,7 @@ use tonic::Code;
 use super::support::build::{all, compact, delete, delete_prefix, grant, put, revoke};
 use super::support::{Client, Kind, Server};
 
-/// Revisions 2 to 15: puts, deletions, transactions and a lease that ends.
+/// Writes revisions 2 to 15: puts, deletions, transactions and a revoked lease.
 async fn fill(client: &Client) {
     client.put(put("/registry/a", "1")).await.ok();
     client.put(put("/registry/b", "1")).await.ok();
@@ -29,7 +29,7 @@ async fn fill(client: &Client) {
 const LAST: i64 = 15;
 const COMPACTED: i64 = 8;
 
-/// For each revision: hash, revision of the compaction, revision of the hash.
+/// Returns, for each revision, the hash, its compact revision and its revision.
 async fn sums(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Vec<(u32, i64, i64)> {
     let mut sums = Vec::new();
     for revision in revisions.chain([0]) {
@@ -48,7 +48,7 @@ async fn two_servers_with_the_same_data_have_the_same_hashes_also_after_restarts
     }
     let whole = sums(&clients[0], 1..=LAST).await;
     assert_eq!(whole, sums(&clients[1], 1..=LAST).await);
-    // Each revision changed something.
+    // Every revision changes the hash.
     assert!(whole[..LAST as usize].windows(2).all(|pair| pair[0].0 != pair[1].0), "{whole:?}");
     assert_eq!(whole[1].1, -1, "nothing is compacted yet");
     let revisions: Vec<_> = whole.iter().map(|sum| sum.2).collect();
@@ -59,7 +59,7 @@ async fn two_servers_with_the_same_data_have_the_same_hashes_also_after_restarts
     }
     let rest = sums(&clients[0], COMPACTED..=LAST).await;
     assert_eq!(rest, sums(&clients[1], COMPACTED..=LAST).await);
-    // What is still there hashes as it did.
+    // The remaining revisions keep their hashes.
     let hashes = |sums: &[(u32, i64, i64)]| sums.iter().map(|sum| sum.0).collect::<Vec<_>>();
     assert_eq!(hashes(&rest), hashes(&whole[COMPACTED as usize - 1..]));
     assert!(rest.iter().all(|sum| sum.1 == COMPACTED), "{rest:?}");
@@ -75,7 +75,7 @@ async fn two_servers_with_the_same_data_have_the_same_hashes_also_after_restarts
     let hash = async |client: &Client| client.hash(HashRequest {}).await.ok().hash;
     assert_eq!(hash(&restarted).await, hash(&clients[1]).await);
 
-    // They go on together.
+    // Both continue with equal hashes.
     for client in [&restarted, &clients[1]] {
         client.put(put("/registry/a", "4")).await.ok();
         client.delete_range(delete("/registry/b")).await.ok();
@@ -104,7 +104,7 @@ async fn other_data_has_another_hash() {
         clients[0].put(one).await.ok();
         clients[1].put(other).await.ok();
         assert_ne!(hash(&clients[0]).await, hash(&clients[1]).await, "{name}");
-        // As one again.
+        // With all keys deleted, the hashes are equal again.
         for client in &clients {
             client.txn(all([delete_prefix("/registry/")])).await.ok();
         }
@@ -114,7 +114,7 @@ async fn other_data_has_another_hash() {
         }
         assert_eq!(hash(&clients[0]).await, hash(&clients[1]).await, "{name}");
     }
-    // The same keys and values by another way: their revisions and versions differ.
+    // The same keys and values, with other revisions and versions.
     clients[0].put(put("/registry/a", "1")).await.ok();
     clients[1].delete_range(delete("/registry/a")).await.ok();
     clients[0].put(put("/registry/b", "1")).await.ok();

@@ -1,4 +1,4 @@
-//! `kill -9` while branches fetch, merge and push: nothing that was acknowledged is lost, and all come to the same.
+//! `kill -9` while branches fetch, merge and push: no acknowledged write is lost, and all branches converge.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::support::{Repository, Server, eventually};
 const SHARED: &str = "/registry/configmaps/n/shared";
 const CYCLES: usize = 8;
 
-/// What one writer was told: its own keys, and its own field of the object that all write.
+/// A writer's acknowledged values: its own keys, and its own field of the shared object.
 #[derive(Debug, Default)]
 struct Told {
     keys: BTreeMap<String, String>,
@@ -30,7 +30,7 @@ fn shared(fields: &serde_json::Map<String, serde_json::Value>) -> String {
         + "\n"
 }
 
-/// Writes until told to stop, whatever becomes of the server meanwhile; counts what was acknowledged.
+/// Writes until `stop` is set, also while the server is down; counts acknowledged writes.
 async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknowledged: Arc<AtomicU64>) -> Told {
     let (mut client, mut told) = (KvClient::new(channel), Told::default());
     let mut round = 0_i64;
@@ -45,9 +45,9 @@ async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknow
             told.keys.insert(key, value);
             acknowledged.fetch_add(1, Ordering::Relaxed);
         } else {
-            // Whether it was written is not known, so nothing is known of this key any more, until the next time.
+            // The outcome is unknown, so the key is not checked until its next acknowledged write.
             told.keys.remove(&key);
-            // A server that is down refuses at once.
+            // While the server is down, writes fail at once.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if round % 5 == 0 {
@@ -61,7 +61,7 @@ async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknow
     told
 }
 
-/// Sets the writer's field of the shared object as it is now. `Some(false)`: it changed meanwhile. `None`: nobody knows.
+/// Sets the writer's field of the shared object. `Some(false)`: it changed concurrently. `None`: the outcome is unknown.
 async fn set_field(client: &mut KvClient<Channel>, number: usize, round: i64) -> Option<bool> {
     use crate::support::build::{all, unchanged_since};
     let Ok(found) = client.range(get(SHARED)).await else { return Some(false) };
@@ -69,7 +69,7 @@ async fn set_field(client: &mut KvClient<Channel>, number: usize, round: i64) ->
     let since = found.as_ref().map_or(0, |pair| pair.mod_revision);
     let mut fields = found.map_or_else(serde_json::Map::new, |pair| {
         let json: serde_json::Value =
-            serde_json::from_slice(&pair.value).expect("only objects are stored, never marks of a conflict");
+            serde_json::from_slice(&pair.value).expect("stored values are objects, never conflict markers");
         json["data"].as_object().cloned().unwrap_or_default()
     });
     fields.insert(format!("of{number}"), round.to_string().into());
@@ -88,7 +88,7 @@ async fn content(server: &Server) -> BTreeMap<String, String> {
 async fn kills_in_the_middle_of_merges_lose_nothing() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let upstream = bare(&folder);
-    let url = upstream.to_str().expect("it has a plain name");
+    let url = upstream.to_str().expect("the path is UTF-8");
     let (mut servers, mut kept) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (server, _client, temporary) = follower(url, &[]).await;
@@ -101,13 +101,13 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
         .enumerate()
         .map(|(number, server)| {
             let address = format!("http://{}", server.address());
-            let channel = Endpoint::from_shared(address).expect("an address is a URL").connect_lazy();
+            let channel = Endpoint::from_shared(address).expect("an address is a valid URL").connect_lazy();
             tokio::spawn(write_on(number, channel, stop.clone(), acknowledged.clone()))
         })
         .collect();
     for _ in 0..CYCLES {
         let (more, victim) = (rand::rng().random_range(20..200), rand::rng().random_range(0..servers.len()));
-        // A moment like any other: not before something, not after it, and in the middle of much.
+        // A random moment under load.
         let until = acknowledged.load(Ordering::Relaxed) + more;
         eventually("more writes", async || (acknowledged.load(Ordering::Relaxed) >= until).then_some(())).await;
         servers[victim].kill();
@@ -119,7 +119,7 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
         told.push(writer.await.expect("a writer does not panic"));
     }
 
-    let agreed = eventually("all branches to agree", async || {
+    let agreed = eventually("all branches to converge", async || {
         let first = content(&servers[0]).await;
         for server in &servers[1..] {
             if content(server).await != first {
@@ -130,10 +130,14 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
         told.iter().all(has_all).then_some(first)
     })
     .await;
-    let json: serde_json::Value = serde_json::from_str(&agreed[SHARED]).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&agreed[SHARED]).expect("the shared object is JSON");
     for (number, told) in told.iter().enumerate() {
         if let Some(round) = told.field {
-            assert_eq!(json["data"][format!("of{number}")], round.to_string(), "only writer {number} sets it: {json}");
+            assert_eq!(
+                json["data"][format!("of{number}")],
+                round.to_string(),
+                "field that only writer {number} sets: {json}"
+            );
         }
     }
     for server in &mut servers {

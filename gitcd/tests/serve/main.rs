@@ -1,7 +1,7 @@
-//! What `gitcd serve` does beyond answering: flags, compaction, trimming, snapshots and their way back.
+//! Features of `gitcd serve` beyond the API: flags, compaction, journal trimming, snapshots and restore, and more.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 #[cfg(feature = "otlp")]

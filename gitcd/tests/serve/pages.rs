@@ -1,4 +1,4 @@
-//! What etcd answers over plain HTTP: health as probes ask for it, figures as dashboards read them.
+//! etcd's plain HTTP endpoints: health checks and metrics.
 
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, PutRequest};
@@ -11,11 +11,11 @@ fn alarm(action: AlarmAction, kind: AlarmType) -> AlarmRequest {
     AlarmRequest { action: action.into(), alarm: kind.into(), member_id: 7 }
 }
 
-/// The pages of both servers, one after the other.
+/// Compares these pages of both servers, one after the other.
 async fn same_pages(servers: &[Server; 2], paths: &[&str]) {
     for path in paths {
         let (etcd, other) = (servers[0].answer(path).await, servers[1].answer(path).await);
-        // etcd's checks come out of a map, in no order.
+        // In random order in etcd.
         let lines = |text: &str| {
             let mut lines: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
             lines.sort();
@@ -57,7 +57,7 @@ async fn health_pages_say_what_etcds_say() {
     same_pages(&servers, &paths).await;
 }
 
-/// The value of a figure, with its labels as they are printed.
+/// Returns the value of a metric; `name` includes its labels as printed.
 async fn figure(server: &Server, name: &str) -> Option<f64> {
     let page = server.page("/metrics").await;
     page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
@@ -148,7 +148,8 @@ async fn a_stream_is_counted_when_it_ends() {
         watching.create(watch_prefix("/registry/")).await;
         assert_eq!(watches("\"Canceled\"").await, Some(0));
     }
-    eventually("the end of the stream", async || watches("\"Canceled\"").await.filter(|count| *count == 1)).await;
+    eventually("the ended stream to be counted", async || watches("\"Canceled\"").await.filter(|count| *count == 1))
+        .await;
 }
 
 #[tokio::test]
@@ -175,10 +176,10 @@ async fn a_quota_raises_the_alarm_and_compaction_makes_room() {
     assert_eq!((alarms.len(), alarms[0].alarm()), (1, AlarmType::Nospace));
     assert_eq!(server.answer("/health").await.0, 503);
 
-    // As with etcd: compact, then disarm.
-    let revision = client.range(get("/registry/a")).await.ok().header.expect("an answer has a header").revision;
+    // As with etcd: compact, then disarm the alarm.
+    let revision = client.range(get("/registry/a")).await.ok().header.expect("a response has a header").revision;
     client.compact(compact(revision)).await.ok();
-    eventually("the old versions to go", async || {
+    eventually("the old versions to be removed", async || {
         figure(&server, "etcd_mvcc_db_total_size_in_bytes").await.filter(|bytes| *bytes < 200_000.0)
     })
     .await;

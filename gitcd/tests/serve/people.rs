@@ -1,4 +1,4 @@
-//! People push to a branch that is being served, with stock Git.
+//! Operators push to a served branch with stock Git.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -29,7 +29,7 @@ impl Clone {
         let author = ["-c", "user.name=p", "-c", "user.email=p@localhost"];
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.folder).args(author).args(words).env("GIT_TERMINAL_PROMPT", "0");
-        command.output().expect("git runs")
+        command.output().expect("git is installed")
     }
 
     fn done(&self, words: &[&str]) -> String {
@@ -40,9 +40,9 @@ impl Clone {
 
     fn edit(&self, from: &str, to: &str) {
         let path = self.folder.join(FILE);
-        let text = std::fs::read_to_string(&path).expect("the file was checked out");
+        let text = std::fs::read_to_string(&path).expect("the file is checked out");
         assert!(text.contains(from), "{text}");
-        std::fs::write(&path, text.replace(from, to)).expect("it can be written");
+        std::fs::write(&path, text.replace(from, to)).expect("the work tree is writable");
         self.done(&["commit", "-qam", "by hand"]);
     }
 }
@@ -56,7 +56,7 @@ async fn served() -> (Server, Client, String) {
 }
 
 async fn committed(server: &Server, client: &Client) {
-    let revision = client.range(get(KEY)).await.ok().header.expect("it has one").revision;
+    let revision = client.range(get(KEY)).await.ok().header.expect("a response has a header").revision;
     let repository = server.repository();
     eventually("the commit", async || (repository.committed_revision() >= revision).then_some(())).await;
 }
@@ -64,7 +64,8 @@ async fn committed(server: &Server, client: &Client) {
 fn clone(url: &str) -> Clone {
     let temporary = tempfile::tempdir().expect("the temporary folder is writable");
     let folder = temporary.path().join("clone");
-    let cloned = Command::new("git").args(["clone", "-q", "-b", "main", url]).arg(&folder).output().expect("git runs");
+    let cloned =
+        Command::new("git").args(["clone", "-q", "-b", "main", url]).arg(&folder).output().expect("git is installed");
     assert!(cloned.status.success(), "{}", String::from_utf8_lossy(&cloned.stderr));
     Clone { folder, _temporary: temporary }
 }
@@ -81,10 +82,10 @@ async fn a_push_changes_a_key_at_once() {
     let clone = clone(&url);
     clone.edit(r#""tea": "3""#, r#""tea": "4""#);
     clone.done(&["push", "-q", "origin", "main"]);
-    assert_eq!(value(&client).await, map("4"), "it is there when the push is done");
+    assert_eq!(value(&client).await, map("4"), "the key must be changed when the push returns");
     let head = clone.done(&["rev-parse", "HEAD"]);
-    assert_eq!(server.repository().reference("refs/heads/main"), head.trim(), "a fast-forward");
-    // And the branch goes on from there.
+    assert_eq!(server.repository().reference("refs/heads/main"), head.trim(), "the push must be a fast-forward");
+    // The branch continues from there.
     client.put(put(KEY, &map("5"))).await.ok();
     committed(&server, &client).await;
     clone.done(&["pull", "-q", "--ff-only"]);
@@ -128,33 +129,37 @@ async fn a_broken_file_is_refused_with_the_reason() {
         let refused = clone.git(&["push", "-f", "origin", &target]);
         assert!(!refused.status.success(), "{reference}");
     }
-    // What is no branch of ours is nobody's business.
+    // Other references can be pushed freely.
     clone.done(&["push", "-q", "origin", "main:refs/heads/mine"]);
 }
 
-/// A commit with one more file, so many names deep.
+/// Commits one more file, nested `names` directories deep.
 fn nest(clone: &Clone, names: usize) {
-    let repository = git2::Repository::open(&clone.folder).expect("the temporary folder is ours");
-    let mut at = repository.blob(b"x").expect("the temporary folder is ours");
+    let repository = git2::Repository::open(&clone.folder).expect("the temporary folder is writable");
+    let mut at = repository.blob(b"x").expect("the temporary folder is writable");
     for depth in 1..names {
-        let mut builder = repository.treebuilder(None).expect("the temporary folder is ours");
-        builder.insert("a", at, if depth == 1 { 0o100_644 } else { 0o040_000 }).expect("the temporary folder is ours");
-        at = builder.write().expect("the temporary folder is ours");
+        let mut builder = repository.treebuilder(None).expect("the temporary folder is writable");
+        builder
+            .insert("a", at, if depth == 1 { 0o100_644 } else { 0o040_000 })
+            .expect("the temporary folder is writable");
+        at = builder.write().expect("the temporary folder is writable");
     }
     let head = repository
         .head()
-        .expect("the temporary folder is ours")
+        .expect("the temporary folder is writable")
         .peel_to_commit()
-        .expect("the temporary folder is ours");
+        .expect("the temporary folder is writable");
     let mut root = repository
-        .treebuilder(Some(&head.tree().expect("the temporary folder is ours")))
-        .expect("the temporary folder is ours");
-    root.insert("deep", at, 0o040_000).expect("the temporary folder is ours");
+        .treebuilder(Some(&head.tree().expect("the temporary folder is writable")))
+        .expect("the temporary folder is writable");
+    root.insert("deep", at, 0o040_000).expect("the temporary folder is writable");
     let tree = repository
-        .find_tree(root.write().expect("the temporary folder is ours"))
-        .expect("the temporary folder is ours");
-    let author = git2::Signature::now("p", "p@localhost").expect("the temporary folder is ours");
-    repository.commit(Some("HEAD"), &author, &author, "deep", &tree, &[&head]).expect("the temporary folder is ours");
+        .find_tree(root.write().expect("the temporary folder is writable"))
+        .expect("the temporary folder is writable");
+    let author = git2::Signature::now("p", "p@localhost").expect("the temporary folder is writable");
+    repository
+        .commit(Some("HEAD"), &author, &author, "deep", &tree, &[&head])
+        .expect("the temporary folder is writable");
 }
 
 #[tokio::test]
@@ -174,18 +179,18 @@ async fn a_file_deeper_than_any_key_is_refused_and_does_no_harm() {
         clone.done(&["fetch", "-q"]);
         clone.done(&["reset", "-q", "--soft", "origin/main"]);
     }
-    // The deepest that there is.
+    // The deepest valid key.
     nest(&clone, 1024);
     clone.done(&["push", "-q", "origin", "main"]);
     let key = format!("/registry/deep{}", "/a".repeat(1023));
     assert_eq!(client.range(get(&key)).await.ok().kvs.len(), 1);
 }
 
-/// 200 writes a second, until it is told to stop; returns how many.
+/// Writes 200 times a second until `stop` is set; returns the number of writes.
 async fn write_on(client: &Client, stop: Arc<AtomicBool>) -> usize {
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     let mut count = 0;
-    // Each key once at least, however fast the person is.
+    // At least once per key, however fast the pushes are.
     while !stop.load(Ordering::Relaxed) || count <= 100 {
         ticks.tick().await;
         let key = format!("/registry/configmaps/shop/k{}", count % 100);
@@ -195,7 +200,7 @@ async fn write_on(client: &Client, stop: Arc<AtomicBool>) -> usize {
     count
 }
 
-/// Sets it when it goes, however it goes.
+/// Sets the flag on drop, also on a panic.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {
@@ -217,22 +222,22 @@ async fn people_clone_fetch_and_push_while_the_branch_is_written_to() {
         for price in 4..7 {
             clone.done(&["pull", "-q", "--rebase"]);
             clone.edit(&format!(r#""tea": "{}""#, price - 1), &format!(r#""tea": "{price}""#));
-            // The branch has moved on by now: theirs is to be merged there.
+            // The branch has moved on by now, so the push asks for a merge.
             clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
         }
-        // And a push that wins the race some time.
+        // A plain push has to win the race at some time.
         clone.done(&["pull", "-q", "--rebase"]);
         clone.edit(r#""cup": "1""#, r#""cup": "2""#);
         let mut attempts = 1;
         while !clone.git(&["push", "-q", "origin", "main"]).status.success() {
             clone.done(&["pull", "-q", "--rebase"]);
             attempts += 1;
-            assert!(attempts < 200, "no push is taken");
+            assert!(attempts < 200, "every push was rejected");
         }
         clone
     });
     let (count, clone) = tokio::join!(write_on(&client, stopped), person);
-    let clone = clone.expect("git does as it is told");
+    let clone = clone.expect("all git commands succeed");
     assert_eq!(value(&client).await, map("6").replace(r#""cup":"1""#, r#""cup":"2""#));
     let last = client.range(get(&format!("/registry/configmaps/shop/k{}", (count - 1) % 100))).await.ok();
     assert_eq!(last.kvs[0].value, format!("{}", count - 1).into_bytes());
@@ -242,7 +247,7 @@ async fn people_clone_fetch_and_push_while_the_branch_is_written_to() {
     server.repository().fsck();
 }
 
-/// What a clone edits while the branch goes on: `tea` here and there.
+/// A branch and a clone that both have changed `tea`; the clone's commit is not pushed yet.
 async fn edited_by_both() -> (Server, Client, Clone) {
     let (server, client, url) = served().await;
     committed(&server, &client).await;
@@ -256,9 +261,9 @@ async fn edited_by_both() -> (Server, Client, Clone) {
 fn told(server: &Server, words: &[&str]) -> String {
     let repository = format!("--repo={}", server.repository().path().display());
     let words = [&[words[0], &repository, "--key-prefixes=default=/registry"], &words[1..]].concat();
-    let output = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(&words).output().expect("the program has been built");
+    let output = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(&words).output().expect("gitcd can be started");
     assert!(output.stderr.is_empty(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("it prints text")
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
 }
 
 #[tokio::test]
@@ -267,7 +272,7 @@ async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
     let pushed = clone.git(&["push", "-q", "origin", "main:refs/for/main"]);
     let said = String::from_utf8_lossy(&pushed.stderr).into_owned();
     assert!(pushed.status.success(), "{said}");
-    let kept = value(&client).await.split(r#""tea":""#).nth(1).expect("it has tea")[..1].to_owned();
+    let kept = value(&client).await.split(r#""tea":""#).nth(1).expect("the object has the field")[..1].to_owned();
     let lost = if kept == "9" { "5" } else { "9" };
     let line = format!(r#"conflict: data.tea kept "{kept}", lost "{lost}""#);
     let lines: Vec<_> = said.lines().map(str::trim_end).collect();
@@ -284,9 +289,9 @@ async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
     let status = Command::new(env!("CARGO_BIN_EXE_gitcd"))
         .args(["status", &format!("--endpoint=http://{address}")])
         .output()
-        .expect("the program has been built");
+        .expect("gitcd can be started");
     let table = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(status.status.success(), "a conflict was decided: {table}");
+    assert!(status.status.success(), "a resolved conflict is no failure: {table}");
     assert!(table.contains("pushed and committed by people: 1 merge, 1 conflict\n"), "{table}");
     assert!(table.contains(&format!("    conflict {FILE} data.tea kept ")), "{table}");
     let metrics = server.page("/metrics").await;
@@ -328,7 +333,7 @@ async fn what_is_pushed_to_the_folder_to_be_merged_is_merged_and_the_reference_g
     committed(&server, &client).await;
     let is_gone = async || server.repository().git(&["for-each-ref", "refs/for"]).is_empty().then_some(());
     clone.done(&["push", "-q", "origin", "main^{tree}:refs/for/main"]);
-    eventually("the end of a reference to a tree", is_gone).await;
+    eventually("the reference to a tree to be deleted", is_gone).await;
     for cup in 2..5 {
         clone.edit(&format!(r#""cup": "{}""#, cup - 1), &format!(r#""cup": "{cup}""#));
         clone.done(&["tag", "-f", "-a", "-m", "edited", "edited"]);
@@ -336,7 +341,7 @@ async fn what_is_pushed_to_the_folder_to_be_merged_is_merged_and_the_reference_g
         clone.done(&["push", "-q", "origin", &format!("{what}:refs/for/main")]);
         let merged = map("9").replace(r#""cup":"1""#, &format!(r#""cup":"{cup}""#));
         eventually("the merge", async || (value(&client).await == merged).then_some(())).await;
-        eventually("the end of the reference", is_gone).await;
+        eventually("the reference to be deleted", is_gone).await;
     }
     committed(&server, &client).await;
     server.repository().fsck();

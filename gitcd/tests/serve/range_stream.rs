@@ -1,4 +1,4 @@
-//! Ranges that come in parts say what ranges in one piece say.
+//! RangeStream returns the same as Range, in several messages.
 
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::{RangeRequest, RangeResponse};
@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use super::support::build::{all, compact, delete_prefix, get, list, put};
 use super::support::{Client, Kind, Server};
 
-/// So many that they come in several parts.
+/// Enough keys for several messages.
 const KEYS: usize = 2500;
 
 async fn fill(client: &Client) {
@@ -18,21 +18,24 @@ async fn fill(client: &Client) {
     }
 }
 
-/// All parts of an answer.
+/// Reads all parts of a response.
 async fn parts(client: &mut KvClient<Channel>, request: &RangeRequest) -> Result<Vec<RangeResponse>, Status> {
     let mut answers = client.range_stream(request.clone()).await?.into_inner();
     let mut parts = Vec::new();
     while let Some(answer) = answers.message().await? {
-        parts.push(answer.range_response.expect("each message has a part"));
+        parts.push(answer.range_response.expect("each message has a response"));
     }
     Ok(parts)
 }
 
-/// The parts as one answer: the last one has what is said once.
+/// Joins the parts into one response; header, count and `more` are in the last one.
 fn joined(mut parts: Vec<RangeResponse>) -> RangeResponse {
-    let mut whole = parts.pop().expect("there is at least one part");
-    assert!(parts.iter().all(|part| part.header.is_none() && !part.more && part.count == 0), "only the last one tells");
-    assert!(parts.iter().all(|part| !part.kvs.is_empty()), "each part brings something");
+    let mut whole = parts.pop().expect("a response has at least one part");
+    assert!(
+        parts.iter().all(|part| part.header.is_none() && !part.more && part.count == 0),
+        "only the last part has them"
+    );
+    assert!(parts.iter().all(|part| !part.kvs.is_empty()), "only the last part may be empty");
     let last = std::mem::take(&mut whole.kvs);
     whole.kvs = parts.into_iter().flat_map(|part| part.kvs).chain(last).collect();
     whole
@@ -44,8 +47,8 @@ async fn all_keys_come_in_order_over_several_messages() {
     let client = server.client().await;
     fill(&client).await;
     let mut stream = KvClient::new(server.channel().await);
-    let parts = parts(&mut stream, &list("/registry/")).await.expect("it is answered");
-    assert!(parts.len() > 1, "one part has all of {KEYS} keys");
+    let parts = parts(&mut stream, &list("/registry/")).await.expect("the range succeeds");
+    assert!(parts.len() > 1, "all {KEYS} keys came in one part");
     let whole = joined(parts);
     assert_eq!(whole, client.range(list("/registry/")).await.ok());
     assert_eq!((whole.kvs.len(), whole.count, whole.more), (KEYS, KEYS as i64, false));
@@ -65,7 +68,7 @@ async fn limits_revisions_and_keys_without_values_are_as_in_a_range() {
     let everything = list("/registry/");
     let table = [
         ("a key", get("/registry/00007")),
-        ("a key that is not there", get("/registry/none")),
+        ("a missing key", get("/registry/none")),
         ("a prefix without keys", list("/none/")),
         ("after a deletion", everything.clone()),
         ("a small limit", RangeRequest { limit: 3, ..everything.clone() }),
@@ -109,13 +112,13 @@ async fn refusals_are_those_of_a_range() {
         (RangeRequest { sort_order: 9, ..everything.clone() }, Code::InvalidArgument),
         (RangeRequest { sort_target: 9, ..everything.clone() }, Code::InvalidArgument),
     ] {
-        let refused = parts(&mut stream, &request).await.expect_err("it is refused");
+        let refused = parts(&mut stream, &request).await.expect_err("the range is invalid");
         assert_eq!(refused.code(), code, "{request:?}: {refused}");
         assert_eq!(refused.message(), client.range(request).await.refused(code));
     }
-    // What is not in order of the keys cannot come in parts.
+    // Results in another order than that of the keys cannot be streamed.
     let sorted = RangeRequest { sort_order: 2, sort_target: 3, ..everything };
-    assert_eq!(parts(&mut stream, &sorted).await.expect_err("it is refused").code(), Code::Unimplemented);
+    assert_eq!(parts(&mut stream, &sorted).await.expect_err("a sorted range is refused").code(), Code::Unimplemented);
 }
 
 #[tokio::test]
@@ -126,8 +129,8 @@ async fn large_values_come_in_messages_that_any_client_takes() {
     for key in 0..1200 {
         client.put(put(&format!("/registry/{key:05}"), &value)).await.ok();
     }
-    // Its limit is gRPC's default, 4 MiB.
+    // The client's limit is gRPC's default, 4 MiB.
     let mut stream = KvClient::new(server.channel().await);
-    let whole = joined(parts(&mut stream, &list("/registry/")).await.expect("no part is too large"));
+    let whole = joined(parts(&mut stream, &list("/registry/")).await.expect("no part exceeds the limit"));
     assert_eq!(whole, client.range(list("/registry/")).await.ok());
 }

@@ -1,4 +1,4 @@
-//! Clients that were not built for the API find it out.
+//! Server reflection: clients without generated code discover the API.
 
 use futures::stream;
 use prost::Message;
@@ -12,24 +12,24 @@ use tonic_reflection::pb::v1::{ExtensionRequest, ServerReflectionRequest};
 
 use super::support::{Kind, Server};
 
-/// The answers to some questions on one stream.
+/// Sends requests on one stream and returns their responses.
 async fn ask(server: &Server, questions: Vec<MessageRequest>) -> Vec<MessageResponse> {
     let requests = questions
         .into_iter()
         .map(|question| ServerReflectionRequest { host: String::new(), message_request: Some(question) });
     let requests = stream::iter(requests.collect::<Vec<_>>());
     let mut client = ServerReflectionClient::new(server.channel().await);
-    let mut answers = client.server_reflection_info(requests).await.expect("the service is there").into_inner();
+    let mut answers = client.server_reflection_info(requests).await.expect("the service is registered").into_inner();
     let mut all = Vec::new();
-    while let Some(answer) = answers.message().await.expect("the stream is healthy") {
-        all.push(answer.message_response.expect("it is an answer"));
+    while let Some(answer) = answers.message().await.expect("the stream is open") {
+        all.push(answer.message_response.expect("a message has a response"));
     }
     all
 }
 
 fn files(answer: &MessageResponse) -> Vec<FileDescriptorProto> {
-    let MessageResponse::FileDescriptorResponse(answer) = answer else { panic!("no file: {answer:?}") };
-    let decode = |file: &Vec<u8>| FileDescriptorProto::decode(&file[..]).expect("it is a description of a file");
+    let MessageResponse::FileDescriptorResponse(answer) = answer else { panic!("not a file descriptor: {answer:?}") };
+    let decode = |file: &Vec<u8>| FileDescriptorProto::decode(&file[..]).expect("a file descriptor can be decoded");
     answer.file_descriptor_proto.iter().map(decode).collect()
 }
 
@@ -37,7 +37,7 @@ fn files(answer: &MessageResponse) -> Vec<FileDescriptorProto> {
 async fn all_services_are_listed() {
     let server = Server::start(Kind::Gitcd).await;
     let answers = ask(&server, vec![MessageRequest::ListServices(String::new())]).await;
-    let [MessageResponse::ListServicesResponse(list)] = &answers[..] else { panic!("no list: {answers:?}") };
+    let [MessageResponse::ListServicesResponse(list)] = &answers[..] else { panic!("not a list: {answers:?}") };
     let listed: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
     for service in [
         "etcdserverpb.Auth",
@@ -70,7 +70,7 @@ async fn a_symbol_leads_to_files_that_describe_it() {
         };
         assert!(files(answer).iter().any(has), "{symbol}: {answer:?}");
     }
-    // By file names, as clients go on from imports until nothing is missing.
+    // By file name, following imports as clients do.
     let mut pool = Vec::new();
     let mut missing = vec!["rpc.proto".to_owned()];
     while let Some(name) = missing.pop() {
@@ -85,8 +85,8 @@ async fn a_symbol_leads_to_files_that_describe_it() {
         pool.push(file);
     }
     let mut described = DescriptorPool::new();
-    described.add_file_descriptor_protos(pool).expect("the files fit together");
-    let service = described.get_service_by_name("etcdserverpb.KV").expect("it is described");
+    described.add_file_descriptor_protos(pool).expect("the files are complete");
+    let service = described.get_service_by_name("etcdserverpb.KV").expect("the service is described");
     let methods: Vec<_> = service.methods().map(|method| method.name().to_owned()).collect();
     assert_eq!(methods, ["Range", "RangeStream", "Put", "DeleteRange", "Txn", "Compact"]);
 }
@@ -124,7 +124,7 @@ async fn a_file_comes_with_what_it_imports_and_each_of_those_once() {
     let answers = ask(&server, vec![symbol("etcdserverpb.KV.Range"), symbol("mvccpb.KeyValue.key")]).await;
     let first = files(&answers[0]);
     let mut described = DescriptorPool::new();
-    described.add_file_descriptor_protos(first.clone()).expect("the first answer is enough to go on with");
+    described.add_file_descriptor_protos(first.clone()).expect("the first response includes all imports");
     let names: Vec<_> = first.iter().map(FileDescriptorProto::name).collect();
     assert_eq!(names[0], "rpc.proto");
     let again: Vec<_> = files(&answers[1]).iter().map(|file| file.name().to_owned()).collect();
@@ -136,7 +136,7 @@ async fn a_question_that_asks_nothing_ends_the_stream() {
     let server = Server::start(Kind::Gitcd).await;
     let mut client = ServerReflectionClient::new(server.channel().await);
     let request = ServerReflectionRequest { host: String::new(), message_request: None };
-    let answers = client.server_reflection_info(stream::iter([request])).await.expect("the service is there");
-    let refused = answers.into_inner().message().await.expect_err("it asks nothing");
+    let answers = client.server_reflection_info(stream::iter([request])).await.expect("the service is registered");
+    let refused = answers.into_inner().message().await.expect_err("an empty request is invalid");
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
 }

@@ -1,4 +1,4 @@
-//! A snapshot that a stock `etcdctl` takes of a gitcd comes back as it was, with `gitcd restore`.
+//! `gitcd restore` recreates a branch exactly from a snapshot that stock `etcdctl` took of gitcd.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,11 +10,11 @@ use gitcd::proto::etcdserverpb::{HashKvRequest, LeaseLeasesRequest, PutRequest, 
 const EPHEMERAL: &str = "--ephemeral-prefixes=/registry/events";
 
 fn gitcd(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gitcd")).args(arguments).output().expect("gitcd runs")
+    Command::new(env!("CARGO_BIN_EXE_gitcd")).args(arguments).output().expect("gitcd can be started")
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("temporary folders have plain names")
+    path.to_str().expect("the path is UTF-8")
 }
 
 fn restore(file: &Path, folder: &Path, arguments: &[&str]) -> Output {
@@ -36,15 +36,15 @@ fn launch() -> Launch {
     Launch::new(Kind::Gitcd).argument(EPHEMERAL)
 }
 
-/// What `etcdctl snapshot save` makes.
+/// Runs `etcdctl snapshot save`.
 async fn save(server: &Server, file: &Path) {
     let endpoint = format!("--endpoints={}", server.address());
     let mut command = tokio::process::Command::new(assets::program("etcdctl"));
-    let saved = command.args([&endpoint, "snapshot", "save", text(file)]).output().await.expect("etcdctl runs");
+    let saved = command.args([&endpoint, "snapshot", "save", text(file)]).output().await.expect("etcdctl is installed");
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
 }
 
-/// Everything that a client can see: keys at every revision, events, leases, a hash over all.
+/// Records everything that a client can see: keys at every revision, events, leases, and a hash.
 async fn look(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Transcript {
     let everything = |revision| RangeRequest { range_end: to_the_end(), revision, ..get("\0") };
     for revision in revisions.clone() {
@@ -66,7 +66,7 @@ async fn look(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Tran
     client.take_transcript()
 }
 
-/// Keys of every kind; returns the last revision.
+/// Writes keys of every kind; returns the last revision.
 async fn fill(client: &Client) -> i64 {
     client.lease_grant(grant(7, 600)).await.ok();
     client.lease_grant(grant(8, 900)).await.ok();
@@ -81,12 +81,12 @@ async fn fill(client: &Client) -> i64 {
     }
     client.delete_range(delete("/registry/pods/default/b")).await.ok();
     let both = [put("/registry/pods/default/d", "\u{1}raw\u{0}"), put("/registry/pods/default/c", "{}")];
-    client.txn(all(both)).await.ok().header.expect("an answer has a header").revision
+    client.txn(all(both)).await.ok().header.expect("a response has a header").revision
 }
 
 #[tokio::test]
 async fn a_restored_branch_is_what_the_snapshot_saw_and_goes_on() {
-    // The compact revision falls on a write with and without a former pair, on a deletion, and on none at all.
+    // The compact revision is that of an update, a creation, a deletion, or no change at all.
     for compacted in [0, 2, 8, 19, 20, 21] {
         let server = launch().start().await;
         let client = server.client().await;
@@ -148,7 +148,7 @@ async fn a_snapshot_under_load_is_of_one_moment() {
     let client = server.client().await;
     let load = async {
         for number in 0..3000 {
-            // Two keys that always agree.
+            // Both keys always have the same value.
             let both = [put("/registry/x", &number.to_string()), put("/registry/y", &number.to_string())];
             client.txn(all(both)).await.ok();
         }
@@ -189,14 +189,14 @@ async fn restoring_needs_room_for_a_branch_and_a_file_that_is_whole() {
     let cut = folder.path().join("cut");
     std::fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
     refused(&restore(&cut, folder.path(), &[]), "damaged");
-    assert!(!folder.path().join("repo.git/HEAD").exists(), "nothing was made");
+    assert!(!folder.path().join("repo.git/HEAD").exists(), "nothing must be created");
 
     succeeds(&restore(&file, folder.path(), &[]));
     refused(
         &restore(&file, folder.path(), &[]),
         "exists already; name another repository with --repo, or another branch",
     );
-    // A crash in the middle of a restore leaves this.
+    // As left by a crash in the middle of a restore.
     let repository = Repository::at(&folder.path().join("repo.git"));
     std::fs::write(repository.path().join("gitcd/default/restoring"), "").unwrap();
     let repo = format!("--repo={}", repository.path().display());

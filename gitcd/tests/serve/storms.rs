@@ -1,4 +1,4 @@
-//! Very many watches on one stream that come and go while everything goes on.
+//! Many watches on one stream that are created and cancelled under load.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,22 +20,22 @@ use super::support::{Client, Kind, PATIENCE, Server};
 const WATCHES: i64 = 200;
 const PREFIXES: usize = 5;
 const ROUNDS: usize = 6;
-/// In each round.
+/// Writes per round.
 const WRITES: usize = 60;
-/// Requests that are sent at once.
+/// Requests sent at once.
 const BURST: usize = 40;
-/// In each round there are so many requests: half of the watches go, and as many come.
+/// Bursts per round: half of the watches are cancelled, and as many are created.
 const BURSTS: usize = (WATCHES as usize).div_ceil(BURST);
 
 /// Revision, key, whether it was deleted, value.
 type Change = (i64, String, bool, String);
 
-/// One watch from its creation to its end; its id may have been another's before.
+/// One watch from its creation to its end; an earlier watch may have had the same ID.
 struct Watched {
     create: WatchCreateRequest,
-    /// The first revision that it is to see, once it is announced.
+    /// The first revision that it must see; known once it is created.
     from: Option<i64>,
-    /// All up to here had come when somebody asked for its end.
+    /// All events up to this revision had arrived when it was cancelled.
     complete: i64,
     /// The revision at which it ended.
     ended: Option<i64>,
@@ -55,12 +55,12 @@ impl Watched {
         } else {
             self.create.key <= key && key < &self.create.range_end[..]
         };
-        *revision >= self.from.expect("it was announced")
+        *revision >= self.from.expect("the watch was created")
             && is_inside
             && !self.create.filters.contains(&filtered.into())
     }
 
-    /// Exactly its events have come: all, or up to its end.
+    /// Asserts that exactly its events have arrived: all of them, or those up to its end.
     fn check(&self, changes: &[Change]) {
         let wanted: Vec<_> = changes.iter().filter(|change| self.wants(change)).collect();
         let seen: Vec<_> = self.seen.iter().collect();
@@ -69,22 +69,22 @@ impl Watched {
             assert_eq!(seen, wanted, "{request:?}");
             return;
         };
-        // The answer may come before events of the very moment, but none is left out before others.
+        // The cancellation may precede the latest events, but no event may be missing before a later one.
         assert!(wanted.starts_with(&seen), "{request:?} from {:?} to {ended}: {seen:?} of {wanted:?}", self.from);
         let due = wanted.iter().filter(|change| change.0 <= self.complete).count();
         assert!(seen.len() >= due, "{request:?}: {} of {due} events", seen.len());
-        assert!(seen.last().is_none_or(|change| change.0 <= ended), "{request:?}: events behind its end at {ended}");
+        assert!(seen.last().is_none_or(|change| change.0 <= ended), "{request:?}: events after its end at {ended}");
         let next = wanted.get(seen.len());
         assert!(next.is_none_or(|next| Some(next.0) != seen.last().map(|last| last.0)), "{request:?}: half a revision");
     }
 }
 
-/// The stream, and what has come on it.
+/// The stream, and the watches on it.
 struct Stream {
     requests: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     watches: Vec<Watched>,
-    /// The watches that have or had an id and are not known to have ended, the oldest first.
+    /// The watches of each ID whose end has not been confirmed, oldest first.
     by_id: HashMap<i64, VecDeque<usize>>,
     unanswered: usize,
 }
@@ -93,7 +93,7 @@ fn request(request: RequestUnion) -> WatchRequest {
     WatchRequest { request_union: Some(request) }
 }
 
-/// Of each kind some.
+/// Builds a watch; its kind depends on the ID.
 fn create(id: i64, start_revision: i64) -> WatchCreateRequest {
     let prefix = format!("/registry/p{}/", id as usize % PREFIXES);
     let create = match id % 4 {
@@ -114,26 +114,27 @@ impl Stream {
             let create = create(id, 0);
             by_id.insert(id, VecDeque::from([watches.len()]));
             watches.push(Watched::new(create.clone()));
-            requests.send(request(RequestUnion::CreateRequest(create))).await.expect("there is room");
+            requests.send(request(RequestUnion::CreateRequest(create))).await.expect("the channel has capacity");
         }
         let mut client = WatchClient::new(server.channel().await);
-        let answers = client.watch(ReceiverStream::new(queue)).await.expect("the server answers").into_inner();
+        let answers =
+            client.watch(ReceiverStream::new(queue)).await.expect("the server accepts the stream").into_inner();
         Self { requests, answers, watches, by_id, unanswered: WATCHES as usize }
     }
 
-    /// Asks for the end of every other watch, and for a new one for each: with the same id or with one that nobody had.
-    /// Everything up to `complete` has come.
+    /// Builds requests that cancel every other watch and create one for each, with the same ID or a new one. All events up to
+    /// `complete` have arrived.
     fn storm(&mut self, round: usize, complete: i64) -> Vec<WatchRequest> {
         let mut living: Vec<_> =
             self.by_id.iter().filter(|(_, watches)| !watches.is_empty()).map(|(id, _)| *id).collect();
         living.sort_unstable();
         let mut requests = Vec::new();
         for (place, id) in living.into_iter().enumerate().filter(|(place, _)| place % 2 == round % 2) {
-            let watches = self.by_id.get_mut(&id).expect("it lives");
+            let watches = self.by_id.get_mut(&id).expect("the watch exists");
             self.watches[watches[0]].complete = complete;
             requests.push(request(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })));
             let id = if place % 3 == 0 { id + 1000 } else { id };
-            // From now, or from where the compaction leaves off.
+            // From the current revision, or right after the coming compaction.
             let create = create(id, if place % 5 < 2 { complete + 1 } else { 0 });
             self.by_id.entry(id).or_default().push_back(self.watches.len());
             self.watches.push(Watched::new(create.clone()));
@@ -143,28 +144,29 @@ impl Stream {
         requests
     }
 
-    /// Reads one answer; gives its revision if it is about progress.
+    /// Reads one response; returns its revision if it reports progress.
     async fn read(&mut self) -> Option<i64> {
-        let answer = tokio::time::timeout(PATIENCE, self.answers.message()).await.expect("something comes");
-        let answer = answer.expect("the stream is healthy").expect("the stream goes on");
-        let revision = answer.header.as_ref().expect("an answer has a header").revision;
+        let answer = tokio::time::timeout(PATIENCE, self.answers.message()).await.expect("a message arrives in time");
+        let answer = answer.expect("the stream is open").expect("a message follows");
+        let revision = answer.header.as_ref().expect("a response has a header").revision;
         if answer.watch_id < 0 {
             return Some(revision);
         }
-        let same_id = self.by_id.get_mut(&answer.watch_id).expect("only watches are answered that were asked for");
-        let watched = &mut self.watches[*same_id.front().unwrap_or_else(|| panic!("it has ended: {answer:?}"))];
+        let same_id = self.by_id.get_mut(&answer.watch_id).expect("responses are only for requested watches");
+        let watched =
+            &mut self.watches[*same_id.front().unwrap_or_else(|| panic!("a response for an ended watch: {answer:?}"))];
         if answer.created {
             assert!(!answer.canceled && watched.from.is_none(), "{answer:?}");
             let start = watched.create.start_revision;
             watched.from = Some(if start == 0 { revision + 1 } else { start });
             self.unanswered -= 1;
         } else if answer.canceled {
-            assert_eq!((answer.compact_revision, answer.cancel_reason.as_str()), (0, ""), "nobody asked for this end");
+            assert_eq!((answer.compact_revision, answer.cancel_reason.as_str()), (0, ""), "the end was not requested");
             watched.ended = Some(revision);
             same_id.pop_front();
             self.unanswered -= 1;
         } else {
-            assert!(watched.from.is_some(), "events before the watch is announced: {answer:?}");
+            assert!(watched.from.is_some(), "events before the watch is created: {answer:?}");
             for event in answer.events {
                 let is_deletion = event.r#type() == EventType::Delete;
                 let pair = event.kv.expect("an event has a key");
@@ -176,14 +178,14 @@ impl Stream {
         None
     }
 
-    /// Reads until everything up to a revision has come.
+    /// Reads until all events up to a revision have arrived.
     ///
-    /// A request may stay unanswered while a watch catches up, so it is repeated.
+    /// A progress request may stay unanswered while a watch catches up, so it is repeated.
     async fn read_up_to(&mut self, revision: i64) {
         let start = Instant::now();
         let mut reached = 0;
         while reached < revision {
-            assert!(start.elapsed() < PATIENCE, "no answer to a progress request in {PATIENCE:?}");
+            assert!(start.elapsed() < PATIENCE, "no response to a progress request in {PATIENCE:?}");
             let ask = request(RequestUnion::ProgressRequest(WatchProgressRequest {}));
             self.requests.send(ask).await.expect("the stream is open");
             let answer = async {
@@ -198,7 +200,7 @@ impl Stream {
     }
 }
 
-/// Writes a round; in its midst everything before `compacted` is thrown away, and all over it bursts are let go.
+/// Writes a round, paces the bursts by it, and compacts to `compacted` in its middle.
 async fn write(
     client: &Client,
     round: usize,
@@ -216,10 +218,10 @@ async fn write(
         let (first, second) = (key(number), key(number + 1));
         if number % 6 == 5 && there.remove(&first) {
             let done = client.delete_range(delete(&first)).await.ok();
-            changes.push((done.header.expect("it has a header").revision, first, true, String::new()));
+            changes.push((done.header.expect("a response has a header").revision, first, true, String::new()));
         } else if number % 10 == 0 {
             let done = client.txn(all([put(&second, &value), put(&first, &value)])).await.ok();
-            let revision = done.header.expect("it has a header").revision;
+            let revision = done.header.expect("a response has a header").revision;
             for key in [second, first] {
                 there.insert(key.clone());
                 changes.push((revision, key, false, value.clone()));
@@ -227,7 +229,7 @@ async fn write(
         } else {
             let done = client.put(put(&first, &value)).await.ok();
             there.insert(first.clone());
-            changes.push((done.header.expect("it has a header").revision, first, false, value));
+            changes.push((done.header.expect("a response has a header").revision, first, false, value));
         }
         if number == WRITES / 2 && compacted > 0 {
             client.compact(compact(compacted)).await.ok();
@@ -235,7 +237,7 @@ async fn write(
     }
 }
 
-/// Of gitcd only: what etcd says of the revision at which a watch begins may be one too late while others write.
+/// Only for gitcd: under concurrent writes, etcd may report a start revision that is one too high.
 #[tokio::test]
 async fn every_watch_of_a_stream_sees_exactly_its_events_while_others_come_and_go() {
     let server = Server::start(Kind::Gitcd).await;
@@ -251,7 +253,7 @@ async fn every_watch_of_a_stream_sees_exactly_its_events_while_others_come_and_g
         let pace = Semaphore::new(0);
         let storm = async {
             for burst in requests.chunks(BURST) {
-                pace.acquire().await.expect("it stays open").forget();
+                pace.acquire().await.expect("the semaphore stays open").forget();
                 for request in burst {
                     sender.send(request.clone()).await.expect("the stream is open");
                 }
@@ -264,7 +266,7 @@ async fn every_watch_of_a_stream_sees_exactly_its_events_while_others_come_and_g
         };
         let writes = write(&client, round, complete, &mut changes, &mut there, &pace);
         tokio::join!(storm, answers, writes);
-        complete = changes.last().expect("something was written").0;
+        complete = changes.last().expect("each round writes").0;
         stream.read_up_to(complete).await;
     }
     let living = stream.watches.iter().filter(|watched| watched.ended.is_none()).count();

@@ -13,29 +13,29 @@ use super::collector::{Collector, Span};
 use super::support::build::{compact, get, put, watch};
 use super::support::{Kind, Launch, Repository, Server, eventually};
 
-/// Without a wait of five seconds for every batch of spans.
+/// A server that exports spans at once instead of every five seconds.
 fn launch(variables: &[&str]) -> Launch {
     Launch::new(Kind::Gitcd).wrapper(&[&["env", "OTEL_BSP_SCHEDULE_DELAY=50"], variables].concat())
 }
 
-/// As etcd is told to trace.
+/// Configures tracing by etcd's flags.
 async fn by_flags(collector: &Collector) -> Server {
     let address = format!("--distributed-tracing-address={}", collector.address());
     launch(&[]).argument("--experimental-enable-distributed-tracing=true").argument(address).start().await
 }
 
-/// As programs with OpenTelemetry are told to.
+/// Configures tracing by OpenTelemetry's environment variables.
 async fn by_variables(collector: &Collector, more: &[&str]) -> Server {
     let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{}", collector.address());
     launch(&[&[endpoint.as_str()], more].concat()).start().await
 }
 
-/// The client's side of a trace; the number tells one from another.
+/// Adds a client's trace context, identified by a number, to a request.
 fn parent<T>(trace: u8, sampled: bool, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let context = format!("00-{trace:032x}-{:016x}-0{}", u64::from(trace) + 1000, u8::from(sampled));
-    request.metadata_mut().insert("traceparent", context.parse().expect("it is ASCII"));
-    request.metadata_mut().insert("tracestate", "vendor=value".parse().expect("it is ASCII"));
+    request.metadata_mut().insert("traceparent", context.parse().expect("the header is ASCII"));
+    request.metadata_mut().insert("tracestate", "vendor=value".parse().expect("the header is ASCII"));
     request
 }
 
@@ -69,7 +69,7 @@ async fn a_request_continues_the_trace_of_its_client_down_to_the_journal() {
     let inside = request.span.start_time_unix_nano..=request.span.end_time_unix_nano;
     assert!(inside.contains(&write.span.start_time_unix_nano) && inside.contains(&write.span.end_time_unix_nano));
 
-    // What the client did is not our failure; what the server cannot do is.
+    // A client's error does not set the span's error status.
     client.range(parent(8, true, RangeRequest { revision: 99, ..get("/registry/a") })).await.unwrap_err();
     let refused = collector.span("the refused request", is_of(8)).await;
     assert_eq!(refused.attribute("rpc.grpc.status_code"), (Code::OutOfRange as i32).to_string());
@@ -87,7 +87,7 @@ async fn with_etcds_flag_clients_choose_what_is_traced() {
     client.put(put("/registry/a", "1")).await.unwrap();
     client.put(parent(1, false, put("/registry/a", "2"))).await.unwrap();
     client.put(parent(2, true, put("/registry/a", "3"))).await.unwrap();
-    // The end tells everything that is not told yet.
+    // Stopping exports all remaining spans.
     server.terminate().await;
     let spans = collector.spans();
     assert!(spans.iter().all(is_of(2)), "{spans:?}");
@@ -120,7 +120,7 @@ async fn every_journal_write_is_linked_to_all_requests_that_wait_for_it() {
     let mut ids: Vec<_> = requests.iter().map(|request| request.span.span_id.clone()).collect();
     waited.sort();
     ids.sort();
-    assert_eq!(waited, ids, "every request waits for one write");
+    assert_eq!(waited, ids, "every request must wait for exactly one write");
     for write in &writes {
         assert_eq!(write.attribute("gitcd.answers"), (write.span.links.len() + 1).to_string());
     }
@@ -145,7 +145,7 @@ async fn with_opentelemetrys_variables_everything_is_traced_commits_too() {
 
     let request = collector.span("the request", |span| span.name() == "etcdserverpb.KV/Put").await;
     assert_eq!(request.span.parent_span_id.len(), 0);
-    assert!(!server.output().contains("git.commit"), "spans are no words for the log: {}", server.output());
+    assert!(!server.output().contains("git.commit"), "spans must not be logged: {}", server.output());
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_merge_is_a_trace_of_its_own() {
     let clone = folder.path().join("clone");
     server.repository().git(&["clone", "-q", "-b", "main", ".", &clone.display().to_string()]);
     let person = Repository::at(&clone);
-    std::fs::write(clone.join("b"), "2").expect("the clone is ours");
+    std::fs::write(clone.join("b"), "2").expect("the temporary folder is writable");
     person.git(&["add", "b"]);
     person.git(&["commit", "-qm", "by hand"]);
     person.git(&["push", "-q", "origin", "main"]);

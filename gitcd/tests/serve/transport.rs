@@ -1,4 +1,4 @@
-//! How connections are kept, and watchers told the time.
+//! HTTP/2 keepalive, stream limits, and progress notifications.
 
 use gitcd::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd::proto::etcdserverpb::watch_request::RequestUnion;
@@ -12,13 +12,13 @@ use super::support::{Kind, Launch, Server};
 const PING: u8 = 6;
 const ACK: u8 = 1;
 
-/// An HTTP/2 client that answers nothing.
+/// An HTTP/2 client that never responds.
 struct Mute(TcpStream);
 
 impl Mute {
     async fn connect(server: &Server) -> Self {
-        let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("the server reads");
+        let mut stream = TcpStream::connect(server.address()).await.expect("the server is listening");
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("the server reads its input");
         let mut mute = Self(stream);
         mute.send(4, &[]).await;
         mute
@@ -26,10 +26,10 @@ impl Mute {
 
     async fn send(&mut self, kind: u8, payload: &[u8]) {
         let header = [0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 0];
-        self.0.write_all(&[&header, payload].concat()).await.expect("the server reads");
+        self.0.write_all(&[&header, payload].concat()).await.expect("the server reads its input");
     }
 
-    /// Type and flags of the next frame, until the server hangs up.
+    /// Reads type and flags of the next frame; `None` once the server has closed the connection.
     async fn frame(&mut self) -> Option<(u8, u8)> {
         let mut header = [0; 9];
         self.0.read_exact(&mut header).await.ok()?;
@@ -39,29 +39,29 @@ impl Mute {
     }
 }
 
-/// How many streams the server lets a client open.
+/// Returns the maximum number of concurrent streams that the server permits.
 async fn streams(server: &Server) -> usize {
-    let stream = TcpStream::connect(server.address()).await.expect("the server listens");
+    let stream = TcpStream::connect(server.address()).await.expect("the server is listening");
     let (sender, connection) = h2::client::handshake(stream).await.expect("the server speaks HTTP/2");
     let connection = tokio::spawn(connection);
     let mut sender = sender.ready().await.expect("the server speaks HTTP/2");
-    // The answer comes after the settings.
+    // The response comes after the settings.
     let request = http::Request::get(format!("http://{}/health", server.address())).body(());
-    let request = request.expect("it is a request");
+    let request = request.expect("the request is valid");
     let (answer, _) = sender.send_request(request, true).expect("the connection is new");
     assert_eq!(answer.await.expect("the server answers").status(), 200);
     connection.abort();
     sender.current_max_send_streams()
 }
 
-/// Waits for so many notes about the revision on an idle watch.
+/// Waits for `notes` progress notifications on an idle watch.
 async fn progress(server: &Server, notes: usize) {
     let create = WatchCreateRequest { progress_notify: true, ..watch("/idle") };
     let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
     let requests = futures::StreamExt::chain(futures::stream::iter([request]), futures::stream::pending());
     let mut client = WatchClient::new(server.channel().await);
-    let mut answers = client.watch(requests).await.expect("the server answers").into_inner();
-    let mut next = async || answers.message().await.expect("the stream goes on").expect("the stream goes on");
+    let mut answers = client.watch(requests).await.expect("the server accepts the stream").into_inner();
+    let mut next = async || answers.message().await.expect("the stream is open").expect("a message follows");
     assert!(next().await.created);
     for _ in 0..notes {
         let note = next().await;
@@ -92,7 +92,7 @@ async fn clients_that_give_no_sign_of_life_are_dropped_and_quiet_ones_are_kept()
         asked |= frame == (PING, 0);
     }
     assert!(asked);
-    // By now the quiet one has been asked too, and its watch lives.
+    // The idle client has been pinged by now, and its watch still works.
     quiet.put(put("/a", "1")).await.ok();
     assert_eq!(watching.events(1).await.len(), 1);
 }
@@ -106,7 +106,7 @@ async fn nobody_is_asked_for_a_sign_of_life_if_that_is_off() {
         let launch = Launch::new(Kind::Gitcd).argument("--watch-progress-notify-interval=100ms");
         let server = launch.argument(off[0]).argument(off[1]).start().await;
         let mut mute = Mute::connect(&server).await;
-        // More than 20 times the interval.
+        // More than 20 times the keepalive interval.
         progress(&server, 3).await;
         mute.send(PING, &[7; 8]).await;
         while let Some((kind, flags)) = mute.frame().await {

@@ -1,4 +1,4 @@
-//! What is taken away, by compaction, by a full journal or by the loss of a disk, and what is kept.
+//! What compaction, a full journal or the loss of a disk removes, and what remains.
 
 use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, PutRequest, RangeRequest, WatchCreateRequest};
 use gitcd::proto::mvccpb::Event;
@@ -14,7 +14,7 @@ fn launch() -> Launch {
     Launch::new(Kind::Gitcd)
         .argument(format!("--journal-segment-bytes={SEGMENT_BYTES}"))
         .argument("--ephemeral-prefixes=default=/registry/events")
-        // Whatever is superseded leaves memory, so that all of it has to come from the journal.
+        // Superseded values are not kept in memory, so they have to be read from the journal.
         .argument("--max-old-value-bytes=0")
 }
 
@@ -27,10 +27,10 @@ fn first_segment(repository: &Repository) -> String {
 }
 
 async fn revision(client: &Client) -> i64 {
-    client.range(get("/none")).await.ok().header.expect("an answer has a header").revision
+    client.range(get("/none")).await.ok().header.expect("a response has a header").revision
 }
 
-/// Writes to keys of every kind and gives the revision afterwards.
+/// Writes to keys of every kind and returns the revision afterwards.
 async fn write(client: &Client, rounds: std::ops::Range<usize>) -> i64 {
     for round in rounds {
         for key in ["/registry/pods/a", "/registry/events/a", "/elsewhere/a"] {
@@ -50,15 +50,15 @@ async fn write(client: &Client, rounds: std::ops::Range<usize>) -> i64 {
 async fn compact_revision(server: &Server) -> i64 {
     let page = server.page("/metrics").await;
     let figure = page.lines().find_map(|line| line.strip_prefix("gitcd_compact_revision "));
-    // Figures are floating-point numbers.
-    figure.and_then(|figure| figure.parse::<f64>().ok()).expect("there is such a figure") as i64
+    // Metrics are floating-point numbers.
+    figure.and_then(|figure| figure.parse::<f64>().ok()).expect("the metric exists") as i64
 }
 
 async fn is_in_git(server: &Server, revision: i64) {
     eventually("the commits", async || (server.repository().committed_revision() >= revision).then_some(())).await;
 }
 
-/// Everything that a client can see from `start` on.
+/// Everything that a client can see from a revision on.
 #[derive(Debug, PartialEq)]
 struct Seen {
     reads: Vec<String>,
@@ -78,7 +78,7 @@ impl Seen {
         assert!(!watching.create(create).await.canceled);
         let (_, events) = watching.progress().await;
         let mut events: Vec<_> = events.into_iter().map(|(_, event)| event).collect();
-        // As in etcd, what was before the compact revision need not be known.
+        // As in etcd, previous pairs from before the compact revision may be unknown.
         let at_start = |event: &Event| event.kv.as_ref().is_some_and(|pair| pair.mod_revision == start);
         for event in events.iter_mut().filter(|event| at_start(event)) {
             event.prev_kv = None;
@@ -99,22 +99,22 @@ async fn a_trimmed_journal_gives_back_everything_from_the_compact_revision_on() 
     client.lease_grant(grant(7, 600)).await.ok();
     client.lease_grant(grant(8, 600)).await.ok();
     client.put(PutRequest { lease: 8, ..put("/registry/events/revoked", "1") }).await.ok();
-    // Never written again: they must come from Git and from the snapshot.
+    // Never written again, so they must come from Git and from the snapshot.
     client.put(put("/registry/pods/early", &value("early"))).await.ok();
     client.put(put("/registry/events/early", &value("early"))).await.ok();
     let mut written = write(&client, 0..20).await;
     client.lease_revoke(revoke(8)).await.ok();
 
     for (turn, offset) in [(1, 12), (2, 13), (3, 14)] {
-        // What is replayed starts at something that is in Git and below the compact revision.
+        // The replay starts from a commit below the compact revision.
         is_in_git(&server, written - 5).await;
         let trimmed = first_segment(&server.repository());
         let client = server.client().await;
-        // Each turn at another kind of write: an ephemeral key, one that is deleted, one with a lease.
+        // Each turn compacts at another kind of write: an ephemeral key, a deletion, a key with a lease.
         let compacted = write(&client, turn * 20..turn * 20 + 8).await - offset;
         client.compact(compact(compacted)).await.ok();
         written = write(&client, turn * 20 + 8..turn * 20 + 12).await;
-        eventually("the journal's oldest file to go", async || {
+        eventually("the oldest journal segment to be removed", async || {
             (first_segment(&server.repository()) > trimmed).then_some(())
         })
         .await;
@@ -143,12 +143,12 @@ async fn a_journal_at_its_bound_raises_the_compact_revision() {
     client.lease_grant(grant(7, 600)).await.ok();
     let first = first_segment(&repository);
     let mut round = 0;
-    eventually("the journal's oldest file to go", async || {
-        // No faster than commits follow, or writes are refused at twice the bound.
+    eventually("the oldest journal segment to be removed", async || {
+        // No faster than commits follow: at twice the bound, writes are refused.
         let written = write(&client, round..round + 5).await;
         round += 5;
         is_in_git(&server, written - 1).await;
-        // The very first file is empty, `init` made it: it goes without a compaction.
+        // The first segment is empty, as `init` creates it: it is removed without a compaction.
         (compact_revision(&server).await > 0 && first_segment(&repository) > first).then_some(())
     })
     .await;
@@ -175,7 +175,7 @@ async fn a_journal_far_above_a_lowered_bound_makes_room_without_a_write() {
     let bound = SEGMENT_BYTES * 4;
     let server = launch().folder(server.folder()).argument(format!("--max-journal-bytes={bound}")).start().await;
     let client = server.client().await;
-    eventually("writes to be taken again", async || {
+    eventually("writes to succeed again", async || {
         client.put(put("/registry/pods/after", "1")).await.result().is_ok().then_some(())
     })
     .await;
@@ -198,7 +198,7 @@ async fn a_branch_that_is_begun_anew_keeps_its_files_and_its_history_in_git() {
     for _ in 0..2 {
         server.restart().await;
         let answer = server.client().await.range(list("/")).await.ok();
-        // As if it had been there from the first commit on.
+        // As if all commits had been converted into revisions up to this one.
         assert_eq!(answer.header.unwrap().revision, 101);
         assert_eq!((answer.kvs.len(), answer.kvs[0].create_revision, answer.kvs[0].version), (1, 100, 2));
         server.terminate().await;
@@ -206,14 +206,14 @@ async fn a_branch_that_is_begun_anew_keeps_its_files_and_its_history_in_git() {
     repository.fsck();
 }
 
-/// `gitcd init --force`.
+/// Runs `gitcd init --force`.
 fn begin_anew(repository: &Repository, revision: i64) {
     let path = format!("--repo={}", repository.path().display());
     let start = format!("--start-revisions={revision}");
     let init = std::process::Command::new(env!("CARGO_BIN_EXE_gitcd"))
         .args(["init", &path, "--key-prefixes=default=/registry", &start, "--force"])
         .output()
-        .expect("the program has been built");
+        .expect("gitcd can be started");
     assert!(init.status.success(), "{init:?}");
 }
 
@@ -223,7 +223,7 @@ async fn beginning_anew_again_and_again_keeps_every_local_state() {
     server.client().await.put(put("/registry/pods/a", "1")).await.ok();
     server.terminate().await;
     let repository = server.repository();
-    // Some of these fall into one second.
+    // Some of these happen within the same second.
     let revisions = [100, 200, 300, 400];
     for revision in revisions {
         begin_anew(&repository, revision);
@@ -256,9 +256,9 @@ async fn without_its_local_state_a_branch_goes_on_from_git_at_revisions_that_nob
         let client = server.client().await;
         let now = revision(&client).await;
         assert!(now > last + (1 << 31), "{now} after {last}");
-        assert_eq!(client.range(list("/registry/pods/")).await.ok().kvs, pods, "what is in Git stays as it was");
+        assert_eq!(client.range(list("/registry/pods/")).await.ok().kvs, pods, "keys in Git must be unchanged");
         assert_eq!(client.range(list("/elsewhere/")).await.ok().kvs.len(), 1);
-        assert_eq!(client.range(list("/registry/events/")).await.ok().kvs, [], "what is not in Git is gone");
+        assert_eq!(client.range(list("/registry/events/")).await.ok().kvs, [], "keys outside Git are lost");
         assert_eq!(client.lease_leases(LeaseLeasesRequest::default()).await.ok().leases[0].id, 7);
 
         client.range(RangeRequest { revision: last, ..list("/") }).await.refused(Code::OutOfRange);
@@ -268,9 +268,9 @@ async fn without_its_local_state_a_branch_goes_on_from_git_at_revisions_that_nob
         assert!(cancelled.canceled);
         assert_eq!(cancelled.compact_revision, now);
 
-        assert_eq!(repository.reference(DATA), head, "a start changes no data");
+        assert_eq!(repository.reference(DATA), head, "a start must not change the data");
         if loss == 0 {
-            // Killed before it wrote, and lost again: revisions that were answered do not come again.
+            // Killed before a write and lost again: no revision that was reported may be assigned again.
             last = now;
         } else {
             client.put(put("/registry/pods/a", &value("after"))).await.ok();
@@ -286,7 +286,7 @@ async fn without_its_local_state_a_branch_goes_on_from_git_at_revisions_that_nob
     server.terminate().await;
     repository.fsck();
     let history = repository.git(&["rev-list", DATA]);
-    assert!(history.lines().any(|commit| commit == head), "history goes on where it was");
+    assert!(history.lines().any(|commit| commit == head), "the history must continue");
 }
 
 #[tokio::test]

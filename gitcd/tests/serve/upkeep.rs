@@ -1,4 +1,4 @@
-//! The repository of a served branch is kept in order while everything goes on.
+//! Repacking and garbage collection of a served repository under load.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,19 +12,19 @@ use gitcd::proto::etcdserverpb::DefragmentRequest;
 use super::support::build::{get, put};
 use super::support::{Client, DATA, Kind, Launch, Repository, Server, eventually};
 
-/// Packs that were written a moment ago are left alone; all but the newest one are not from then.
+/// Makes all packs but the newest look old, as repacking skips packs that were written recently.
 fn age(repository: &Path) {
     let old = SystemTime::now() - Duration::from_mins(5);
-    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("it can be read").flatten();
+    let entries = std::fs::read_dir(repository.join("objects/pack")).expect("the pack folder is readable").flatten();
     let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let mut packs: Vec<_> = entries.map(|entry| entry.path()).map(|path| (modified(&path), path)).collect();
     packs.retain(|(_, path)| path.extension().is_some_and(|extension| extension == "pack"));
     packs.sort();
     packs.pop();
-    // What is old enough stays as it is: a pack that is touched while it is being joined stays, too.
+    // Old packs keep their time, as a pack that is touched during its repack is not removed.
     packs.retain(|(at, _)| at.is_none_or(|at| at > old + Duration::from_mins(1)));
     for (_, path) in packs {
-        // One may go at this moment.
+        // A repack may remove it at this moment.
         if let Ok(file) = std::fs::File::open(path) {
             let _gone = file.set_modified(old);
         }
@@ -32,17 +32,17 @@ fn age(repository: &Path) {
 }
 
 fn packs(repository: &Path) -> usize {
-    let files = std::fs::read_dir(repository.join("objects/pack")).expect("it can be read").flatten();
+    let files = std::fs::read_dir(repository.join("objects/pack")).expect("the pack folder is readable").flatten();
     files.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pack")).count()
 }
 
 async fn figure(server: &Server, name: &str) -> f64 {
     let page = server.page("/metrics").await;
     let figure = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    figure.unwrap_or_else(|| panic!("there is no {name}"))
+    figure.unwrap_or_else(|| panic!("no metric {name}"))
 }
 
-/// Two branches that take one another's changes.
+/// Starts two servers that merge each other's branch.
 async fn pair(folder: &Path) -> Vec<Server> {
     let path = |name: &str| folder.join(name).join("repo.git");
     let mut servers = Vec::new();
@@ -56,17 +56,17 @@ async fn pair(folder: &Path) -> Vec<Server> {
     servers
 }
 
-/// Puts values until it is told to stop, and returns those that were acknowledged. The server may be away in between.
+/// Puts values until `stop` is set, also while the server is down; returns the acknowledged ones.
 async fn write(client: Client, name: &'static str, stop: Arc<AtomicBool>) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();
     for number in 0_u64.. {
         let key = format!("/registry/configmaps/{name}/k{}", number % 40);
-        // So much that packs soon are as large as one that a branch goes on with becomes.
+        // Large enough that packs soon reach the size at which a flush starts a new one.
         let text = (0..48).map(|_| rand::random::<u64>().to_string()).collect::<String>();
         if client.put(put(&key, &format!("{{\"n\":{number},\"text\":\"{text}\"}}\n"))).await.result().is_ok() {
             acknowledged.insert(key, number);
         } else {
-            // Whether it was taken nobody knows.
+            // The outcome is unknown.
             acknowledged.remove(&key);
             tokio::task::yield_now().await;
         }
@@ -77,16 +77,16 @@ async fn write(client: Client, name: &'static str, stop: Arc<AtomicBool>) -> BTr
     acknowledged
 }
 
-/// Asks for one pack again and again, and kills the server in between.
+/// Repeatedly starts a repack, and kills the server during it.
 async fn disturb(server: &mut Server, client: &Client, path: &Path, stop: Arc<AtomicBool>) {
     for round in 0..4 {
         let before = packs(path);
         eventually("more packs", async || (packs(path) > before + 2).then_some(())).await;
         age(path);
         let joins = figure(server, "gitcd_pack_joins_total").await;
-        // Kept waiting until it is under way, or until it is done. A pack that the branch goes on with may go at the very moment at which it was to be joined.
+        // Retried until a repack is in progress or done: a flush may replace the newest pack just when it should be repacked.
         let is_killed = round > 0;
-        eventually("packs that are joined", async || {
+        eventually("a repack", async || {
             let is_done = figure(server, "gitcd_pack_joins_total").await > joins;
             let is_under_way = figure(server, "etcd_disk_defrag_inflight").await > 0.0;
             if !is_done && !is_under_way {
@@ -104,14 +104,14 @@ async fn disturb(server: &mut Server, client: &Client, path: &Path, stop: Arc<At
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Every branch gets to what was acknowledged.
+/// Waits until every branch has the acknowledged values.
 async fn agree(servers: &[Server], wanted: &BTreeMap<String, u64>) {
     for server in servers {
         let client = server.client().await;
         for (key, number) in wanted {
             eventually(&format!("{key} at {number} or later"), async || {
                 let found = client.range(get(key)).await.ok().kvs.pop()?;
-                let value: serde_json::Value = serde_json::from_slice(&found.value).expect("it is JSON");
+                let value: serde_json::Value = serde_json::from_slice(&found.value).expect("the value is JSON");
                 (value["n"].as_u64() >= Some(*number)).then_some(())
             })
             .await;
@@ -119,14 +119,14 @@ async fn agree(servers: &[Server], wanted: &BTreeMap<String, u64>) {
     }
 }
 
-/// Nothing is missing, and nothing was in conflict.
+/// Asserts that the repository is complete, and that no merge had a conflict.
 fn is_sound(server: &Server) {
     let repository = server.repository();
-    // Nobody writes what another one writes; also not if it is killed between what it has merged and its commit.
+    // Each branch writes its own keys, so there are no conflicts, not even after a kill between a merge and its commit.
     assert_eq!(repository.git(&["log", "--format=%h %s", "--grep=^Conflict: ", DATA]), "");
     repository.git(&["fsck", "--full", "--strict"]);
     let words = ["verify", "--repo", &repository.path().display().to_string()];
-    let verified = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(words).output().expect("it can be started");
+    let verified = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(words).output().expect("gitcd can be started");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
 
@@ -148,7 +148,7 @@ async fn packs_are_joined_while_branches_are_written_merged_and_killed() {
         assert!(server.terminate().await.status.success());
         age(server.repository().path());
     }
-    // Nobody writes any more: all become one.
+    // Without further writes, one pack remains.
     servers[0].restart().await;
     let client = servers[0].client().await;
     eventually("one pack", async || {
@@ -169,10 +169,10 @@ fn gc(repository: &Path) -> Child {
     git.spawn().expect("git is installed")
 }
 
-/// Waits until it is done. Git gives up, and has changed nothing, if a pack goes between two looks of it; then a person asks again.
+/// Waits for `git gc`. If a pack vanishes while it works, it fails without changing anything, and is retried.
 fn collected(mut git: Child, repository: &Path) {
     for _ in 0..10 {
-        let done = git.wait_with_output().expect("it ends");
+        let done = git.wait_with_output().expect("git exits");
         let said = String::from_utf8_lossy(&done.stderr);
         if done.status.success() {
             return;
@@ -180,10 +180,10 @@ fn collected(mut git: Child, repository: &Path) {
         assert!(said.contains("unable to add recent objects"), "{said}");
         git = gc(repository);
     }
-    panic!("git gc never came to its end");
+    panic!("git gc failed ten times");
 }
 
-/// Whoever cares for a repository with Git's own means need not know that it is being served.
+/// `git gc` is safe while the repository is served.
 #[tokio::test]
 async fn a_person_collects_garbage_while_branches_are_written_merged_and_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,13 +204,13 @@ async fn a_person_collects_garbage_while_branches_are_written_merged_and_killed(
                 servers[0].restart().await;
             }
             let of = path.clone();
-            tokio::task::spawn_blocking(move || collected(git, &of)).await.expect("git ends well");
+            tokio::task::spawn_blocking(move || collected(git, &of)).await.expect("git gc succeeds");
             fewer += usize::from(packs(&path) < before);
         }
         stop.store(true, Ordering::Relaxed);
     };
     let (mut wanted, others, ()) = tokio::join!(first, second, collecting);
-    assert!(fewer > 0, "there was never anything to collect");
+    assert!(fewer > 0, "git gc never reduced the packs");
     wanted.extend(others);
     assert!(wanted.len() > 40, "{} keys", wanted.len());
     agree(&servers, &wanted).await;

@@ -1,4 +1,4 @@
-//! Requests as they are on the wire: in pieces, without an end, on both ways that a read can take.
+//! Requests on the wire: in pieces, incomplete, and through both read paths.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use super::support::build::{all, compact, get, list, put};
 use super::support::{Kind, PATIENCE, Server};
 
-/// Most of the deadline of 300 ms: the clock starts when the server has the request.
+/// Most of the deadline of 300 ms, which starts when the server has received the request.
 const SOON: Duration = Duration::from_millis(250);
 
-/// A connection on which requests are sent piece by piece.
+/// A connection for requests that are sent piece by piece.
 struct Raw {
     sender: h2::client::SendRequest<Bytes>,
     authority: String,
@@ -22,12 +22,12 @@ struct Raw {
 
 impl Raw {
     async fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.address()).await.expect("the server listens");
+        let stream = TcpStream::connect(server.address()).await.expect("the server is listening");
         let (sender, connection) = h2::client::handshake(stream).await.expect("the server speaks HTTP/2");
         Self { sender, authority: server.address().to_string(), _connection: tokio::spawn(connection) }
     }
 
-    /// Opens a request to a method of KV.
+    /// Starts a request to a method of KV.
     async fn call(
         &self,
         method: &str,
@@ -40,22 +40,23 @@ impl Raw {
             request = request.header(name, value);
         }
         let mut sender = self.sender.clone().ready().await.expect("the connection is open");
-        let request = request.body(()).expect("it is a request");
+        let request = request.body(()).expect("the request is valid");
         sender.send_request(request, false).expect("the connection is open")
     }
 }
 
-/// The code of an answer, and its message if there is one.
+/// Returns the status code of a response, and its message if any.
 async fn answer(answer: h2::client::ResponseFuture) -> (Option<String>, Bytes) {
-    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("there is an answer").expect("there is an answer");
+    let answer =
+        tokio::time::timeout(PATIENCE, answer).await.expect("the server answers in time").expect("the stream is open");
     let code = |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
     let head = code(answer.headers());
     let mut body = answer.into_body();
     let mut message = BytesMut::new();
     while let Some(data) = body.data().await {
-        message.extend_from_slice(&data.expect("the answer comes whole"));
+        message.extend_from_slice(&data.expect("the response is complete"));
     }
-    let trailers = body.trailers().await.expect("the answer comes whole");
+    let trailers = body.trailers().await.expect("the response is complete");
     (head.or_else(|| code(&trailers?)), message.freeze())
 }
 
@@ -63,11 +64,11 @@ fn frame(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(message.encoded_len() as u32);
-    message.encode(&mut frame).expect("there is room");
+    message.encode(&mut frame).expect("the buffer grows");
     frame.freeze()
 }
 
-/// etcd ends the stream without a word, which clients take for the same.
+/// etcd ends the stream without a status, which clients treat the same.
 #[tokio::test]
 async fn a_request_that_does_not_come_to_its_end_is_answered_at_its_deadline() {
     let server = Server::start(Kind::Gitcd).await;
@@ -84,7 +85,7 @@ async fn a_request_that_does_not_come_to_its_end_is_answered_at_its_deadline() {
             assert!(start.elapsed() >= SOON, "{method} {begun:?}");
         }
     }
-    // They are counted as what they are.
+    // They are counted under their own method and code.
     let figures = server.page("/metrics").await;
     let line = figures.lines().find(|line| line.contains("grpc_method=\"Range\"") && line.contains("DeadlineExceeded"));
     assert!(line.is_some_and(|line| line.ends_with(" 3")), "{line:?}");
@@ -103,10 +104,10 @@ async fn a_request_in_many_pieces_is_answered_like_one_in_one() {
         }
         body.send_data(Bytes::new(), true).expect("the stream is open");
         let (code, message) = answer(answered).await;
-        let found = RangeResponse::decode(&message[5..]).expect("it is an answer");
+        let found = RangeResponse::decode(&message[5..]).expect("the response can be decoded");
         assert_eq!((code.as_deref(), found.count), (Some("0"), 1));
     }
-    // Of another method, since it is decoded by another part.
+    // Another method, as it uses another decoder.
     let (answered, mut body) = raw.call("Txn", None).await;
     let request: TxnRequest = all([get("/registry/a")]);
     for piece in frame(&request).chunks(3) {
@@ -117,7 +118,7 @@ async fn a_request_in_many_pieces_is_answered_like_one_in_one() {
     assert_eq!(answer(answered).await.0.as_deref(), Some("0"));
 }
 
-/// A request that says anything of its encoding is left to the general server.
+/// A request with an encoding header bypasses the range fast path.
 #[tokio::test]
 async fn a_read_is_answered_with_the_same_bytes_on_either_way() {
     let server = Server::start(Kind::Gitcd).await;

@@ -1,4 +1,4 @@
-//! While nobody asks for traces, requests make no spans: that is a third of what a read costs.
+//! Without tracing, requests create no spans: those would be a third of the cost of a read.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Counts spans of every origin, at the levels that a server is usually run with.
+/// Counts all spans at the levels of a usual server.
 #[derive(Clone, Default)]
 struct Spans(Arc<AtomicUsize>);
 
@@ -68,24 +68,24 @@ async fn requests_make_no_spans_unless_somebody_asks_for_traces() {
     let spans = Spans::default();
     tracing_subscriber::registry().with(spans.clone().with_filter(LevelFilter::INFO)).init();
     tracing::info_span!("counted").in_scope(|| ());
-    assert_eq!(spans.0.swap(0, Ordering::Relaxed), 1, "the count is not blind");
+    assert_eq!(spans.0.swap(0, Ordering::Relaxed), 1, "the counter must see spans");
 
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let config = config(&folder.path().join("repo.git"));
     let beginning = Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false };
     recovery::init(&config.branch, beginning).expect("the branch is new");
-    let server = Server::start(config).await.expect("the branch is there");
+    let server = Server::start(config).await.expect("the branch exists");
     let url = format!("http://{}", server.addresses()[0]);
-    let mut kv = KvClient::connect(url).await.expect("the server listens");
+    let mut kv = KvClient::connect(url).await.expect("the server is listening");
     for _ in 0..3 {
         let put = PutRequest { key: "/registry/a".into(), value: "1".into(), ..PutRequest::default() };
-        kv.put(put).await.expect("it is written");
+        kv.put(put).await.expect("the put succeeds");
         let get = RangeRequest { key: "/registry/a".into(), ..RangeRequest::default() };
-        assert_eq!(kv.range(get.clone()).await.expect("it is read").into_inner().count, 1);
+        assert_eq!(kv.range(get.clone()).await.expect("the range succeeds").into_inner().count, 1);
         let list = RangeRequest { range_end: "/registry0".into(), ..get };
-        assert_eq!(kv.range(list).await.expect("it is read").into_inner().count, 1);
-        kv.txn(TxnRequest::default()).await.expect("it does nothing");
+        assert_eq!(kv.range(list).await.expect("the range succeeds").into_inner().count, 1);
+        kv.txn(TxnRequest::default()).await.expect("an empty transaction succeeds");
     }
-    server.stop().await.expect("all is committed");
+    server.stop().await.expect("a graceful stop succeeds");
     assert_eq!(spans.0.load(Ordering::Relaxed), 0);
 }

@@ -63,7 +63,7 @@ async fn a_remote_that_is_away_and_a_server_that_is_away_make_it_fail() {
     let output = gitcd(&["status", &away, &endpoint(&desk)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot connect; --endpoint says where"), "{output:?}");
-    assert!(text(&output.stdout).contains("default"), "the other one is told: {output:?}");
+    assert!(text(&output.stdout).contains("default"), "the other server must be listed: {output:?}");
     let output = gitcd(&["status", "--json", &away]);
     assert_eq!(output.status.code(), Some(1));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -78,7 +78,7 @@ async fn a_remote_that_is_not_pulled_says_so() {
     repository.git(&["remote", "add", "desk", &desk.repository().path().display().to_string()]);
     let launch = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--remote-names=default=desk:phone");
     let server = launch.start().await;
-    let told = eventually("what is said of the remotes", async || {
+    let told = eventually("the conditions of both remotes", async || {
         let told = status(&server).await;
         told.remotes.iter().all(|remote| remote.known.error.is_some()).then_some(told)
     })

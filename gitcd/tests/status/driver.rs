@@ -6,7 +6,7 @@ use crate::{gitcd, text};
 
 const FILE: &str = "pods/default/shop";
 
-/// A clone whose `main` and `other` have changed `FILE` each in its way.
+/// A clone whose branches `main` and `other` have changed `FILE` differently.
 fn diverged(ours: &str, theirs: &str) -> Work {
     let work = Work::new();
     work.write(FILE, &pod("a:1", "b:1"));
@@ -25,7 +25,7 @@ fn install(work: &Work) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Different containers of the same pod, on neighbouring lines: Git alone would leave markers.
+/// Different containers of the same pod on neighbouring lines: Git alone would leave conflict markers.
 fn different() -> Work {
     diverged(&pod("a:2", "b:1"), &pod("a:1", "b:2"))
 }
@@ -53,7 +53,7 @@ fn a_merge_keeps_both_changes() {
         &pod("a:1", "b:1").replace("\"image\": \"a:1\"", "\"image\": \"a:1\",\n        \"tty\": true"),
     );
     let without = work.run(&["merge", "-q", "other"], "");
-    assert!(!without.status.success() && work.read(FILE).contains("<<<<<<<"), "Git alone leaves markers");
+    assert!(!without.status.success() && work.read(FILE).contains("<<<<<<<"), "Git alone leaves conflict markers");
     work.git(&["merge", "--abort"]);
     install(&work);
     work.git(&["merge", "-q", "-m", "both", "other"]);
@@ -97,7 +97,7 @@ fn git_stops_at_a_broken_file_and_keeps_ours() {
     install(&work);
     let merged = work.run(&["merge", "-m", "both", "other"], "");
     let told = text(&merged.stdout) + &text(&merged.stderr);
-    assert_eq!(merged.status.code(), Some(1), "a conflict, not a failure of the merge: {told}");
+    assert_eq!(merged.status.code(), Some(1), "must be a conflict, not a failed merge: {told}");
     assert!(told.contains(&format!("gitcd: {FILE}: theirs (")), "{told}");
     assert_eq!((work.read(FILE), work.git(&["ls-files", "--unmerged"]).lines().count()), (ours, 3));
     work.git(&["merge", "--abort"]);
@@ -136,12 +136,12 @@ fn definitions_in_the_work_tree_say_how_lists_are_merged() {
         merged["spec"]["cups"].clone()
     };
     let size = |cups: &serde_json::Value| [cups[0]["size"].clone(), cups[1]["size"].clone()];
-    assert_eq!(size(&merge(true)), [2, 2], "items of a map list by their key");
+    assert_eq!(size(&merge(true)), [2, 2], "items of a map list must be merged by key");
     let without = size(&merge(false));
-    assert!(without == [2, 1] || without == [1, 2], "an unknown list is one value: {without:?}");
+    assert!(without == [2, 1] || without == [1, 2], "a list without a definition is merged as one value: {without:?}");
 }
 
-/// `configmaps/NAMESPACE/settings`.
+/// The content of `configmaps/NAMESPACE/settings`.
 fn settings(namespace: &str, level: u8) -> String {
     let data: Vec<_> = (0..8).map(|n| format!("    \"setting-{n}\": \"{n}\",\n")).collect();
     format!(
@@ -151,7 +151,7 @@ fn settings(namespace: &str, level: u8) -> String {
     )
 }
 
-/// A clone where ours has replaced staging by production, which looks the same, and theirs has edited staging.
+/// A clone where ours has deleted staging and added a similar production, and theirs has edited staging.
 fn renamed() -> Work {
     let work = Work::new();
     work.write("configmaps/staging/settings", &settings("staging", 1));
@@ -171,15 +171,15 @@ fn an_edit_of_one_object_does_not_land_in_another_that_git_takes_for_the_same() 
     let production = "configmaps/production/settings";
     let work = renamed();
     install(&work);
-    // Git's default, and the only behavior of its older versions.
+    // Git's default, and the only behaviour of older versions.
     work.git(&["config", "merge.renames", "true"]);
     let merged = work.run(&["merge", "-m", "both", "other"], "");
     let told = text(&merged.stdout) + &text(&merged.stderr);
-    assert_eq!(merged.status.code(), Some(1), "Git stops: {told}");
+    assert_eq!(merged.status.code(), Some(1), "Git must stop: {told}");
     let reason = format!("{production}: metadata.namespace is \"production\" in ours and \"staging\" in the ancestor");
     assert!(told.contains(&reason), "{told}");
     assert_eq!(work.read(production), settings("production", 1));
-    // As it says: whether staging goes or stays is for a person to say, and production stays as it is.
+    // Without rename detection, an operator decides about staging, and production stays unchanged.
     work.git(&["merge", "--abort"]);
     for command in ["merge", "cherry-pick"] {
         let merged = work.run(&[command, "--strategy=recursive", "-X", "no-renames", "other"], "");

@@ -3,7 +3,7 @@
 use crate::work::Work;
 use crate::{gitcd, text};
 
-/// Two branches that leave `base`, and a merge of both; seven commits on the way.
+/// A repository with two branches that fork at `base`, and a merge of both.
 fn history() -> Work {
     let work = Work::new();
     let mut time = 1_700_000_000;
@@ -25,13 +25,13 @@ fn history() -> Work {
     work
 }
 
-/// The drawing with ids and ages taken out.
+/// The drawing without commit IDs and ages.
 fn drawing(work: &Work, arguments: &[&str]) -> String {
     let repo = format!("--repo={}", work.path("").display());
     let output = gitcd(&[&["graph", &repo], arguments].concat());
     assert!(output.status.success(), "{output:?}");
-    let id = regex::Regex::new("[0-9a-f]{10}").expect("it is well-formed");
-    let age = regex::Regex::new(r" \(\d+\w ago\)|, \d+\w ago").expect("it is well-formed");
+    let id = regex::Regex::new("[0-9a-f]{10}").expect("the expression is valid");
+    let age = regex::Regex::new(r" \(\d+\w ago\)|, \d+\w ago").expect("the expression is valid");
     age.replace_all(&id.replace_all(&text(&output.stdout), "ID"), "").into_owned()
 }
 
@@ -51,7 +51,7 @@ fn branches_and_merges_are_drawn_and_runs_are_one_line() {
 ● ID first
 ";
     assert_eq!(drawing(&work, &["--all"]), all);
-    assert_eq!(drawing(&work, &[]), all, "a commit alone is not folded");
+    assert_eq!(drawing(&work, &[]), all, "a single commit must not be folded");
     let of_other = "\
 ● ID (other) other-3
 ┊ … 3 commits
@@ -82,7 +82,7 @@ fn json_has_what_is_drawn() {
 fn an_unknown_reference_is_named() {
     let work = history();
     let repo = format!("--repo={}", work.path("").display());
-    let output = gitcd(&["graph", &repo, "nobody"]);
+    let output = gitcd(&["graph", &repo, "missing"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no branch, tag or commit \"nobody\""), "{output:?}");
+    assert!(text(&output.stderr).contains("no branch, tag or commit \"missing\""), "{output:?}");
 }

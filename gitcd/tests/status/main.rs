@@ -1,7 +1,7 @@
-//! What people see of branches that follow one another: `/status`, `gitcd status`, `gitcd graph`, and merges by hand.
+//! What operators see of branches that follow one another: `/status`, `gitcd status`, `gitcd graph`, and manual merges.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 #[path = "../tls/authority.rs"]
@@ -18,10 +18,10 @@ mod work;
 
 use std::process::{Command, Output};
 
-/// Runs `gitcd ARGUMENTS` away from the terminal.
+/// Runs `gitcd ARGUMENTS` without a terminal.
 fn gitcd(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
-    command.args(arguments).output().expect("the program has been built")
+    command.args(arguments).output().expect("gitcd can be started")
 }
 
 fn text(bytes: &[u8]) -> String {

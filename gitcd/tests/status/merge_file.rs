@@ -1,4 +1,4 @@
-//! `gitcd merge-file` by hand.
+//! `gitcd merge-file` without Git.
 
 use crate::work::Work;
 use crate::{gitcd, text};
@@ -30,7 +30,7 @@ pub(crate) fn pod(web: &str, log: &str) -> String {
     )
 }
 
-/// Merges three files; gives the code, what is in ours then, and what was told.
+/// Merges three files; returns the exit code, the merged content and the error output.
 fn merged(arguments: &[&str], [ours, base, theirs]: [&str; 3]) -> (Option<i32>, String, String) {
     let work = Work::new();
     for (name, content) in [("ours", ours), ("base", base), ("theirs", theirs)] {
@@ -61,7 +61,7 @@ fn a_conflict_is_decided_and_told() {
         let line = format!("pods/default/shop: spec.containers[name=web].image: kept \"{kept}\", lost \"{lost}\"\n");
         assert_eq!(told, line);
     }
-    // Nobody's side is taken without being told to.
+    // Without a side given, the result is the same for both orders.
     let (code, one, _) = merged(&[], sides);
     let (_, other, _) = merged(&[], [sides[2], sides[1], sides[0]]);
     assert_eq!((code, &one), (Some(1), &other));
@@ -107,7 +107,7 @@ fn a_broken_file_is_an_error_and_ours_stays() {
         let (code, printed, _) = merged(&["-p"], sides);
         assert_eq!((code, &*printed), (Some(2), ""));
     }
-    // What is meant as no object is taken whole.
+    // Files that are no objects are merged as a whole.
     let (code, ours, _) = merged(&["--theirs"], ["one\n", "none\n", "other\n"]);
     assert_eq!((code, &*ours), (Some(1), "other\n"));
 }
@@ -129,7 +129,7 @@ fn an_object_whose_last_finalizer_goes_is_left_to_a_person() {
     };
     let (ours, base, theirs) = (ending(r#""x/a""#), ending(r#""x/a","x/b""#), ending(r#""x/b""#));
     let (code, left, told) = merged(&["--driver", "--key=configmaps/shop/a"], [&ours, &base, &theirs]);
-    assert_eq!((code, left), (Some(1), ours), "Git has to stop: a driver cannot remove a file");
+    assert_eq!((code, left), (Some(1), ours), "Git must stop, as a merge driver cannot delete a file");
     assert!(told.contains("configmaps/shop/a: being deleted"), "{told}");
 }
 
@@ -152,13 +152,13 @@ fn versions_of_different_objects_are_no_versions_of_one() {
             assert!(told.starts_with(&format!("gitcd: pods/default/shop: {field} is ")), "{told}");
         }
     }
-    // One that was deleted and created again is another object of the same name, and that is merged.
+    // An object that was deleted and created again has another `uid`, and is merged.
     let again = theirs.replace("\"uid\": \"u\"", "\"uid\": \"v\"");
     let (code, ..) = merged(&["--driver"], [&ours, &pod("a:1", "b:1"), &again]);
     assert_eq!(code, Some(0));
 }
 
-/// A Secret as `kubectl apply` leaves it.
+/// A Secret as `kubectl apply` stores it.
 fn secret(kind: &str, value: &str) -> String {
     let applied = format!(r#"{{\"data\":{{\"password\":\"{value}\"}}}}"#);
     format!(

@@ -1,4 +1,4 @@
-//! `/status` and the figures of remotes.
+//! `/status` and the metrics of remotes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) fn object(name: &str, tea: &str) -> (String, String) {
 pub(crate) async fn status(server: &Server) -> Branch {
     let page = server.page("/status").await;
     let status: Status = serde_json::from_str(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
-    let [branch] = <[Branch; 1]>::try_from(status.branches).expect("a port is that of one branch");
+    let [branch] = <[Branch; 1]>::try_from(status.branches).expect("a port serves one branch");
     branch
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn write(server: &Server, name: &str, tea: &str) {
     server.client().await.put(put(&key, &value)).await.ok();
 }
 
-/// A server whose branch follows that of `other`, as the remote `desk`.
+/// Starts a server whose branch follows `other` as the remote `desk`.
 pub(crate) async fn follower(folder: &Path, other: &Path) -> Server {
     let repository = Repository::init(&folder.join("repo.git"));
     repository.git(&["remote", "add", "desk", &other.display().to_string()]);
@@ -63,7 +63,7 @@ async fn a_branch_and_its_remote_are_told() {
     let figure = |name: &str| {
         let start = format!("gitcd_remote_{name}{{remote=\"desk\"}} ");
         let line = figures.lines().find_map(|line| line.strip_prefix(&start));
-        line.unwrap_or_else(|| panic!("no {start}: {figures}")).parse::<f64>().expect("a figure is a number")
+        line.unwrap_or_else(|| panic!("no metric {start}: {figures}")).parse::<f64>().expect("a metric is a number")
     };
     assert!(figure("merges_total") >= 1.0 && figure("fetched_bytes_total") > 0.0);
     assert!(figure("last_success_timestamp_seconds") >= remote.known.synced_at.unwrap_or_default() as f64);
@@ -82,7 +82,7 @@ async fn commits_that_are_not_merged_yet_are_counted() {
         (remote.known.condition == Condition::Synced && remote.lag_commits == Some(0)).then_some(())
     })
     .await;
-    // Somebody keeps the reference locked: nothing can be committed, so no merge ends.
+    // A locked reference blocks commits, so no merge completes.
     let lock = server.repository().path().join("refs/heads/main.lock");
     std::fs::write(&lock, "").unwrap();
     write(&desk, "prices", "3").await;
@@ -94,7 +94,7 @@ async fn commits_that_are_not_merged_yet_are_counted() {
     assert!(!told.remotes[0].lag_more && told.remotes[0].lag_seconds.is_some());
     let figures = server.page("/metrics").await;
     assert!(figures.contains("gitcd_remote_lag_commits{remote=\"desk\"} 1.0"), "{figures}");
-    let behind = eventually("what is merged but not committed", async || {
+    let behind = eventually("a merge that is not committed", async || {
         let told = status(&server).await;
         (told.commit_lag_revisions > 0).then_some(told)
     })

@@ -1,4 +1,4 @@
-//! `/status` on ports of its own, where nothing else is.
+//! `/status` on a separate port that serves nothing else.
 
 use std::process::{Child, Command, Stdio};
 
@@ -49,16 +49,16 @@ async fn who_has_a_certificate_reads_the_status_there_and_nothing_else() {
     let _server = launch.start().await;
     let answer = asked(port, &own);
     assert!(answer.status.success() && text(&answer.stdout).contains("committed_revision"), "{answer:?}");
-    assert_eq!(asked(port, &[]).status.code(), Some(1), "without a certificate");
-    // Neither pages that write nor gRPC are there. Over HTTP/1.1, because the answer comes before the body was read:
-    // over HTTP/2 curl gives up (92) if it meets the end of the stream while it still sends.
+    assert_eq!(asked(port, &[]).status.code(), Some(1), "must be refused without a certificate");
+    // Neither the JSON API nor gRPC is served. HTTP/1.1, because the response comes before the body has been read: over HTTP/2,
+    // curl fails (92) if the stream ends while it is sending.
     let mut curl = Command::new("curl");
     curl.args(["--http1.1", "--silent", "--cacert", &roots, "--cert", &own[0]["--cert=".len()..], "--key", &own_key]);
     curl.args(["--data", "{}", "--write-out", "%{http_code}", "--output", "/dev/null"]);
     let asked_for_keys = curl.arg(format!("https://127.0.0.1:{port}/v3/kv/range")).output().unwrap();
     assert_eq!(text(&asked_for_keys.stdout), "404", "{asked_for_keys:?}");
 
-    // One that only pulls has it too.
+    // `gitcd pull` serves it, too.
     let upstream = Repository::init(&folder.path().join("upstream.git"));
     let ours = folder.path().join("ours.git");
     let repository = Repository::init(&ours);

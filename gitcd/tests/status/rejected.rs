@@ -1,4 +1,4 @@
-//! Files that do not enter are told until they do, or are gone.
+//! Rejected files stay listed until a corrected version, or their deletion, is merged.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{gitcd, text};
 
 const BROKEN: &str = "configmaps/shop/broken";
 
-/// A bare repository that no gitcd serves, and a clone with a commit that both have.
+/// Creates a bare repository without a server, and a clone; both have one commit.
 fn upstream(folder: &Path) -> (std::path::PathBuf, Work) {
     let (path, work) = (folder.join("up.git"), Work::new());
     let (_, value) = object("prices", "3");
@@ -26,7 +26,7 @@ fn upstream(folder: &Path) -> (std::path::PathBuf, Work) {
 
 fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-    since.expect("the clock is right").as_secs()
+    since.expect("the clock is after 1970").as_secs()
 }
 
 async fn told(server: &Server, what: &str, is_so: impl Fn(&Branch) -> bool) -> Branch {
@@ -54,7 +54,7 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
     let line = format!("    rejected {BROKEN}: line 2: it is not well-formed JSON (commit {}, ", &broken[..10]);
     assert!(text(&table.stdout).contains(&line), "{table:?}");
 
-    // Something else is taken; these two are as they were.
+    // Another file is merged; the two rejected ones stay listed.
     let (_, value) = object("places", "1");
     work.write("configmaps/shop/places", &value);
     work.commit("places");
@@ -64,7 +64,7 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
     let branch = told(&server, "the other file", is_merged).await;
     let known = &branch.remotes[0].known;
     assert_eq!(known.rejected.len(), 2, "{known:?}");
-    assert_eq!(known.rejected_from[BROKEN].commit, broken, "since then");
+    assert_eq!(known.rejected_from[BROKEN].commit, broken, "the first commit that was rejected must be kept");
     assert!(server.page("/metrics").await.contains("gitcd_remote_rejected_files{remote=\"desk\"} 2.0"));
 
     let (_, value) = object("broken", "2");
@@ -87,10 +87,10 @@ async fn a_file_that_stays_broken_makes_no_merges() {
     work.git(&["push", "-q", "origin", "HEAD:main"]);
     let is_told = |branch: &Branch| !branch.remotes[0].known.rejected.is_empty() && branch.commit_lag_revisions == 0;
     let first = told(&server, "the rejection", is_told).await;
-    // Two more looks.
+    // Two further pulls.
     for _ in 0..2 {
         let last = now();
-        told(&server, "another look", |branch| branch.remotes[0].known.synced_at > Some(last)).await;
+        told(&server, "another pull", |branch| branch.remotes[0].known.synced_at > Some(last)).await;
     }
     let later = status(&server).await;
     assert_eq!((later.remotes[0].known.merges, &later.head), (first.remotes[0].known.merges, &first.head));
@@ -160,5 +160,5 @@ async fn a_push_to_be_tried_is_refused_while_no_kube_apiserver_answers_and_what_
         let is_merged = status(&server).await.revision > 2;
         (is_merged && !found.is_empty()).then_some(())
     };
-    eventually("the commit on the branch to be taken", is_taken).await;
+    eventually("the commit on the branch to be merged", is_taken).await;
 }

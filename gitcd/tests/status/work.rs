@@ -1,4 +1,4 @@
-//! A work tree with the stock `git`.
+//! A work tree of stock `git`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,7 +30,7 @@ impl Work {
 
     pub(crate) fn write(&self, file: &str, content: &str) {
         let path = self.path(file);
-        std::fs::create_dir_all(path.parent().expect("it is in the folder")).expect("the folder is writable");
+        std::fs::create_dir_all(path.parent().expect("the file has a parent folder")).expect("the folder is writable");
         std::fs::write(path, content).expect("the folder is writable");
     }
 
@@ -38,20 +38,20 @@ impl Work {
         std::fs::read_to_string(self.path(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
-    /// Replaces a text that must be there.
+    /// Replaces a text that the file must contain.
     pub(crate) fn edit(&self, file: &str, from: &str, to: &str) {
         let before = self.read(file);
         assert!(before.contains(from), "no {from} in {before}");
         self.write(file, &before.replace(from, to));
     }
 
-    /// Commits everything.
+    /// Commits all changes.
     pub(crate) fn commit(&self, subject: &str) {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-qm", subject]);
     }
 
-    /// What `git ARGUMENTS` prints on both streams; it must succeed.
+    /// Runs `git ARGUMENTS`, which must succeed, and returns both output streams.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments, "");
         let words = text(&output.stdout) + &text(&output.stderr);
@@ -59,7 +59,7 @@ impl Work {
         words
     }
 
-    /// The same, at a time, in seconds since 1970.
+    /// Like [`Work::git`], with the commit date in seconds since 1970.
     pub(crate) fn git_at(&self, time: u64, arguments: &[&str]) {
         let output = self.run(arguments, &format!("{time} +0000"));
         assert!(output.status.success(), "git {arguments:?}: {}", text(&output.stderr));
@@ -71,7 +71,7 @@ impl Work {
             .args(["-c", "safe.directory=*", "-C"])
             .arg(self.folder.path())
             .args(arguments)
-            // A developer's own settings must not change what the tests see.
+            // The user's Git configuration must not affect the tests.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_EDITOR", "true");

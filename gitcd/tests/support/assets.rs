@@ -1,11 +1,11 @@
-//! Finds the etcd to compare with; the same folders as `hack/assets.sh`.
+//! Finds the reference etcd in the folders that `hack/assets.sh` uses.
 
 use std::path::PathBuf;
 
-/// The path of the program `name`.
+/// Returns the path of the program `name`.
 ///
 /// # Panics
-/// If it is in none of the folders; says how to get it.
+/// If it is in none of the folders; the message says how to get it.
 pub(crate) fn program(name: &str) -> PathBuf {
     let folders = folders();
     folders

@@ -1,4 +1,4 @@
-//! The etcd API on one connection, with every call and answer written down.
+//! An etcd client on one connection that records every call and response.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -42,10 +42,10 @@ use tonic::{Code, Status};
 use super::transcript::Comparable;
 use super::{Kind, Transcript, Watching};
 
-/// Larger than anything that a test reads.
+/// Larger than any response in the tests.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
-/// A connection that records; clones share the connection and the [`Transcript`].
+/// A recording client; clones share its connection and [`Transcript`].
 #[derive(Clone)]
 pub(crate) struct Client {
     kind: Kind,
@@ -53,23 +53,23 @@ pub(crate) struct Client {
     transcript: Rc<RefCell<Transcript>>,
 }
 
-/// What came back; unlike a `Result` it may be ignored, since it is in the transcript.
+/// A response or error. Unlike a `Result`, it may be ignored: it is in the transcript.
 pub(crate) struct Reply<T> {
     asked: String,
     result: Result<T, Status>,
 }
 
 impl<T: Debug> Reply<T> {
-    /// The answer.
+    /// Returns the response.
     ///
     /// # Panics
-    /// If there was an error.
+    /// If the request failed.
     #[track_caller]
     pub(crate) fn ok(self) -> T {
         self.result.unwrap_or_else(|status| panic!("{}: {status}", self.asked))
     }
 
-    /// The message of an error that must have come with `code`.
+    /// Returns the message of an error, which must have this code.
     #[track_caller]
     pub(crate) fn refused(self, code: Code) -> String {
         match self.result {
@@ -98,22 +98,22 @@ impl Client {
         Self { kind, channel: connect(address).await, transcript: Rc::default() }
     }
 
-    /// Which program is at the other end.
+    /// The kind of the server.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The same connection with a transcript of its own, for what runs at the same time.
+    /// Returns a client on the same connection with a transcript of its own, for concurrent requests.
     pub(crate) fn aside(&self) -> Self {
         Self { transcript: Rc::default(), ..self.clone() }
     }
 
-    /// Writes a fact of the test's own making into the transcript.
+    /// Records a fact in the transcript.
     pub(crate) fn note(&self, what: &str, fact: impl Debug) {
         self.transcript.borrow_mut().note(&what, &fact);
     }
 
-    /// All that was written down so far; it starts anew.
+    /// Returns what was recorded so far, and starts a new transcript.
     pub(crate) fn take_transcript(&self) -> Transcript {
         self.transcript.take()
     }
@@ -165,7 +165,7 @@ impl Client {
         elections.resign: ResignRequest => ResignResponse;
     }
 
-    /// One keep-alive on a stream of its own.
+    /// Sends one keep-alive on a stream of its own.
     pub(crate) async fn keep_alive(&self, id: i64) -> Reply<LeaseKeepAliveResponse> {
         let request = LeaseKeepAliveRequest { id };
         let result = async {
@@ -178,7 +178,7 @@ impl Client {
         self.noted("lease_keep_alive", &request, result)
     }
 
-    /// A snapshot, part by part; not written down.
+    /// Opens a snapshot stream; not recorded.
     pub(crate) async fn snapshot(
         &self,
         request: SnapshotRequest,
@@ -186,7 +186,7 @@ impl Client {
         self.maintenance().snapshot(request).await
     }
 
-    /// Hears what the leaders of an election say; not written down.
+    /// Opens a stream of an election's values; not recorded.
     pub(crate) async fn observe(&self, name: &'static str) -> tonic::Streaming<LeaderResponse> {
         let request = LeaderRequest { name: name.into() };
         self.elections().observe(request).await.expect("an election can be observed").into_inner()
@@ -210,7 +210,7 @@ impl Client {
     }
 
     fn kv(&self) -> KvClient<Channel> {
-        // Large requests must reach the server: the limits tested are the server's.
+        // No client-side limit on requests: the tests check the server's.
         KvClient::new(self.channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
@@ -245,13 +245,13 @@ impl Client {
     }
 }
 
-/// Connects, and waits for a server that is about to listen.
+/// Connects, retrying until the server listens.
 pub(crate) async fn connect(address: SocketAddr) -> Channel {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes a URL");
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address is a valid URL");
     super::eventually("a connection", async || endpoint.connect().await.ok()).await
 }
 
-/// Requests in short; fields that matter to a case are set with struct update syntax.
+/// Short constructors of requests; further fields are set with struct update syntax.
 pub(crate) mod build {
     use bytes::Bytes;
     use gitcd::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -260,14 +260,14 @@ pub(crate) mod build {
         PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest, request_op,
     };
 
-    /// What sorts right behind every key that starts with `prefix`, as etcd's clients compute it.
+    /// The first key after all keys that start with `prefix`, as etcd's clients compute it.
     pub(crate) fn prefix_end(prefix: &str) -> Bytes {
         let mut end = prefix.as_bytes().to_vec();
         *end.last_mut().expect("a prefix is not empty") += 1;
         end.into()
     }
 
-    /// The range end that means "and all behind".
+    /// The range end that stands for all following keys.
     pub(crate) fn to_the_end() -> Bytes {
         Bytes::from_static(b"\0")
     }
@@ -284,7 +284,7 @@ pub(crate) mod build {
         RangeRequest { key: bytes(key), ..RangeRequest::default() }
     }
 
-    /// All keys that start with `prefix`.
+    /// Lists all keys that start with `prefix`.
     pub(crate) fn list(prefix: &str) -> RangeRequest {
         RangeRequest { range_end: prefix_end(prefix), ..get(prefix) }
     }
@@ -323,7 +323,7 @@ pub(crate) mod build {
         WatchCreateRequest { range_end: prefix_end(prefix), ..watch(prefix) }
     }
 
-    /// A transaction without compares: `success` happens.
+    /// A transaction without compares, so that `success` is executed.
     pub(crate) fn all(success: impl IntoIterator<Item = impl Into<Op>>) -> TxnRequest {
         TxnRequest { success: ops(success), ..TxnRequest::default() }
     }
@@ -332,7 +332,7 @@ pub(crate) mod build {
         ops.into_iter().map(|op| RequestOp { request: Some(op.into().0) }).collect()
     }
 
-    /// Any request that can stand in a transaction.
+    /// Any request of a transaction.
     #[derive(Clone, Debug)]
     pub(crate) struct Op(request_op::Request);
 
@@ -360,7 +360,7 @@ pub(crate) mod build {
         }
     }
 
-    /// `key`'s `operand` `result` what `operand` says, as in `mod_revision(key) == 5`.
+    /// Compares `key` with `operand`, as in `mod_revision(key) == 5`.
     pub(crate) fn compare(key: &str, result: CompareResult, operand: TargetUnion) -> Compare {
         let target = match operand {
             TargetUnion::Version(_) => CompareTarget::Version,
@@ -378,7 +378,7 @@ pub(crate) mod build {
         }
     }
 
-    /// kube-apiserver's compare: the key was last changed at `revision`, 0 for never.
+    /// kube-apiserver's compare: the key's mod revision is `revision`, 0 for a missing key.
     pub(crate) fn unchanged_since(key: &str, revision: i64) -> Compare {
         compare(key, CompareResult::Equal, TargetUnion::ModRevision(revision))
     }

@@ -1,4 +1,4 @@
-//! Just enough HTTP for `/health` and `/metrics`.
+//! A minimal HTTP client for `/health` and `/metrics`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The status and body that the server answers for `path`; gives up after two seconds.
+/// Fetches `path`; returns status and body, or an error after two seconds.
 pub(crate) async fn fetch(server: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     tokio::time::timeout(Duration::from_secs(2), exchange(server, path)).await?
 }
 
 async fn exchange(server: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(server).await?;
-    // HTTP/1.0 and no keep-alive: the body ends where the stream does and is never chunked.
+    // HTTP/1.0 without keep-alive: the body ends with the stream and is never chunked.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
@@ -23,6 +23,6 @@ async fn exchange(server: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     match (status, answer.split_once("\r\n\r\n")) {
         (Some(status), Some((_, body))) => Ok((status, body.to_owned())),
-        _ => Err(io::Error::other(format!("not an HTTP answer: {answer:?}"))),
+        _ => Err(io::Error::other(format!("not an HTTP response: {answer:?}"))),
     }
 }

@@ -1,11 +1,11 @@
-//! What the integration tests share.
+//! Shared code of the integration tests.
 //!
-//! [`Server`] runs the real `gitcd`, or a real etcd, as a process of its own. [`Client`] speaks the etcd
-//! API to either, [`Transcript`] writes down what was said, [`same`] runs one case on both and compares.
-//! [`Repository`] looks at gitcd's store with the stock `git`.
+//! [`Server`] runs the real `gitcd`, or a real etcd, as a separate process. [`Client`] calls the etcd API of either,
+//! [`Transcript`] records the calls, [`same`] runs one case on both and compares them. [`Repository`] inspects gitcd's
+//! repository with stock `git`.
 //!
-//! `GITCD_TEST_SERVER=etcd` puts a second etcd where gitcd would be. It proves the checks themselves: whatever
-//! does not depend on Git must pass then too.
+//! `GITCD_TEST_SERVER=etcd` replaces gitcd by a second etcd. This validates the checks themselves: all that do not depend on
+//! Git must then pass, too.
 
 pub(crate) mod assets;
 mod client;
@@ -26,20 +26,20 @@ pub(crate) use transcript::Transcript;
 
 use std::time::{Duration, Instant};
 
-/// Nothing that a test waits for takes longer than this on a busy machine.
+/// An upper bound for any wait, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `condition` gives a value; asks every 20 ms.
+/// Waits until `condition` returns a value, polling it every 20 ms.
 ///
 /// # Panics
-/// After [`PATIENCE`], naming `what`.
+/// After [`PATIENCE`]; the message names `what`.
 pub(crate) async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out after {PATIENCE:?} waiting for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Runs one case on etcd and on gitcd and compares what they said.
+//! Runs one case on etcd and on gitcd and compares the responses.
 
 use std::panic::AssertUnwindSafe;
 
@@ -6,10 +6,9 @@ use futures::FutureExt;
 
 use super::{Client, Kind, Launch, Server, Transcript};
 
-/// Runs `case` on a fresh etcd, then on a fresh gitcd; every answer must be the same.
+/// Runs `case` on a fresh etcd, then on a fresh gitcd; every response must be the same.
 ///
-/// A case may also assert what matters to it: so that it is known to show what its name claims, and not
-/// just two equal errors.
+/// A case should also assert what matters to it: this proves that it shows what its name claims, and not just two equal errors.
 ///
 /// # Panics
 /// With the first step that differs.
@@ -17,7 +16,7 @@ pub(crate) async fn same(case: impl AsyncFn(Client)) {
     same_with(&[], case).await;
 }
 
-/// The same on servers that are started with these arguments, too.
+/// Like [`same`], on servers started with these arguments.
 ///
 /// # Panics
 /// As [`same`].
@@ -34,7 +33,7 @@ pub(crate) async fn same_with(arguments: &[&str], case: impl AsyncFn(Client)) {
     let client = other.client().await;
     let ended = AssertUnwindSafe(case(client.clone())).catch_unwind().await;
     let answered = client.take_transcript();
-    // The first difference says more than the assertion that fails because of it.
+    // The first difference says more than the failed assertion that it causes.
     if let Some(difference) = Transcript::difference(&expected, &answered) {
         panic!("{difference}");
     }

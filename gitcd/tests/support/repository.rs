@@ -1,4 +1,4 @@
-//! gitcd's repository seen with the stock `git`.
+//! gitcd's repository, inspected with stock `git`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) const METADATA: &str = "refs/gitcd/metadata/main";
 /// A bare repository that gitcd serves.
 pub(crate) struct Repository {
     path: PathBuf,
-    /// Put before `git`: `nsenter …` and the like.
+    /// Words put before `git`, such as `nsenter …`.
     wrapper: Vec<String>,
 }
 
@@ -19,21 +19,21 @@ impl Repository {
         Self::through(&[], path)
     }
 
-    /// The same for a `git` that the program of `wrapper` runs.
+    /// A repository that `git` accesses through a wrapper.
     pub(crate) fn through(wrapper: &[&str], path: &Path) -> Self {
         Self { path: path.to_owned(), wrapper: wrapper.iter().map(ToString::to_string).collect() }
     }
 
-    /// `gitcd init`.
+    /// Runs `gitcd init`.
     pub(crate) fn init(path: &Path) -> Self {
         Self::init_through(&[], path)
     }
 
-    /// `gitcd init` run by the program of `wrapper`.
+    /// Runs `gitcd init` through a wrapper.
     pub(crate) fn init_through(wrapper: &[&str], path: &Path) -> Self {
         let repository = format!("--repo={}", path.display());
         let words = [wrapper, &[env!("CARGO_BIN_EXE_gitcd"), "init", &repository]].concat();
-        let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("gitcd can be started");
         assert!(output.status.success(), "{words:?}: {output:?}");
         Self::through(wrapper, path)
     }
@@ -42,7 +42,7 @@ impl Repository {
         &self.path
     }
 
-    /// The files of the branch's journal, oldest first.
+    /// The segments of the branch's journal, oldest first.
     pub(crate) fn journal(&self) -> Vec<PathBuf> {
         let folder = self.path.join("gitcd/default/journal");
         let entries = folder.read_dir().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -54,19 +54,19 @@ impl Repository {
         files
     }
 
-    /// What `git ARGUMENTS` prints; it must succeed.
+    /// Runs `git ARGUMENTS`, which must succeed, and returns its output.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("the output is text")
+        String::from_utf8(output.stdout).expect("git's output is UTF-8")
     }
 
-    /// Runs `git ARGUMENTS`, whatever comes of it.
+    /// Runs `git ARGUMENTS`, which may fail.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).stdin(Stdio::null()).output().expect("git is installed")
     }
 
-    /// Stores `content` as a blob and gives its id.
+    /// Stores `content` as a blob and returns its ID.
     pub(crate) fn blob(&self, content: &str) -> String {
         let file = self.path.join("blob-for-test");
         std::fs::write(&file, content).expect("the repository is writable");
@@ -76,14 +76,14 @@ impl Repository {
         id.trim().to_owned()
     }
 
-    /// `git fsck --full --strict`, which must find nothing to complain about.
+    /// Asserts that `git fsck --full --strict` reports nothing.
     pub(crate) fn fsck(&self) {
         let check = || {
             let output = self.run(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
             (output.status, [output.stdout, output.stderr].concat())
         };
         let (mut status, mut words) = check();
-        // A host joins packs in the background, and Git tells of those that went while it read them. It does not do so for ever.
+        // The host repacks in the background, and Git reports packs that vanish while it reads them, so try again for a while.
         let is_joined =
             |words: &[u8]| String::from_utf8_lossy(words).lines().all(|line| line.ends_with(".pack index not opened"));
         while !words.is_empty() && is_joined(&words) {
@@ -97,20 +97,20 @@ impl Repository {
         );
     }
 
-    /// `gitcd verify`, which must find nothing to complain about.
+    /// Asserts that `gitcd verify` finds nothing.
     pub(crate) fn verify(&self) {
         let repository = format!("--repo={}", self.path.display());
         let words = [env!("CARGO_BIN_EXE_gitcd"), "verify", &repository, "--key-prefixes=default=/registry"];
-        let output = Command::new(words[0]).args(&words[1..]).output().expect("the program has been built");
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("gitcd can be started");
         assert!(output.status.success(), "{words:?}: {output:?}");
     }
 
-    /// The id that a reference points to.
+    /// Returns the ID that a reference points to.
     pub(crate) fn reference(&self, name: &str) -> String {
         self.git(&["rev-parse", "--verify", name]).trim().to_owned()
     }
 
-    /// Every file of a tree: path and content.
+    /// Returns paths and contents of all files of a tree.
     pub(crate) fn files(&self, tree: &str) -> BTreeMap<String, Vec<u8>> {
         let listing = self.git(&["ls-tree", "-r", "-z", tree]);
         let entries: Vec<_> = listing
@@ -123,7 +123,7 @@ impl Repository {
         entries.iter().map(|(_, path)| (*path).to_owned()).zip(contents).collect()
     }
 
-    /// The revision up to which everything is in Git; 0 in the moment in which the metadata ref has moved and the data ref not yet.
+    /// The last revision in Git; 0 in the moment when the metadata reference has moved, but the data reference has not.
     pub(crate) fn committed_revision(&self) -> i64 {
         let data = self.git(&["for-each-ref", "--format=%(objectname)", DATA]);
         let line = self.git(&["rev-list", "--no-walk", "--parents", METADATA]);
@@ -137,7 +137,7 @@ impl Repository {
         self.described_revision()
     }
 
-    /// The revision of the metadata, which a gitcd resumes from: after a crash, the data ref may be behind it.
+    /// The revision of the metadata, from which gitcd resumes: after a crash, the data reference may be behind it.
     pub(crate) fn described_revision(&self) -> i64 {
         let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
         let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
@@ -159,19 +159,19 @@ impl Repository {
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut contents = Vec::with_capacity(ids.len());
         for id in ids {
-            writeln!(stdin, "{id}").expect("git reads on");
-            stdin.flush().expect("git reads on");
+            writeln!(stdin, "{id}").expect("git reads its input");
+            stdin.flush().expect("git reads its input");
             let mut line = String::new();
-            stdout.read_line(&mut line).expect("git answers");
+            stdout.read_line(&mut line).expect("git responds");
             let size = line.trim().rsplit(' ').next().and_then(|size| size.parse().ok());
             let size: usize = size.unwrap_or_else(|| panic!("git cat-file: {line}"));
             let mut content = vec![0; size + 1]; // and a line feed
-            stdout.read_exact(&mut content).expect("git answers in full");
+            stdout.read_exact(&mut content).expect("git's response is complete");
             content.pop();
             contents.push(content);
         }
         drop(stdin);
-        assert!(child.wait().expect("git is ours").success());
+        assert!(child.wait().expect("the child is ours").success());
         contents
     }
 
@@ -184,7 +184,7 @@ impl Repository {
             .args(["-c", "safe.directory=*", "-C"])
             .arg(&self.path)
             .args(arguments)
-            // A developer's own settings must not change what the tests see.
+            // The user's Git configuration must not affect the tests.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_AUTHOR_NAME", "test")

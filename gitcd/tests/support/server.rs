@@ -15,22 +15,22 @@ use tonic::transport::Channel;
 
 use super::{Client, PATIENCE, Repository, assets, http};
 
-/// Which program serves.
+/// The program that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The binary of this crate.
+    /// This crate's binary.
     Gitcd,
     /// A real etcd from the assets folder.
     Etcd,
 }
 
 impl Kind {
-    /// What the tests are about: gitcd, unless `GITCD_TEST_SERVER=etcd`.
+    /// The program under test: gitcd, unless `GITCD_TEST_SERVER=etcd`.
     pub(crate) fn under_test() -> Self {
         match std::env::var("GITCD_TEST_SERVER").as_deref() {
             Ok("etcd") => Self::Etcd,
             Ok("gitcd") | Err(_) => Self::Gitcd,
-            Ok(other) => panic!("GITCD_TEST_SERVER is gitcd or etcd, not {other}"),
+            Ok(other) => panic!("GITCD_TEST_SERVER must be gitcd or etcd, not {other}"),
         }
     }
 
@@ -42,18 +42,18 @@ impl Kind {
     }
 }
 
-/// How to start a server; [`Server::start`] is the short form.
+/// A server's launch options; [`Server::start`] is the short form.
 pub(crate) struct Launch {
     kind: Kind,
     program: PathBuf,
-    /// Where its state lives, which somebody else has prepared; a new one unless given.
+    /// The folder of its state, prepared by the caller; a new one unless set.
     folder: Option<PathBuf>,
     port: Option<u16>,
     secure: Option<u16>,
-    /// Put before the program: `setpriv --reuid=…` and the like.
+    /// Words put before the program, such as `setpriv --reuid=…`.
     wrapper: Vec<String>,
     arguments: Vec<String>,
-    /// Flags that are usually given, but not here.
+    /// Default flags to omit.
     without: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Launch {
         }
     }
 
-    /// Serves what is in `folder`, which outlives the server.
+    /// Serves the state in `folder`, which outlives the server.
     pub(crate) fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
@@ -88,13 +88,13 @@ impl Launch {
         self
     }
 
-    /// Lets gitcd listen for TLS too; its certificates are arguments.
+    /// Makes gitcd also listen for TLS; its certificates are arguments.
     pub(crate) fn secure(mut self) -> Self {
         self.secure = Some(free_port());
         self
     }
 
-    /// Says where a server listens for TLS whose URLs are arguments.
+    /// Sets the TLS port of a server whose URLs are arguments.
     pub(crate) fn secure_at(mut self, port: u16) -> Self {
         self.secure = Some(port);
         self
@@ -106,19 +106,19 @@ impl Launch {
         self
     }
 
-    /// Adds `--flag=value`; it takes the place of what the flag has otherwise.
+    /// Adds `--flag=value`, replacing the flag's default.
     pub(crate) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Leaves a flag out that is usually given.
+    /// Omits a default flag.
     pub(crate) fn without(mut self, flag: &str) -> Self {
         self.without.push(flag.to_owned());
         self
     }
 
-    /// Starts the program, without waiting for it to serve.
+    /// Starts the program without waiting until it serves.
     pub(crate) fn spawn(self) -> Server {
         let temporary = tempfile::tempdir().expect("the temporary folder is writable");
         let folder = self.folder.unwrap_or_else(|| {
@@ -169,7 +169,7 @@ pub(crate) struct Server {
     temporary: TempDir,
 }
 
-/// How a process ended and all that it wrote.
+/// A process's exit status and output.
 #[derive(Debug)]
 pub(crate) struct Exit {
     pub(crate) status: ExitStatus,
@@ -181,12 +181,12 @@ impl Server {
         Launch::new(kind).start().await
     }
 
-    /// A client with a connection of its own.
+    /// Returns a client with a connection of its own.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.kind, self.address).await
     }
 
-    /// A connection of its own, for what [`Client`] does not do.
+    /// Returns a new connection, for calls that [`Client`] does not have.
     pub(crate) async fn channel(&self) -> Channel {
         super::client::connect(self.address).await
     }
@@ -199,24 +199,24 @@ impl Server {
         self.address
     }
 
-    /// Where it listens for TLS.
+    /// The address of its TLS listener.
     pub(crate) fn secure_address(&self) -> SocketAddr {
-        self.secure.expect("the server was launched so")
+        self.secure.expect("the server was launched with TLS")
     }
 
-    /// The process.
+    /// The process ID.
     pub(crate) fn id(&self) -> u32 {
-        self.child.as_ref().expect("the server runs").id()
+        self.child.as_ref().expect("the server is running").id()
     }
 
-    /// Where the state lives.
+    /// The folder of its state.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Says where the state is by now, of a server that does not run.
+    /// Sets the state's new folder, for a server that is not running.
     pub(crate) fn move_to(&mut self, folder: &Path) {
-        assert!(self.child.is_none(), "the state of a server that runs stays where it is");
+        assert!(self.child.is_none(), "a running server's state cannot be moved");
         folder.clone_into(&mut self.folder);
     }
 
@@ -225,75 +225,75 @@ impl Server {
         Repository::at(&self.folder.join("repo.git"))
     }
 
-    /// The body of an HTTP path that must answer 200.
+    /// Fetches a path that must respond with 200; returns the body.
     pub(crate) async fn page(&self, path: &str) -> String {
         let (status, body) = http::fetch(self.address, path).await.expect("the server answers HTTP");
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
-    /// The status and the body of an HTTP path, whatever they are.
+    /// Fetches a path; returns status and body.
     pub(crate) async fn answer(&self, path: &str) -> (u16, String) {
         http::fetch(self.address, path).await.expect("the server answers HTTP")
     }
 
-    /// The same from a server that may cut the connection.
+    /// Like [`Server::answer`], for a server that may cut the connection.
     pub(crate) async fn try_answer(&self, path: &str) -> Option<(u16, String)> {
         http::fetch(self.address, path).await.ok()
     }
 
-    /// SIGKILL: nothing is flushed, no handler runs.
+    /// Kills the process with SIGKILL: nothing is flushed, no handler runs.
     pub(crate) fn kill(&mut self) {
-        let mut child = self.child.take().expect("the server runs");
+        let mut child = self.child.take().expect("the server is running");
         child.kill().expect("the child is ours");
         child.wait().expect("the child is ours");
     }
 
-    /// SIGTERM, and waits for an end in peace.
+    /// Sends SIGTERM and waits for a graceful exit.
     pub(crate) async fn terminate(&mut self) -> Exit {
         self.ask_to_stop();
         let exit = self.exit().await;
-        // etcd cleans up and then ends by the same signal.
+        // etcd cleans up and then kills itself by the same signal.
         let status = &exit.status;
         let peaceful = status.success() || self.kind == Kind::Etcd && status.signal() == Some(Signal::TERM.as_raw());
-        assert!(peaceful, "SIGTERM ends in {status}:\n{}", exit.output);
+        assert!(peaceful, "after SIGTERM, exited with {status}:\n{}", exit.output);
         exit
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Any signal.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("the server runs");
+        let child = self.child.as_ref().expect("the server is running");
         kill_process(Pid::from_child(child), signal).expect("the child is ours");
     }
 
-    /// Waits until the process ends by itself.
+    /// Waits until the process exits by itself.
     pub(crate) async fn exit(&mut self) -> Exit {
-        let status = super::eventually("the server's end", async || self.ended()).await;
+        let status = super::eventually("the server to exit", async || self.ended()).await;
         self.child = None;
         Exit { status, output: self.output() }
     }
 
-    /// Starts it again: same state, same port.
+    /// Restarts it with the same state and port, and waits until it serves.
     pub(crate) async fn restart(&mut self) {
         self.begin_restart();
         self.ready().await;
     }
 
-    /// Starts it again, without waiting for it to serve.
+    /// Restarts it without waiting until it serves.
     pub(crate) fn begin_restart(&mut self) {
-        assert!(self.child.is_none(), "only what has ended is started again");
+        assert!(self.child.is_none(), "the server is still running");
         self.spawn();
     }
 
-    /// Starts it again; gives its last words if it ends instead of serving.
+    /// Restarts it; returns its exit if it exits instead of serving.
     pub(crate) async fn restart_or_end(&mut self) -> Option<Exit> {
         self.begin_restart();
-        let served = super::eventually("a healthy server or its end", async || {
+        let served = super::eventually("a healthy server or its exit", async || {
             let healthy = matches!(http::fetch(self.address, "/health").await, Ok((200, _)));
             (healthy || self.ended().is_some()).then_some(healthy)
         })
@@ -301,18 +301,18 @@ impl Server {
         if served { None } else { Some(self.exit().await) }
     }
 
-    /// Starts it again in the expectation that it refuses, and gives its last words.
+    /// Restarts it, which must fail, and returns its exit.
     pub(crate) async fn restart_in_vain(&mut self) -> Exit {
         self.begin_restart();
         self.exit().await
     }
 
-    /// All that the latest run wrote to standard output and error.
+    /// The standard output and error of the latest run.
     pub(crate) fn output(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the server says that it is healthy.
+    /// Waits until the server reports healthy.
     pub(crate) async fn ready(&mut self) {
         let start = Instant::now();
         loop {
@@ -320,7 +320,7 @@ impl Server {
                 return;
             }
             if let Some(status) = self.ended() {
-                panic!("{:?} ended at start-up, {status}:\n{}", self.kind, self.output());
+                panic!("{:?} exited at startup, {status}:\n{}", self.kind, self.output());
             }
             assert!(
                 start.elapsed() < PATIENCE,
@@ -352,7 +352,7 @@ impl Server {
             .args(arguments)
             .args(&self.arguments)
             .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a file can be shared"))
+            .stdout(log.try_clone().expect("the file handle can be cloned"))
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("{words:?}: {error}"));
@@ -390,12 +390,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; there is nobody to tell about it here.
+            // It may have exited by itself; an error cannot be reported here.
             let _ = child.kill();
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            eprintln!("--- last words of {:?} in {}:", self.kind, self.folder.display());
+            eprintln!("--- last output of {:?} in {}:", self.kind, self.folder.display());
             let output = self.output();
             for line in output.lines().rev().take(30).collect::<Vec<_>>().into_iter().rev() {
                 eprintln!("    {line}");
@@ -404,13 +404,13 @@ impl Drop for Server {
     }
 }
 
-/// A port below the range that the kernel gives to outgoing connections: such a connection could
-/// otherwise take the port while its server is down between a kill and a restart. No test of this program gets it again.
+/// Returns a port below the ephemeral range: an outgoing connection could otherwise take the port while its server is down
+/// between a kill and a restart. No port is returned twice in a test program.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let port = rand::random_range(12_000..32_000);
-        let is_new = GIVEN.lock().expect("nothing panics with it").insert(port);
+        let is_new = GIVEN.lock().expect("no thread panics while holding the lock").insert(port);
         if is_new && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }

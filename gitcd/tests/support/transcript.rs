@@ -1,4 +1,4 @@
-//! What two servers have to agree on, as text.
+//! The part of the servers' responses that must be equal, as text.
 
 use std::fmt::Debug;
 
@@ -17,7 +17,7 @@ use gitcd::proto::v3electionpb::{CampaignResponse, LeaderResponse, ProclaimRespo
 use gitcd::proto::v3lockpb::{LockResponse, UnlockResponse};
 use tonic::Status;
 
-/// The steps of a case: what was asked and what came back, without what two servers may differ in.
+/// The steps of a case: requests and normalised responses.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     steps: Vec<String>,
@@ -29,7 +29,7 @@ impl Transcript {
         self.steps.push(format!("{asked:?}\n{answered:?}"));
     }
 
-    /// Adds an answer; cluster, member, term and the like only as "there" or "not there".
+    /// Adds a response. Identities such as cluster, member and term are reduced to their presence.
     pub(crate) fn answer<R: Comparable>(&mut self, asked: &dyn Debug, answer: &Result<R, Status>) {
         match answer {
             Ok(message) => {
@@ -41,13 +41,18 @@ impl Transcript {
         }
     }
 
-    /// What differs first, if anything: the question and the two answers.
+    /// The first difference, if any: the request and both responses.
     pub(crate) fn difference(etcd: &Self, other: &Self) -> Option<String> {
         let length = etcd.steps.len().max(other.steps.len());
         let step = (0..length).find(|&step| etcd.steps.get(step) != other.steps.get(step))?;
         let show =
             |transcript: &Self| transcript.steps.get(step).map_or_else(|| "(nothing)".into(), |step| indent(step));
-        Some(format!("step {} of {length} differs\netcd:\n{}\nthe other:\n{}", step + 1, show(etcd), show(other)))
+        Some(format!(
+            "step {} of {length} differs\netcd:\n{}\nthe other server:\n{}",
+            step + 1,
+            show(etcd),
+            show(other)
+        ))
     }
 }
 
@@ -55,12 +60,12 @@ fn indent(step: &str) -> String {
     step.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A message of which two servers give the same after [`Comparable::normalise`].
+/// A message that is the same from both servers after [`Comparable::normalise`].
 pub(crate) trait Comparable: Clone + Debug {
     fn normalise(&mut self);
 }
 
-/// Identity is each server's own; whether it is given at all is compared.
+/// Identities are each server's own; only their presence is compared.
 fn header(header: &mut Option<ResponseHeader>) {
     if let Some(header) = header {
         header.cluster_id = header.cluster_id.min(1);
@@ -144,7 +149,7 @@ impl Comparable for TxnResponse {
 impl Comparable for LeaseLeasesResponse {
     fn normalise(&mut self) {
         header(&mut self.header);
-        // By remaining time in etcd: hardly a promise.
+        // etcd sorts by remaining time, which is no promise.
         self.leases.sort_by_key(|lease| lease.id);
     }
 }
@@ -152,9 +157,9 @@ impl Comparable for LeaseLeasesResponse {
 impl Comparable for LeaseTimeToLiveResponse {
     fn normalise(&mut self) {
         header(&mut self.header);
-        // Out of a map in etcd, in no order.
+        // In random order in etcd.
         self.keys.sort();
-        // Some seconds of the test's own may have passed.
+        // A few seconds may have passed in the test.
         if (1..self.granted_ttl).contains(&self.ttl) && self.granted_ttl - self.ttl < 20 {
             self.ttl = self.granted_ttl;
         }

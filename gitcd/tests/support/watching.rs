@@ -1,4 +1,4 @@
-//! A watch stream, made comparable: how events are spread over messages is each server's own affair.
+//! A recording watch stream; how events are spread over messages is not compared.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,30 +19,30 @@ use tonic::{Status, Streaming};
 
 use super::{PATIENCE, Transcript};
 
-/// The watch id of answers that speak for the whole stream.
+/// The watch ID of responses about the whole stream.
 const WHOLE_STREAM: i64 = -1;
 
 /// An open stream with any number of watches.
 pub(crate) struct Watching {
     requests: mpsc::Sender<WatchRequest>,
     answers: Answers,
-    /// Control answers that came while the test waited for events, and the other way round.
+    /// Control responses received while waiting for events; `events` is the reverse.
     controls: VecDeque<WatchResponse>,
     events: Vec<(i64, Event)>,
     created: BTreeSet<i64>,
-    /// The highest revision whose events have come, by watch: it must not come again.
+    /// The highest received revision of each watch, which must not be repeated.
     reached: BTreeMap<i64, i64>,
     transcript: Rc<RefCell<Transcript>>,
 }
 
-/// etcd sends the headers of a stream with its first answer, so a test must be able to ask before it has them.
+/// etcd sends a stream's headers with its first response, so a test must be able to send before it has them.
 enum Answers {
     Opening(JoinHandle<Result<tonic::Response<Streaming<WatchResponse>>, Status>>),
     Open(Box<Streaming<WatchResponse>>),
 }
 
 impl Answers {
-    /// The next message; may be cancelled without loss.
+    /// Returns the next message; cancel-safe.
     async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
         if let Self::Opening(opening) = self {
             let answers = opening.await.expect("opening a stream does not panic")?;
@@ -50,7 +50,7 @@ impl Answers {
         }
         match self {
             Self::Open(answers) => answers.message().await,
-            Self::Opening(_) => unreachable!("it was opened above"),
+            Self::Opening(_) => unreachable!("opened above"),
         }
     }
 }
@@ -70,43 +70,43 @@ impl Watching {
         }
     }
 
-    /// Asks for a watch; the answer is for [`Self::control`].
+    /// Requests a watch; its response is for [`Self::control`].
     pub(crate) async fn send_create(&mut self, request: WatchCreateRequest) {
         self.note("create", &request);
         self.send(RequestUnion::CreateRequest(request)).await;
     }
 
-    /// Asks for a watch and takes the answer.
+    /// Requests a watch and returns its response.
     pub(crate) async fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
         self.send_create(request).await;
         self.control().await
     }
 
-    /// Asks for the end of a watch; the answer, if there is one, is for [`Self::control`].
+    /// Requests a cancellation; its response, if any, is for [`Self::control`].
     pub(crate) async fn cancel(&mut self, watch_id: i64) {
         self.note("cancel", &watch_id);
         self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id })).await;
     }
 
-    /// Closes the stream's sending side: nothing can be asked any more.
+    /// Closes the sending side of the stream.
     pub(crate) fn finish_asking(&mut self) {
-        self.note("asks nothing more", &());
+        self.note("closes its sending side", &());
         self.requests = mpsc::channel(1).0;
     }
 
-    /// The next answer that is neither events nor progress.
+    /// Returns the next response that is neither events nor progress.
     pub(crate) async fn control(&mut self) -> WatchResponse {
         while self.controls.is_empty() {
             self.receive().await;
         }
-        let answer = self.controls.pop_front().expect("one was just awaited");
+        let answer = self.controls.pop_front().expect("a control response was awaited");
         self.transcript.borrow_mut().answer(&"watch control", &Ok(answer.clone()));
         answer
     }
 
-    /// The next `count` events of all watches, each watch's in their order.
+    /// Returns the next `count` events of all watches; each watch's are in order.
     ///
-    /// Checks on the way that nobody gets a revision in parts, twice, or before the watch is announced.
+    /// Checks that no watch gets a revision in parts, twice, or before its creation.
     pub(crate) async fn events(&mut self, count: usize) -> Vec<(i64, Event)> {
         while self.events.len() < count {
             self.receive().await;
@@ -115,29 +115,29 @@ impl Watching {
         self.take_events()
     }
 
-    /// All events up to the answer to a progress request, and the revision of that answer.
+    /// Returns all events up to the response to a progress request, and the revision of that response.
     ///
     /// etcd leaves a request unanswered while a watch catches up, so it is repeated.
     pub(crate) async fn progress(&mut self) -> (i64, Vec<(i64, Event)>) {
         let start = Instant::now();
         let mut answer = None;
         while answer.is_none() {
-            assert!(start.elapsed() < PATIENCE, "no answer to a progress request in {PATIENCE:?}");
+            assert!(start.elapsed() < PATIENCE, "no response to a progress request in {PATIENCE:?}");
             self.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
             answer = tokio::time::timeout(Duration::from_millis(200), self.receive_progress()).await.ok();
         }
-        let answer = answer.expect("the loop ends with one");
+        let answer = answer.expect("the loop ends with a response");
         let revision = answer.header.map_or(0, |header| header.revision);
         self.transcript.borrow_mut().answer(&"watch progress", &Ok(answer));
         (revision, self.take_events())
     }
 
-    /// The error or end that closes the stream.
+    /// Returns the error that ends the stream, if any.
     pub(crate) async fn end(&mut self) -> Option<Status> {
-        let end = tokio::time::timeout(PATIENCE, self.answers.next()).await.expect("the stream ends");
+        let end = tokio::time::timeout(PATIENCE, self.answers.next()).await.expect("the stream ends in time");
         match end {
             Ok(None) => None,
-            Ok(Some(answer)) => panic!("the stream goes on: {answer:?}"),
+            Ok(Some(answer)) => panic!("the stream did not end: {answer:?}"),
             Err(status) => Some(status),
         }
     }
@@ -154,8 +154,8 @@ impl Watching {
 
     async fn receive(&mut self) {
         if let Some(progress) = self.next().await {
-            // The late answer to a repeated request; the first has been taken.
-            assert_eq!(progress.watch_id, WHOLE_STREAM, "unasked progress: {progress:?}");
+            // The late response to a repeated request; the first one has been returned.
+            assert_eq!(progress.watch_id, WHOLE_STREAM, "unrequested progress: {progress:?}");
         }
     }
 
@@ -167,11 +167,11 @@ impl Watching {
         }
     }
 
-    /// Files the next answer, or returns it if it is a progress notification.
+    /// Queues the next response, or returns it if it is a progress notification.
     async fn next(&mut self) -> Option<WatchResponse> {
         let answer = tokio::time::timeout(PATIENCE, self.answers.next()).await;
-        let answer = answer.unwrap_or_else(|_| panic!("nothing in {PATIENCE:?}, but {:?}", self.events));
-        let answer = answer.expect("the stream is healthy").expect("the stream goes on");
+        let answer = answer.unwrap_or_else(|_| panic!("no message in {PATIENCE:?} after {:?}", self.events));
+        let answer = answer.expect("the stream is open").expect("a message follows");
         if answer.created && !answer.canceled {
             self.created.insert(answer.watch_id);
         }
@@ -188,16 +188,16 @@ impl Watching {
     }
 
     fn check(&mut self, answer: &WatchResponse) {
-        assert!(self.created.contains(&answer.watch_id), "events before the watch is announced: {answer:?}");
+        assert!(self.created.contains(&answer.watch_id), "events before the watch is created: {answer:?}");
         let revision = |event: &Event| event.kv.as_ref().expect("an event has a key").mod_revision;
         let revisions: Vec<_> = answer.events.iter().map(revision).collect();
-        let header = answer.header.as_ref().expect("an answer has a header").revision;
-        assert!(revisions.is_sorted(), "not in order: {answer:?}");
-        assert!(revisions.iter().all(|&revision| revision <= header), "ahead of the header: {answer:?}");
+        let header = answer.header.as_ref().expect("a response has a header").revision;
+        assert!(revisions.is_sorted(), "events out of order: {answer:?}");
+        assert!(revisions.iter().all(|&revision| revision <= header), "events ahead of the header: {answer:?}");
         let reached = self.reached.insert(answer.watch_id, revisions[revisions.len() - 1]);
         assert!(
             reached.is_none_or(|reached| reached < revisions[0]),
-            "revision {reached:?} comes again or in parts: {answer:?}"
+            "revision {reached:?} is repeated or split: {answer:?}"
         );
     }
 

@@ -20,30 +20,30 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("there is entropy");
-        let pem = params.self_signed(&key).expect("the parameters are sound").pem();
+        let key = KeyPair::generate().expect("the system has entropy");
+        let pem = params.self_signed(&key).expect("the parameters are valid").pem();
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Its own certificate.
+    /// The CA's own certificate in PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// For servers on this machine and for clients.
+    /// Issues a certificate for servers on this machine and for clients.
     pub(crate) fn issue(&self, name: &str) -> Pair {
         self.issue_until(name, 4096)
     }
 
-    /// One that ends with `year`.
+    /// Issues a certificate that expires after `year`.
     pub(crate) fn issue_until(&self, name: &str, year: i32) -> Pair {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).expect("the names are sound");
+        let mut params = CertificateParams::new(names).expect("the names are valid");
         params.distinguished_name = named(name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.not_after = rcgen::date_time_ymd(year, 12, 31);
-        let key = KeyPair::generate().expect("there is entropy");
-        let cert = params.signed_by(&key, &self.issuer).expect("the parameters are sound").pem();
+        let key = KeyPair::generate().expect("the system has entropy");
+        let cert = params.signed_by(&key, &self.issuer).expect("the parameters are valid").pem();
         Pair { cert, key: key.serialize_pem() }
     }
 }

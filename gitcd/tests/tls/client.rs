@@ -1,4 +1,4 @@
-//! Clients that see more of TLS than the usual ones.
+//! Clients with control over the TLS handshake.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::authority::{Authority, Pair};
 /// The user agent of a Go program.
 pub(crate) const AGENT: &str = "grpc-go/1.77.0";
 
-/// What a client shows and wants.
+/// A client's certificate, TLS version and protocols.
 #[derive(Clone, Copy)]
 pub(crate) struct Hello<'a> {
     pub(crate) identity: Option<&'a Pair>,
@@ -36,35 +36,37 @@ impl Default for Hello<'_> {
     }
 }
 
-/// A handshake, and nothing behind it. With TLS 1.3 the client is done before the server has looked at its certificate.
+/// Performs only a handshake. With TLS 1.3, the client finishes before the server has verified its certificate.
 pub(crate) async fn handshake(
     address: SocketAddr,
     servers: &Authority,
     hello: Hello<'_>,
 ) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    roots.add(der(servers.pem())).expect("it is an authority");
+    roots.add(der(servers.pem())).expect("the certificate is a CA");
     let builder = ClientConfig::builder_with_provider(default_provider().into())
         .with_protocol_versions(&[hello.version])
-        .expect("there are suites for it")
+        .expect("cipher suites exist for this version")
         .with_root_certificates(roots);
     let mut config = match hello.identity {
         None => builder.with_no_client_auth(),
         Some(pair) => {
-            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("it was just made");
-            builder.with_client_auth_cert(vec![der(&pair.cert)], key).expect("they belong together")
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a generated key is valid");
+            builder.with_client_auth_cert(vec![der(&pair.cert)], key).expect("key and certificate match")
         }
     };
     config.alpn_protocols = hello.protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
-    TlsConnector::from(Arc::new(config)).connect("localhost".try_into().expect("it is a name"), stream).await
+    TlsConnector::from(Arc::new(config))
+        .connect("localhost".try_into().expect("a host name is a valid server name"), stream)
+        .await
 }
 
 fn der(pem: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).expect("it was just made")
+    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a generated certificate is valid")
 }
 
-/// What a plain HTTP client gets to hear.
+/// Fetches a path over HTTP/1.1 and returns the whole response.
 pub(crate) async fn fetch(
     address: SocketAddr,
     servers: &Authority,
@@ -78,14 +80,15 @@ pub(crate) async fn fetch(
     Ok(answer)
 }
 
-/// The certificate that the server shows to a new connection.
+/// Returns the certificate that the server presents to a new connection.
 pub(crate) async fn shown(address: SocketAddr, files: &Files) -> CertificateDer<'static> {
-    let stream = handshake(address, &files.servers, Hello::default()).await.expect("the server's certificate is good");
+    let stream =
+        handshake(address, &files.servers, Hello::default()).await.expect("the server's certificate is trusted");
     let (_, session) = stream.get_ref();
-    session.peer_certificates().expect("the server has shown one")[0].clone().into_owned()
+    session.peer_certificates().expect("the server has a certificate")[0].clone().into_owned()
 }
 
-/// A gRPC client that shows `identity`.
+/// Connects a gRPC client that presents `identity`.
 pub(crate) async fn connect(
     address: SocketAddr,
     files: &Files,

@@ -1,4 +1,4 @@
-//! Who gets in, and under which name.
+//! Client authentication, and the client's name in commits.
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -10,10 +10,11 @@ use super::client::{AGENT, Hello, connect, fetch, handshake};
 use super::support::build::{get, put};
 use super::support::{DATA, Server, eventually};
 
-/// The server's words to a client that it does not let in.
+/// Returns the error of a client that the server rejects.
 async fn refusal(server: &Server, files: &Files, identity: Option<&Pair>, hello: Hello<'_>) -> String {
     let hello = Hello { identity, protocols: &["http/1.1"], ..hello };
-    let error = fetch(server.secure_address(), &files.servers, hello, "/health").await.expect_err("it is refused");
+    let error =
+        fetch(server.secure_address(), &files.servers, hello, "/health").await.expect_err("the client is rejected");
     error.to_string()
 }
 
@@ -30,23 +31,23 @@ async fn clients_need_a_certificate_of_a_trusted_authority() {
         assert!(wrong.contains("fatal alert"), "{wrong}");
     }
     for identity in [None, Some(&stranger)] {
-        // Refused while it connects or with its first request: TLS 1.3 leaves that open.
+        // Rejected during the handshake or at the first request: with TLS 1.3, both are possible.
         if let Ok(mut client) = connect(server.secure_address(), &files, identity).await {
-            client.range(get("/a")).await.expect_err("it is refused");
+            client.range(get("/a")).await.expect_err("the client is rejected");
         }
     }
     let friend = files.clients.issue("kube-apiserver");
-    let mut client = connect(server.secure_address(), &files, Some(&friend)).await.expect("it is let in");
+    let mut client = connect(server.secure_address(), &files, Some(&friend)).await.expect("the client is accepted");
     client.put(put("/a", "1")).await.unwrap();
 
-    // Clients that try again are refused again.
-    eventually("word of every refusal", async || {
+    // Clients that retry are rejected again.
+    eventually("all rejections to be logged", async || {
         let log = server.output();
         let refused = |line: &&str| line.contains("TLS handshake failed") && line.contains("address=127.0.0.1:");
         (log.lines().filter(refused).count() >= 6).then_some(())
     })
     .await;
-    // Nobody came as far as the store.
+    // No rejected request reached the store.
     assert_eq!(client.range(get("/a")).await.unwrap().into_inner().header.unwrap().revision, 2);
 }
 
@@ -58,12 +59,12 @@ async fn a_handshake_that_fails_is_warned_of_with_the_client_and_the_reason_but_
     for _ in 0..5 {
         refusal(&server, &files, None, Hello::default()).await;
     }
-    // The last handshake, which is good, shows that the others are over.
+    // The last, successful handshake shows that the others are over.
     let friend = files.clients.issue("kube-apiserver");
-    connect(server.secure_address(), &files, Some(&friend)).await.expect("it is let in");
+    connect(server.secure_address(), &files, Some(&friend)).await.expect("the client is accepted");
     let log = eventually("a warning", async || Some(server.output()).filter(|log| log.contains("TLS handshake"))).await;
     let warnings: Vec<_> = log.lines().filter(|line| line.contains("TLS handshake failed")).collect();
-    let [warning] = &warnings[..] else { panic!("one warning: {log}") };
+    let [warning] = &warnings[..] else { panic!("expected one warning: {log}") };
     for part in ["WARN", "address=127.0.0.1:", "peer sent no certificates"] {
         assert!(warning.contains(part), "{part}: {warning}");
     }
@@ -87,7 +88,7 @@ async fn commits_name_the_certificate_and_the_software_of_a_client() {
     let client = |key: &str| log.lines().find_map(|line| line.strip_prefix(&format!("create pods/default/{key}|")));
     let (a, b) = (client("a").unwrap(), client("b").unwrap());
     assert!(a.starts_with(&format!("kube-apiserver ({AGENT} tonic/")) && a.ends_with(')'), "{log}");
-    assert!(b.starts_with("tonic/"), "a client without a certificate has no name: {log}");
+    assert!(b.starts_with("tonic/"), "a client without a certificate must have no name: {log}");
 }
 
 #[tokio::test]
@@ -115,11 +116,11 @@ async fn clients_that_never_finish_a_handshake_hold_up_nobody() {
     let mut client = connect(server.secure_address(), &files, None).await.unwrap();
     client.put(put("/a", "1")).await.unwrap();
     handshake(server.secure_address(), &files.servers, Hello::default()).await.unwrap();
-    // In the end the server has enough of them.
+    // The handshake timeout closes them.
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
     }
-    eventually("word of every one of them", async || {
+    eventually("all timeouts to be logged", async || {
         (server.output().matches("timed out").count() == 50).then_some(())
     })
     .await;

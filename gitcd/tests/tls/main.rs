@@ -1,7 +1,7 @@
-//! TLS: who gets in, by which protocol, under which name, and how certificates change while the server runs.
+//! TLS: client authentication, protocols, client names in commits, and certificate reloads.
 
 #[path = "../support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "every test program uses another part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
 mod authority;
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 use authority::{Authority, Pair};
 use support::{Kind, Launch};
 
-/// The files of a server that asks clients for certificates.
+/// The files of a server that authenticates clients by certificate.
 struct Files {
     folder: TempDir,
     /// Signs the server's certificate.
     servers: Authority,
-    /// Signs the clients'.
+    /// Signs the clients' certificates.
     clients: Authority,
 }
 
@@ -39,7 +39,7 @@ impl Files {
         files
     }
 
-    /// Makes this the server's certificate.
+    /// Replaces the server's certificate and key.
     fn install(&self, pair: &Pair) {
         std::fs::write(self.cert(), &pair.cert).expect("the temporary folder is writable");
         std::fs::write(self.key(), &pair.key).expect("the temporary folder is writable");
@@ -57,19 +57,19 @@ impl Files {
         self.folder.path().join("clients.crt")
     }
 
-    /// With TLS, for anybody.
+    /// TLS without client authentication, at debug level.
     fn launch(&self) -> Launch {
         self.launch_quiet().argument("--debug")
     }
 
-    /// The same with a log that has only what everybody should see.
+    /// Like [`Files::launch`], at the default log level.
     fn launch_quiet(&self) -> Launch {
         let flag = |name: &str, path: &Path| format!("--{name}=default={}", path.display());
         let launch = Launch::new(Kind::Gitcd).secure();
         launch.argument(flag("tls-cert", &self.cert())).argument(flag("tls-key", &self.key()))
     }
 
-    /// With TLS, for clients that show a certificate.
+    /// TLS with client authentication.
     fn launch_mutual(&self) -> Launch {
         self.launch().argument(format!("--tls-trusted-ca-certs=default={}", self.authority().display()))
     }

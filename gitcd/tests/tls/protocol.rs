@@ -1,4 +1,4 @@
-//! What is spoken: TLS 1.2 and later, HTTP/2 and HTTP/1.1.
+//! Supported protocols: TLS 1.2 and later, HTTP/2 and HTTP/1.1.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,10 +31,10 @@ async fn http_2_is_preferred_and_http_1_is_served() {
     }
 }
 
-/// A client's hello that is sound but for its version.
+/// A ClientHello that is valid but for its version.
 fn hello(version: [u8; 2]) -> Vec<u8> {
     let suites = [0xc0, 0x2b, 0xc0, 0x09];
-    // P-256, and signatures by it.
+    // P-256 and its signatures.
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3];
     let mut body = version.to_vec();
     body.extend([7; 32]);
@@ -62,7 +62,7 @@ async fn versions_before_tls_1_2_are_refused() {
             // A fatal alert: protocol version.
             assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{version:?}: {answer:?}");
         } else {
-            // The handshake goes on with a hello.
+            // The handshake continues with a ServerHello.
             assert_eq!((answer[0], answer[5]), (22, 2), "{answer:?}");
         }
     }

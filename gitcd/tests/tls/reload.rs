@@ -1,4 +1,4 @@
-//! Certificates change while the server runs.
+//! Certificates that change while the server runs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::client::{connect, shown};
 use super::support::build::{get, put};
 
 fn replace(path: &Path, content: &str) {
-    // As whoever rotates certificates does it: in one step.
+    // Replaced atomically, as certificate rotation does.
     let next = path.with_extension("next");
     std::fs::write(&next, content).expect("the temporary folder is writable");
     std::fs::rename(next, path).expect("the temporary folder is writable");
@@ -27,18 +27,18 @@ async fn new_connections_get_new_certificates_and_old_connections_live_on() {
 
     files.install(&files.servers.issue("renewed"));
     assert_ne!(shown(address, &files).await, first);
-    before.put(put("/a", "2")).await.expect("an open connection keeps what it began with");
+    before.put(put("/a", "2")).await.expect("an open connection keeps its certificate");
 
-    // Other authorities for clients, too.
+    // Another CA for clients, too.
     let others = Authority::new("others");
     replace(&files.authority(), others.pem());
     if let Ok(mut client) = connect(address, &files, Some(&identity)).await {
-        client.range(get("/a")).await.expect_err("its authority is not trusted any more");
+        client.range(get("/a")).await.expect_err("the old CA is no longer trusted");
     }
     let newcomer = others.issue("after");
     let mut after = connect(address, &files, Some(&newcomer)).await.unwrap();
     after.put(put("/a", "3")).await.unwrap();
-    before.put(put("/a", "4")).await.expect("an open connection keeps what it began with");
+    before.put(put("/a", "4")).await.expect("an open connection keeps its certificate");
     assert_eq!(server.output().matches("reloaded certificates").count(), 2, "{}", server.output());
 }
 
@@ -54,7 +54,7 @@ async fn unusable_new_files_leave_the_old_certificates_and_one_warning() {
     for _ in 0..5 {
         assert_eq!(shown(address, &files).await, first);
     }
-    // That the other listener has no TLS was said before.
+    // Skip the startup warning about the listener without TLS.
     let warnings = |log: &str| {
         let since = log.lines().skip_while(|line| !line.contains("serving"));
         since.filter(|line| line.contains("WARN")).map(ToOwned::to_owned).collect::<Vec<_>>()
@@ -63,7 +63,7 @@ async fn unusable_new_files_leave_the_old_certificates_and_one_warning() {
     assert_eq!(warnings(&log).len(), 1, "{log}");
     assert!(warnings(&log)[0].contains(&files.cert().display().to_string()), "{log}");
 
-    // Half of a change is not enough: the certificate must not be used with the wrong key.
+    // A certificate must not be used before its key has been replaced, too.
     replace(&files.cert(), &next.cert);
     assert_eq!(shown(address, &files).await, first);
     std::fs::remove_file(files.key()).unwrap();

@@ -1,4 +1,4 @@
-//! Certificates at the start: bad ones are refused with the name of the file, old ones are warned of.
+//! Certificates at startup: unusable files are refused by name, expired ones are warned about.
 
 use super::Files;
 use super::authority::Authority;
@@ -61,14 +61,14 @@ async fn certificates_beside_a_url_without_tls_are_warned_of() {
     for words in [&*plain, "--tls-cert", "--tls-trusted-ca-certs", &format!("Write https://{}", server.address())] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    assert_eq!(said.matches("is served without TLS").count(), 1, "the other one has it: {said}");
+    assert_eq!(said.matches("is served without TLS").count(), 1, "the other listener has TLS: {said}");
 }
 
 #[tokio::test]
 async fn a_listener_without_its_certificates_is_refused() {
     let exit = Launch::new(Kind::Gitcd).secure().spawn().exit().await;
     assert!(!exit.status.success() && exit.output.contains("--tls-cert"), "{}", exit.output);
-    // Asked to demand certificates, it must not serve those who have none.
+    // If client certificates are required, an unauthenticated listener must not be started.
     let files = Files::new();
     let trusted = format!("--tls-trusted-ca-certs={}", files.authority().display());
     let exit = Launch::new(Kind::Gitcd).argument(trusted).spawn().exit().await;

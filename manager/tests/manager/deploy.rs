@@ -1,4 +1,4 @@
-//! What is deployed.
+//! The manifests in `deploy/`.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn the_definitions_that_are_deployed_are_those_of_the_types() {
 
 #[test]
 fn who_has_read_enough_of_the_definitions_is_no_error() {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (reader, writer) = std::io::pipe().expect("a pipe can be created");
     drop(reader);
     let printed = Command::new(env!("CARGO_BIN_EXE_manager")).arg("crds").stdout(writer).output().unwrap();
     assert!(printed.status.success() && printed.stderr.is_empty(), "{printed:?}");
@@ -61,7 +61,7 @@ async fn a_strict_apiserver_takes_everything() {
     };
     let (default, samples) =
         (deploy().join("default").display().to_string(), deploy().join("samples").display().to_string());
-    // A trial makes nothing, so what others need has to be there before.
+    // A dry run creates nothing, so its prerequisites must exist.
     run(&["apply", "--filename", &deploy().join("namespace/namespace.yaml").display().to_string()]);
     run(&["apply", "--server-side", "--kustomize", &deploy().join("crd").display().to_string()]);
     for folder in [&default, &samples] {
@@ -79,13 +79,13 @@ async fn a_strict_apiserver_takes_everything() {
     }
     let told = run(&["apply", "--kustomize", &samples, "--dry-run=server", "--validate=strict"]);
     assert_eq!(told.matches("(server dry run)").count(), 5, "{told}");
-    // Pods of it pass the strictest standard: the namespace warns otherwise.
+    // Its pods meet the strictest pod security standard; otherwise the namespace would warn.
     let applied = kubectl(&cluster, &["apply", "--server-side", "--kustomize", &default]);
     let warned = String::from_utf8_lossy(&applied.stderr).into_owned();
     assert!(applied.status.success() && !warned.contains("PodSecurity"), "{warned}");
 }
 
-/// As much of the definition of Prometheus' operator as is needed to be asked.
+/// A minimal CRD for `ServiceMonitor` objects of the Prometheus operator.
 const SERVICE_MONITORS: &str = r#"{
     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
     "metadata": {"name": "servicemonitors.monitoring.coreos.com"},

@@ -1,5 +1,5 @@
-//! The program as it is deployed: its definitions, its rights, its flags.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! The manager as it is deployed: CRDs, RBAC rules and flags.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod deploy;
 mod process;

@@ -1,4 +1,4 @@
-//! The program, and kubectl.
+//! Runs the manager and kubectl.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ pub(crate) fn kubectl(cluster: &TestCluster, arguments: &[&str]) -> Output {
     command.env("KUBECONFIG", cluster.kubeconfig(None)).args(arguments).output().unwrap()
 }
 
-/// The manager. Ends when it is dropped.
+/// A running manager; stopped when dropped.
 pub(crate) struct Manager {
     program: Child,
     host: String,
@@ -31,7 +31,7 @@ pub(crate) struct Manager {
 
 impl Manager {
     pub(crate) fn start(cluster: &TestCluster, user: &str, arguments: &[&str]) -> Self {
-        // Every process and every replica in it has an address of its own on loopback, so that nobody takes another one's ports.
+        // Each replica in each test process has its own loopback address, so that ports never conflict.
         let [.., high, low] = std::process::id().to_be_bytes();
         let host = format!("127.{}.{high}.{low}", STARTED.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(env!("CARGO_BIN_EXE_manager"));
@@ -42,13 +42,13 @@ impl Manager {
         Self { program: command.args(arguments).stdin(Stdio::null()).spawn().unwrap(), host }
     }
 
-    /// Its id as a process.
-    #[allow(dead_code, reason = "a measurement asks for it")]
+    /// Its process id.
+    #[allow(dead_code, reason = "used by a benchmark")]
     pub(crate) fn id(&self) -> u32 {
         self.program.id()
     }
 
-    /// Asks for a page until it is answered with 200.
+    /// Requests a page until the status is 200.
     pub(crate) async fn page(&self, port: u16, path: &str) -> String {
         let answered = wait::until(path, async || {
             let answer = self.ask(port, path).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ impl Manager {
         answered.await.unwrap()
     }
 
-    /// What is answered to who asks for figures with a token, or without: the code, then the page.
+    /// Requests metrics, with or without a token; returns the status code, then the page.
     pub(crate) fn figures(&self, token: Option<&str>) -> String {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--insecure", "--write-out", "%{stderr}%{http_code}"]);
@@ -76,9 +76,9 @@ impl Manager {
     }
 
     pub(crate) async fn end(mut self) -> ExitStatus {
-        // It is not waited for yet, so its id is its own.
+        // Before wait(), so the id is still valid.
         kill_process(Pid::from_child(&self.program), Signal::TERM).unwrap();
-        let ended = wait::until("its end", async || self.program.try_wait().unwrap().ok_or("it runs"));
+        let ended = wait::until("its exit", async || self.program.try_wait().unwrap().ok_or("it runs"));
         ended.await.unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! The program at work, with the rights that are deployed and no others.
+//! The manager at work, with exactly the RBAC rules that are deployed.
 
 use std::collections::BTreeSet;
 
@@ -40,11 +40,11 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     wait::until_object(&heavens, "cluster", "it is ready", ready).await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
     for name in ["kube-scheduler-heaven", "kube-controller-manager-heaven", "cluster-automerge"] {
-        wait::until_object(&deployments, name, "it is there", |_: &Deployment| true).await.unwrap();
+        wait::until_object(&deployments, name, "it exists", |_: &Deployment| true).await.unwrap();
     }
     let applied = |heaven: &TrishankuHeaven| readiness(heaven) == Some(("False", "NotObserved"));
-    wait::until_object(&heavens, "kube-scheduler", "its pod is waited for", applied).await.unwrap();
-    // Whatever there is to own.
+    wait::until_object(&heavens, "kube-scheduler", "its Deployment is not observed yet", applied).await.unwrap();
+    // Uses all kinds of owned objects.
     let patch = json!({"spec": {"gitcd": {
         "storage": {"volumeClaim": {"size": "1Gi"}}, "host": {"tokensSecretName": "tokens"},
     }, "certificates": {"controller": {"secretName": "other"}}}});
@@ -52,10 +52,10 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     wait::until_gone(&secrets, "kube-scheduler").await.unwrap();
     let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(client.clone(), &namespace);
-    wait::until_object(&services, "kube-scheduler-git", "it is there", |_: &k8s_openapi::api::core::v1::Service| true)
+    wait::until_object(&services, "kube-scheduler-git", "it exists", |_: &k8s_openapi::api::core::v1::Service| true)
         .await
         .unwrap();
-    // Figures are for whom the cluster lets read them.
+    // Only authorized clients can read metrics.
     let bind = ["create", "clusterrolebinding", "scraper", "--clusterrole=trishanku-metrics-reader"];
     let account = format!("--serviceaccount={namespace}:scraper");
     for name in ["scraper", "stranger"] {
@@ -81,12 +81,12 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     heavens.patch("kube-scheduler", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     wait::until_gone(&deployments, "kube-scheduler-heaven").await.unwrap();
     wait::until_gone(&services, "kube-scheduler-git").await.unwrap();
-    // What is shared stays as long as anybody has it.
+    // Shared Secrets stay as long as a heaven uses them.
     cluster.collect_garbage().await.unwrap();
     heavens.delete("kube-scheduler", &DeleteParams::default()).await.unwrap();
     wait::until_gone(&secrets, "other").await.unwrap();
     let left = |secret: &Secret| secret.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 2);
-    wait::until_object(&secrets, "cluster-cert-ca", "the others have it", left).await.unwrap();
+    wait::until_object(&secrets, "cluster-cert-ca", "the others own it", left).await.unwrap();
     for name in ["cluster", "kube-controller-manager"] {
         heavens.delete(name, &DeleteParams::default()).await.unwrap();
     }
@@ -98,7 +98,7 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
     let denied: BTreeSet<_> =
         calls.iter().filter(|entry| entry.code() == 403).map(|entry| format!("{} {}", entry.verb, entry.uri)).collect();
     assert!(denied.is_empty(), "{denied:?}");
-    // Nobody has rights that are not used.
+    // Every rule of the role is used.
     let used: BTreeSet<(String, String)> = calls.iter().map(|entry| (entry.verb.clone(), entry.resource())).collect();
     let role: serde_json::Value =
         serde_saphyr::from_str(&std::fs::read_to_string(folder.join("rbac/role.yaml")).unwrap()).unwrap();
@@ -109,7 +109,8 @@ async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads(
         let (resources, verbs) = (texts("resources"), texts("verbs"));
         let is_used =
             verbs.iter().any(|verb| resources.iter().any(|resource| used.contains(&(verb.clone(), resource.clone()))));
-        // Where owners' references are checked, who sets one must be allowed to change what they stand for.
+        // With the admission plugin for owner references, setting a blocking one requires update rights on the owner's
+        // finalizers.
         let is_for_owners = resources.iter().all(|resource| resource.ends_with("/finalizers"));
         assert!(is_used || is_for_owners, "{rule} is not used: {used:?}");
     }

@@ -1,4 +1,4 @@
-//! Stands between a client and kube-apiserver, and makes things go wrong.
+//! A proxy in front of kube-apiserver that injects faults.
 
 mod rule;
 mod stream;
@@ -25,7 +25,7 @@ use crate::TestCluster;
 
 type Reply = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A request that came through.
+/// A request that the proxy received.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// `GET`, `PUT`, …
@@ -34,13 +34,14 @@ pub struct Seen {
     pub uri: String,
     /// Whether it is a watch.
     pub watch: bool,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
 }
 
-/// An HTTP server on loopback that passes everything on to kube-apiserver, except what [rules](Self::add) say.
+/// An HTTP server on loopback that forwards requests to kube-apiserver, unless a [rule](Self::add) applies.
 ///
-/// It belongs to the runtime in which it is made. Whoever comes through it may do everything, unless the request impersonates somebody.
+/// It belongs to the runtime in which it is created. Its clients are cluster administrators, unless a request impersonates
+/// another user.
 #[derive(Clone)]
 pub struct Proxy(Arc<Inner>);
 
@@ -54,13 +55,13 @@ struct Inner {
 }
 
 impl Proxy {
-    /// Starts one in front of a cluster.
+    /// Starts a proxy in front of a cluster.
     ///
     /// # Panics
-    /// If there is no loopback port.
+    /// If there is no free loopback port.
     pub async fn start(cluster: &TestCluster) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let proxy = Self(Arc::new(Inner {
             address,
             upstream: cluster.client(),
@@ -82,7 +83,7 @@ impl Proxy {
         proxy
     }
 
-    /// How to reach kube-apiserver through it.
+    /// Returns the configuration of a client that goes through it.
     ///
     /// # Panics
     /// Never: an address makes a URL.
@@ -92,45 +93,45 @@ impl Proxy {
         config
     }
 
-    /// A client through it, for the runtime in which this is called.
+    /// Returns a client that goes through it, for the runtime in which this is called.
     ///
     /// # Panics
-    /// Never: plain HTTP needs nothing that could be missing.
+    /// Never: plain HTTP needs no files.
     pub fn client(&self) -> Client {
-        Client::try_from(self.config()).expect("plain HTTP needs nothing")
+        Client::try_from(self.config()).expect("plain HTTP needs no files")
     }
 
-    /// From now on requests go wrong as `rule` says. Of several rules for a request the one that was added first counts.
+    /// Adds a rule. If several match a request, the one that was added first applies.
     pub fn add(&self, rule: Rule) {
         lock(&self.0.rules).push(rule);
     }
 
-    /// Takes all rules back.
+    /// Removes all rules.
     pub fn clear(&self) {
         lock(&self.0.rules).clear();
     }
 
-    /// Breaks all answers that are under way, such as watches, as a broken connection does.
+    /// Breaks all responses in flight, such as watches, as a lost connection does.
     pub fn cut(&self) {
         self.0.streams.send_modify(|streams| streams.end(Way::Broken));
     }
 
-    /// Ends all watches, as a server does that is asked to end.
+    /// Ends all watches, as a server does that shuts down.
     pub fn end_watches(&self) {
         self.0.streams.send_modify(|streams| streams.end(Way::Orderly));
     }
 
-    /// Nothing gets through any more, in either direction, and nobody is told: requests and watches hang.
+    /// Drops everything in both directions, silently: requests and watches hang.
     pub fn partition(&self) {
         self.0.streams.send_modify(|streams| streams.parted = true);
     }
 
-    /// Ends a [`partition`](Self::partition). What hangs goes on.
+    /// Ends a [`partition`](Self::partition). Requests that hang continue.
     pub fn heal(&self) {
         self.0.streams.send_modify(|streams| streams.parted = false);
     }
 
-    /// All requests so far, also those that were not passed on.
+    /// Returns all requests so far, including those that were not forwarded.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.0.seen).clone()
     }
@@ -145,7 +146,7 @@ impl Proxy {
         Some(fault)
     }
 
-    /// `None` breaks the connection.
+    /// Answers a request; `None` breaks the connection.
     async fn answer(&self, request: Request<Incoming>) -> Option<Response<Reply>> {
         let uri = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
         let watch = uri.contains("watch=true") || uri.contains("watch=1");
@@ -204,7 +205,7 @@ async fn serve(connection: TcpStream, proxy: Proxy) {
             answer.ok_or_else(broken)
         }
     });
-    // Whose connection it is learns of its end.
+    // The client notices the end of the connection.
     let _broken = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
 }
 
@@ -213,11 +214,11 @@ fn broken() -> std::io::Error {
 }
 
 async fn healed(streams: &mut watch::Receiver<Streams>) {
-    // The sender lives as long as the proxy; without it there is nothing to wait for.
+    // The sender lives as long as the proxy; without it, there is nothing to wait for.
     let _gone = streams.wait_for(|streams| !streams.parted).await;
 }
 
-/// An answer of kube-apiserver's kind.
+/// Returns an error response like those of kube-apiserver.
 fn refusal(code: u16, retry_after: Option<u32>) -> Response<Reply> {
     let text = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"refused on purpose","reason":"{}","code":{code}}}"#,
@@ -240,7 +241,7 @@ fn refusal(code: u16, retry_after: Option<u32>) -> Response<Reply> {
     answer
 }
 
-/// Without what belongs to one connection, and without credentials.
+/// Removes headers of a single connection, and credentials.
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     let hops =
         [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::AUTHORIZATION];

@@ -1,4 +1,4 @@
-//! Which requests go wrong, and how.
+//! Rules: which requests fail, and how.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use http::Method;
 
 use super::Seen;
 
-/// What happens to a request instead of an answer.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused with this code, and with the seconds after which it may be tried again. kube-apiserver does not see it.
+    /// It is rejected with this code, and a delay for retries. kube-apiserver does not see it.
     Status {
         /// Such as 409, 429, 500.
         code: u16,
-        /// For the header `Retry-After`.
+        /// Seconds, in the header `Retry-After`.
         retry_after: Option<u32>,
     },
-    /// It is passed on after this time.
+    /// It is forwarded after this time.
     Delay(Duration),
-    /// The connection breaks before kube-apiserver sees it.
+    /// The connection breaks before kube-apiserver sees the request.
     Break,
-    /// The connection breaks after kube-apiserver has done it: nobody learns the answer.
+    /// The connection breaks after kube-apiserver has processed the request: the response is lost.
     BreakAfter,
     /// It is never answered.
     Hang,
 }
 
-/// A fault for some requests; for all, unless it is narrowed.
+/// A fault for some requests; for all, unless it is narrowed down.
 #[derive(Clone, Debug)]
 pub struct Rule {
     fault: Fault,
@@ -38,40 +38,40 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// For all requests, for ever.
+    /// Creates a rule for all requests, without an end.
     pub fn new(fault: Fault) -> Self {
         Self { fault, method: None, part: None, watch: None, writes: false, times: None }
     }
 
-    /// Only for this method.
+    /// Applies it only to this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Only for paths with their queries that contain this.
+    /// Applies it only if path and query contain this text.
     #[must_use]
     pub fn path(mut self, part: impl Into<String>) -> Self {
         self.part = Some(part.into());
         self
     }
 
-    /// Only for watches.
+    /// Applies it only to watches.
     #[must_use]
     pub fn watches(mut self) -> Self {
         self.watch = Some(true);
         self
     }
 
-    /// Only for requests that are to change something.
+    /// Applies it only to writes.
     #[must_use]
     pub fn writes(mut self) -> Self {
         self.writes = true;
         self
     }
 
-    /// Only for so many requests, from the next on.
+    /// Applies it only to the next `times` requests.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
@@ -86,7 +86,7 @@ impl Rule {
             && self.times != Some(0)
     }
 
-    /// The fault, and whether it was the last time.
+    /// Returns the fault, and whether this was the last time.
     pub(super) fn apply(&mut self) -> (Fault, bool) {
         self.times = self.times.map(|times| times.saturating_sub(1));
         (self.fault, self.times == Some(0))

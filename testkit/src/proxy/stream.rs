@@ -1,4 +1,4 @@
-//! Answers that are under way.
+//! Response bodies in flight.
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -16,12 +16,12 @@ pub(super) enum Way {
     Orderly,
 }
 
-/// What happens to all streams.
+/// The state of all streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Streams {
     /// Nothing gets through.
     pub(super) parted: bool,
-    /// How often all were ended, and how the last time.
+    /// How often all were ended, and how they last were.
     ended: u64,
     way: Option<Way>,
 }
@@ -33,7 +33,7 @@ impl Streams {
     }
 }
 
-/// Passes a body on until its end, or until all streams are broken, or ended if it is that of a watch.
+/// Forwards a body. It ends early when all streams are broken or, if it is that of a watch, when all watches are ended.
 pub(super) fn through(body: Body, streams: watch::Receiver<Streams>, is_watch: bool) -> Reply {
     let born = streams.borrow().ended;
     let frames = stream::unfold(Some((body.into_data_stream(), streams)), move |state| async move {

@@ -1,4 +1,4 @@
-//! One pair of branches.
+//! A case: the requests of two branches, and their merge.
 
 use std::fmt::Write as _;
 
@@ -14,23 +14,23 @@ use crate::oracle::{BASE, ORDERS, Oracle, Prepared};
 use crate::report::{Fault, Report, Serial};
 use crate::requests::{self, Request, Target};
 
-/// How a case ended.
+/// Result of a case.
 pub(crate) enum Verdict {
-    /// Neither side changed anything that the other did not.
+    /// At most one side changed the object.
     Nothing,
-    /// The order of requests that gives what the merge made.
+    /// An order of the requests has the same result as the merge.
     Order(&'static str),
     Documented(Documented),
     Fault(Fault),
 }
 
-/// One pair of branches.
+/// A case in progress.
 pub(crate) struct Case<'o> {
     pub(crate) oracle: &'o Oracle,
     pub(crate) prepared: &'o Prepared,
     pub(crate) name: String,
     pub(crate) base: Option<String>,
-    /// The same as kube-apiserver shows it.
+    /// The base as kube-apiserver returns it.
     pub(crate) shown: Option<String>,
 }
 
@@ -52,19 +52,19 @@ impl Case<'_> {
         self.prepared.key.replace("NAMESPACE", namespace).replace("NAME", &self.name)
     }
 
-    /// What is stored in the end, as if it were in the namespace of the base.
+    /// Returns the stored value, as if it were in the namespace of the base.
     async fn end(&self, namespace: &str) -> Option<String> {
         let value = self.oracle.world.read(&self.key(namespace)).await?;
         Some(std::str::from_utf8(&value).expect("JSON is text").replace(namespace, BASE))
     }
 
-    /// One side alone: its requests, without those that were refused, and what they lead to.
+    /// Runs one side alone. Returns its accepted requests, and the resulting value.
     async fn branch(&self, side: usize, seed: u64) -> (Vec<Request>, Option<String>) {
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(side as u64 + 1));
         let namespace = ["oracle-xa", "oracle-xb"][side];
         let mut target = self.begin(namespace).await;
         let (world, kind) = (&self.oracle.world, &self.prepared.kind);
-        let wanted = *[1, 1, 1, 2, 2, 3].choose(&mut random).expect("there are some");
+        let wanted = *[1, 1, 1, 2, 2, 3].choose(&mut random).expect("the list is not empty");
         let mut done = Vec::new();
         for _ in 0..wanted * 2 {
             let now = target.look(world, kind).await.ok();
@@ -128,9 +128,9 @@ impl Case<'_> {
         }
     }
 
-    /// The intended difference that explains a result which no order of the requests gives.
+    /// Returns the intended difference that explains a result which no order of the requests has.
     async fn documented(&self, report: &Report<'_>, result: Option<&Value>) -> Option<Documented> {
-        // What other requests give that mean the same to a merge: several differences can come together.
+        // Results of equivalent requests: several differences may apply to one case.
         let mut others = Vec::new();
         let any = |is: fn(&Request) -> bool| report.requests.iter().any(|requests| requests.iter().any(is));
         let mut otherwise = async |send: &dyn Fn(&Request) -> Vec<Request>| {
@@ -149,7 +149,7 @@ impl Case<'_> {
             return Some(Documented::SameValue);
         }
         let is_gone = report.sides.map(|side| side.is_none());
-        // What it did to finalizers is known by the deletion itself.
+        // Edits of finalizers stay: the deletion depends on them.
         let without_edits = |request: &Request| {
             let is_kept =
                 |one: &Request| one.is_deletion() || !is_gone[one.side] || one.edits_at("metadata.finalizers");
@@ -176,7 +176,7 @@ impl Case<'_> {
         })
     }
 
-    /// What the orders give if the requests are sent otherwise.
+    /// Returns the results of all orders if each request is replaced.
     async fn sent_otherwise(
         &self,
         report: &Report<'_>,
@@ -214,7 +214,7 @@ impl Case<'_> {
             }
         };
         let (one, other) = (once(a, b), once(b, a));
-        assert_eq!(one, other, "a merge does not depend on whose side is ours");
+        assert_eq!(one, other, "the order of the sides makes no difference");
         one
     }
 }
@@ -222,10 +222,10 @@ impl Case<'_> {
 fn in_order<'r>(order: &[bool], sides: [&'r [Request]; 2]) -> Vec<&'r Request> {
     let [mut from_a, mut from_b] = sides.map(<[Request]>::iter);
     let next = |of_b: &bool| if *of_b { from_b.next() } else { from_a.next() };
-    order.iter().map(next).map(|request| request.expect("each is in the order once")).collect()
+    order.iter().map(next).map(|request| request.expect("the order contains each request once")).collect()
 }
 
-/// All orders of two sides' requests, each side's own in their order: `true` is one of B's. First A then B, then B then A.
+/// Returns all interleavings of two sides' requests; `true` is a request of B. Starts with A before B, and B before A.
 fn orders(of_a: usize, of_b: usize) -> Vec<Vec<bool>> {
     fn all(of_a: usize, of_b: usize) -> Vec<Vec<bool>> {
         if of_a == 0 || of_b == 0 {

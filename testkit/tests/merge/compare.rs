@@ -1,11 +1,11 @@
-//! Compares what a merge makes with what kube-apiserver makes of the same requests one after the other.
+//! Compares a merge with kube-apiserver's result for the same requests in sequence.
 
 use serde_json::{Map, Value};
 
-/// A counter that kube-apiserver keeps of a `DaemonSet`'s template, as it keeps the generation.
+/// A counter of changes to a `DaemonSet`'s template, which kube-apiserver maintains like the generation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// An object without what differs between two runs of the same requests. `base` is the uid of the object that both sides began with.
+/// Removes what differs between two runs of the same requests. `base` is the object that both sides started from.
 pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
     let mut object: Value = serde_json::from_slice(value?).expect("what is stored is JSON");
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -19,7 +19,7 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
         metadata.remove(name);
     }
     metadata.remove("managedFields");
-    // No field, and an empty one, are the same.
+    // An empty field equals an absent one.
     metadata.retain(|_, value| {
         !value.as_array().is_some_and(Vec::is_empty) && !value.as_object().is_some_and(Map::is_empty)
     });
@@ -32,7 +32,7 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
     Some(object)
 }
 
-/// Why the generation of a merged object is wrong: a side had the same one, or a later one, for another content.
+/// Returns why the generation of a merged object is wrong: a side has the same or a later one, with another content.
 pub(crate) fn wrong_generation(merged: Option<&[u8]>, sides: [Option<&str>; 2]) -> Option<String> {
     let read = |value: &[u8]| serde_json::from_slice::<Value>(value).expect("what is stored is JSON");
     let merged = read(merged?);
@@ -58,7 +58,7 @@ pub(crate) fn wrong_generation(merged: Option<&[u8]>, sides: [Option<&str>; 2]) 
     None
 }
 
-/// Times that kube-apiserver read from its clock. Those of requests are of 2001.
+/// Replaces times from kube-apiserver's clock. Times in requests are in 2001.
 fn times(value: &mut Value) {
     match value {
         Value::String(text)
@@ -72,7 +72,7 @@ fn times(value: &mut Value) {
     }
 }
 
-/// Addresses and ports that kube-apiserver chose.
+/// Replaces addresses and ports that kube-apiserver chose.
 fn allocations(object: &mut Value, base: &Value) {
     let before = base["spec"]["ports"].to_string();
     for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
@@ -96,7 +96,7 @@ pub(crate) struct Difference {
     pub(crate) serial: Option<Value>,
 }
 
-/// The fields in which two objects differ.
+/// Returns the fields in which two objects differ.
 pub(crate) fn differences(merged: Option<&Value>, serial: Option<&Value>) -> Vec<Difference> {
     let mut found = Vec::new();
     walk(merged, serial, String::new(), &mut found);
@@ -121,7 +121,7 @@ fn fields(merged: &Map<String, Value>, serial: &Map<String, Value>, path: &str, 
     }
 }
 
-/// The same with the items of lists in one order.
+/// Sorts the items of all lists.
 pub(crate) fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -136,7 +136,7 @@ pub(crate) fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A text that does not depend on the order of fields.
+/// Returns a text that does not depend on the order of fields.
 pub(crate) fn canonical(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),

@@ -1,4 +1,4 @@
-//! The differences between a merge and one kube-apiserver that the documentation has a sentence for (`docs/design/merge.md`).
+//! Documented differences between a merge and a serial order of the requests (`docs/design/merge.md`).
 
 use gitcd::merge::schema::{ListKind, Schemas};
 use serde_json::Value;
@@ -6,36 +6,36 @@ use serde_json::Value;
 use crate::compare::{Difference, differences, sorted};
 use crate::requests::Request;
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Documented {
-    /// Items that both sides added to a list come in another order.
+    /// Items that both sides added to a list are in another order.
     OrderOfItems,
-    /// An apply without force of one side changed what another manager changed on the other side.
+    /// One side's apply without force changed a field that another manager changed on the other side.
     UnforcedApply,
-    /// A request that kube-apiserver refuses beside the other side's counts as the fields that it changed.
+    /// A request that kube-apiserver would reject after the other side's requests counts as edits of its fields.
     RefusedBeside,
-    /// A request gave a field the value that it had already, which is no edit for a merge.
+    /// A request set a field to the value that it had, which a merge does not see as an edit.
     SameValue,
-    /// What a side changed in an object that it deleted is not known any more, if the object stays because of the other side's finalizers.
+    /// A side's edits of an object that it deleted are lost, if the object stays because of the other side's finalizers.
     BeforeDeletion,
-    /// A pod that one side bound gets its own grace period, whatever the other side's deletion of the unbound pod said.
+    /// A pod that one side bound gets its own grace period, whatever the other side requested when it deleted the unbound pod.
     GraceOfBoundPod,
-    /// Two deletions with different propagation policies: which one is kept.
+    /// One of the propagation policies of two deletions is kept.
     Propagation,
-    /// A side made another object of the name, which stays as it is.
+    /// A side created another object with the name, and this object is kept unchanged.
     AnotherObject,
-    /// A value that is taken whole was edited by both sides, each in a part of it.
+    /// Both sides edited parts of a value that is merged as a whole.
     Whole,
-    /// Fields that Kubernetes validates against one another come from one side.
+    /// Fields that Kubernetes validates together come from one side.
     Together,
-    /// What kube-apiserver would choose for the combination of both is missing.
+    /// An allocation that kube-apiserver would make for the combination of both is missing.
     Allocation,
-    /// Conflicts of several fields are decided one by one.
+    /// Conflicts of several fields are decided separately.
     FieldByField,
-    /// What a side changed and set back is unchanged.
+    /// A field that a side changed and reset counts as unchanged.
     SetBack,
-    /// One manager applied on both sides, and has the fields of both.
+    /// The same manager applied on both sides, and has the fields of both.
     OneApplier,
 }
 
@@ -44,32 +44,32 @@ impl Documented {
         match self {
             Self::OrderOfItems => "order of items",
             Self::UnforcedApply => "apply without force",
-            Self::RefusedBeside => "refused beside the other's change",
+            Self::RefusedBeside => "rejected beside the other side's change",
             Self::SameValue => "a field set to the value it had",
             Self::BeforeDeletion => "edits by the side that deleted",
             Self::GraceOfBoundPod => "grace period of a bound pod",
             Self::Propagation => "propagation policies of two deletions",
-            Self::AnotherObject => "another object of the name",
-            Self::Whole => "a value that is taken whole",
+            Self::AnotherObject => "another object with the name",
+            Self::Whole => "a value merged as a whole",
             Self::Together => "fields that are validated together",
             Self::Allocation => "allocation for a combination",
             Self::FieldByField => "conflicts are decided field by field",
-            Self::SetBack => "changed and set back",
+            Self::SetBack => "changed and reset",
             Self::OneApplier => "one manager applied on both sides",
         }
     }
 }
 
-/// A case that is like no serial order.
+/// A case whose result no serial order has.
 pub(crate) struct Facts<'c> {
     pub(crate) base: Option<&'c str>,
     pub(crate) sides: [Option<&'c str>; 2],
     pub(crate) schemas: &'c Schemas,
     pub(crate) requests: [&'c [Request]; 2],
-    /// The base, to be compared with the merged object.
+    /// The base, normalized like the merged object.
     pub(crate) before: Option<&'c Value>,
     pub(crate) merged: Option<&'c Value>,
-    /// What the sides have, to be compared with the merged object.
+    /// The sides, normalized like the merged object.
     pub(crate) shown: [Option<Value>; 2],
     pub(crate) serials: &'c [Option<&'c Value>],
 }
@@ -175,14 +175,14 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     None
 }
 
-/// Whether an object is terminating, and nothing but the propagation policy of its deletion keeps it.
+/// Returns whether an object is terminating, and only the propagation policy of its deletion keeps it.
 fn waits_for_policy(object: &Value) -> bool {
     let is_policy = |name: &Value| name == "orphan" || name == "foregroundDeletion";
     object["metadata"]["deletionTimestamp"].is_string()
         && object["metadata"]["finalizers"].as_array().is_some_and(|names| names.iter().all(is_policy))
 }
 
-/// Whether one side bound the pod, and the other one deleted it.
+/// Returns whether one side bound the pod, and the other one deleted it.
 fn is_bound_and_deleted(facts: &Facts<'_>) -> bool {
     let Some(merged) = facts.merged.filter(|merged| merged["kind"] == "Pod") else { return false };
     let is_bound =
@@ -190,7 +190,8 @@ fn is_bound_and_deleted(facts: &Facts<'_>) -> bool {
     is_bound && merged["metadata"]["deletionTimestamp"].is_string() && facts.sides.contains(&None)
 }
 
-/// Whether a field is one of a group of which both sides changed a part, and the merged object has the group of one side.
+/// Returns whether a field belongs to a group of which both sides changed a part, and the merged object has the group of one
+/// side.
 fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
     let Some(merged) = facts.merged else { return false };
     let (Some(version), Some(kind)) = (merged["apiVersion"].as_str(), merged["kind"].as_str()) else { return false };
@@ -214,15 +215,15 @@ fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
     false
 }
 
-/// Both sides changed the field, each in its own way, and the merged object has the value of one.
+/// Returns whether both sides changed the field differently, and the merged object has the value of one.
 fn is_conflict(facts: &Facts<'_>, path: &str) -> bool {
     let (before, sides) = (at(facts.before, path), [0, 1].map(|side| facts.at(side, path)));
     let merged = at(facts.merged, path);
-    // Whether the object is there at all is no matter of fields.
+    // Whether the object exists at all is not a conflict of fields.
     !path.is_empty() && sides.iter().all(|side| *side != before) && sides.contains(&merged)
 }
 
-/// The value of a field. Names of fields may have dots.
+/// Returns the value of a field. Names of fields may contain dots.
 fn at<'v>(object: Option<&'v Value>, path: &str) -> Option<&'v Value> {
     let object = object?;
     if path.is_empty() {
@@ -245,7 +246,7 @@ fn uid(object: &str) -> Option<String> {
     Some(object["metadata"]["uid"].as_str()?.to_owned())
 }
 
-/// Whether a path leads into a value that the schema says is taken whole, and the merged object has that of one side.
+/// Returns whether a path leads into a value that the schema merges as a whole, and the merged object has that of one side.
 fn is_whole(facts: &Facts<'_>, path: &str) -> bool {
     let Some(merged) = facts.merged else { return false };
     let (Some(version), Some(kind)) = (merged["apiVersion"].as_str(), merged["kind"].as_str()) else { return false };

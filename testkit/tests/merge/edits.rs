@@ -1,4 +1,4 @@
-//! Edits of fields, and the bodies of requests that make them.
+//! Edits of fields, and request bodies that make them.
 
 use serde_json::{Map, Value, json};
 
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     Field(String),
-    /// The item of a list that has these fields.
+    /// The item of a list with these fields.
     Item(Vec<(String, Value)>),
-    /// A scalar in a set.
+    /// A scalar of a set.
     Element(String),
 }
 
-/// What a person or a controller wants to be otherwise.
+/// A change of a field.
 #[derive(Clone, Debug)]
 pub(crate) struct Edit {
     pub(crate) path: Vec<Step>,
@@ -21,7 +21,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Reads a path: steps with a space between, items as `name=web` or `port=80,protocol=TCP`, elements of sets as `=a`.
+    /// Parses a path: steps separated by spaces, items as `name=web` or `port=80,protocol=TCP`, elements of sets as `=a`.
     pub(crate) fn new(path: &str, value: Option<Value>) -> Self {
         let path = path.split(' ').map(|step| match step.split_once('=') {
             Some(("", element)) => Step::Element(element.to_owned()),
@@ -38,12 +38,12 @@ impl Edit {
         Self { path: path.collect(), value }
     }
 
-    /// Makes the edit; an object that cannot have the field stays as it is.
+    /// Makes the edit. An object that cannot have the field stays unchanged.
     pub(crate) fn apply(&self, object: &mut Value) {
         apply(object, &self.path, self.value.as_ref());
     }
 
-    /// What an object has there.
+    /// Returns the value at the path.
     pub(crate) fn at<'o>(&self, object: &'o Value) -> Option<&'o Value> {
         self.path.iter().try_fold(object, |at, step| match step {
             Step::Field(name) => at.get(name),
@@ -52,13 +52,13 @@ impl Edit {
         })
     }
 
-    /// The part of an object that has the edited field and the keys on the way to it. A removal has none.
+    /// Returns a partial object with the edited field and the keys on the way to it; `None` for a removal.
     pub(crate) fn partial(&self) -> Option<Value> {
         let value = self.value.clone()?;
         Some(wrap(&self.path, Some(value)))
     }
 
-    /// A strategic merge patch.
+    /// Returns a strategic merge patch.
     pub(crate) fn strategic(&self) -> Value {
         wrap(&self.path, self.value.clone())
     }
@@ -124,7 +124,7 @@ fn apply(at: &mut Value, path: &[Step], value: Option<&Value>) {
     }
 }
 
-/// A key field that is not there counts as having its default, as far as the oracle's kinds have any.
+/// An absent key field counts as its default, if the oracle's kinds have one.
 fn is_item(item: &Value, keys: &[(String, Value)]) -> bool {
     keys.iter().all(|(name, value)| item.get(name).map_or(name == "protocol" && value == "TCP", |found| found == value))
 }
@@ -140,9 +140,9 @@ fn keyed(keys: &[(String, Value)], value: Value) -> Value {
 fn wrap(path: &[Step], value: Option<Value>) -> Value {
     let Some((step, rest)) = path.split_first() else { return value.unwrap_or_default() };
     match step {
-        // Removes an element: the name of the list is in the name of the directive.
+        // Removes an element: the directive's name contains that of the list.
         Step::Field(name) if value.is_none() && matches!(rest, [Step::Element(_)]) => {
-            let [Step::Element(text)] = rest else { unreachable!("it was matched") };
+            let [Step::Element(text)] = rest else { unreachable!("the pattern matches") };
             json!({ format!("$deleteFromPrimitiveList/{name}"): [text] })
         }
         Step::Field(name) => json!({ name: wrap(rest, value) }),
@@ -155,7 +155,7 @@ fn wrap(path: &[Step], value: Option<Value>) -> Value {
     }
 }
 
-/// Joins partial objects; lists are joined by the fields that all of their items have in `KEYS`.
+/// Merges partial objects. Items of lists are matched by one of `KEYS`.
 pub(crate) fn join(into: &mut Value, part: Value) {
     const KEYS: [&str; 8] = ["name", "type", "uid", "key", "port", "containerPort", "ip", "mountPath"];
     match (into, part) {
@@ -183,7 +183,7 @@ pub(crate) fn join(into: &mut Value, part: Value) {
     }
 }
 
-/// A JSON merge patch from one object to another.
+/// Returns a JSON merge patch from one object to another.
 pub(crate) fn merge_patch(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let mut patch = Map::new();
@@ -200,7 +200,7 @@ pub(crate) fn merge_patch(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// A JSON patch (RFC 6902) from one object to another.
+/// Returns a JSON patch (RFC 6902) from one object to another.
 pub(crate) fn json_patch(from: &Value, to: &Value) -> Vec<Value> {
     let mut patch = Vec::new();
     collect(from, to, "", &mut patch);

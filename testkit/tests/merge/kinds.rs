@@ -1,4 +1,4 @@
-//! The kinds that requests are thrown at, with what is edited of each.
+//! The kinds of the test, and the fields that are edited.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ pub(crate) struct Kind {
     #[expect(clippy::struct_field_names, reason = "as in objects")]
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
-    /// The smallest object, without name and namespace.
+    /// A minimal object, without name and namespace.
     pub(crate) seed: Value,
     pub(crate) fields: Vec<Field>,
-    /// Fields that are edited by way of the status subresource.
+    /// Fields that are edited through the status subresource.
     pub(crate) status: Vec<Field>,
     pub(crate) scale: bool,
 }
@@ -41,7 +41,7 @@ impl Kind {
         self
     }
 
-    /// The path of the API of one object.
+    /// Returns the API path of an object.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let collection = format!("/{root}/{}/namespaces/{namespace}/{}", self.api_version, self.plural);
@@ -52,7 +52,7 @@ impl Kind {
         self.api_version == "oracle.example/v1"
     }
 
-    /// The seed with these edits, and with a name.
+    /// Returns the seed with these edits and a name.
     pub(crate) fn object(&self, name: &str, edits: &[Edit]) -> Value {
         let mut object = self.seed.clone();
         object["apiVersion"] = json!(self.api_version);
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// What every kind has.
+/// Returns the fields of every kind.
 pub(crate) fn metadata() -> Vec<Field> {
     let owner = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name});
     vec![
@@ -97,7 +97,7 @@ fn conditions() -> Vec<Value> {
     vec![condition("True", "01"), condition("False", "02"), condition("True", "03")]
 }
 
-/// A template of pods, and what is edited of it: those that `prefix` leads to.
+/// The fields of a pod spec at `prefix`.
 macro_rules! template {
     ($prefix:literal) => {
         [
@@ -147,8 +147,8 @@ fn pods(restart: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"restartPolicy": restart, "containers": [{"name": "web", "image": "web:0"}]}})
 }
 
-/// The kinds, from the simplest.
-#[expect(clippy::too_many_lines, reason = "it is a table")]
+/// Returns the kinds, starting with the simplest.
+#[expect(clippy::too_many_lines, reason = "this is a table")]
 pub(crate) fn kinds() -> Vec<Kind> {
     let selector = json!({"matchLabels": {"app": "web"}});
     let mut kinds = vec![
@@ -366,7 +366,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
     kinds
 }
 
-/// A kind with lists of every type, a status and a scale.
+/// Returns the definition of a kind with lists of every type, a status and a scale.
 pub(crate) fn definition() -> Value {
     let condition = json!({"type": "object", "required": ["type"], "properties": {
         "type": {"type": "string"}, "status": {"type": "string"}, "reason": {"type": "string"},

@@ -1,10 +1,10 @@
-//! What merges make of two branches, beside what one kube-apiserver makes of the same requests, and whether it accepts the result.
+//! Merges of two branches, compared with the same requests on one kube-apiserver, which must also accept the results.
 //!
 //! Environment:
-//! - `TRISHANKU_MERGE_CASES`: how many cases to run.
-//! - `TRISHANKU_MERGE_OBJECTS`: how many objects to merge that are made from the `OpenAPI`.
-//! - `TRISHANKU_MERGE_SEED`: the seed of the first case; the next ones count up. A failed case prints its seed.
-//! - `TRISHANKU_MERGE_VALUES`: print the stored values of a failed case, too.
+//! - `TRISHANKU_MERGE_CASES`: number of cases.
+//! - `TRISHANKU_MERGE_OBJECTS`: number of objects, generated from the `OpenAPI`, to merge.
+//! - `TRISHANKU_MERGE_SEED`: seed of the first case; the following seeds count up. A failed case prints its seed.
+//! - `TRISHANKU_MERGE_VALUES`: if set, a failed case also prints the stored values.
 
 #![expect(clippy::similar_names, reason = "a patch is sent to a path")]
 
@@ -27,7 +27,7 @@ use self::oracle::Oracle;
 use self::property::Property;
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,11 +56,8 @@ async fn a_merge_is_what_some_order_of_both_sides_requests_gives() {
     }
     let of = |what: &str| totals.counts.get(what).copied().unwrap_or_default();
     let in_order: usize = ["A, then B", "B, then A", "interleaved"].into_iter().map(of).sum();
-    assert!(
-        cases < 100 || in_order > cases / 2,
-        "only {in_order} of {cases} merges were compared with an order that matches"
-    );
-    assert!(totals.faults.is_empty(), "no order of requests gives what {} of {cases} merges made", totals.faults.len());
+    assert!(cases < 100 || in_order > cases / 2, "only {in_order} of {cases} merges matched an order of requests");
+    assert!(totals.faults.is_empty(), "{} of {cases} merges match no order of requests", totals.faults.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,11 +78,11 @@ async fn kube_apiserver_accepts_what_a_merge_makes_of_any_kind() {
         println!("{:>5} x {kind}: {reason}", rejected.len());
     }
     for rejected in classes.values().take(40) {
-        let shortest = rejected.iter().min_by_key(|rejected| rejected.report.len()).expect("a class has one");
+        let shortest = rejected.iter().min_by_key(|rejected| rejected.report.len()).expect("a class is not empty");
         println!("\n{}", shortest.report);
     }
     let merged: usize = totals.kinds.values().map(|(_, merged)| *merged).sum();
     assert!(cases < 100 || merged > cases / 3, "only {merged} of {cases} objects were merged");
     let rejected = totals.rejected.len();
-    assert!(rejected == 0, "kube-apiserver does not accept {rejected} of {cases} merged objects");
+    assert!(rejected == 0, "kube-apiserver rejects {rejected} of {cases} merged objects");
 }

@@ -1,4 +1,4 @@
-//! Random values of the fields that the `OpenAPI` of a kube-apiserver describes.
+//! Random values for fields, from the `OpenAPI` of a kube-apiserver.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::world::World;
 
-/// A built-in kind that is stored.
+/// A stored built-in kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
     pub(crate) api_version: String,
@@ -20,12 +20,12 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
 }
 
-/// Kinds that are stored, as far as clients create and update them.
+/// Returns the kinds that are stored, and that clients can create and update.
 pub(crate) async fn resources(world: &World) -> Vec<Resource> {
     let mut versions = vec!["v1".to_owned()];
     let groups = world.send(Method::GET, "/apis", None).await.expect("groups are served");
     for group in groups["groups"].as_array().into_iter().flatten() {
-        // The preferred one comes first.
+        // The preferred version comes first.
         let served = group["versions"].as_array().into_iter().flatten();
         versions.extend(served.filter_map(|version| version["groupVersion"].as_str()).map(str::to_owned));
     }
@@ -33,7 +33,7 @@ pub(crate) async fn resources(world: &World) -> Vec<Resource> {
     let group = |version: &str| version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     for version in versions.into_iter().filter(|version| version != "oracle.example/v1") {
         let root = if version.contains('/') { "apis" } else { "api" };
-        let listed = world.send(Method::GET, &format!("/{root}/{version}"), None).await.expect("it is served");
+        let listed = world.send(Method::GET, &format!("/{root}/{version}"), None).await.expect("versions are served");
         for resource in listed["resources"].as_array().into_iter().flatten() {
             let verbs = resource["verbs"].to_string();
             let is_stored = ["\"create\"", "\"get\"", "\"list\"", "\"update\""].iter().all(|verb| verbs.contains(verb));
@@ -62,7 +62,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// That of each kind.
+    /// Returns the schema of each kind.
     pub(crate) async fn fetch(world: &World, kinds: &[Resource]) -> HashMap<(String, String), Schema> {
         let mut found = HashMap::new();
         for kind in kinds {
@@ -90,7 +90,7 @@ impl Schema {
         found
     }
 
-    /// Follows references; `allOf` has at most one in Kubernetes.
+    /// Follows references. In Kubernetes, `allOf` has at most one.
     fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
         loop {
@@ -101,7 +101,7 @@ impl Schema {
         }
     }
 
-    /// Changes a random field below the root, other than `status`; returns the path of what it changed.
+    /// Changes a random field other than `status`. Returns its path.
     pub(crate) fn mutate(&self, random: &mut StdRng, object: &mut Value) -> String {
         if random.random_bool(0.15) {
             return metadata(random, object);
@@ -115,7 +115,7 @@ impl Schema {
         let properties = schema["properties"].as_object();
         match at {
             Value::Object(map) if properties.is_some() => {
-                let properties = properties.expect("it was looked at");
+                let properties = properties.expect("the guard checked it");
                 let is_root = path.is_empty();
                 let fields = properties
                     .keys()
@@ -136,7 +136,7 @@ impl Schema {
                 }
             }
             Value::Object(map) => {
-                let chosen = *["a", "b", "c"].choose(random).expect("there are some");
+                let chosen = *["a", "b", "c"].choose(random).expect("the list is not empty");
                 let below = self.resolve(&schema["additionalProperties"]);
                 path.push_str("{}");
                 if map.contains_key(chosen) && random.random_bool(0.4) {
@@ -164,7 +164,7 @@ impl Schema {
         }
     }
 
-    /// A random value; `name` is that of the field, and `hint` what is said of it beside a reference.
+    /// Returns a random value. `name` is that of the field, and `hint` the schema beside a reference.
     fn value(&self, random: &mut StdRng, schema: &Value, name: &str, depth: usize, hint: &Value) -> Value {
         if let Some(values) = schema["enum"].as_array().or_else(|| hint["enum"].as_array()) {
             return values.choose(random).cloned().unwrap_or_default();
@@ -179,7 +179,7 @@ impl Schema {
             }
             (Some("string"), format) => text(random, name, format),
             (Some("object"), _) if schema["properties"].is_object() => {
-                let properties = schema["properties"].as_object().expect("it was looked at");
+                let properties = schema["properties"].as_object().expect("the guard checked it");
                 let required: Vec<&str> =
                     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
                 let mut map = Map::new();
@@ -203,7 +203,7 @@ impl Schema {
                 let key = if name == "limits" || name == "requests" || name == "capacity" { "cpu" } else { "a" };
                 json!({key: if below.is_object() { self.value(random, below, name, depth + 1, &Value::Null) } else { json!("1") }})
             }
-            // A quantity, or a number or text.
+            // A quantity, or a number or string.
             _ if schema["oneOf"].is_array() => {
                 [json!("1"), json!("2"), json!(1), json!(80)].choose(random).cloned().unwrap_or_default()
             }
@@ -214,7 +214,7 @@ impl Schema {
 
 fn metadata(random: &mut StdRng, object: &mut Value) -> String {
     let fields = crate::kinds::metadata();
-    let (path, values) = fields.choose(random).expect("there are some");
+    let (path, values) = fields.choose(random).expect("the list is not empty");
     let value = random.random_bool(0.7).then(|| values.choose(random).cloned()).flatten();
     crate::edits::Edit::new(path, value).apply(object);
     format!(".{}", path.split(' ').take(2).collect::<Vec<_>>().join("."))
@@ -227,7 +227,7 @@ fn number(random: &mut StdRng, name: &str) -> Value {
         "mode" | "defaultMode" => &[256, 420],
         _ => &[0, 1, 2, 3, 10, 100],
     };
-    json!(values.choose(random).expect("there are some"))
+    json!(values.choose(random).expect("the list is not empty"))
 }
 
 fn text(random: &mut StdRng, name: &str, format: Option<&str>) -> Value {
@@ -264,5 +264,5 @@ fn text(random: &mut StdRng, name: &str, format: Option<&str>) -> Value {
         (_, "url") => &["https://a.example/", "https://b.example/"],
         _ => &["a", "b", "c", "1", "true"],
     };
-    json!(values.choose(random).expect("there are some"))
+    json!(values.choose(random).expect("the list is not empty"))
 }

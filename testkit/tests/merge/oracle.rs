@@ -1,4 +1,4 @@
-//! Random requests on two branches, merged, beside the same requests one after the other on one kube-apiserver.
+//! Merges random requests on two branches, and compares them with the same requests in sequence on one kube-apiserver.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,24 +18,24 @@ use crate::report::Fault;
 use crate::requests::{self, Request, Target};
 use crate::world::{World, body};
 
-/// Cases that are under way at once.
+/// Number of concurrent cases.
 const AT_ONCE: usize = 8;
-/// Where the base objects are made.
+/// Namespace of the base objects.
 pub(crate) const BASE: &str = "oracle-base";
 /// Base objects of each kind.
 const VARIANTS: usize = 8;
-/// More orders of the requests than this are not tried.
+/// Maximum number of orders of the requests to try.
 pub(crate) const ORDERS: usize = 20;
 
-/// A kind with the objects that cases begin with.
+/// A kind, and the objects that its cases start from.
 pub(crate) struct Prepared {
     pub(crate) kind: Kind,
-    /// With `NAMESPACE` and `NAME` for those of an object.
+    /// Key of an object, with `NAMESPACE` and `NAME` as placeholders.
     pub(crate) key: String,
     bases: Vec<Base>,
 }
 
-/// An object that cases begin with.
+/// An object that cases start from.
 struct Base {
     name: String,
     stored: Bytes,
@@ -48,7 +48,7 @@ pub(crate) struct Oracle {
     pub(crate) schemas: Schemas,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) counts: BTreeMap<String, usize>,
@@ -74,7 +74,7 @@ impl Oracle {
         Self { world, prepared, schemas }
     }
 
-    /// Runs cases, the first of which has this seed.
+    /// Runs cases with consecutive seeds from `first`.
     pub(crate) async fn run(&self, first: u64, cases: usize) -> Totals {
         let mut totals = Totals::default();
         let seeds = (0..cases as u64).map(|index| first.wrapping_add(index));
@@ -110,7 +110,7 @@ impl Oracle {
     }
 }
 
-/// A copy of a base object with another name and uid.
+/// Copies a base object, with another name and uid.
 fn base_of(text: &str, old: &str, name: &str, seed: u64) -> String {
     let text = text.replace(old, name);
     let object: Value = serde_json::from_str(&text).expect("what is stored is JSON");
@@ -146,7 +146,7 @@ async fn prepare(world: &World, kind: Kind, index: usize) -> Prepared {
             assert!(most > 0, "{}: {}", kind.kind, refusal.message);
             continue;
         }
-        // What controllers and people did to it before.
+        // Earlier changes by controllers and users.
         for _ in 0..most {
             target.seen = None;
             let now = target.look(world, &kind).await.ok();
@@ -164,7 +164,7 @@ async fn prepare(world: &World, kind: Kind, index: usize) -> Prepared {
             key = found.replace(&name, "NAME").replace(BASE, "NAMESPACE");
         }
         if let Some(stored) = world.read(&key.replace("NAMESPACE", BASE).replace("NAME", &name)).await {
-            let shown = world.send(Method::GET, &kind.path(BASE, &name), None).await.expect("it is stored");
+            let shown = world.send(Method::GET, &kind.path(BASE, &name), None).await.expect("the object is stored");
             bases.push(Base { name, stored, shown: shown.to_string() });
         }
     }

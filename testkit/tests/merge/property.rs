@@ -1,4 +1,4 @@
-//! Random objects of every built-in kind, edited on two branches and merged: kube-apiserver has to accept the result.
+//! Merges random objects of every built-in kind that were edited on two branches. kube-apiserver must accept the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,11 +19,11 @@ use crate::world::{Refusal, World, body};
 
 const AT_ONCE: usize = 8;
 const NAMESPACE: &str = "property";
-/// Objects of each kind that cases begin with.
+/// Base objects of each kind.
 const VARIANTS: usize = 10;
-/// Cases after which the merged objects are listed, and removed.
+/// Number of cases after which the merged objects are listed and removed.
 const LISTED_AFTER: usize = 500;
-/// Kinds whose objects make kube-apiserver serve something else, which takes it long: one of so many cases.
+/// Kinds whose objects change what kube-apiserver serves, which is slow. They are used in one of `SLOW_ONCE_IN` cases.
 const SLOW: [&str; 2] = ["CustomResourceDefinition", "APIService"];
 const SLOW_ONCE_IN: u32 = 20;
 
@@ -37,7 +37,7 @@ struct Prepared {
     bases: Vec<Bytes>,
 }
 
-/// A merge that kube-apiserver does not accept.
+/// A merge that kube-apiserver rejects.
 pub(crate) struct Rejected {
     pub(crate) kind: String,
     pub(crate) reason: String,
@@ -46,7 +46,7 @@ pub(crate) struct Rejected {
 
 #[derive(Default)]
 pub(crate) struct Totals {
-    /// By kind: cases, and those in which both sides changed the object.
+    /// By kind: number of cases, and of those in which both sides changed the object.
     pub(crate) kinds: BTreeMap<String, (usize, usize)>,
     pub(crate) rejected: Vec<Rejected>,
 }
@@ -66,7 +66,7 @@ impl Prepared {
     }
 }
 
-/// The name of a base object, which is replaced by that of each case.
+/// Returns the name of a base object, which each case replaces with its own.
 fn pool_name(kind: &Resource, index: usize) -> String {
     match &*kind.kind {
         "IPAddress" => format!("10.250.0.{index}"),
@@ -134,7 +134,7 @@ impl Property {
         totals
     }
 
-    /// Lists a kind, in which all these objects have to be, and removes them.
+    /// Lists a kind, which must contain all these objects, and removes them.
     async fn list(&self, prepared: &Prepared, names: &[String]) -> Option<Rejected> {
         let kind = prepared.resource.kind.clone();
         let rejected = |reason: String| Some(Rejected { kind: kind.clone(), report: reason.clone(), reason });
@@ -156,7 +156,7 @@ impl Property {
         if missing.is_empty() { None } else { rejected(format!("list: {missing:?} are missing")) }
     }
 
-    /// Whether both sides changed the object, differently.
+    /// Returns whether both sides changed the object, differently.
     async fn case(&self, seed: u64) -> (usize, String, Result<bool, Rejected>) {
         let mut random = StdRng::seed_from_u64(seed);
         let kind = loop {
@@ -208,7 +208,7 @@ impl Property {
             Err(refusal) => {
                 for side in &sides {
                     if self.accepts(prepared, name, side).await.is_err() {
-                        // Then it is not the merge that makes it so.
+                        // A side is rejected, too, so the merge is not the cause.
                         return Ok(false);
                     }
                 }
@@ -242,7 +242,7 @@ impl Property {
         }
     }
 
-    /// Some edits of one side that kube-apiserver accepts. `false` if it accepted none.
+    /// Makes edits of one side that kube-apiserver accepts. Returns `false` if it accepted none.
     async fn edit(&self, prepared: &Prepared, name: &str, side: &str, random: &mut StdRng, log: &mut String) -> bool {
         let path = prepared.path(&object_name(prepared, name));
         let Ok(mut now) = self.world.send(Method::GET, &path, None).await else { return false };
@@ -288,7 +288,7 @@ impl Property {
         done > 0
     }
 
-    /// The merged value, the same whichever side is ours; `None` if the object is gone.
+    /// Returns the merged value, which does not depend on the order of the sides; `None` if the object is deleted.
     fn merged(&self, base: &str, sides: &[Bytes]) -> Option<Vec<u8>> {
         let once = |ours: &Bytes, theirs: &Bytes| {
             let [of_ours, of_theirs] = [ours, theirs].map(|value| Some(Side::of(value)));
@@ -303,11 +303,11 @@ impl Property {
         let (one, again, swapped) =
             (once(&sides[0], &sides[1]), once(&sides[0], &sides[1]), once(&sides[1], &sides[0]));
         assert_eq!(one, again, "a merge is deterministic");
-        assert_eq!(one, swapped, "a merge does not depend on whose side is ours");
+        assert_eq!(one, swapped, "the order of the sides makes no difference");
         one
     }
 
-    /// Whether kube-apiserver would create the object, reads it, and accepts it as an update.
+    /// Checks that kube-apiserver reads the object, accepts it as an update, and would create it.
     async fn accepts(&self, prepared: &Prepared, name: &str, value: &[u8]) -> Result<(), Refusal> {
         let key = prepared.key.replace("NAME", name);
         let path = prepared.path(&object_name(prepared, name));
@@ -318,12 +318,12 @@ impl Property {
             let read = self.world.send(Method::GET, &path, None).await?;
             match self.world.send(Method::PUT, &dry_run, Some((body::JSON, &read))).await {
                 Ok(_) => break read,
-                // Controllers of kube-apiserver write to some kinds.
+                // Controllers in kube-apiserver write to some kinds.
                 Err(refusal) if refusal.message.contains("the object has been modified") && tries < 20 => tries += 1,
                 Err(refusal) => return Err(refusal),
             }
         };
-        // An update may leave what is wrong already; a creation may not.
+        // An update may keep an invalid field; a creation may not.
         let mut new = read;
         if let Some(metadata) = new["metadata"].as_object_mut() {
             for name in ["uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"] {
@@ -341,7 +341,7 @@ impl Property {
     }
 }
 
-/// Without the addresses and ports of a Service, which are taken.
+/// Removes the addresses and ports of a Service, which are already allocated.
 fn without_allocations(service: &mut Value) {
     let Some(spec) = service["spec"].as_object_mut() else { return };
     if spec.get("clusterIP").is_some_and(|address| address != "None") {
@@ -354,12 +354,12 @@ fn without_allocations(service: &mut Value) {
     }
 }
 
-/// The object's name in the API, which may be longer than the name of the case.
+/// Returns the object's name in the API, which may be longer than that of the case.
 fn object_name(prepared: &Prepared, name: &str) -> String {
     prepared.key.rsplit('/').next().unwrap_or_default().replace("NAME", name)
 }
 
-/// Makes objects to begin with: the seed, and what grows from it by fields that kube-apiserver accepts.
+/// Creates the base objects: the seed, and objects with more fields that kube-apiserver accepts.
 async fn prepare(world: &World, resource: Resource, schema: Schema, seed: &Value, index: usize) -> Prepared {
     let mut random = StdRng::seed_from_u64(index as u64);
     let mut prepared = Prepared { resource, schema, key: String::new(), bases: Vec::new() };
@@ -382,7 +382,7 @@ async fn prepare(world: &World, resource: Resource, schema: Schema, seed: &Value
         }
         let made = world.send(Method::POST, &collection, Some((body::JSON, &object))).await;
         made.unwrap_or_else(|refusal| panic!("{}: {}", prepared.resource.kind, refusal.message));
-        let object_name = object["metadata"]["name"].as_str().expect("it has a name").to_owned();
+        let object_name = object["metadata"]["name"].as_str().expect("the object has a name").to_owned();
         if prepared.key.is_empty() {
             let keys = world.keys_of(&object_name).await;
             let plural = format!("/{}/", prepared.resource.plural);
@@ -393,19 +393,19 @@ async fn prepare(world: &World, resource: Resource, schema: Schema, seed: &Value
             prepared.key = key.replace(&name, "NAME");
         }
         let key = prepared.key.replace("NAME", &name);
-        prepared.bases.push(world.read(&key).await.expect("it was created"));
+        prepared.bases.push(world.read(&key).await.expect("the object was created"));
         world.remove(&key).await;
     }
     prepared
 }
 
-/// A request for a certificate.
+/// Returns a certificate signing request.
 fn request() -> &'static str {
     static REQUEST: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     REQUEST.get_or_init(|| {
         let pair = rcgen::KeyPair::generate().expect("a key can be made");
-        let request = rcgen::CertificateParams::default().serialize_request(&pair).expect("it can be signed");
-        base64(request.pem().expect("it is PEM").as_bytes())
+        let request = rcgen::CertificateParams::default().serialize_request(&pair).expect("the request can be signed");
+        base64(request.pem().expect("the request can be encoded as PEM").as_bytes())
     })
 }
 

@@ -1,4 +1,4 @@
-//! What a case had, for a person who looks for the fault.
+//! Reports of failed cases.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 use crate::compare::{Difference, differences, normal};
 use crate::requests::Request;
 
-/// A case that no order of its requests explains.
+/// A case whose result no order of its requests explains.
 pub(crate) struct Fault {
     pub(crate) seed: u64,
-    /// The same for cases that differ in the same fields.
+    /// Equal for cases that differ in the same fields.
     pub(crate) signature: String,
     pub(crate) report: String,
 }
 
-/// What one kube-apiserver makes of the requests in one order.
+/// The result of one order of the requests on one kube-apiserver.
 pub(crate) struct Serial {
-    /// `true` is a request of B.
+    /// `true` for a request of B.
     pub(crate) order: Vec<bool>,
     pub(crate) shown: Option<Value>,
-    /// The requests that it refused.
+    /// The requests that were rejected.
     pub(crate) refused: String,
 }
 
@@ -30,7 +30,7 @@ impl Serial {
     }
 }
 
-/// A case with its results. Values are as they are stored.
+/// A case and its results. Values are as stored.
 pub(crate) struct Report<'c> {
     pub(crate) seed: u64,
     pub(crate) kind: &'static str,
@@ -42,19 +42,19 @@ pub(crate) struct Report<'c> {
 }
 
 impl Report<'_> {
-    /// A value to be compared with others of this case.
+    /// Normalizes a value, for comparisons within the case.
     pub(crate) fn normal(&self, value: Option<&[u8]>) -> Option<Value> {
         let base = self.base.map_or(Value::Null, |base| serde_json::from_str(base).expect("what is stored is JSON"));
         normal(value, &base)
     }
 
-    /// The merged object has the right content and a wrong generation.
+    /// Reports that the merged object has the right content and a wrong generation.
     pub(crate) fn of_generation(&self, reason: &str) -> Fault {
         let report = format!("{}{}", self.head(), self.changes());
         Fault { seed: self.seed, signature: format!("{}: {reason}", self.kind), report }
     }
 
-    /// The merged object is like none of the serial ones.
+    /// Reports that the merged object equals none of the serial results.
     pub(crate) fn fault(&self, merged: Option<&Value>) -> Fault {
         let compared = self.serials.iter().map(|serial| (differences(merged, serial.shown.as_ref()), serial));
         let (found, nearest) = compared.min_by_key(|(found, _)| found.len()).expect("there is an order");
@@ -87,7 +87,7 @@ impl Report<'_> {
         head
     }
 
-    /// The base, and what each of the others has otherwise.
+    /// Formats the base, and how each of the others differs from it.
     fn changes(&self) -> String {
         let base = self.base.map(str::as_bytes);
         let before = self.normal(base);

@@ -1,7 +1,7 @@
-//! Requests to one object, as clients of kube-apiserver make them.
+//! Requests to an object, as clients of kube-apiserver send them.
 //!
-//! A request means one object, by its uid: what a side wrote to the object of a name does not hit another one that has the name later.
-//! An update, and a patch that gives a list as a whole, reads first and changes what it read, as clients do that retry after a conflict.
+//! A request is for one object, by its uid: it does not affect another object that has the same name later. An update, and a
+//! patch with a whole list, reads the object first and changes what it read, as clients do that retry after a conflict.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use crate::edits::{Edit, Step, join, json_patch, merge_patch};
 use crate::kinds::{Field, Kind};
 use crate::world::{Refusal, World, body};
 
-/// How edits are sent.
+/// The verb and body type of an edit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verb {
     Put,
     Merge,
     Json,
     Strategic,
-    /// Server-side apply; with `force` it takes fields from other managers.
+    /// Server-side apply; with `force`, it takes over fields from other managers.
     Apply {
         force: bool,
         upsert: bool,
@@ -82,33 +82,33 @@ fn path(edit: &Edit) -> String {
     steps.collect::<Vec<_>>().join(".")
 }
 
-/// Where requests go: an object by its name in a namespace, and which object of this name each side means.
+/// The target of requests: the name of an object in a namespace, and the uid that each side means.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// By side; `None` if the side has not seen any.
+    /// By side; `None` if the side has seen no object.
     pub(crate) uids: [Option<String>; 2],
-    /// The object in the last response of kube-apiserver, if any. There are no other writers.
+    /// The object in the last response, if any. There are no other writers.
     pub(crate) seen: Option<Value>,
 }
 
 impl Target {
-    /// The object as kube-apiserver shows it.
+    /// Returns the object from kube-apiserver.
     pub(crate) async fn look(&mut self, world: &World, kind: &Kind) -> Result<Value, Refusal> {
         if self.seen.is_none() {
             self.seen = Some(world.send(Method::GET, &kind.path(&self.namespace, &self.name), None).await?);
         }
-        Ok(self.seen.clone().expect("it was seen a moment ago"))
+        Ok(self.seen.clone().expect("it was stored above"))
     }
 
-    /// Remembers an answer if it is the object.
+    /// Stores a response that is the object.
     fn answered(&mut self, kind: &Kind, answer: Value) {
         self.seen = (answer["kind"] == kind.kind).then_some(answer);
     }
 }
 
-/// The uid of no object.
+/// A uid that no object has.
 const NO_OBJECT: &str = "00000000-0000-4000-8000-00000000ffff";
 
 fn refused(message: &str) -> Refusal {
@@ -120,12 +120,12 @@ fn uid(object: &Value) -> Option<String> {
 }
 
 impl Request {
-    /// The same without the edits that changed nothing, such as the removal of a default, if there are others.
+    /// Returns the request without edits that changed nothing, such as the removal of a default, unless there are no others.
     pub(crate) fn effective(mut self, before: Option<&Value>, after: Option<&Value>) -> Self {
         if let (Action::Edit { verb, edits, .. }, Some(before), Some(after)) = (&mut self.action, before, after)
             && !matches!(verb, Verb::Apply { .. })
         {
-            // What is only written cannot be compared.
+            // Write-only fields cannot be compared.
             let is_written_only = |edit: &Edit| edit.path.first() == Some(&Step::Field("stringData".to_owned()));
             let did = |edit: &Edit| is_written_only(edit) || edit.at(before) != edit.at(after);
             if edits.iter().any(did) {
@@ -135,12 +135,12 @@ impl Request {
         self
     }
 
-    /// Whether it is an apply that leaves to other managers what they have.
+    /// Returns whether it is an apply that does not take over fields of other managers.
     pub(crate) fn is_unforced(&self) -> bool {
         matches!(self.action, Action::Edit { verb: Verb::Apply { force: false, .. }, .. })
     }
 
-    /// The same as one that takes fields from other managers.
+    /// Returns the request with force.
     pub(crate) fn forced(&self) -> Self {
         self.sent_as(|verb| match verb {
             Verb::Apply { upsert, .. } => Verb::Apply { force: true, upsert },
@@ -148,27 +148,28 @@ impl Request {
         })
     }
 
-    /// The same as updates of what is there, with one edit each.
+    /// Returns updates with one edit each instead.
     pub(crate) fn one_by_one(&self) -> Vec<Self> {
         let Action::Edit { status, edits, verb } = &self.action else { return vec![self.clone()] };
-        // An apply does not say what is to be removed.
+        // An apply cannot request a removal.
         let is_apply = matches!(verb, Verb::Apply { .. });
         let edits = edits.iter().filter(|edit| edit.value.is_some() || !is_apply);
         let update = |edit: &Edit| Action::Edit { verb: Verb::Put, status: *status, edits: vec![edit.clone()] };
         edits.map(|edit| Self { action: update(edit), ..self.clone() }).collect()
     }
 
-    /// When it would have to come to be refused least, of requests with one edit each: finalizers before deletions, `immutable` after everything.
+    /// Returns the position in which a request with one edit is least likely to be rejected: finalizers before deletions,
+    /// `immutable` last.
     pub(crate) fn turn(&self) -> u8 {
         if self.edits_at("metadata.finalizers") { 0 } else { 1 + u8::from(self.edits_at("immutable")) }
     }
 
-    /// The manager that it applies as.
+    /// Returns the manager of an apply.
     pub(crate) fn applier(&self) -> Option<&'static str> {
         matches!(self.action, Action::Edit { verb: Verb::Apply { .. }, .. }).then_some(self.manager)
     }
 
-    /// Whether it changes a field, or one above or below it.
+    /// Returns whether it changes this field, or one above or below it.
     pub(crate) fn edits_at(&self, wanted: &str) -> bool {
         match &self.action {
             Action::Scale(_) => wanted == "spec.replicas",
@@ -188,7 +189,7 @@ impl Request {
         matches!(self.action, Action::Delete { .. })
     }
 
-    /// Whether it is an apply that creates what is not there.
+    /// Returns whether it is an apply that creates a missing object.
     pub(crate) fn is_upsert(&self) -> bool {
         matches!(self.action, Action::Edit { verb: Verb::Apply { upsert: true, .. }, .. })
     }
@@ -201,7 +202,7 @@ impl Request {
         request
     }
 
-    /// Sends it; afterwards the target knows what this side made.
+    /// Sends the request, and stores the resulting object of this side in the target.
     pub(crate) async fn send(&self, world: &World, kind: &Kind, target: &mut Target) -> Result<(), Refusal> {
         let path = kind.path(&target.namespace, &target.name);
         let as_manager = format!("?fieldManager={}", self.manager);
@@ -284,14 +285,14 @@ impl Request {
             }
         };
         let answer = world.send(method, &path, Some((kind_of_body, &content))).await?;
-        // The answer to a deletion is the object as it was, where it is gone.
+        // The response to a deletion is the last state of the object, which may be gone.
         let is_deletion = matches!(self.action, Action::Delete { .. });
         target.answered(kind, if is_deletion { Value::Null } else { answer });
         Ok(())
     }
 }
 
-/// Random edits that change something of `now`.
+/// Returns random edits, each of which changes `now`.
 pub(crate) fn edits(random: &mut StdRng, fields: &[Field], now: &Value, most: usize, removals: bool) -> Vec<Edit> {
     let mut chosen: Vec<Edit> = Vec::new();
     let wanted = random.random_range(1..=most);
@@ -301,7 +302,7 @@ pub(crate) fn edits(random: &mut StdRng, fields: &[Field], now: &Value, most: us
         let edit = Edit::new(path, value);
         let mut after = now.clone();
         edit.apply(&mut after);
-        // Two edits of one request are of different fields.
+        // Two edits of a request change different fields.
         if after != *now && !chosen.iter().any(|other| path_overlaps(other, &edit)) {
             chosen.push(edit);
         }
@@ -316,10 +317,10 @@ fn path_overlaps(one: &Edit, other: &Edit) -> bool {
     one.path.iter().zip(&other.path).all(|(one, other)| one == other)
 }
 
-/// A random request of a side that sees `now`, the object as kube-apiserver shows it.
+/// Returns a random request of a side that sees `now`, the object as kube-apiserver returns it.
 pub(crate) fn random(random: &mut StdRng, kind: &Kind, side: usize, now: Option<&Value>) -> Option<Request> {
     let own = ["a", "b"][side];
-    let manager = *[own, own, own, own, "kubectl", "controller"].choose(random).expect("there are some");
+    let manager = *[own, own, own, own, "kubectl", "controller"].choose(random).expect("the list is not empty");
     let request = |action| Some(Request { side, manager, action });
     let Some(now) = now else {
         let edits = edits(random, &kind.fields, &kind.object("", &[]), 3, false);
@@ -331,8 +332,8 @@ pub(crate) fn random(random: &mut StdRng, kind: &Kind, side: usize, now: Option<
     let deletions = [None, None, None, Some("Background"), Some("Foreground"), Some("Orphan")];
     match random.random_range(0..100) {
         0..16 => {
-            let grace = *[None, None, Some(0), Some(5), Some(60)].choose(random).expect("there are some");
-            request(Action::Delete { grace, propagation: *deletions.choose(random).expect("there are some") })
+            let grace = *[None, None, Some(0), Some(5), Some(60)].choose(random).expect("the list is not empty");
+            request(Action::Delete { grace, propagation: *deletions.choose(random).expect("the list is not empty") })
         }
         16..26 if kind.scale => request(Action::Scale(random.random_range(0..6))),
         16..36 if kind.kind == "Pod" => request(Action::Bind(["n1", "n2"].choose(random).expect("there are two"))),
@@ -342,7 +343,7 @@ pub(crate) fn random(random: &mut StdRng, kind: &Kind, side: usize, now: Option<
             (!edits.is_empty()).then(|| request(Action::Edit { verb, status: true, edits })).flatten()
         }
         _ => {
-            let most = *[1, 1, 2, 3].choose(random).expect("there are some");
+            let most = *[1, 1, 2, 3].choose(random).expect("the list is not empty");
             let edits = edits(random, &kind.fields, now, most, true);
             let verb = verb(random, kind);
             (!edits.is_empty()).then(|| request(Action::Edit { verb, status: false, edits })).flatten()

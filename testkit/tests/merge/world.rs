@@ -1,4 +1,4 @@
-//! One kube-apiserver, and the etcd API of the gitcd below it.
+//! A kube-apiserver, and the etcd API of the gitcd below it.
 
 use bytes::Bytes;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tonic::transport::Channel;
 use trishanku_testkit::TestCluster;
 
-/// A request that kube-apiserver refused.
+/// A request that kube-apiserver rejected.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) message: String,
@@ -25,7 +25,7 @@ pub(crate) mod body {
     pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 }
 
-/// Admission would ask what random objects say.
+/// Random objects would configure admission (webhooks, policies, quotas), which would then reject others.
 const FLAGS: [&str; 2] = [
     "--disable-admission-plugins=ServiceAccount,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,MutatingAdmissionPolicy,ValidatingAdmissionPolicy,ResourceQuota,LimitRanger,PodSecurity,Priority,RuntimeClass",
     "--runtime-config=api/all=true",
@@ -51,7 +51,7 @@ impl World {
     /// Sends a request to kube-apiserver.
     ///
     /// # Panics
-    /// If there is no answer, or an internal error: neither is what a request can be answered with.
+    /// If there is no response, or one that cannot be decoded.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -71,14 +71,14 @@ impl World {
         }
     }
 
-    /// The stored value of a key.
+    /// Returns the stored value of a key.
     pub(crate) async fn read(&self, key: &str) -> Option<Bytes> {
         let request = RangeRequest { key: Bytes::copy_from_slice(key.as_bytes()), ..RangeRequest::default() };
         let answer = self.store.clone().range(request).await.expect("gitcd answers").into_inner();
         answer.kvs.into_iter().next().map(|found| found.value)
     }
 
-    /// Stores a value without asking kube-apiserver; returns its resource version.
+    /// Stores a value directly. Returns its resource version.
     pub(crate) async fn write(&self, key: &str, value: &[u8]) -> i64 {
         let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
         let put = PutRequest { key, value, ..PutRequest::default() };
@@ -86,7 +86,7 @@ impl World {
         stored.header.expect("every answer has a header").revision
     }
 
-    /// Removes a key without asking kube-apiserver.
+    /// Removes a key directly.
     pub(crate) async fn remove(&self, key: &str) {
         let request = gitcd::proto::etcdserverpb::DeleteRangeRequest {
             key: Bytes::copy_from_slice(key.as_bytes()),
@@ -95,7 +95,7 @@ impl World {
         self.store.clone().delete_range(request).await.expect("gitcd removes it");
     }
 
-    /// The keys that end with `/name`.
+    /// Returns the keys that end with `/name`.
     pub(crate) async fn keys_of(&self, name: &str) -> Vec<String> {
         let request = RangeRequest {
             key: Bytes::from_static(b"/registry/"),

@@ -1,7 +1,7 @@
-//! The control plane's own certificate authorities and what they issue.
+//! The control plane's certificate authorities, and the certificates that they issue.
 //!
-//! Everything is ECDSA P-256. Private keys are written with mode 0600, in one step. Nothing that is still good is touched, so a
-//! kubeconfig that somebody copied keeps working from run to run.
+//! All keys are ECDSA P-256. Private keys are written atomically with mode 0600. Valid certificates are left alone, so a
+//! copied kubeconfig keeps working from run to run.
 
 mod subjects;
 
@@ -24,10 +24,10 @@ const LIFE: Duration = Duration::days(365);
 // A certificate must not outlast its authority, so the authority is renewed while it still has a certificate's whole life.
 const CA_RENEW_BEFORE: Duration = Duration::days(365 + 30);
 const RENEW_BEFORE: Duration = Duration::days(30);
-/// Clocks of machines in one cluster differ a little.
+/// Tolerance for clock differences between the machines of a cluster.
 const BACKDATE: Duration = Duration::minutes(5);
 
-/// Why keys or certificates are not there.
+/// Why keys or certificates could not be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertsError {
@@ -36,23 +36,23 @@ pub enum CertsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A key that must not be replaced silently is not usable.
+    /// An invalid key that must not be replaced silently.
     #[error("{path:?} is not a usable private key; restore it, or delete it to generate a new one")]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: rcgen::Error,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be issued.
     #[error("cannot issue a certificate for {subject}")]
     Issue {
-        /// For whom.
+        /// The subject.
         subject: &'static str,
-        /// What went wrong.
+        /// The error of the library.
         source: rcgen::Error,
     },
 }
@@ -69,16 +69,17 @@ pub fn private_key(dir: &Path, subject: &str) -> PathBuf {
     dir.join(format!("{subject}.key"))
 }
 
-/// The public half of the key that signs service account tokens.
+/// The public key that verifies service account tokens.
 #[must_use]
 pub fn service_account_public_key(dir: &Path) -> PathBuf {
     dir.join("service-account.pub")
 }
 
-/// Makes what is missing, damaged or near its end at `now`; answers for whom certificates were issued.
+/// Issues what is missing, damaged or about to expire at `now`; returns the subjects of the new certificates.
 ///
-/// A certificate is renewed 30 days before its end (it lives a year), the authority 395 days before (it lives ten years; all its
-/// certificates follow). The service account key is never replaced, because it verifies tokens already given out.
+/// Certificates live one year and are renewed 30 days before they expire. Authorities live ten years and are renewed 395
+/// days before, together with all their certificates. The service account key is never replaced, since it verifies tokens
+/// that are in use.
 ///
 /// # Errors
 /// [`CertsError::File`] if a file cannot be read or written; [`CertsError::Key`] for a damaged service account key.
@@ -88,7 +89,8 @@ pub fn ensure(dir: &Path, now: OffsetDateTime) -> Result<Vec<&'static str>, Cert
     Ok([cluster, ensure_local(dir, now)?].concat())
 }
 
-/// The same for what heavens do not get from their manifests: those by which stores and kube-apiservers know each other on this machine.
+/// Like [`ensure`], for the certificates that heavens do not get from their manifests: those of the local stores and
+/// front proxies.
 ///
 /// # Errors
 /// [`CertsError::File`] if a file cannot be read or written.
@@ -116,7 +118,7 @@ fn ensure_of(dir: &Path, authorities: &[Authority], now: OffsetDateTime) -> Resu
     Ok(renewed)
 }
 
-/// A failure of one file, before it is known for whom it was.
+/// A failure that is not yet attributed to a subject.
 enum IssueError {
     File(CertsError),
     Make(rcgen::Error),
@@ -154,7 +156,7 @@ fn ensure_service_account_key(dir: &Path) -> Result<(), CertsError> {
     write(&service_account_public_key(dir), &key.public_key_pem(), 0o644)
 }
 
-/// The authority's parameters. The same name and key give the same issuer, so a certificate's issuer need not be parsed back.
+/// The authority's parameters. The same name and key make the same issuer, so the certificate need not be parsed back.
 fn params(authority: Authority, now: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -167,7 +169,8 @@ fn params(authority: Authority, now: OffsetDateTime) -> CertificateParams {
 }
 
 fn new_authority(dir: &Path, authority: Authority, now: OffsetDateTime) -> Result<KeyPair, CertsError> {
-    // The old authority's certificates go first: after a crash in between they must not pass for the new one's.
+    // The old authority's certificates are removed first: after a crash in between they must not pass for ones of the new
+    // authority.
     for subject in SUBJECTS.iter().filter(|s| s.authority == authority) {
         let path = certificate(dir, subject.file);
         match std::fs::remove_file(&path) {
@@ -210,7 +213,7 @@ fn issue(dir: &Path, subject: &Subject, issuer: &Issuer<'_, KeyPair>, now: Offse
     Ok(())
 }
 
-/// The key of a pair that belongs together and lasts beyond `until`; `None` if there is no such pair.
+/// Returns the key of a matching pair that is valid beyond `until`; `None` if there is none.
 fn sound_pair(dir: &Path, subject: &str, until: OffsetDateTime) -> Result<Option<KeyPair>, CertsError> {
     let key = read(&private_key(dir, subject))?;
     let cert = read(&certificate(dir, subject))?;
@@ -221,7 +224,7 @@ fn sound_pair(dir: &Path, subject: &str, until: OffsetDateTime) -> Result<Option
         let key = KeyPair::from_pem(&key).ok()?;
         let (_, pem) = parse_x509_pem(cert.as_bytes()).ok()?;
         let cert = pem.parse_x509().ok()?;
-        // A crash between the two writes of a renewal leaves halves of different pairs.
+        // A crash between the two writes of a renewal leaves a key and a certificate that do not match.
         let belongs = cert.public_key().raw == key.subject_public_key_info();
         let lasts = cert.validity().not_after.timestamp() > until.unix_timestamp();
         (belongs && lasts).then_some(key)

@@ -1,13 +1,13 @@
-//! Who gets a certificate, from whom, and for what.
+//! The certificates of a control plane: subject, issuer and use.
 
-/// Where kube-apiserver sees itself inside the cluster: the first address of [`SERVICE_RANGE`].
+/// kube-apiserver's address inside the cluster: the first one of [`SERVICE_RANGE`].
 const SERVICE_ADDRESS: &str = "10.32.0.1";
 /// The cluster's service addresses.
 pub const SERVICE_RANGE: &str = "10.32.0.0/24";
-/// As whom kube-apiserver asks servers that extend it.
+/// The client name of kube-apiserver at aggregated API servers.
 pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
-/// Issues certificates and is trusted for them.
+/// A certificate authority.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Authority {
     /// File name without extension.
@@ -15,16 +15,17 @@ pub(super) struct Authority {
     pub(super) common_name: &'static str,
 }
 
-/// Trusted for who a client or server is.
+/// Authority for clients and servers of the cluster.
 pub(super) const CLUSTER: Authority = Authority { file: "ca", common_name: "trishanku-ca" };
-/// Trusted to say for whom it asks: kube-apiserver towards servers that extend it. It must be another one, or every client
-/// could claim to be anybody.
+/// Authority for kube-apiserver as a front proxy. It is separate because its clients may impersonate any user at
+/// aggregated API servers.
 pub(super) const FRONT_PROXY: Authority = Authority { file: "front-proxy-ca", common_name: "trishanku-front-proxy-ca" };
 
-/// Trusted by stores and their clients alone: whoever has a certificate of it reads and writes everything, past all that kube-apiserver forbids.
+/// Authority for stores and their clients only: its certificates give full access to all data, bypassing kube-apiserver's
+/// checks.
 pub(super) const STORE: Authority = Authority { file: "store-ca", common_name: "trishanku-store-ca" };
 
-/// Who gets a certificate, and for what.
+/// A certificate to issue.
 pub(super) struct Subject {
     pub(super) authority: Authority,
     /// File name without extension.
@@ -100,13 +101,13 @@ pub(super) const SUBJECTS: [Subject; 7] = [
         organization: None,
         names: LOOPBACK,
         server: true,
-        // etcd shows it to itself.
+        // etcd presents it to itself as well.
         client: true,
     },
     Subject {
         authority: STORE,
         file: "store-client",
-        // Commits name it.
+        // Commits record this name.
         common_name: "kube-apiserver",
         organization: None,
         names: &[],

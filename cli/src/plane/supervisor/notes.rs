@@ -1,4 +1,4 @@
-//! What keepers report, written down and told.
+//! Records and publishes the keepers' reports.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use crate::plane::keeper::Report;
 use crate::plane::state::{Condition, Phase};
 
 impl Supervisor<'_> {
-    /// Writes a report down and tells about it; answers with the failure if it is one of a component that was never ready.
+    /// Records and publishes a report; returns the failure of a component that was never ready.
     pub(super) fn note(&mut self, index: usize, report: Report) -> Option<Failure> {
         let has_turns = self.has_turns(index);
         let recorded = &mut self.state.components[index];
@@ -43,7 +43,7 @@ impl Supervisor<'_> {
                 let may_recover = !component.is_essential && failure.remedy.is_none();
                 let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
                 if has_turns && has_started {
-                    // Another one may have taken its turn. If not, it is ready again soon.
+                    // Another server may be the writer now. If not, it is ready again soon.
                     running.course = Course::StandsBy;
                 }
                 if has_started || may_recover {
@@ -72,7 +72,7 @@ impl Supervisor<'_> {
         failed
     }
 
-    /// Like [`Self::note`] while ending: a death is what is wanted now, and no news.
+    /// Like [`Self::note`] while stopping, when exits are expected and not reported.
     pub(super) fn note_end(&mut self, index: usize, report: Report) {
         match report {
             Report::Ended(how) => {

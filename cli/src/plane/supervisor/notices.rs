@@ -1,4 +1,4 @@
-//! What a supervisor tells, and what it is asked to do beside its work.
+//! Notices of a supervisor, and its periodic work.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,89 +8,89 @@ use crate::plane::http::TrustError;
 use crate::plane::process::Ended;
 use crate::plane::state::StateError;
 
-/// What has to be done from time to time while components run, such as making certificates anew.
+/// Periodic work while components run, such as the renewal of certificates.
 pub struct Upkeep<'a> {
-    /// How long until it is due.
+    /// Time until it is due.
     pub due_in: Duration,
-    /// Does what is due; answers with what was done, or why it cannot be.
+    /// Runs the due work; returns what was done, or an error message.
     pub keep_up: Box<dyn FnMut() -> Result<KeptUp, String> + 'a>,
 }
 
-/// What was done.
+/// The result of periodic work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptUp {
-    /// What was made anew, for a person.
+    /// The renewed certificates, for messages.
     pub renewed: Vec<String>,
-    /// Components that have to begin anew to learn of it.
+    /// Components that must restart to use them.
     pub restart: Vec<String>,
-    /// How long until something is due again.
+    /// Time until the next work is due.
     pub due_in: Duration,
 }
 
-/// Something that whoever started the control plane wants to read.
+/// A notice for the user who started the control plane.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A component answers that it is ready, this long after it was started.
+    /// A component became ready.
     Ready {
         /// The component.
         component: String,
         /// Its loopback port, if it has one.
         port: Option<u16>,
-        /// Since its start.
+        /// Time since its start.
         after: Duration,
     },
-    /// Every component has been ready, this long after the first was started.
+    /// Every component has been ready.
     AllReady {
-        /// Since the first start.
+        /// Time since the first start.
         after: Duration,
     },
-    /// Every component has been ready, or waits until it is its turn to write.
+    /// Every component has been ready, or waits for its turn to write.
     StandingBy {
-        /// Who waits for its turn.
+        /// The component that waits for its turn.
         component: String,
     },
-    /// A component ended unasked and is started again after the pause.
+    /// A component exited by itself and restarts after the pause.
     Restarting(Failure, Duration),
-    /// A component without which all others are ready is not ready in time. It goes on being tried.
+    /// A component that is not essential was not ready in time. It keeps restarting.
     Late(Failure),
-    /// Everything is about to be ended, last started first.
+    /// Everything is about to be stopped, last started first.
     Stopping,
-    /// A component has ended as told.
+    /// A component was stopped on request.
     Ended {
         /// The component.
         component: String,
-        /// How it ended.
+        /// How it was stopped.
         how: Ended,
-        /// Since it was told.
+        /// Time since the request.
         after: Duration,
     },
-    /// Certificates were made anew.
+    /// Certificates were renewed.
     Renewed(KeptUp),
-    /// Certificates could not be made anew. It is tried again.
+    /// Certificates could not be renewed; it is retried.
     NotRenewed(String),
-    /// The state could not be written down; the control plane goes on.
+    /// The state could not be saved; the control plane keeps running.
     StateNotWritten(StateError),
-    /// A log that has become too large cannot be put aside; it goes on growing.
+    /// A log that is too large cannot be rotated; it keeps growing.
     LogNotRotated(PathBuf, std::io::Error),
 }
 
-/// Why a control plane did not come up.
+/// Why a control plane did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A component ended, or was not ready in time. Everything has been ended again.
+    /// A component exited, or was not ready in time. Everything has been stopped again.
     #[error("{0}")]
     Failed(Failure),
-    /// The authority's certificate cannot be read back.
+    /// A certificate or key of the control plane cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// A component waits for something that does not come before it.
+    /// The start order is impossible.
     #[error("{component} starts after {after}, which does not exist or itself starts after {component}")]
     Order {
         /// The component.
         component: String,
-        /// What it waits for.
+        /// The component before it.
         after: String,
     },
 }

@@ -1,9 +1,9 @@
-//! What comes after what.
+//! The start order.
 
 use super::StartError;
 use crate::plane::components::Component;
 
-/// Which components each one comes after, if that can be.
+/// Returns for each component the indices of those before it, if that order is possible.
 pub(super) fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartError> {
     let wrong = |of: &Component, after: &str| StartError::Order { component: of.name.clone(), after: after.to_owned() };
     let mut orders: Vec<Vec<usize>> = Vec::new();
@@ -14,7 +14,7 @@ pub(super) fn order(components: &[Component]) -> Result<Vec<Vec<usize>>, StartEr
         };
         orders.push(component.after.iter().map(find).collect::<Result<_, _>>()?);
     }
-    // What is in a circle is never free.
+    // Components in a cycle never become free.
     let mut free = vec![false; components.len()];
     loop {
         let next = (0..free.len()).find(|&at| !free[at] && orders[at].iter().all(|&before| free[before]));

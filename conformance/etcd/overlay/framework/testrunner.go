@@ -1,5 +1,5 @@
-// Package framework gives the tests the runners of trishanku.invalid/conformance/etcd/runner
-// instead of those that start clusters of etcd.
+// Package framework provides the runners of trishanku.invalid/conformance/etcd/runner instead of those that start etcd
+// clusters.
 package framework
 
 import (
@@ -8,7 +8,7 @@ import (
 	"trishanku.invalid/conformance/etcd/runner"
 )
 
-// The three runners have upstream's names: each file of test cases takes one of them.
+// The runners have upstream's names: each file of test cases uses one of them.
 var (
 	UnitTestRunner        intf.TestRunner = unit.NewUnitRunner()
 	E2eTestRunner         intf.TestRunner = runner.WithEtcdctl()

@@ -1,4 +1,4 @@
-//! What the gitcd of a merge says of its remotes, and what becomes of that in the status.
+//! The status of a merge, as its gitcd reports it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-/// Commits an object with this value, and returns the commit.
+/// Commits an object with this value; returns the commit.
 fn commit(folder: &Path, value: &str) -> String {
     let object = json!({
         "kind": "ConfigMap", "apiVersion": "v1",
@@ -58,7 +58,7 @@ fn remote(name: &str) -> Remote {
     }
 }
 
-/// `gitcd pull` as it would run in a pod, with the files of the Secret.
+/// Runs `gitcd pull` as in a pod, with the files of the Secret.
 async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
     let branches = Branches {
         repository: folder.join("repo"),
@@ -136,7 +136,7 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
     let remotes = ["one", "two"].map(|name| json!({"name": name, "repo": upstream, "branches": {"data": name}}));
     world.apply("live", &json!({"app": {"committerName": "automerge"}, "gitcd": {"git": {"remotes": remotes}}})).await;
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
-    let pair = wait::until_object(&secrets, "live-automerge-status", "it is there", |_: &Secret| true).await.unwrap();
+    let pair = wait::until_object(&secrets, "live-automerge-status", "it exists", |_: &Secret| true).await.unwrap();
     for (name, value) in pair.data.unwrap() {
         std::fs::write(folder.path().join(name), value.0).unwrap();
     }
@@ -156,7 +156,7 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
         let api = world.merges();
         async move {
             let has = |merge: &AutomatedMerge| merge.status.as_ref().is_some_and(is);
-            // Figures are told once a minute.
+            // Metrics are written to the status once a minute.
             let look = async || match api.get("live").await {
                 Ok(merge) if has(&merge) => Ok(merge.status.unwrap()),
                 other => Err(format!("{other:?}")),
@@ -177,11 +177,11 @@ async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
     assert_eq!(status.remotes.iter().filter_map(|remote| remote.conflicts).sum::<i64>(), 1, "{status:?}");
     assert_eq!(status.branch.as_deref(), Some("main"));
 
-    // What turns is told at once, with what is in the way.
+    // A changed condition is written at once, with the reason.
     std::fs::rename(&upstream, folder.path().join("away")).unwrap();
     let unsynced = world.is("live", "Synced", "False", "Unreachable").await;
     assert!(unsynced.contains("one: ") && unsynced.contains("two: "), "{unsynced}");
-    let status = told("the errors are told", |status| status.remotes.iter().all(|remote| remote.error.is_some())).await;
+    let status = told("errors are reported", |status| status.remotes.iter().all(|remote| remote.error.is_some())).await;
     assert_eq!(status.remotes[1].last_merge.as_deref(), Some(two.as_str()), "what was merged stays merged");
     world.stop().await;
     server.stop().await.unwrap();

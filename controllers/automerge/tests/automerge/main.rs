@@ -1,5 +1,5 @@
-//! Merges in a real kube-apiserver.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! Merges on a real kube-apiserver.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod live;
 mod world;
@@ -22,7 +22,7 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), &namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
 
-    // The entry points are those of a heaven: they are waited for, and not made.
+    // The entry points belong to a heaven: the merge waits for them and does not create them.
     let sample: Value = serde_saphyr::from_str(SAMPLE).unwrap();
     merges.patch("cluster", &PatchParams::apply("user"), &Patch::Apply(&sample)).await.unwrap();
     let message = world.is("cluster", "Ready", "False", "NotFound").await;
@@ -50,13 +50,13 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
         spec.replicas == Some(1)
             && spec.template.spec.as_ref().unwrap().containers[0].image.as_deref() != Some("other:1")
     };
-    wait::until_object(&deployments, "cluster-automerge", "it is mended", mended).await.unwrap();
+    wait::until_object(&deployments, "cluster-automerge", "it is corrected", mended).await.unwrap();
     let patch = json!({"spec": {"suspend": true, "suspendReason": "for now"}});
     merges.patch("cluster", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     assert_eq!(world.is("cluster", "Ready", "False", "Suspended").await, "for now");
     assert_eq!(deployments.get("cluster-automerge").await.unwrap().spec.unwrap().replicas, Some(0));
 
-    // Its gitcd shows its status to who has its pair.
+    // Its gitcd shows its status to clients with its certificate.
     let pair = secrets.get("cluster-automerge-status").await.unwrap().data.unwrap();
     assert!(pair["tls.crt"] == pair["ca.crt"] && pair.contains_key("tls.key"));
     let pod = deployment.spec.as_ref().unwrap().template.clone();
@@ -67,7 +67,7 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
         "{arguments:?}"
     );
 
-    // One that names no entry points has its own.
+    // A merge that names no entry points has its own.
     let mut own = sample.clone();
     own["metadata"]["name"] = json!("own");
     own["spec"]["app"] = json!({"committerName": "automerge"});

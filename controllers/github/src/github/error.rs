@@ -1,4 +1,4 @@
-//! What GitHub says no to, in our words.
+//! Errors of requests to GitHub.
 
 use std::time::Duration;
 
@@ -6,77 +6,77 @@ use trishanku_framework::{Failure, Retry};
 
 use super::pace::Limited;
 
-/// Why GitHub did not do what it was asked.
+/// Why a request to GitHub failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// A limit of the token, or of the server.
+    /// The token has reached a limit.
     #[error(transparent)]
     Limited(#[from] Limited),
-    /// There is no answer.
+    /// There is no response.
     #[error("cannot {what}: {problem}")]
     Unreachable {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// What is in the way.
+        /// The error of the transport.
         problem: String,
     },
-    /// The server is in trouble.
-    #[error("cannot {what}: the server answers {status}: {message}")]
+    /// The server is temporarily unavailable.
+    #[error("cannot {what}: HTTP status {status}: {message}")]
     Unavailable {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// The code.
+        /// The HTTP status.
         status: u16,
-        /// What it says.
+        /// The message of the server.
         message: String,
-        /// When it wants to be asked again.
+        /// The delay that the server asks for.
         after: Option<Duration>,
     },
-    /// The token is none, or none any more.
+    /// The token is not valid, or no longer.
     #[error("cannot {what}: the token is not valid ({message}); put a new one into the Secret")]
     Unauthorized {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
-    /// The token may not do that.
-    #[error("cannot {what}: the token may not do that ({message}){needs}")]
+    /// The token lacks a permission.
+    #[error("cannot {what}: the token lacks permission ({message}){needs}")]
     Forbidden {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
-        /// What is needed, as far as the server says; empty or begins with a semicolon.
+        /// The required permissions, if the server names them: empty, or starting with a semicolon.
         needs: String,
     },
-    /// It is not there, or the token may not see it.
-    #[error("cannot {what}: it is not there, or the token may not see it")]
+    /// The object does not exist, or the token may not see it.
+    #[error("cannot {what}: it does not exist, or the token may not see it")]
     NotFound {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
     },
-    /// Something else is under way with it.
+    /// Another operation on the object is in progress.
     #[error("cannot {what} now: {message}")]
     Conflict {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
-    /// It makes no sense to the server.
+    /// The server rejects the request.
     #[error("cannot {what}: {message}")]
     Refused {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
-    /// The answer makes no sense to us.
-    #[error("cannot {what}: the answer is none of GitHub's: {problem}; is spec.apiUrl right?")]
+    /// The response is not one of GitHub's API.
+    #[error("cannot {what}: unexpected response: {problem}; check spec.apiUrl")]
     Nonsense {
-        /// What was to be done.
+        /// The attempted operation.
         what: String,
         /// What is wrong with it.
         problem: String,
@@ -84,7 +84,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether something else has the name that was asked for.
+    /// Whether the requested name is taken.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Refused { message, .. } if message.contains("name already exists"))
     }

@@ -1,4 +1,4 @@
-//! GitHub's REST API: transport and authentication are octocrab's, what an answer means is said here.
+//! GitHub's REST API: octocrab does transport and authentication, this module interprets responses.
 
 mod error;
 mod pace;
@@ -20,18 +20,18 @@ pub use self::error::CallError;
 pub use self::pace::Limited;
 use self::pace::Pace;
 pub(crate) use self::transport::Access;
-pub use self::transport::AccessError;
 use crate::Terms;
 use crate::repository::Repository;
+pub use crate::servers::AccessError;
 
-/// The version of the API whose answers are understood here.
+/// The version of the API.
 const API_VERSION: &str = "2022-11-28";
-/// No answer to what is asked here is longer.
+/// Size limit of a response.
 const MOST_BYTES: usize = 4 << 20;
-/// As much of a message as is of use to a reader.
+/// Length limit of messages from GitHub.
 const MOST_CHARACTERS: usize = 300;
 
-/// GitHub as the holder of one token sees it.
+/// Client for GitHub with one token.
 pub struct Client {
     octocrab: Octocrab,
     access: Access,
@@ -40,21 +40,21 @@ pub struct Client {
     login: tokio::sync::Mutex<Option<String>>,
 }
 
-/// What a look at a repository finds.
+/// The result of looking up a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It is as it was at the last look.
+    /// Unchanged since the last request.
     Unchanged,
-    /// It is there.
+    /// It exists.
     Found {
         /// The repository.
         repository: Box<Repository>,
-        /// By what the next look asks whether it has changed.
+        /// For the next conditional request.
         etag: Option<String>,
     },
-    /// It is not there, or the token may not see it.
+    /// It does not exist, or the token may not see it.
     Missing {
-        /// When that was, by the server's clock.
+        /// The time of the response, by the server's clock.
         at: Option<Timestamp>,
     },
 }
@@ -66,7 +66,7 @@ struct Answer {
 }
 
 impl Client {
-    /// Needs a runtime.
+    /// Creates a client. Must be called in a Tokio runtime.
     ///
     /// # Errors
     /// [`AccessError`]: the token, the address or the certificates cannot be used.
@@ -76,15 +76,15 @@ impl Client {
         Ok(Self { octocrab, access, pace, patience: terms.patience, login: tokio::sync::Mutex::default() })
     }
 
-    /// Whether anything may be asked now.
+    /// Checks whether requests are allowed now.
     ///
     /// # Errors
-    /// For how long not.
+    /// [`Limited`] with the remaining time.
     pub fn check(&self) -> Result<(), Limited> {
         self.pace.check()
     }
 
-    /// Who has the token. Asked once.
+    /// Returns the token's user. Requested once.
     ///
     /// # Errors
     /// [`CallError`].
@@ -93,7 +93,7 @@ impl Client {
         if let Some(login) = &*login {
             return Ok(login.clone());
         }
-        let what = "find out whose token it is";
+        let what = "find the token's user";
         let answer = self.ask(what, Method::GET, "/user", None, None).await?;
         let answer = self.good(what, answer)?;
         let found: Value = parsed(what, &answer.body)?;
@@ -102,7 +102,7 @@ impl Client {
         Ok(name)
     }
 
-    /// Looks at a repository, wherever it was moved to.
+    /// Looks up a repository, following renames and moves.
     ///
     /// # Errors
     /// [`CallError`].
@@ -112,7 +112,7 @@ impl Client {
         if matches!(answer.status.as_u16(), 301 | 302 | 307 | 308) {
             let location = answer.headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let path = location.and_then(|location| self.access.path_of(location));
-            let path = path.ok_or_else(|| nonsense(&what, "it points to another server"))?;
+            let path = path.ok_or_else(|| nonsense(&what, "redirect to another server"))?;
             answer = self.ask(&what, Method::GET, &path, None, None).await?;
         }
         match answer.status {
@@ -135,16 +135,17 @@ impl Client {
         let path = format!("/repos/{repository}/branches/{}", encoded(branch));
         let answer = self.ask(&what, Method::GET, &path, None, None).await?;
         match answer.status {
-            // A branch that was renamed is told of under its former name too.
+            // GitHub redirects from the former name of a renamed branch.
             StatusCode::NOT_FOUND | StatusCode::MOVED_PERMANENTLY => Ok(false),
             _ => self.good(&what, answer).map(|_| true),
         }
     }
 
-    /// Makes a repository, in an organization or of the user.
+    /// Creates a repository, in an organization or of the user.
     ///
     /// # Errors
-    /// [`CallError`]. After [`Unreachable`](CallError::Unreachable) and [`Unavailable`](CallError::Unavailable) it may have been made.
+    /// [`CallError`]. After [`Unreachable`](CallError::Unreachable) and [`Unavailable`](CallError::Unavailable) it may
+    /// have been created.
     pub async fn create(&self, organization: Option<&str>, body: &Value) -> Result<Repository, CallError> {
         let name = body["name"].as_str().unwrap_or_default();
         let (what, path) = match organization {
@@ -175,7 +176,7 @@ impl Client {
         self.write(&what, Method::PUT, &format!("/repos/{repository}/topics"), Some(&body)).await.map(drop)
     }
 
-    /// Deletes a repository, with everything in it. One that is not there is no error.
+    /// Deletes a repository with all its content. It is not an error if it does not exist.
     ///
     /// # Errors
     /// [`CallError`].
@@ -238,7 +239,7 @@ impl Client {
         }
     }
 
-    /// An answer that is a success, or why it is none.
+    /// Returns a successful response, or an error for its status.
     fn good(&self, what: &str, answer: Answer) -> Result<Answer, CallError> {
         let (status, what) = (answer.status, what.to_owned());
         if status.is_success() {
@@ -267,7 +268,8 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What a token lacks, as the server says: classic tokens have scopes, fine-grained ones permissions.
+/// The permissions that a token lacks, if the server names them: scopes for classic tokens, permissions for fine-grained
+/// ones.
 fn needs<'h>(header: &impl Fn(&str) -> Option<&'h str>) -> String {
     let permissions = header("x-accepted-github-permissions").filter(|text| !text.is_empty());
     let scopes = header("x-accepted-oauth-scopes").filter(|text| !text.is_empty());
@@ -284,12 +286,12 @@ fn needs<'h>(header: &impl Fn(&str) -> Option<&'h str>) -> String {
     }
 }
 
-/// What an answer says to people: GitHub's message with what is wrong in detail. Nothing of what is not said in GitHub's way: who reads a status need not be who may
-/// read what is behind that address.
+/// GitHub's message from a response, with the details of errors. Other content is not repeated: readers of a status may
+/// not be allowed to read what is behind that address.
 fn message(body: &str) -> String {
     let value = serde_json::from_str::<Value>(body).unwrap_or_default();
     let Some(said) = value["message"].as_str() else {
-        return format!("{} bytes that are no message of GitHub's", body.len());
+        return format!("{} bytes without a GitHub message", body.len());
     };
     let mut text = said.to_owned();
     for error in value["errors"].as_array().into_iter().flatten() {
@@ -303,16 +305,16 @@ fn message(body: &str) -> String {
     short(&text)
 }
 
-/// One line, as long as it is of use.
+/// Shortens a text to one line of limited length.
 fn short(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MOST_CHARACTERS).collect()
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(what: &str, body: &str) -> Result<T, CallError> {
-    // What the error says by itself has values in it.
+    // The error's own text would contain values.
     let problem = |error: serde_json::Error| match error.classify() {
-        Category::Data => format!("it lacks a field, or has one of another type, before column {}", error.column()),
-        _ => "it is no JSON".to_owned(),
+        Category::Data => format!("a field is missing or has another type before column {}", error.column()),
+        _ => "it is not JSON".to_owned(),
     };
     serde_json::from_str(body).map_err(|error| nonsense(what, &problem(error)))
 }
@@ -325,7 +327,7 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     rfc2822::parse(headers.get(DATE)?.to_str().ok()?).ok().map(|time| time.timestamp())
 }
 
-/// As one segment of a path.
+/// Percent-encodes a text as one segment of a path.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut path, byte| {
         match byte {
@@ -353,7 +355,7 @@ mod tests {
         for body in
             ["<html>\n secret</html>", r#"{"data": "secret"}"#, r#"{"message": {"a": "secret"}}"#, r#"["secret"]"#]
         {
-            assert_eq!(message(body), format!("{} bytes that are no message of GitHub's", body.len()));
+            assert_eq!(message(body), format!("{} bytes without a GitHub message", body.len()));
             let error = parsed::<Repository>("look", body).unwrap_err().to_string();
             assert!(!error.contains("secret") && error.contains("spec.apiUrl"), "{error}");
         }

@@ -1,7 +1,7 @@
-//! How fast a token may be used.
+//! Rate limits of a token.
 //!
-//! GitHub has a primary limit (so many requests an hour), and secondary ones that it does not number: on requests at a time, on writes that are too close to
-//! each other, on things made in an hour. Whoever asks on while it is limited may be locked out.
+//! GitHub has a primary limit (requests per hour), and secondary ones without published numbers: on concurrent requests,
+//! on writes in quick succession, on creations per hour. Clients that continue while they are limited may be blocked.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,21 +12,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Terms;
 
-/// The longest that is waited for whatever GitHub says: its primary limit begins anew every hour.
+/// The longest pause, whatever GitHub says: its primary limit resets every hour.
 const LONGEST: Duration = Duration::from_mins(65);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Why nothing is asked at present.
+/// A rate limit that has been reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token has used up GitHub's {limit}")]
 pub struct Limited {
-    /// Which one.
+    /// The name of the limit.
     pub limit: &'static str,
-    /// For how long.
+    /// The remaining time.
     pub wait: Duration,
 }
 
-/// The pace of one token.
+/// Rate limiter of one token.
 #[derive(Debug)]
 pub(crate) struct Pace {
     terms: Terms,
@@ -36,7 +36,7 @@ pub(crate) struct Pace {
 #[derive(Debug, Default)]
 struct State {
     closed: Option<(Instant, &'static str)>,
-    /// Of the last hour.
+    /// The writes of the last hour.
     writes: VecDeque<Instant>,
     next_write: Option<Instant>,
     secondary_in_a_row: u32,
@@ -47,7 +47,7 @@ impl Pace {
         Self { terms, state: Mutex::default() }
     }
 
-    /// Whether anything may be asked now.
+    /// Checks whether requests are allowed now.
     pub(crate) fn check(&self) -> Result<(), Limited> {
         let mut state = self.state.lock();
         let Some((until, limit)) = state.closed else { return Ok(()) };
@@ -59,7 +59,7 @@ impl Pace {
         Err(Limited { limit, wait })
     }
 
-    /// Waits until it is this write's turn.
+    /// Waits for the turn of a write.
     pub(crate) async fn turn(&self) -> Result<(), Limited> {
         self.check()?;
         let turn = {
@@ -70,7 +70,7 @@ impl Pace {
             if let Some(first) = state.writes.front()
                 && state.writes.len() >= self.terms.writes_per_hour
             {
-                return Err(Limited { limit: "number of writes in an hour", wait: *first + HOUR - now });
+                return Err(Limited { limit: "limit of writes per hour", wait: *first + HOUR - now });
             }
             let turn = state.next_write.map_or(now, |next| next.max(now));
             state.next_write = Some(turn + self.terms.between_writes);
@@ -78,11 +78,11 @@ impl Pace {
             turn
         };
         sleep_until(turn).await;
-        // Somebody before it may have been told to wait.
+        // A limit may have been reached while waiting.
         self.check()
     }
 
-    /// Learns of an answer; says whether it was none because of a limit.
+    /// Updates the limits from a response; returns the limit if the request was rejected because of one.
     pub(crate) fn learn(&self, status: StatusCode, headers: &HeaderMap, text: &str) -> Option<Limited> {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
         let remaining = number("x-ratelimit-remaining");
@@ -100,7 +100,7 @@ impl Pace {
             Some(Limited { limit: "secondary limit", wait })
         } else if is_refused && (remaining == Some(0) || status == StatusCode::TOO_MANY_REQUESTS) {
             Some(Limited {
-                limit: "number of requests in an hour",
+                limit: "primary limit of requests per hour",
                 wait: until_reset().unwrap_or(self.terms.secondary),
             })
         } else {
@@ -109,14 +109,14 @@ impl Pace {
         if limited.is_none() && !is_refused {
             state.secondary_in_a_row = 0;
         }
-        // This one was answered; the next one is not asked.
+        // This request succeeded, but the next one would not.
         let close = limited.clone().or_else(|| {
             let is_low = remaining.is_some_and(|remaining| remaining <= self.terms.left_to_others);
-            is_low.then(until_reset).flatten().map(|wait| Limited { limit: "number of requests in an hour", wait })
+            is_low.then(until_reset).flatten().map(|wait| Limited { limit: "primary limit of requests per hour", wait })
         });
         if let Some(Limited { limit, wait }) = close {
             let until = Instant::now() + wait.clamp(Duration::from_secs(1), LONGEST);
-            // Several that were under way are told one after another; the longest counts.
+            // Concurrent requests may be rejected one after another; the longest pause counts.
             if state.closed.is_none_or(|(there, _)| there < until) {
                 tracing::warn!(limit, seconds = wait.as_secs(), "pausing requests to GitHub");
                 state.closed = Some((until, limit));
@@ -141,10 +141,10 @@ mod tests {
         let used_up = headers(&[("x-ratelimit-remaining", "0".into()), ("x-ratelimit-reset", soon.to_string())]);
         let primary = pace.learn(StatusCode::FORBIDDEN, &used_up, "API rate limit exceeded").unwrap();
         assert!(primary.wait > Duration::from_secs(90) && primary.wait <= Duration::from_secs(100), "{primary:?}");
-        assert!(pace.check().unwrap_err().to_string().contains("number of requests in an hour"));
+        assert!(pace.check().unwrap_err().to_string().contains("primary limit of requests per hour"));
         tokio::time::advance(Duration::from_secs(101)).await;
         pace.check().unwrap();
-        // One without a number: a minute, then two, and a minute again after a success.
+        // Without a given delay: a minute, then two and four, and a minute again after a success.
         let none = HeaderMap::new();
         for minutes in [1, 2, 4] {
             let limited =
@@ -155,11 +155,11 @@ mod tests {
         let asked = headers(&[("retry-after", "7".into())]);
         assert_eq!(pace.learn(StatusCode::TOO_MANY_REQUESTS, &asked, "").unwrap().wait, Duration::from_secs(7));
         tokio::time::advance(Duration::from_mins(5)).await;
-        // A missing permission is no limit.
+        // A missing permission is not a limit.
         let left = headers(&[("x-ratelimit-remaining", "4000".into())]);
         assert_eq!(pace.learn(StatusCode::FORBIDDEN, &left, "Resource not accessible"), None);
         pace.check().unwrap();
-        // What is left is left to others.
+        // The last requests are left to other users of the token.
         let low = headers(&[("x-ratelimit-remaining", "100".into()), ("x-ratelimit-reset", soon.to_string())]);
         assert_eq!(pace.learn(StatusCode::OK, &low, ""), None);
         pace.check().unwrap_err();

@@ -1,4 +1,4 @@
-//! Where GitHub is, and how one gets in.
+//! The address of GitHub, and the access with a token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::servers::{Purpose, Servers};
+use crate::servers::{AccessError, Purpose, Servers};
 
 /// The API of github.com.
 const PUBLIC: &str = "https://api.github.com";
 
-/// A token, and where it counts. Never shown.
+/// A token and its server. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Access {
     url: Uri,
@@ -28,47 +28,8 @@ pub(crate) struct Access {
     authorities: Option<Vec<u8>>,
 }
 
-/// Why there is no way in.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AccessError {
-    /// It would not fit into a header.
-    #[error("the token is empty or has invalid characters; store only the token in the Secret")]
-    Token,
-    /// No URL.
-    #[error("spec.apiUrl: {0:?} is not the URL of an API such as https://github.example.org/api/v3")]
-    Url(String),
-    /// Nobody said that tokens may be sent there.
-    #[error(
-        "spec.apiUrl: no token is sent to {0}, which the operator of the manager has not named: have it named in the manager's flag --github-api-hosts, or leave the \
-         field out for github.com"
-    )]
-    Server(String),
-    /// Everybody on the way would read the token.
-    #[error(
-        "spec.apiUrl: no token is sent to {0} without TLS: write https://, or have the manager run with --github-allow-http"
-    )]
-    Clear(String),
-    /// Whoever made the Secret said so.
-    #[error(
-        "no token is sent to {server}: by its key \"url\", Secret {secret:?} is for {purpose}; name a Secret with a token for {server} in \
-         spec.credentialsSecretName, or put another url into this one"
-    )]
-    Elsewhere {
-        /// The Secret.
-        secret: String,
-        /// The host that it names.
-        purpose: String,
-        /// Where the token would go.
-        server: String,
-    },
-    /// No certificates.
-    #[error("the certificates in the Secret cannot be used: {0}")]
-    Authorities(String),
-}
-
 impl Access {
-    /// With `authorities` (PEM) the server is trusted by these too.
+    /// With `authorities` (PEM), these are trusted in addition.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -91,10 +52,10 @@ impl Access {
         Ok(Self { url, token, authorities: authorities.map(<[u8]>::to_vec) })
     }
 
-    /// Whether the token may be sent there as far as whoever made its Secret says, in the key `url`; an empty one says nothing.
+    /// Checks the server against the key `url` of the Secret; an empty value allows all servers.
     ///
     /// # Errors
-    /// [`AccessError::Elsewhere`], also if the key names no server.
+    /// [`AccessError::Elsewhere`], also if the value names no server.
     pub(crate) fn check(&self, secret: &str, url: &[u8]) -> Result<(), AccessError> {
         let url = str::from_utf8(url).map(str::trim);
         if url == Ok("") {
@@ -113,7 +74,7 @@ impl Access {
         })
     }
 
-    /// The same for the same, without telling the token.
+    /// A hash of the access that does not reveal the token.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         for part in
@@ -136,7 +97,7 @@ impl Access {
                 count += 1;
             }
             if count == 0 {
-                return Err(wrong(&"there are none (PEM)"));
+                return Err(wrong(&"no PEM certificate found"));
             }
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -158,7 +119,7 @@ impl Access {
         }
     }
 
-    /// The path below the API's of a URL of the same server: no token goes to another one.
+    /// The path of a URL of the same server, below the API's; `None` for other servers, which must not get the token.
     pub(super) fn path_of(&self, location: &str) -> Option<String> {
         if location.starts_with('/') && !location.starts_with("//") {
             return Some(location.to_owned());
@@ -171,11 +132,11 @@ impl Access {
         text.replace(&self.token, "[token]")
     }
 
-    /// An error with its causes, which are where the problem is.
+    /// An error with its causes, where the actual problem is.
     pub(super) fn chain(&self, error: &dyn std::error::Error) -> String {
         let (mut text, mut source) = (String::new(), Some(error));
         while let Some(error) = source {
-            // octocrab's own words have a stack in them.
+            // octocrab's own text contains a backtrace.
             let words = error.to_string();
             let words = words.lines().next().unwrap_or_default();
             if !words.is_empty() && !text.contains(words) {

@@ -1,4 +1,4 @@
-//! Every request and every answer is as GitHub's published `OpenAPI` description says.
+//! Every request and response conforms to GitHub's published `OpenAPI` description.
 
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -21,10 +21,10 @@ async fn a_whole_life_is_spoken_as_described() {
     let (id, _) = world.fake.repository("example-org", "one").unwrap();
     world.fake.edit(id, |kept| kept.branches.extend(["kcm/data".to_owned()]));
     world.is_ready("one").await;
-    // The fake is spoken to as described, or the answer would be another.
+    // Prism would reject requests to the fake that do not conform.
     world.until("it is asked conditionally", |fake| fake.calls().iter().any(|call| call.ends_with("304"))).await;
     world.fake.edit(id, |kept| kept.description = None);
-    world.until("it is put right", |fake| fake.repository("example-org", "one").unwrap().1.description.is_some()).await;
+    world.until("it is corrected", |fake| fake.repository("example-org", "one").unwrap().1.description.is_some()).await;
     world.is_ready("one").await;
     world.apply("mine", json!({"description": "of a user", "archived": true, "deletionPolicy": "Retain"})).await;
     world.is_ready("mine").await;
@@ -40,7 +40,7 @@ async fn a_whole_life_is_spoken_as_described() {
         "DELETE /repos/example-org/one 204",
     ];
     assert_eq!(world.fake.writes(), writes);
-    // What it refuses is told as described too.
+    // Errors conform as well.
     world.apply("bad", json!({"organization": "nobody"})).await;
     world.is("bad", "Stalled", "True", "NotFoundOnGitHub").await;
     world.stop().await;
@@ -50,11 +50,12 @@ async fn a_whole_life_is_spoken_as_described() {
 async fn examples_of_the_description_are_understood() {
     let Some(prism) = Prism::mock() else { return };
     let mut world = World::at(Fake::start().await, prism.url.clone(), terms()).await;
-    // Its only repository is always there, and never what is asked for: so it is looked at, found to be another's, and left alone.
+    // The mock's only repository always exists under another name, so it is found to belong to others, and left
+    // unchanged.
     world.apply("hello-world", json!({"organization": "octocat"})).await;
     let stalled = world.is("hello-world", "Stalled", "True", "AlreadyExists").await;
     assert!(stalled.message.contains("octocat/Hello-World"), "{stalled:?}");
-    // A change is one that it would take.
+    // The mock accepts a change only if it conforms.
     world
         .apply(
             "hello-world",

@@ -1,4 +1,4 @@
-//! A GitHub of one's own: another address, below a path, with a certificate that nobody else has signed.
+//! A GitHub Enterprise server: another address with a path and a self-signed certificate.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use crate::fake::{Fake, TOKEN};
 use crate::world::{World, terms};
 
-/// Speaks TLS before a server that does not; returns its URL and its certificate.
+/// Puts TLS in front of a plain server; returns URL and certificate.
 async fn secured(fake: &Fake) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -46,7 +46,7 @@ async fn a_server_is_trusted_by_the_certificates_in_the_secret_and_by_no_others(
     world.apply("one", json!({})).await;
     let unready = world.is("one", "Ready", "False", "GitHubUnreachable").await;
     assert!(unready.message.contains("certificate"), "{unready:?}");
-    // Nothing was sent to whom nobody trusts.
+    // Nothing was sent to a server that is not trusted.
     assert!(world.fake.calls().is_empty());
     world.apply("one", json!({"credentialsSecretCaKey": "ca.crt"})).await;
     let waiting = world.is("one", "Ready", "False", "SecretNotFound").await;

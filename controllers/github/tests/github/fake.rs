@@ -1,4 +1,5 @@
-//! GitHub, as far as it is spoken to: it keeps repositories, knows tokens, answers conditional requests, and fails as it is told to.
+//! A fake of the part of GitHub that is used: it stores repositories, checks tokens, answers conditional requests, and
+//! fails on demand.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// The token that a fake knows from the beginning. Nobody may see it.
+/// The token that a fake knows from the start. It must never be shown.
 pub(crate) const TOKEN: &str = "ghp_TheSecretThatNobodySees0";
 
-/// A repository as it is kept.
+/// A stored repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) owner: String,
@@ -28,12 +29,12 @@ pub(crate) struct Kept {
     pub(crate) topics: Vec<String>,
     pub(crate) archived: bool,
     pub(crate) branches: BTreeSet<String>,
-    /// No token may see it.
+    /// Whether it is invisible to all tokens.
     pub(crate) hidden: bool,
     created: Timestamp,
 }
 
-/// A request that came.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -41,12 +42,12 @@ pub(crate) struct Call {
     pub(crate) status: u16,
 }
 
-/// What happens to the next requests of a method to a path.
+/// What happens to the next matching request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// They are answered so.
+    /// This response.
     Answer(u16, Vec<(&'static str, String)>, String),
-    /// What they ask for is done, and nobody is told.
+    /// The request is served, but the response is lost.
     DoneInSilence,
 }
 
@@ -54,7 +55,7 @@ pub(crate) enum Fault {
 pub(crate) struct Kingdom {
     pub(crate) repositories: BTreeMap<i64, Kept>,
     former: HashMap<(String, String), i64>,
-    /// Who has them, and whether they may delete.
+    /// User and delete permission, by token.
     pub(crate) tokens: HashMap<String, (String, bool)>,
     pub(crate) organizations: BTreeSet<String>,
     pub(crate) calls: Vec<Call>,
@@ -62,12 +63,12 @@ pub(crate) struct Kingdom {
     next: i64,
 }
 
-/// A running one.
+/// A running fake.
 #[derive(Clone)]
 pub(crate) struct Fake {
     pub(crate) url: String,
     pub(crate) kingdom: Arc<Mutex<Kingdom>>,
-    /// What is left of the primary limit; 304 costs nothing.
+    /// The remaining requests of the primary limit; status 304 is free.
     pub(crate) remaining: Arc<AtomicI64>,
 }
 
@@ -87,17 +88,17 @@ impl Fake {
         fake
     }
 
-    /// Somebody else makes a repository.
+    /// Creates a repository of another user.
     pub(crate) fn plant(&self, owner: &str, name: &str) -> i64 {
         self.kingdom.lock().make(owner, &json!({"name": name}))
     }
 
-    /// The next request like this fails.
+    /// Makes the next matching request fail.
     pub(crate) fn fail(&self, method: Method, path: &str, fault: Fault) {
         self.kingdom.lock().faults.push_back((method, path.to_owned(), fault));
     }
 
-    /// The next requests like this are answered with a code and a message.
+    /// Answers the next matching requests with a status and a message.
     pub(crate) fn refuse(
         &self,
         method: &Method,
@@ -124,7 +125,7 @@ impl Fake {
         edit(self.kingdom.lock().repositories.get_mut(&id).unwrap());
     }
 
-    /// Somebody else gives a repository another name.
+    /// Renames a repository, as another user.
     pub(crate) fn rename(&self, id: i64, name: &str) {
         let mut kingdom = self.kingdom.lock();
         let kept = kingdom.repositories.get_mut(&id).unwrap();
@@ -132,7 +133,7 @@ impl Fake {
         kingdom.former.insert(former, id);
     }
 
-    /// What was asked, as `GET /path 200`.
+    /// The requests so far, as `GET /path 200`.
     pub(crate) fn calls(&self) -> Vec<String> {
         let calls = &self.kingdom.lock().calls;
         calls.iter().map(|call| format!("{} {} {}", call.method, call.path, call.status)).collect()
@@ -170,7 +171,7 @@ impl Kingdom {
     }
 }
 
-/// All that GitHub says of a repository.
+/// GitHub's full representation of a repository.
 fn shown(id: i64, kept: &Kept) -> Value {
     const URLS: &str = "archive assignees blobs branches collaborators comments commits compare contents contributors deployments downloads \
         events forks git_commits git_refs git_tags hooks html issue_comment issue_events issues keys labels languages merges milestones \
@@ -250,7 +251,7 @@ async fn answer(State(fake): State<Fake>, method: Method, uri: Uri, headers: Hea
     let log = |status: u16| fake.kingdom.lock().calls.push(Call { method: method.clone(), path: path.clone(), status });
     if let Some(Fault::Answer(status, with, text)) = fault {
         log(status);
-        // The worst that can happen: somebody's proxy tells what it was told.
+        // The worst case: a proxy that echoes the token.
         let text = text.replace("ECHO", headers["authorization"].to_str().unwrap());
         let mut response = (StatusCode::from_u16(status).unwrap(), text).into_response();
         for (name, value) in with {
@@ -261,7 +262,7 @@ async fn answer(State(fake): State<Fake>, method: Method, uri: Uri, headers: Hea
     let (status, value, location) = fake.kingdom.lock().serve(&method, &path, &headers, &body);
     if let Some(Fault::DoneInSilence) = fault {
         log(0);
-        // Longer than any test is patient.
+        // Longer than any test's time limit.
         tokio::time::sleep(Duration::from_hours(1)).await;
     }
     let text = if value.is_null() { String::new() } else { value.to_string() };

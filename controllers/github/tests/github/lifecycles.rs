@@ -1,4 +1,4 @@
-//! From the beginning of a repository to its end.
+//! The whole life of a repository.
 
 use axum::http::Method;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -31,19 +31,19 @@ async fn it_is_made_kept_as_it_should_be_and_left_when_its_object_goes() {
     let made = ["POST /orgs/example-org/repos 201", "PUT /repos/example-org/one/topics 200"];
     assert_eq!(world.fake.writes(), made);
 
-    // Whatever others change is put right, with one write for each change, and looks that find nothing cost nothing.
+    // Changes by others are reverted, with one write each, and checks without changes cost nothing.
     let unchanged = |fake: &crate::fake::Fake| fake.calls().iter().filter(|call| call.ends_with("304")).count() > 2;
     world.until("it was looked at again", unchanged).await;
     world.fake.edit(id, |kept| kept.description = Some("changed".to_owned()));
     world.fake.edit(id, |kept| kept.private = false);
-    world.until("it is put right", |fake| fake.repository("example-org", "one").unwrap().1.private).await;
+    world.until("it is corrected", |fake| fake.repository("example-org", "one").unwrap().1.private).await;
     assert_eq!(world.fake.writes()[2..], ["PATCH /repos/example-org/one 200"]);
     world.fake.rename(id, "other");
     world.until("it has its name again", |fake| fake.repository("example-org", "one").is_some()).await;
     assert_eq!(world.fake.writes()[3..], ["PATCH /repos/example-org/other 200"]);
     assert_eq!(world.fake.repository("example-org", "one").unwrap().0, id);
 
-    // What is not said is left alone.
+    // Fields that the object leaves out are not changed.
     world.fake.edit(id, |kept| kept.branches = ["main", "kcm/data"].map(ToOwned::to_owned).into());
     world.fake.edit(id, |kept| kept.default_branch = "kcm/data".to_owned());
     let told = async || {
@@ -94,7 +94,7 @@ async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_t
     let stalled = world.is("theirs", "Stalled", "True", "AlreadyExists").await;
     assert!(stalled.message.contains("spec.adopt"), "{stalled:?}");
     assert_eq!(world.fake.writes(), ["POST /user/repos 201"]);
-    // Whose deletion is nobody's business: it was never taken.
+    // Deleting the object leaves the repository alone: it was never adopted.
     world.apply("theirs", json!({"description": "d", "deletionPolicy": "Delete"})).await;
     world.objects().delete("theirs", &DeleteParams::default()).await.unwrap();
     wait::until_gone(&world.objects(), "theirs").await.unwrap();
@@ -103,23 +103,23 @@ async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_t
     world.apply("theirs", json!({"description": "d", "adopt": true})).await;
     let status = world.is_ready("theirs").await.status.unwrap();
     let kept = world.fake.repository("someone", "theirs").unwrap().1;
-    // Nobody publishes by leaving something out.
+    // Leaving out a field does not publish anything.
     assert_eq!((status.id, kept.description.as_deref(), kept.private), (Some(theirs), Some("d"), true));
-    // Another one in its place is another one.
+    // Another repository of the same name is not adopted.
     world.fake.kingdom.lock().repositories.remove(&theirs);
     let other = world.fake.plant("someone", "theirs");
     let stalled = world.is("theirs", "Stalled", "True", "Replaced").await;
     assert!(stalled.message.contains(&other.to_string()), "{stalled:?}");
-    // One that is gone is made again.
+    // A repository that is gone is created again.
     let (mine, _) = world.fake.repository("someone", "mine").unwrap();
     world.fake.kingdom.lock().repositories.remove(&mine);
-    world.until("it is there again", |fake| fake.repository("someone", "mine").is_some()).await;
+    world.until("it exists again", |fake| fake.repository("someone", "mine").is_some()).await;
     let again = world.fake.repository("someone", "mine").unwrap().0;
     let told = async || {
         let id = world.objects().get("mine").await.unwrap().status.unwrap().id;
         if id == Some(again) { Ok(()) } else { Err(format!("{id:?}")) }
     };
-    wait::until("its new number", told).await.unwrap();
+    wait::until("its new id", told).await.unwrap();
     world.stop().await;
 }
 
@@ -134,27 +134,27 @@ async fn one_that_the_token_may_not_see_is_not_forgotten() {
     assert!(stalled.message.contains("the token may not see it"), "{stalled:?}");
     let status = world.objects().get("one").await.unwrap().status.unwrap();
     assert_eq!((status.id, status.creation_started), (id, None));
-    // It is not let go as if it were gone.
+    // Deletion does not treat it as gone.
     world.objects().delete("one", &DeleteParams::default()).await.unwrap();
     let object = async || {
         let object = world.objects().get("one").await.unwrap();
-        if object.metadata.deletion_timestamp.is_some() { Ok(()) } else { Err("it is not ending") }
+        if object.metadata.deletion_timestamp.is_some() { Ok(()) } else { Err("it is not being deleted") }
     };
-    wait::until("it ends", object).await.unwrap();
+    wait::until("it is being deleted", object).await.unwrap();
     world.is("one", "Stalled", "True", "NotVisible").await;
     world.fake.edit(number, |kept| kept.hidden = false);
     world.token(TOKEN).await;
     world.apply("one", json!({"deletionPolicy": "Delete", "description": "d"})).await;
     wait::until_gone(&world.objects(), "one").await.unwrap();
     assert!(world.fake.repository("someone", "one").is_none());
-    // One that is gone is as private again as it was.
+    // A replacement is as private as the repository that is gone.
     world.apply("two", json!({"private": true})).await;
     world.is_ready("two").await;
     world.apply("two", json!({})).await;
     world.is_ready("two").await;
     let (two, _) = world.fake.repository("someone", "two").unwrap();
     world.fake.kingdom.lock().repositories.remove(&two);
-    world.until("it is there again", |fake| fake.repository("someone", "two").is_some()).await;
+    world.until("it exists again", |fake| fake.repository("someone", "two").is_some()).await;
     assert!(world.fake.repository("someone", "two").unwrap().1.private);
     world.stop().await;
 }
@@ -187,7 +187,7 @@ async fn an_end_is_the_one_that_was_asked_for() {
     let archived = |name: &str| world.fake.repository("someone", name).map(|(_, kept)| kept.archived);
     assert_eq!(["retained", "archived", "deleted"].map(archived), [Some(false), Some(true), None]);
 
-    // A token that may not delete: it is told, and there is a way out.
+    // A token without delete permission: the condition reports it, and another policy ends the deletion.
     world.fake.kingdom.lock().tokens.insert(TOKEN.to_owned(), ("someone".to_owned(), false));
     world.apply("kept", json!({"deletionPolicy": "Delete"})).await;
     world.is_ready("kept").await;
@@ -214,7 +214,7 @@ async fn one_whose_making_was_not_answered_is_known_again_and_not_made_twice() {
     let (id, _) = world.fake.repository("someone", "silent").unwrap();
     assert_eq!(world.is_ready("silent").await.status.unwrap().id, Some(id));
     assert_eq!(world.fake.writes(), ["POST /user/repos 0"]);
-    // A change that was not answered is looked at before anything is written.
+    // After a change without response, the repository is looked up before the next write.
     world.fake.fail(Method::PATCH, "/repos/someone/silent", Fault::DoneInSilence);
     world.apply("silent", json!({"description": "e"})).await;
     world.is_ready("silent").await;

@@ -1,4 +1,4 @@
-//! GitHub's limits.
+//! Rate limits of GitHub.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ async fn a_secondary_limit_stops_everybody_with_the_token_and_is_no_news_of_what
     world.is_ready("settled").await;
     let version = async || world.objects().get("settled").await.unwrap().metadata.resource_version;
     let before = version().await;
-    // Much longer than it is looked at, so that it is not over by then on a busy machine.
+    // Much longer than the check below, so that it is not over on a busy machine.
     world.fake.refuse(
         &Method::POST,
         "/user/repos",
@@ -43,7 +43,7 @@ async fn a_primary_limit_is_not_used_up_and_others_keep_some_of_it() {
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
     world.fake.remaining.store(102, Ordering::SeqCst);
-    // Only what finds something counts.
+    // Only requests that find changes are counted.
     let (id, _) = world.fake.repository("someone", "one").unwrap();
     for turn in 0..20 {
         world.fake.edit(id, |kept| kept.topics = vec![format!("t{turn}")]);
@@ -52,8 +52,8 @@ async fn a_primary_limit_is_not_used_up_and_others_keep_some_of_it() {
     assert!(world.fake.remaining.load(Ordering::SeqCst) >= 98, "{:?}", world.fake.remaining);
     world.apply("two", json!({})).await;
     let waiting = world.is("two", "Ready", "False", "RateLimited").await;
-    assert!(waiting.message.contains("requests in an hour"), "{waiting:?}");
-    // Another token has limits of its own.
+    assert!(waiting.message.contains("requests per hour"), "{waiting:?}");
+    // Another token has its own limits.
     let other = "ghp_AnotherSecretThatNobodySees";
     world.fake.kingdom.lock().tokens.insert(other.to_owned(), ("someone".to_owned(), true));
     world.fake.remaining.store(5_000, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Repositories on a GitHub of our own: a real server that keeps what it is told, behind a real kube-apiserver's objects.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! `GitHubRepository` objects on a real kube-apiserver, with a fake GitHub.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod contract;
 mod enterprise;

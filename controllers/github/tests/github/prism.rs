@@ -1,17 +1,17 @@
-//! GitHub's published description, in front of a server.
+//! Prism: a mock or validating proxy for GitHub's published description.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A mock, or a proxy that looks at every request and every answer.
+/// A mock, or a proxy that validates every request and response.
 pub(crate) struct Prism {
     program: Child,
     pub(crate) url: String,
 }
 
-/// The folder with the mock and the description, unless there is no Node.js; then CI fails.
+/// The folder with Prism and the description; `None` without Node.js, which fails in CI.
 fn folder() -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/github.sh");
     let output = Command::new(script).output().unwrap();
@@ -25,19 +25,19 @@ fn folder() -> Option<PathBuf> {
 }
 
 impl Prism {
-    /// Answers with the description's examples, some of which lack what it requires, and 422 to a request that is not as described.
+    /// Answers with the description's examples, some of which lack required fields, and with 422 to invalid requests.
     pub(crate) fn mock() -> Option<Self> {
         Self::start(&["mock"], &[])
     }
 
-    /// Hands over what is as described, and answers 422 or 500 to what is not.
+    /// Forwards valid requests, and answers invalid ones with 422 or 500.
     pub(crate) fn before(server: &str) -> Option<Self> {
         Self::start(&["proxy", "--errors"], &[server])
     }
 
     fn start(command: &[&str], server: &[&str]) -> Option<Self> {
         let folder = folder()?;
-        // Free a moment ago: the program cannot be given a socket.
+        // Free a moment ago: the program cannot inherit a socket.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut program = Command::new(folder.join("prism"))
             .args(command)
@@ -51,8 +51,8 @@ impl Prism {
             .unwrap();
         let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
         let begins = lines.by_ref().map_while(Result::ok).any(|line| line.contains("listening on"));
-        assert!(begins, "prism ended: {:?}", program.try_wait());
-        // Whoever does not read it stops it.
+        assert!(begins, "prism exited: {:?}", program.try_wait());
+        // Prism would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { program, url: format!("http://127.0.0.1:{port}") })
     }

@@ -1,4 +1,4 @@
-//! What GitHub says no to: the right condition, and no hot loop.
+//! Requests that GitHub rejects: the right condition, and no hot loop.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use trishanku_testkit::wait;
 use crate::fake::{Fault, TOKEN};
 use crate::world::{World, servers, terms};
 
-/// Longer than it takes a loop to be hot.
+/// Longer than a hot loop would need to show.
 async fn a_while() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -69,7 +69,7 @@ async fn what_only_a_person_can_mend_is_told_once_and_not_tried_again() {
         let more = world.fake.calls().split_off(calls);
         assert!(more.is_empty(), "{name}: {more:?}");
     }
-    // An organization that is not there is no wish for one of the user's.
+    // A missing organization does not mean the user's own account.
     world.apply("lost", json!({"organization": "nobody"})).await;
     let stalled = world.is("lost", "Stalled", "True", "NotFoundOnGitHub").await;
     assert!(stalled.message.contains("create nobody/lost"), "{stalled:?}");
@@ -94,7 +94,7 @@ async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
         let failed = calls.iter().filter(|call| call.ends_with(&status.to_string())).count();
         assert_eq!(failed, 4, "{calls:?}");
     }
-    // It says when.
+    // The server gives a delay.
     let before = world.fake.calls().len();
     world.fake.refuse(&Method::GET, "/repos/someone/one", 1, 503, &[("retry-after", "3")], "maintenance");
     world.is("one", "Ready", "False", "GitHubUnavailable").await;
@@ -106,7 +106,7 @@ async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
         world.fake.calls()
     );
     world.is_ready("one").await;
-    // One that is no GitHub.
+    // A response that is not GitHub's.
     world.fake.fail(Method::GET, "/repos/someone/one", Fault::Answer(200, vec![], "<html>ECHO</html>".to_owned()));
     let unready = world.is("one", "Ready", "False", "UnexpectedAnswer").await;
     assert!(unready.message.contains("spec.apiUrl"), "{unready:?}");
@@ -117,7 +117,7 @@ async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
 #[tokio::test]
 async fn a_server_that_is_away_or_silent_is_asked_less_and_less_often() {
     let mut world = World::new(terms()).await;
-    // Nobody is there.
+    // A closed port.
     world.apply("away", json!({"apiUrl": "http://127.0.0.1:9"})).await;
     let unready = world.is("away", "Ready", "False", "GitHubUnreachable").await;
     assert!(unready.message.contains("refused"), "{unready:?}");
@@ -136,7 +136,7 @@ async fn a_token_is_changed_without_a_restart() {
     let mut world = World::new(terms()).await;
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
-    // The old one ends before the new one is there.
+    // The old token expires before the new one exists.
     world.fake.kingdom.lock().tokens.clear();
     world.is("one", "Stalled", "True", "TokenInvalid").await;
     let calls = world.fake.calls().len();
@@ -146,7 +146,7 @@ async fn a_token_is_changed_without_a_restart() {
     world.fake.kingdom.lock().tokens.insert(new.to_owned(), ("someone".to_owned(), true));
     world.token(new).await;
     world.is_ready("one").await;
-    // What is in the Secret is no token, then not there, then there is no Secret.
+    // An invalid token, then a missing key, then a missing Secret.
     world.token("SecretThatNobodySees with a blank").await;
     let stalled = world.is("one", "Stalled", "True", "TokenInvalid").await;
     assert!(stalled.message.contains("store only the token"), "{stalled:?}");
@@ -171,7 +171,7 @@ async fn a_token_is_changed_without_a_restart() {
 async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
     let named = trishanku_github::Terms { servers: servers(&["github.example.org"]), ..terms() };
     let mut world = World::new(named).await;
-    // Whoever writes objects may want to read what is in a Secret, or behind the manager.
+    // Write access to objects must not give access to Secrets, or to servers behind the manager.
     world.apply("foreign", json!({})).await;
     let stalled = world.is("foreign", "Stalled", "True", "ServerNotAllowed").await;
     let port = world.url.rsplit_once(':').unwrap().1;
@@ -184,7 +184,7 @@ async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
     world.objects().delete("clear", &DeleteParams::default()).await.unwrap();
     wait::until_gone(&world.objects(), "clear").await.unwrap();
     world.stop().await;
-    // The operator names it.
+    // The operator allows the server.
     world.start(terms());
     world.is_ready("foreign").await;
     world.stop().await;
@@ -198,7 +198,7 @@ async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
     for (url, words) in [
         (format!("https://someone:{TOKEN}@git.example.org/cluster.git"), "is for git.example.org;"),
         (TOKEN.to_owned(), "no server that can be named"),
-        // Not even by another way to the same server.
+        // Another scheme on the same host is another server.
         (world.url.replace("http:", "https:"), "is for 127.0.0.1"),
     ] {
         world.secret(&[("password", TOKEN), ("url", &url)]).await;
@@ -208,13 +208,13 @@ async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
             let parts = [words, "Secret \"git-cred\"", server, "spec.credentialsSecretName"];
             if parts.iter().all(|part| stalled.message.contains(part)) { Ok(()) } else { Err(stalled.message) }
         };
-        wait::until("it is told", async || told("one").await).await.unwrap();
+        wait::until("it is reported", async || told("one").await).await.unwrap();
         let calls = world.fake.calls().len();
-        // One that is new, and a change.
+        // A new object, and a change.
         world.apply("two", json!({})).await;
         world.apply("one", json!({"description": words})).await;
         for name in ["one", "two"] {
-            wait::until("it is told", async || told(name).await).await.unwrap();
+            wait::until("it is reported", async || told(name).await).await.unwrap();
         }
         a_while().await;
         assert_eq!(world.fake.calls().len(), calls, "{:?}", world.fake.calls());
@@ -237,7 +237,7 @@ async fn what_a_server_says_that_is_no_github_is_not_told() {
         world.fake.fail(Method::GET, &path, Fault::Answer(status, vec![], "<html>nobody's business</html>".to_owned()));
         world.apply(name, json!({})).await;
         let unready = world.is(name, "Ready", "False", reason).await;
-        assert!(!unready.message.contains("business") && unready.message.contains("no message of"), "{unready:?}");
+        assert!(!unready.message.contains("business") && unready.message.contains("GitHub message"), "{unready:?}");
         world.is_ready(name).await;
     }
     world.stop().await;

@@ -15,7 +15,7 @@ const REPOSITORIES: usize = 500;
 #[tokio::test]
 async fn five_hundred_repositories_stay_within_the_limits_of_one_token() {
     let usual = Terms::default();
-    // A round as usual, in a hundredth of the time; writes are not paced, of which there is another test.
+    // A usual round in a hundredth of the time. Another test covers the pacing of writes.
     let quick = Terms {
         resync: usual.resync / 100,
         between_writes: Duration::ZERO,
@@ -31,12 +31,13 @@ async fn five_hundred_repositories_stay_within_the_limits_of_one_token() {
             objects.iter().filter(|object| object.status.as_ref().is_some_and(|status| status.id.is_some())).count();
         if count == REPOSITORIES { Ok(()) } else { Err(count) }
     };
-    wait::until_within(Duration::from_mins(4), "all are there", ready).await.unwrap();
+    wait::until_within(Duration::from_mins(4), "all exist", ready).await.unwrap();
     let calls = world.fake.calls();
-    // Whose token it is, once; then a look and a write for each.
+    // One request for the token's user, then one lookup and one write for each repository.
     assert_eq!(calls.len(), 1 + 2 * REPOSITORIES);
 
-    // A manager that begins looks at each once; then each is looked at in its time, and that counts for nothing while nothing changes.
+    // After a restart, the manager looks up each repository once; from then on, unchanged ones only cost conditional
+    // requests, which are not counted.
     world.stop().await;
     world.start(quick.clone());
     let looked = |times: usize| move |fake: &crate::fake::Fake| fake.calls().len() > calls_at(times);

@@ -1,4 +1,4 @@
-//! What anybody gets to see: logs, statuses, events.
+//! What users can see: logs, status, events.
 
 use std::io::Write;
 use std::sync::{Arc, LazyLock};
@@ -34,15 +34,15 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Keeps everything that is logged from now on, down to the last detail of the libraries.
+/// Records all logs from now on, including the libraries' most detailed ones.
 pub(crate) fn record() {
     let subscriber =
         tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE).with_writer(LOG.clone());
-    // Another test may have begun.
+    // Another test may have set it already.
     let _begun = subscriber.try_init();
 }
 
-/// No token is in what there is to see.
+/// Checks that no token is visible.
 pub(crate) async fn nothing_secret(world: &World) {
     let log = String::from_utf8_lossy(&LOG.0.lock()).into_owned();
     assert!(log.contains("GitHub was asked"), "nothing was recorded");
@@ -50,7 +50,7 @@ pub(crate) async fn nothing_secret(world: &World) {
     let statuses = serde_json::to_string(&statuses.items).unwrap();
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let events = serde_json::to_string(&events.list(&ListParams::default()).await.unwrap().items).unwrap();
-    // One that is wrong is still somebody's secret.
+    // Invalid tokens are secrets, too.
     for (what, text) in [("the log", &log), ("a status", &statuses), ("an event", &events)] {
         let at = text.find("SecretThatNobodySees");
         assert!(at.is_none(), "{what} has a token: {}", &text[at.unwrap().saturating_sub(300)..at.unwrap() + 40]);

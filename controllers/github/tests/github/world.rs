@@ -1,4 +1,4 @@
-//! A namespace with a manager that keeps repositories on a GitHub.
+//! A namespace with a manager that reconciles repositories on a fake GitHub.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub(crate) struct World {
     pub(crate) cluster: &'static TestCluster,
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    /// Where objects are told that GitHub is.
+    /// The API URL in objects.
     pub(crate) url: String,
     pub(crate) fake: Fake,
     running: Option<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)>,
 }
 
-/// Quick, so that tests are.
+/// Short intervals for tests.
 pub(crate) fn terms() -> Terms {
     Terms {
         servers: servers(&["127.0.0.1", "localhost"]),
@@ -42,7 +42,7 @@ pub(crate) fn terms() -> Terms {
     }
 }
 
-/// What the operator of a manager says.
+/// The hosts that the operator allows.
 pub(crate) fn servers(named: &[&str]) -> Servers {
     Servers { named: named.iter().map(|host| host.parse().unwrap()).collect(), in_the_clear: false }
 }
@@ -54,7 +54,7 @@ impl World {
         Self::at(fake, url, terms).await
     }
 
-    /// With something between the manager and GitHub.
+    /// Starts with a server between the manager and the fake.
     pub(crate) async fn at(fake: Fake, url: String, terms: Terms) -> Self {
         shown::record();
         let cluster = TestCluster::shared().await;
@@ -75,7 +75,7 @@ impl World {
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));
     }
 
-    /// Ends, and looks whether anybody was told a token.
+    /// Stops the manager, and checks that no token was shown.
     pub(crate) async fn stop(&mut self) {
         let (stop, task) = self.running.take().unwrap();
         drop(stop);
@@ -83,7 +83,7 @@ impl World {
         shown::nothing_secret(self).await;
     }
 
-    /// What is in the Secret.
+    /// Puts a token into the Secret.
     pub(crate) async fn token(&self, token: &str) {
         self.secret(&[("password", token)]).await;
     }
@@ -100,7 +100,7 @@ impl World {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Applies an object with these fields beside the needed ones.
+    /// Applies an object with these fields besides the required ones.
     pub(crate) async fn apply(&self, name: &str, fields: Value) {
         let mut spec =
             json!({"credentialsSecretName": "git-cred", "credentialsSecretTokenKey": "password", "apiUrl": self.url});
@@ -109,7 +109,7 @@ impl World {
         self.objects().patch(name, &PatchParams::apply("user").force(), &Patch::Apply(object)).await.unwrap();
     }
 
-    /// Waits until it says so of what it is to be now.
+    /// Waits for a condition of the present generation.
     pub(crate) async fn is(&self, name: &str, of: &str, status: &str, reason: &str) -> Condition {
         let look = async || {
             let object = self.objects().get(name).await.map_err(|error| error.to_string())?;
@@ -129,7 +129,7 @@ impl World {
         self.objects().get(name).await.unwrap()
     }
 
-    /// Waits until GitHub is so.
+    /// Waits until the fake is in a state.
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Fake) -> bool) {
         let look = async || if is(&self.fake) { Ok(()) } else { Err(format!("{:?}", self.fake.calls())) };
         wait::until(what.to_owned(), look).await.unwrap();

@@ -1,8 +1,8 @@
-//! Who signs, and whom everybody trusts.
+//! The certificate authority of heavens, and its replacement.
 //!
-//! When an authority is replaced, its successor is signed by it once: this *bridge* goes with everything that the successor signs. So whoever trusts the
-//! old one alone finds a way to the new one's certificates, and whoever has the new bundle trusts both. There is no order in which anything
-//! has to be restarted.
+//! When an authority is replaced, it signs its successor once. This *bridge* accompanies every certificate that the
+//! successor signs. So programs that only trust the old authority accept new certificates, and programs with the new
+//! bundle trust both. Restarts need no particular order.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,23 @@ use time::{Duration, OffsetDateTime};
 use super::pem::{self, Certificate};
 use super::{BACKDATE, BRIDGES, Data, IssueError, LIFE, Terms, due};
 
-/// How long an authority lasts.
+/// Lifetime of an authority.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
-/// Whoever began with an old authority has ended or been renewed after this time.
+/// After this time, every program that started with an old authority has exited or uses renewed certificates.
 const OVERLAP: Duration = LIFE;
 
 pub(super) struct Authority {
     pub(super) certificate: Certificate,
     key: KeyPair,
-    /// What is trusted: its own first.
+    /// The trusted certificates: its own first.
     pub(super) trust: Vec<Certificate>,
-    /// Its successors' and its own, signed by predecessors.
+    /// Certificates of its successors and its own, signed by predecessors.
     pub(super) bridges: Vec<Certificate>,
 }
 
 impl Authority {
-    /// The one that is there, or another one if it is not sound, or is due. `former`: what was trusted, if there is none.
+    /// Returns the stored authority, or a new one if it is invalid or due for renewal. `former` are the certificates that
+    /// were trusted before.
     pub(super) fn ours(stored: Option<&Data>, former: Vec<Certificate>, terms: &Terms) -> Result<Self, IssueError> {
         let authority = match stored.and_then(Self::read) {
             Some(sound) if is_due(&sound.certificate, terms) => sound.succeeded(terms)?,
@@ -43,7 +44,7 @@ impl Authority {
         Ok(authority.trusting(former, terms))
     }
 
-    /// Somebody else's, which is taken as it is.
+    /// Returns an authority supplied by users, which is never renewed.
     pub(super) fn theirs(
         secret: &str,
         stored: &Data,
@@ -52,10 +53,10 @@ impl Authority {
     ) -> Result<Self, IssueError> {
         let unusable = |problem| IssueError::Authority { secret: secret.to_owned(), problem };
         let authority = Self::read(stored).ok_or_else(|| {
-            unusable("has no certificate of an authority in tls.crt with its private key (RSA or ECDSA, PKCS #8, or PKCS #1 for RSA) in tls.key")
+            unusable("has no CA certificate in tls.crt with its private key (RSA or ECDSA, PKCS #8, or PKCS #1 for RSA) in tls.key")
         })?;
         if authority.certificate.not_after <= terms.now {
-            return Err(unusable("has a certificate that has expired: put a new one there"));
+            return Err(unusable("has an expired certificate: replace it"));
         }
         Ok(authority.trusting(former, terms))
     }
@@ -68,7 +69,7 @@ impl Authority {
         is_sound.then_some(Self { certificate, key, trust, bridges })
     }
 
-    /// Another one, which it vouches for.
+    /// Returns a successor, signed by this authority.
     fn succeeded(self, terms: &Terms) -> Result<Self, IssueError> {
         let (certificate, key) = fresh(terms)?;
         let mut bridges = self.bridges.clone();
@@ -89,7 +90,7 @@ impl Authority {
             |certificate: &Certificate| overlaps && certificate.is_authority && certificate.not_after > terms.now;
         let mut trust = vec![self.certificate.clone()];
         for other in self.trust.into_iter().chain(former).filter(is_of_use) {
-            // A bridge has the key of another one, and is no root.
+            // Bridges are excluded: they have the key of another certificate, and are not roots.
             if !trust.contains(&other) {
                 trust.push(other);
             }
@@ -105,7 +106,7 @@ impl Authority {
 
     pub(super) fn data(&self) -> Data {
         let mut data = BTreeMap::from([
-            // Exactly one: kube-controller-manager signs with it.
+            // Exactly one certificate: kube-controller-manager signs with it.
             ("tls.crt".to_owned(), pem::chain([&self.certificate])),
             ("tls.key".to_owned(), self.key.serialize_pem().into_bytes()),
             ("ca.crt".to_owned(), self.bundle()),
@@ -116,12 +117,12 @@ impl Authority {
         data
     }
 
-    /// All that is trusted.
+    /// The bundle of trusted certificates.
     pub(super) fn bundle(&self) -> Vec<u8> {
         pem::chain(&self.trust)
     }
 
-    /// When something about it changes by itself.
+    /// The times at which it changes without further cause.
     pub(super) fn changes(&self, is_ours: bool) -> Vec<OffsetDateTime> {
         let mut times = Vec::new();
         if is_ours {
@@ -144,7 +145,7 @@ fn fresh(terms: &Terms) -> Result<(Certificate, KeyPair), IssueError> {
     Ok((Certificate::parse(made.der()).ok_or(IssueError::Unreadable)?, key))
 }
 
-/// Each has a name of its own, so that nobody takes one for another.
+/// Each authority has its own name, so that they are never confused.
 fn params(terms: &Terms) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -153,7 +154,7 @@ fn params(terms: &Terms) -> CertificateParams {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params.not_before = terms.now - BACKDATE;
     params.not_after = terms.now + AUTHORITY_LIFE;
-    // Made of the key unless it is said: the bridge would have that of the root.
+    // By default derived from the key: the bridge would have the serial number of the root.
     params.serial_number = Some(SerialNumber::from(terms.now.unix_timestamp_nanos().to_be_bytes()[8..].to_vec()));
     params
 }

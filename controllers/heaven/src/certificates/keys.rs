@@ -1,10 +1,11 @@
-//! The keys that sign tokens of service accounts, and how one follows another.
+//! The keys that sign service account tokens, and their rotation.
 //!
-//! kube-apiserver reads them once, and there may be many that share them. So a new key is *announced* first: everybody takes what it signs, and nobody signs with it. After
-//! [`ANNOUNCED`] it signs, when every kube-apiserver has begun anew with it. What the former one signed is taken until it has ended.
+//! kube-apiserver reads the keys only once, and several may share them. So a new key is first *announced*: every
+//! kube-apiserver accepts its tokens, but none signs with it. After [`ANNOUNCED`], when all have restarted, it signs.
+//! Tokens of the former key are accepted until they have expired.
 //!
-//! A certificate is only what a key is carried in: kube-apiserver takes the key out of it, and does not ask who signed it or how long it lasts. Its beginning tells since
-//! when a key is announced, or signs.
+//! The certificates only carry the keys: kube-apiserver extracts the key, and ignores issuer and expiry. Their start time
+//! shows since when a key has been announced or has been signing.
 
 use rcgen::KeyPair;
 use time::{Duration, OffsetDateTime};
@@ -14,24 +15,24 @@ use super::pair::{Pair, Profile};
 use super::pem::{self, Certificate};
 use super::{BACKDATE, Data, IssueError, NEXT, Terms};
 
-/// How long a key signs, if nobody asks for another one sooner.
+/// How long a key signs, unless a new one is requested earlier.
 const LIFE: Duration = Duration::days(3650);
-/// By then every pod has begun anew that had to.
+/// All pods that must restart have done so by then.
 pub(super) const ANNOUNCED: Duration = Duration::days(1);
-/// kube-apiserver lets a pod's token count for a year, and a pod asks for another one long before.
+/// kube-apiserver extends tokens of pods to a year; pods request new ones much earlier.
 pub(super) const OVERLAP: Duration = Duration::days(366);
 
 pub(super) struct Keys {
-    /// Signs.
+    /// The signing key.
     current: Pair,
-    /// Is going to.
+    /// The announced key.
     next: Option<Pair>,
-    /// Signed once, the latest first.
+    /// Keys that signed before, latest first.
     former: Vec<Certificate>,
 }
 
 impl Keys {
-    /// Those that are there, with what the time and the terms make of them.
+    /// Returns the stored keys, rotated if the time or the terms demand it.
     pub(super) fn of(
         stored: Option<&Data>,
         profile: &Profile,
@@ -45,7 +46,7 @@ impl Keys {
         let mut next = announced.and_then(|key| Pair::of(key, &others));
         let mut former: Vec<_> =
             others.into_iter().filter(|other| next.as_ref().is_none_or(|next| !next.has_key_of(other))).collect();
-        // Of what was made before that time nothing is to be used any more; it has signed nothing.
+        // An announced key that is to be replaced is dropped: it has signed nothing.
         next = next.filter(|next| !terms.is_to_be_reissued(&next.certificate));
         if let Some(next) = next.take_if(|next| began(&next.certificate) + ANNOUNCED <= terms.now) {
             former.insert(0, current.certificate);
@@ -61,19 +62,19 @@ impl Keys {
         Ok(keys)
     }
 
-    /// When what each of the former ones signed has ended.
+    /// The times at which the tokens of each former key have expired.
     fn ends(&self) -> impl Iterator<Item = OffsetDateTime> {
         let successors = std::iter::once(&self.current.certificate).chain(&self.former);
         successors.zip(&self.former).map(|(successor, _)| began(successor) + OVERLAP)
     }
 
-    /// All whose tokens are taken, the one that signs first.
+    /// The certificates of all accepted keys; the signing one first.
     pub(super) fn certificates(&self) -> impl Iterator<Item = &Certificate> {
         let next = self.next.iter().map(|next| &next.certificate);
         std::iter::once(&self.current.certificate).chain(&self.former).chain(next)
     }
 
-    /// The Secret: `tls.crt` has all keys whose tokens are taken.
+    /// The Secret: `tls.crt` has all accepted keys.
     pub(super) fn data(&self) -> Data {
         let mut data = Data::from([
             ("tls.crt".to_owned(), pem::chain(self.certificates())),
@@ -83,7 +84,7 @@ impl Keys {
         data
     }
 
-    /// When something about them changes by itself.
+    /// The times at which the keys change without further cause.
     pub(super) fn changes(&self) -> Vec<OffsetDateTime> {
         let change = match &self.next {
             Some(next) => began(&next.certificate) + ANNOUNCED,

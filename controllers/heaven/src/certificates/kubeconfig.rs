@@ -1,14 +1,14 @@
-//! Kubeconfigs: where the apiserver is, whom to trust, and who asks, in one file that can be copied.
+//! Kubeconfigs: server, authority and credentials in one file that can be copied.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::Data;
 
-/// Where every heaven's kube-apiserver is, as seen from beside it.
+/// The address of a heaven's kube-apiserver, as seen from the same pod.
 const SERVER: &str = "https://localhost:6443";
 
-/// For the pair in a Secret.
+/// Writes the kubeconfig for the certificate in a Secret.
 pub(super) fn of(pair: &Data) -> Vec<u8> {
     let value = |key: &str| BASE64_STANDARD.encode(pair.get(key).map_or(&[][..], Vec::as_slice));
     let text = format!(

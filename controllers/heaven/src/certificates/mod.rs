@@ -1,18 +1,19 @@
-//! The certificates of a heaven: what there should be, made of what there is. No client, no clock.
+//! The certificates of a heaven: computes the desired Secrets from the present ones, without client or clock.
 //!
-//! | Secret | what is in it |
+//! | Secret | content |
 //! |---|---|
-//! | the authority | `tls.crt`, `tls.key`; `ca.crt` with everybody who is trusted, itself first; `bridges.crt` while there are any |
-//! | for service accounts | `tls.crt` with all whose tokens are taken, the one that signs first; `tls.key`; `next.key` while there is one |
-//! | of kube-apiserver, as a server and as a client | `tls.crt` with bridges behind it, `tls.key`, `ca.crt` |
+//! | the authority | `tls.crt`, `tls.key`; `ca.crt` with all trusted certificates, its own first; `bridges.crt`, while there are any |
+//! | for service accounts | `tls.crt` with all accepted keys, the signing one first; `tls.key`; `next.key`, while there is one |
+//! | of kube-apiserver, as a server and as a client | `tls.crt` followed by bridges, `tls.key`, `ca.crt` |
 //! | of the administrator, of the controller | the same, and `kubeconfig` |
 //!
-//! **Renewal** is due after two thirds of a life: ten years for an authority and the keys for service accounts, a year for the others.
+//! **Renewal** is due after two thirds of the lifetime: ten years for an authority and for service account keys, a year
+//! for the others.
 //!
-//! **Overlap.** See [`authority`]: old and new clients and servers get on with one another in every combination; and [`keys`]: tokens are taken that were signed with the
-//! former key, or by somebody who has the next one already.
+//! **Overlap.** Old and new clients and servers accept each other in every combination, see [`authority`]. Tokens of the
+//! former key and of the announced one are accepted, see [`keys`].
 //!
-//! **What is somebody else's** (a Secret that does not say that it was made here) is looked at, and never written.
+//! **User-supplied Secrets**, which lack our label, are read, but never written.
 
 mod authority;
 mod keys;
@@ -36,23 +37,23 @@ use self::pem::Certificate;
 /// Keys and values of a Secret.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
-/// How long certificates last.
+/// Lifetime of certificates.
 const LIFE: Duration = Duration::days(365);
-/// Clocks of machines in one cluster differ a little.
+/// Tolerance for clock differences between the machines of a cluster.
 const BACKDATE: Duration = Duration::minutes(5);
-/// The key of the bridges, in the Secret of the authority.
+/// Key of the bridges in the authority's Secret.
 const BRIDGES: &str = "bridges.crt";
-/// That of the key that is going to sign tokens, in the Secret for service accounts.
+/// Key of the announced signing key in the Secret for service accounts.
 const NEXT: &str = "next.key";
-/// kube-apiserver's own address among those of services: the first of [`SERVICE_RANGE`](trishanku_sidecars::plan::SERVICE_RANGE).
+/// kube-apiserver's own service address: the first one of [`SERVICE_RANGE`](trishanku_sidecars::plan::SERVICE_RANGE).
 const SERVICE_ADDRESS: &str = "10.32.0.1";
 
-/// Under which conditions certificates are made.
+/// Conditions of renewal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The time.
+    /// The present time.
     pub now: OffsetDateTime,
-    /// What was made before is made anew.
+    /// Certificates from before this time are reissued.
     pub reissue_before: Option<OffsetDateTime>,
 }
 
@@ -62,32 +63,32 @@ impl Terms {
     }
 }
 
-/// A Secret that is there.
+/// A present Secret.
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
     /// Its values.
     pub data: Data,
-    /// Whether it was made here.
+    /// Whether this controller created it.
     pub is_ours: bool,
 }
 
-/// What a Secret is for.
+/// The purpose of a Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Signs the others.
+    /// The authority that signs the others.
     Authority,
-    /// Tokens of service accounts.
+    /// Keys for service account tokens.
     ServiceAccounts,
-    /// kube-apiserver.
+    /// The certificate of kube-apiserver.
     Kubernetes,
-    /// An administrator.
+    /// An administrator's credentials.
     Admin,
-    /// The controller.
+    /// The controller's credentials.
     Controller,
 }
 
 impl Role {
-    /// As the value of a label.
+    /// The value of the label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Authority => "certificate-authority",
@@ -98,7 +99,7 @@ impl Role {
         }
     }
 
-    /// What somebody else's has to have.
+    /// The keys that a user-supplied Secret must have.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Authority => &["tls.crt"],
@@ -109,7 +110,7 @@ impl Role {
     }
 }
 
-/// By whom the controller wants to be known.
+/// The user of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.
@@ -118,44 +119,44 @@ pub struct User {
     pub group: Option<String>,
 }
 
-/// A Secret as it should be.
+/// A desired Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Its name.
     pub name: String,
     /// Its values.
     pub data: Data,
-    /// Whether there is nothing of it yet that could be kept.
+    /// Whether nothing of an earlier Secret could be kept.
     pub is_new: bool,
 }
 
-/// Without its values.
+/// Omits the values.
 impl std::fmt::Debug for Wanted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wanted").field("role", &self.role).field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// What there should be.
+/// The desired Secrets of a heaven.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// Secrets that are ours, in the order in which they are to be written.
+    /// The Secrets that this controller writes, in order.
     pub secrets: Vec<Wanted>,
-    /// When something of it is due.
+    /// When the next change is due.
     pub look_again: Option<OffsetDateTime>,
-    /// Changes when programs have to be started anew, since they read some of it only once.
+    /// Changes when programs must restart, since they read some of the certificates only once.
     pub fingerprint: String,
-    /// Of Secrets that are not ours: what has expired.
+    /// User-supplied Secrets with expired certificates.
     pub expired: Vec<String>,
 }
 
-/// Why there are no certificates.
+/// Why certificates cannot be issued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssueError {
-    /// Somebody else's authority is of no use.
+    /// A user-supplied authority is unusable.
     #[error("Secret {secret:?} {problem}; or supply all other Secrets with certificates, too")]
     Authority {
         /// The Secret.
@@ -163,25 +164,25 @@ pub enum IssueError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Something is missing in somebody else's Secret.
-    #[error("Secret {secret:?} has no key {key:?}: add it, or delete the Secret, so that one is made")]
+    /// A user-supplied Secret lacks a key.
+    #[error("Secret {secret:?} has no key {key:?}: add it, or delete the Secret to have one issued")]
     Incomplete {
         /// The Secret.
         secret: String,
-        /// What it does not have.
+        /// The missing key.
         key: &'static str,
     },
-    /// A certificate cannot be made.
+    /// A certificate cannot be issued.
     #[error("cannot issue a certificate: {0}")]
     Make(#[source] rcgen::Error),
-    /// What was made cannot be read.
+    /// An issued certificate cannot be parsed.
     #[error("cannot parse an issued certificate")]
     Unreadable,
 }
 
-/// What there should be, by what is there.
+/// Computes the desired Secrets from the present ones.
 ///
-/// Costs some hundred microseconds for each signature that is made or checked.
+/// Costs some hundred microseconds for each signature that is made or verified.
 ///
 /// # Errors
 /// [`IssueError`].
@@ -256,7 +257,8 @@ pub fn issue(
     Ok(issued)
 }
 
-/// Whether programs read it only once: kube-apiserver reads its own pair again whenever it changes, clients and signers do not.
+/// Whether programs read it only once: kube-apiserver reloads its own certificate when it changes, but clients and token
+/// signers do not.
 fn matters(role: Role) -> bool {
     matches!(role, Role::ServiceAccounts | Role::Controller)
 }
@@ -292,13 +294,13 @@ fn supplied(
     Ok(())
 }
 
-/// After two thirds of its life.
+/// The time of renewal: after two thirds of the lifetime.
 fn due(certificate: &Certificate) -> OffsetDateTime {
     certificate.not_before + (certificate.not_after - certificate.not_before) * 2 / 3
 }
 
 fn service_accounts() -> Profile {
-    // Nobody looks at its end.
+    // The expiry is never checked.
     Profile { life: Duration::days(3650), ..Profile::client("service-accounts", None) }
 }
 
@@ -317,7 +319,7 @@ fn kubernetes() -> Profile {
 }
 
 impl IssueError {
-    /// The same once more: what it is about may be needed several times.
+    /// Clones the error: several Secrets may fail for the same reason.
     fn again(&self) -> Self {
         match self {
             Self::Authority { secret, problem } => Self::Authority { secret: secret.clone(), problem },

@@ -1,4 +1,4 @@
-//! A key with a certificate, for one server or client.
+//! A key with its certificate, for one server or client.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use time::Duration;
@@ -8,12 +8,12 @@ use super::authority::Authority;
 use super::pem::{self, Certificate};
 use super::{BACKDATE, Data, IssueError, LIFE, Terms, due};
 
-/// For whom a certificate is.
+/// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) common_name: String,
     pub(super) organization: Option<String>,
-    /// Names and addresses of a server.
+    /// Host names and addresses of a server.
     pub(super) names: Vec<&'static str>,
     pub(super) life: Duration,
 }
@@ -24,7 +24,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The one that is there, or another one if it is not sound, is due, or is not what is wanted.
+    /// Returns the stored pair, or a new one if it is invalid, due for renewal, or for another subject.
     pub(super) fn ours(
         stored: Option<&Data>,
         profile: &Profile,
@@ -42,7 +42,7 @@ impl Pair {
         }
     }
 
-    /// The key that is there, whatever the certificate says of it, or another one. Tokens that it signed are out there.
+    /// Returns the stored key, whatever its certificate, or a new one: tokens that it signed are in use.
     pub(super) fn lasting(
         stored: Option<&Data>,
         profile: &Profile,
@@ -57,13 +57,13 @@ impl Pair {
         Self::issued(key, profile, authority, terms)
     }
 
-    /// A key with the one of these certificates that is its own.
+    /// Combines a key with its own certificate among these.
     pub(super) fn of(key: KeyPair, certificates: &[Certificate]) -> Option<Self> {
         let certificate = certificates.iter().find(|certificate| certificate.belongs_to(&key))?.clone();
         Some(Self { certificate, key })
     }
 
-    /// The same key with a certificate that begins now.
+    /// Issues a certificate for the same key that starts now.
     pub(super) fn again(self, profile: &Profile, authority: &Authority, terms: &Terms) -> Result<Self, IssueError> {
         Self::issued(self.key, profile, authority, terms)
     }
@@ -78,7 +78,7 @@ impl Pair {
         certificate.belongs_to(&key).then_some(Self { certificate, key })
     }
 
-    /// A key with another certificate.
+    /// Issues a certificate for a key.
     pub(super) fn issued(
         key: KeyPair,
         profile: &Profile,
@@ -99,19 +99,19 @@ impl Pair {
         }
         params.use_authority_key_identifier_extension = true;
         params.not_before = terms.now - BACKDATE;
-        // Nothing outlasts what it is trusted for.
+        // A certificate must not outlast its authority.
         params.not_after = (terms.now + profile.life).min(authority.certificate.not_after);
         let made = params.signed_by(&key, &authority.issuer()?).map_err(IssueError::Make)?;
         let certificate = Certificate::parse(made.der()).ok_or(IssueError::Unreadable)?;
         Ok(Self { certificate, key })
     }
 
-    /// As text.
+    /// The private key in PEM.
     pub(super) fn key(&self) -> Vec<u8> {
         self.key.serialize_pem().into_bytes()
     }
 
-    /// The Secret: with everything that leads from the certificate to an authority that somebody may trust.
+    /// The Secret, with the chain from the certificate to every authority that programs may trust.
     pub(super) fn data(&self, authority: &Authority) -> Data {
         let chain = pem::chain(std::iter::once(&self.certificate).chain(&authority.bridges));
         Data::from([
@@ -123,7 +123,7 @@ impl Pair {
 }
 
 impl Profile {
-    /// One that only asks.
+    /// The profile of a client.
     pub(super) fn client(common_name: &str, organization: Option<&str>) -> Self {
         let (common_name, organization) = (common_name.to_owned(), organization.map(ToOwned::to_owned));
         Self { common_name, organization, names: Vec::new(), life: LIFE }

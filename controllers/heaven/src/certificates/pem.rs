@@ -1,4 +1,4 @@
-//! Certificates and keys as text.
+//! Certificates and keys in PEM.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// A certificate, and what is looked at all the time.
+/// A certificate, with the fields that are used often.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Certificate {
     pub(super) der: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Certificate {
     public_key: Vec<u8>,
 }
 
-/// What it says by itself.
+/// Shows only the expiry.
 impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Certificate").field("until", &self.not_after).finish_non_exhaustive()
@@ -37,9 +37,9 @@ impl Certificate {
         })
     }
 
-    /// With more of it.
+    /// Parses the certificate again, to read other fields.
     pub(super) fn read<T>(&self, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
-        let (_, parsed) = X509Certificate::from_der(&self.der).expect("it was parsed before");
+        let (_, parsed) = X509Certificate::from_der(&self.der).expect("it has been parsed before");
         look(&parsed)
     }
 
@@ -58,12 +58,12 @@ impl Certificate {
     }
 }
 
-/// One after the other.
+/// Concatenates certificates.
 pub(super) fn chain<'c>(certificates: impl IntoIterator<Item = &'c Certificate>) -> Vec<u8> {
     certificates.into_iter().map(Certificate::pem).collect::<String>().into_bytes()
 }
 
-/// All that can be read.
+/// Returns all certificates that can be parsed.
 pub(super) fn certificates(text: Option<&Vec<u8>>) -> Vec<Certificate> {
     let blocks = Pem::iter_from_buffer(text.map_or(&[], Vec::as_slice)).filter_map(Result::ok);
     blocks
@@ -72,7 +72,7 @@ pub(super) fn certificates(text: Option<&Vec<u8>>) -> Vec<Certificate> {
         .collect()
 }
 
-/// A private key: PKCS #8, or what OpenSSL and Go write of RSA (PKCS #1).
+/// Parses a private key: PKCS #8, or PKCS #1 as OpenSSL and Go write it for RSA.
 pub(super) fn key(text: Option<&Vec<u8>>) -> Option<KeyPair> {
     let block =
         Pem::iter_from_buffer(text?).filter_map(Result::ok).find(|block| block.label.ends_with("PRIVATE KEY"))?;
@@ -80,7 +80,7 @@ pub(super) fn key(text: Option<&Vec<u8>>) -> Option<KeyPair> {
     KeyPair::try_from(der.as_slice()).ok()
 }
 
-/// PKCS #1 inside of PKCS #8 (RFC 5208): version, algorithm, and the key as a string of bytes.
+/// Wraps PKCS #1 in PKCS #8 (RFC 5208): version, algorithm, and the key as an octet string.
 fn wrapped(rsa: &[u8]) -> Vec<u8> {
     const VERSION: [u8; 3] = [0x02, 0x01, 0x00];
     const RSA_ENCRYPTION: [u8; 15] =

@@ -1,4 +1,4 @@
-//! Certificates in use: real TLS, with a clock that is moved on.
+//! Certificates in real TLS connections, with a simulated clock.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Cluster {
         issue(&names(), Some(&self.user), &stored, &terms)
     }
 
-    /// Makes what there should be; returns the Secrets that were written.
+    /// Writes the desired Secrets; returns the names of the changed ones.
     fn pass(&mut self) -> Vec<String> {
         let mut written = Vec::new();
         for Wanted { name, data, .. } in self.issue().unwrap().secrets {
@@ -72,12 +72,12 @@ impl Cluster {
         pem::certificates(self.data(name).get("tls.crt")).remove(0)
     }
 
-    /// The key that signs tokens of service accounts.
+    /// The key that signs service account tokens.
     fn signs(&self) -> KeyPair {
         pem::key(self.data(ACCOUNTS).get("tls.key")).unwrap()
     }
 
-    /// Whether tokens are taken that this key has signed.
+    /// Whether tokens of this key are accepted.
     fn takes(&self, key: &KeyPair) -> bool {
         pem::certificates(self.data(ACCOUNTS).get("tls.crt")).iter().any(|certificate| certificate.belongs_to(key))
     }
@@ -110,7 +110,7 @@ fn identity(data: &Data) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static
     (chain, PrivateKeyDer::from_pem_slice(&data["tls.key"]).unwrap())
 }
 
-/// A request and an answer over TLS, with certificates on both sides, at a time.
+/// A request over mutual TLS, at a given time.
 async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(server), provider.clone()).build().unwrap();
@@ -151,7 +151,7 @@ async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), St
     answered.and(spoken)
 }
 
-/// Every combination of what programs may have in memory.
+/// Tests every combination of certificates that programs may have in memory.
 async fn all_get_on(before: &Cluster, after: &Cluster) {
     for (server, told) in [(before, "old"), (after, "new")] {
         for (client, heard) in [(before, "old"), (after, "new")] {
@@ -187,14 +187,14 @@ async fn what_is_made_is_used_and_a_second_pass_changes_nothing() {
 #[tokio::test]
 async fn over_thirty_years_everything_is_renewed_in_time_and_nobody_is_cut_off() {
     let mut cluster = Cluster::begun();
-    // What programs began with that have run for ten days since.
+    // The certificates of programs that have been running for ten days.
     let (mut renewals, mut authorities) = (0, 0);
     // Keys that have signed tokens, and when they did so last.
     let mut signers = vec![(cluster.signs(), cluster.now)];
     let mut announced = cluster.now;
     while cluster.now < begin() + Duration::days(30 * 365) {
         let before = cluster.clone();
-        let planned = cluster.issue().unwrap().look_again.expect("something is due some day");
+        let planned = cluster.issue().unwrap().look_again.expect("some renewal is due");
         cluster.now = (cluster.now + Duration::days(10)).min(planned.max(cluster.now + Duration::hours(1)));
         let written = cluster.pass();
         if !written.is_empty() {
@@ -209,16 +209,16 @@ async fn over_thirty_years_everything_is_renewed_in_time_and_nobody_is_cut_off()
             *last = cluster.now;
             announced = if before.data(ACCOUNTS).contains_key(NEXT) { announced } else { cluster.now };
         } else {
-            // Whoever has not begun anew for a day takes them too.
+            // Programs that have not restarted for a day accept it as well.
             assert!(before.takes(&cluster.signs()) && cluster.now - announced >= Duration::days(1));
             signers.push((cluster.signs(), cluster.now));
         }
         for (key, last) in signers.iter().filter(|(_, last)| cluster.now - *last < Duration::days(365)) {
-            assert!(cluster.takes(key), "what was signed at {last} is not taken after {}", cluster.now - begin());
+            assert!(cluster.takes(key), "tokens signed at {last} are rejected after {}", cluster.now - begin());
         }
     }
     assert!(renewals > 30 && authorities >= 4 && signers.len() >= 4, "{renewals}, {authorities}, {}", signers.len());
-    // What is not of use any more is not there for ever.
+    // Obsolete certificates are removed.
     cluster.now += Duration::days(366);
     cluster.pass();
     assert!(pem::certificates(cluster.data("a-admin").get("ca.crt")).len() <= 2);
@@ -232,12 +232,12 @@ fn a_key_for_tokens_is_known_before_it_signs_and_taken_as_long_as_its_tokens_las
     cluster.now += Duration::days(3);
     cluster.reissue_before = Some(cluster.now);
     assert!(cluster.pass().contains(&ACCOUNTS.to_owned()));
-    assert!(cluster.certificate(ACCOUNTS).belongs_to(&first), "it signs as before");
+    assert!(cluster.certificate(ACCOUNTS).belongs_to(&first), "it still signs");
     let second = pem::key(cluster.data(ACCOUNTS).get(NEXT)).unwrap();
     let issued = cluster.issue().unwrap();
-    assert!(cluster.takes(&second) && issued.fingerprint != shown, "pods begin anew with it");
+    assert!(cluster.takes(&second) && issued.fingerprint != shown, "pods restart to read it");
     assert_eq!(issued.look_again, Some(cluster.now + Duration::days(1)));
-    // Another heaven that has the Secret too was asked for nothing, and leaves it as it is.
+    // Another heaven with the same Secret was not asked to reissue, and leaves it unchanged.
     cluster.reissue_before = None;
     cluster.now += Duration::hours(23);
     assert_eq!(cluster.pass(), [""; 0]);
@@ -245,7 +245,7 @@ fn a_key_for_tokens_is_known_before_it_signs_and_taken_as_long_as_its_tokens_las
     assert_eq!(cluster.pass(), [ACCOUNTS]);
     assert!(cluster.certificate(ACCOUNTS).belongs_to(&second) && cluster.takes(&first));
     assert!(!cluster.data(ACCOUNTS).contains_key(NEXT) && cluster.issue().unwrap().fingerprint != issued.fingerprint);
-    // Once more before the first is forgotten: three generations are taken, each as long as it has to be.
+    // Another rotation before the first key is dropped: three generations are accepted, each as long as necessary.
     cluster.now += Duration::days(300);
     cluster.reissue_before = Some(cluster.now);
     cluster.pass();
@@ -273,8 +273,8 @@ fn a_key_that_has_not_signed_yet_is_replaced_if_it_is_to_be_and_one_that_nobody_
     let third = pem::key(cluster.data(ACCOUNTS).get(NEXT)).unwrap();
     assert!(!cluster.takes(&second) && cluster.takes(&third));
     cluster.now += Duration::hours(20);
-    assert!(!cluster.pass().contains(&ACCOUNTS.to_owned()), "it is known for less than a day");
-    // Somebody puts another one in its place.
+    assert!(!cluster.pass().contains(&ACCOUNTS.to_owned()), "it was announced less than a day ago");
+    // Another client replaces it.
     let data = &mut cluster.secrets.get_mut(ACCOUNTS).unwrap().data;
     data.insert(NEXT.to_owned(), KeyPair::generate().unwrap().serialize_pem().into_bytes());
     let first = cluster.signs();
@@ -294,15 +294,15 @@ async fn everything_is_made_anew_on_demand_once_and_nobody_is_cut_off() {
     assert_eq!(cluster.pass(), ["a-cert-ca", ACCOUNTS, "a-cert-kubernetes", "a-admin", "a-controller"]);
     all_get_on(&before, &cluster).await;
     assert_eq!(cluster.pass(), [""; 0], "once");
-    assert_ne!(fingerprint(&cluster), first, "clients have to read it");
-    // Twice in a row: three generations get on.
+    assert_ne!(fingerprint(&cluster), first, "clients must read it");
+    // Two reissues in a row: three generations accept each other.
     let between = cluster.clone();
     cluster.now += Duration::days(1);
     cluster.reissue_before = Some(cluster.now);
     cluster.pass();
     all_get_on(&between, &cluster).await;
     all_get_on(&before, &cluster).await;
-    // The old ones are not trusted for ever.
+    // Old authorities are not trusted forever.
     cluster.now += Duration::days(366);
     cluster.pass();
     assert_eq!(pem::certificates(cluster.data("a-admin").get("ca.crt")).len(), 1);
@@ -349,7 +349,7 @@ fn fields_that_somebody_changed_are_put_right_and_another_user_gets_another_cert
     assert_eq!(cluster.pass(), ["a-controller"]);
 }
 
-/// Made by OpenSSL: RSA, in the older form of its keys, as the Go implementation and others write them.
+/// From OpenSSL: RSA in PKCS #1, as the Go implementation and others write it.
 const THEIRS: [(&str, &str); 2] = [("tls.crt", include_str!("theirs.crt")), ("tls.key", include_str!("theirs.key"))];
 
 fn theirs(pairs: &[(&str, &str)]) -> Stored {
@@ -371,7 +371,7 @@ async fn somebody_elses_authority_signs_and_stays_as_it_is() {
     cluster.reissue_before = Some(cluster.now);
     assert_eq!(cluster.pass(), [ACCOUNTS, "a-cert-kubernetes", "a-admin", "a-controller"]);
     all_get_on(&before, &cluster).await;
-    // One that is of no use is told, and not replaced.
+    // An unusable authority is reported, and not replaced.
     cluster.secrets.insert("a-cert-ca".to_owned(), theirs(&THEIRS[..1]));
     let said = cluster.issue().unwrap_err().to_string();
     assert!(said.contains("a-cert-ca") && said.contains("tls.key"), "{said}");

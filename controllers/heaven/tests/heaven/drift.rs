@@ -1,4 +1,4 @@
-//! Who meddles with what was made.
+//! Changes by others to managed objects.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -30,24 +30,24 @@ async fn what_was_made_is_put_right_and_what_others_added_stays() {
             && pod.containers[0].image.as_deref() == Some("app:1")
             && pod.init_containers.as_ref().is_some_and(|sidecars| sidecars.len() == 3)
     };
-    let deployment = wait::until_object(&world.deployments(), "a-heaven", "it is mended", mended).await.unwrap();
+    let deployment = wait::until_object(&world.deployments(), "a-heaven", "it is corrected", mended).await.unwrap();
     assert_eq!(deployment.metadata.labels.as_ref().unwrap()["theirs"], "stays");
     assert_eq!(deployment.spec.unwrap().template.spec.unwrap().scheduler_name.as_deref(), Some("theirs"));
 
     let patch = json!({"data": {"gitcd.yaml": "verbosity: 9", "theirs": "stays"}});
     world.maps().patch("a-entrypoints", &PatchParams::default(), &merge(patch)).await.unwrap();
     let mended = |map: &ConfigMap| map.data.as_ref().unwrap()["gitcd.yaml"].ends_with("verbosity: 0\n");
-    let map = wait::until_object(&world.maps(), "a-entrypoints", "it is mended", mended).await.unwrap();
+    let map = wait::until_object(&world.maps(), "a-entrypoints", "it is corrected", mended).await.unwrap();
     assert_eq!(map.data.unwrap()["theirs"], "stays");
 
     let before = world.secret("a-controller").await;
     let patch = json!({"data": {"kubeconfig": "eA==", "theirs": "c3RheXM="}});
     world.secrets().patch("a-controller", &PatchParams::default(), &merge(patch)).await.unwrap();
     let mended = |secret: &Secret| secret.data.as_ref().unwrap()["kubeconfig"].0 == before["kubeconfig"];
-    let secret = wait::until_object(&world.secrets(), "a-controller", "it is mended", mended).await.unwrap();
+    let secret = wait::until_object(&world.secrets(), "a-controller", "it is corrected", mended).await.unwrap();
     assert_eq!(secret.data.unwrap()["theirs"].0, b"stays");
 
-    // What is deleted comes back.
+    // Deleted objects are created again.
     world.maps().delete("a-entrypoints", &DeleteParams::default()).await.unwrap();
     world.deployments().delete("a-heaven", &DeleteParams::background()).await.unwrap();
     wait::until_object(&world.maps(), "a-entrypoints", "it is back", |_: &ConfigMap| true).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_quantity_that_the_apiserver_writes_otherwise_is_not_sent_again() {
         world.patch("a", json!({"spec": {"suspendReason": format!("turn {turn}")}})).await;
         world.is("a", "Ready", "False", "NotObserved").await;
     }
-    // Also by one that begins and knows nothing of what was sent.
+    // Also after a restart, without knowledge of earlier writes.
     world.stop().await;
     world.start();
     world.patch("a", json!({"spec": {"suspendReason": "the last turn"}})).await;

@@ -1,5 +1,5 @@
-//! Heavens in a real kube-apiserver.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+//! Heavens on a real kube-apiserver.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod drift;
 mod observed;

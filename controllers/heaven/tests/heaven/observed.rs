@@ -1,4 +1,4 @@
-//! What a heaven's gitcd says of its branch, and what is waited for before it goes.
+//! The status of a heaven's branch, and deletion after the last push.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(done.status.success(), "{done:?}");
 }
 
-/// As it would run in a pod, with the files of the Secret.
+/// Runs gitcd as in a pod, with the files of the Secret.
 async fn serve(world: &World, folder: &Path, port: u16) -> Server {
     let branches = Branches {
         repository: folder.join("repo"),
@@ -112,18 +112,18 @@ async fn what_its_gitcd_says_is_told_and_its_last_push_is_waited_for() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = serve(&world, folder.path(), port).await;
     pod(&world, "a-heaven-1", port).await;
-    // One that waits for its turn, where nobody listens.
+    // A pod that waits for its turn, with a closed port.
     pod(&world, "a-heaven-2", 9).await;
     world.is("a", "RepositoryReady", "True", "Serving").await;
     let branch = world.heavens().get("a").await.unwrap().status.unwrap().branch.unwrap();
     assert!(branch.name == "main" && branch.commit.is_some() && branch.revision == Some(1), "{branch:?}");
-    // What the reconciler tells takes nothing of that away.
+    // Writes of the reconciler do not remove that part of the status.
     world.patch("a", json!({"spec": {"suspendReason": "none"}})).await;
     world.is("a", "Ready", "False", "NotObserved").await;
     let after = world.heavens().get("a").await.unwrap().status.unwrap().branch.unwrap();
     assert_eq!(after.commit, branch.commit);
 
-    // The remote is away: the last push cannot be made before it is back.
+    // The remote is missing: the last push has to wait for it.
     world.is("a", "Synced", "False", "Unreachable").await;
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
@@ -141,17 +141,17 @@ async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
     followed["gitcd"] = json!({"git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"}});
     world.apply("a", &followed).await;
     world.is("a", "CertificatesReady", "True", "Valid").await;
-    // Nobody listens there.
+    // A closed port.
     pod(&world, "a-heaven-1", 9).await;
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
-    assert!(waits.message.contains("does not say") && waits.message.contains(DELETE_UNPUSHED), "{waits:?}");
-    // By what it is asked is put back.
+    assert!(waits.message.contains("is pushed") && waits.message.contains(DELETE_UNPUSHED), "{waits:?}");
+    // The Secret for queries is restored.
     world.secrets().delete("a-admin", &DeleteParams::default()).await.unwrap();
     assert!(world.secret("a-admin").await.contains_key("tls.key"));
     world.patch("a", json!({"metadata": {"annotations": {DELETE_UNPUSHED: "true"}}})).await;
     wait::until_gone(&world.heavens(), "a").await.unwrap();
-    // One that never had a pod, and is not to have one, has nothing to push.
+    // Without a pod, past or future, there is nothing to push.
     followed["gitcd"]["storage"] = json!({"volumeClaim": {"size": "1Gi"}});
     followed["suspend"] = json!(true);
     world.apply("b", &followed).await;
@@ -171,10 +171,10 @@ async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_cla
     });
     world.apply("a", &followed).await;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(world.client.clone(), &world.namespace);
-    let claim = wait::until_object(&claims, "a-repo", "it is there", |_: &PersistentVolumeClaim| true).await.unwrap();
+    let claim = wait::until_object(&claims, "a-repo", "it exists", |_: &PersistentVolumeClaim| true).await.unwrap();
     assert_eq!(owners(&claim), ["a"]);
     world.is("a", "CertificatesReady", "True", "Valid").await;
-    // As a pod is that no node has room for.
+    // Like a pod that no node has room for.
     pod(&world, "a-heaven-1", 9).await;
     world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
     let waits = world.is("a", "Ready", "False", "WaitingForLastPush").await;
@@ -186,7 +186,7 @@ async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_cla
     let told = events.list(&ListParams::default()).await.unwrap().items;
     let told: Vec<_> = told.into_iter().filter(|event| event.reason.as_deref() == Some("LastPushGivenUp")).collect();
     let note = told.first().and_then(|event| event.note.clone()).unwrap_or_default();
-    assert!(note.contains("volume claim \"a-repo\" stays") && note.contains("does not say"), "{told:?}");
+    assert!(note.contains("volume claim \"a-repo\" stays") && note.contains("is pushed"), "{told:?}");
     world.stop().await;
 }
 
@@ -202,7 +202,7 @@ async fn secrets_are_not_stored_where_everybody_reads_them() {
     public["apiserver"] = json!({"encryptionConfigurationSecretName": "encryption"});
     world.apply("a", &public).await;
     world.is("a", "Ready", "False", "NotObserved").await;
-    // Known by the object of the repository, when that is known.
+    // The `GitHubRepository` shows it, once that is known.
     let mut named = spec();
     named["gitcd"] = json!({"git": {"remotes": [{"repo": "https://github.com/o/b.git"}]}});
     world.apply("b", &named).await;
@@ -212,7 +212,7 @@ async fn secrets_are_not_stored_where_everybody_reads_them() {
         json!({"metadata": {"name": "b"}, "spec": {"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"}});
     let mut repository: trishanku_api::GitHubRepository = serde_json::from_value(repository).unwrap();
     repositories.create(&PostParams::default(), &repository).await.unwrap();
-    // Nobody knows yet whose it is; what runs goes on until that is known.
+    // While it is unknown whether it is public, a running heaven continues.
     let waits = world.is("b", "Ready", "False", "RepositoryNotKnown").await;
     assert!(waits.message.contains("GitHubRepository \"b\""), "{waits:?}");
     world.apply("c", &named).await;

@@ -1,4 +1,4 @@
-//! The samples, as they are.
+//! The samples, unchanged.
 
 use serde_json::Value;
 
@@ -16,14 +16,14 @@ fn sample(text: &str) -> (String, Value) {
 #[tokio::test]
 async fn a_cluster_of_heavens_shares_certificates_under_the_published_names() {
     let mut world = World::new().await;
-    // Whoever comes first makes what is shared.
+    // The first heaven creates what is shared.
     for text in [SCHEDULER, SHARED, CONTROLLER_MANAGER] {
         let (name, spec) = sample(text);
         world.apply(&name, &spec).await;
     }
     world.is("cluster", "Ready", "True", "Succeeded").await;
     for name in ["kube-scheduler", "kube-controller-manager"] {
-        // There is nobody here who makes pods.
+        // No controller creates pods here.
         let available = world.is(name, "Available", "False", "NotObserved").await;
         assert!(available.message.contains(&format!("{name}-heaven")), "{available:?}");
         world.is(name, "Ready", "False", "NotObserved").await;
@@ -52,7 +52,7 @@ async fn a_cluster_of_heavens_shares_certificates_under_the_published_names() {
     assert_eq!(sidecars, ["git-pre", "gitcd-init", "gitcd", "events-etcd", "kube-apiserver"]);
     assert_eq!(owners(&deployment), ["kube-scheduler"]);
 
-    // A second pass, and one of a manager that has just begun, write nothing.
+    // Neither a second reconcile nor a restarted manager writes anything.
     let before = world.writes_at_rest().await;
     let settled = world.deployments().get("kube-scheduler-heaven").await.unwrap().metadata.resource_version;
     world.stop().await;

@@ -1,4 +1,4 @@
-//! What is not made if nobody wants it.
+//! Objects that users can skip.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
@@ -21,7 +21,7 @@ async fn every_combination_of_skips_makes_what_is_left() {
         }
         world.apply(&name, &spec).await;
     }
-    // What somebody else supplies is waited for.
+    // The heaven waits for an object that users supply.
     for name in ["h2", "h3"] {
         let waiting = world.is(name, "Ready", "False", "NotFound").await;
         assert!(waiting.message.contains("ConfigMap \"theirs\""), "{waiting:?}");
@@ -44,7 +44,7 @@ async fn every_combination_of_skips_makes_what_is_left() {
         assert_eq!(world.names(&world.maps()).await.contains(&format!("{name}-entrypoints")), !entrypoints, "{name}");
         assert_eq!(world.names(&world.deployments()).await.contains(&format!("{name}-heaven")), !app, "{name}");
     }
-    // Its script runs, in the image for it.
+    // Its script runs, in its own image.
     let deployment = world.deployments().get("h2-heaven").await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let script = pod.init_containers.unwrap().into_iter().find(|container| container.name == "git-pre").unwrap();
@@ -66,7 +66,7 @@ async fn what_is_not_wanted_any_more_goes_and_a_suspended_heaven_rests() {
     let replicas =
         |deployment: &k8s_openapi::api::apps::v1::Deployment| deployment.spec.as_ref().unwrap().replicas == Some(2);
     wait::until_object(&world.deployments(), "a-heaven", "it has two replicas", replicas).await.unwrap();
-    // Another name for a Secret: the old one goes.
+    // With another name for a Secret, the old one is deleted.
     world.patch("a", json!({"spec": {"certificates": {"adminSecretName": "root"}}})).await;
     assert!(world.secret("root").await.contains_key("kubeconfig"));
     wait::until_gone(&world.secrets(), "a-admin").await.unwrap();

@@ -1,4 +1,4 @@
-//! Tokens of service accounts in a real kube-apiserver, while the key that signs them is followed by another one.
+//! Service account tokens on a real kube-apiserver during the rotation of the signing key.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use trishanku_testkit::TestCluster;
 
 const ACCOUNTS: &str = "a-cert-service-account";
 
-/// A kube-apiserver with the files of the Secret, as a pod has them.
+/// A kube-apiserver with the files of the Secret, as in a pod.
 struct World {
     cluster: TestCluster,
     folder: TempDir,
@@ -43,7 +43,7 @@ impl World {
         pass(&mut self.stored, self.now, reissues.then_some(self.now))
     }
 
-    /// Begins anew, as a pod does whose annotation changes.
+    /// Restarts with these files, as a pod does when its annotation changes.
     async fn begin_with(&self, files: &Data) {
         self.cluster.kill_apiserver().await;
         write(&self.folder, files);
@@ -81,7 +81,7 @@ fn write(folder: &TempDir, files: &Data) {
     }
 }
 
-/// Which key a token says that it was signed with.
+/// The key id in a token.
 fn key_of(token: &str) -> String {
     let header = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
     serde_json::from_slice::<Value>(&header).unwrap()["kid"].as_str().unwrap().to_owned()
@@ -96,24 +96,24 @@ async fn tokens_are_taken_while_the_key_that_signs_them_is_followed_by_another_o
     let old = world.token().await;
     assert!(world.takes(&old).await);
 
-    // It is announced: everything is signed as before.
+    // It is announced: the old key still signs.
     let announced = world.after(Duration::days(1), true);
     world.begin_with(&announced).await;
     assert!(world.takes(&old).await);
     assert_eq!(key_of(&world.token().await), key_of(&old));
 
-    // It signs, and what the former one signed is taken.
+    // It signs, and tokens of the former key are accepted.
     let signs = world.after(Duration::days(1), false);
     world.begin_with(&signs).await;
     let new = world.token().await;
     assert_ne!(key_of(&new), key_of(&old));
     assert!(world.takes(&old).await && world.takes(&new).await);
 
-    // A kube-apiserver that has not begun anew since takes what others sign with it.
+    // A kube-apiserver that has not restarted since the announcement accepts its tokens.
     world.begin_with(&announced).await;
     assert!(world.takes(&new).await && world.takes(&old).await);
 
-    // After a year nothing is left that the former one signed.
+    // After a year, tokens of the former key have expired.
     let alone = world.after(Duration::days(367), false);
     world.begin_with(&alone).await;
     assert!(world.takes(&new).await && !world.takes(&old).await);

@@ -40,7 +40,7 @@ impl World {
         world
     }
 
-    /// A manager of this namespace alone.
+    /// Starts a manager for this namespace only.
     pub(crate) fn start(&mut self) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
         let now = self.now.clone();
@@ -80,7 +80,7 @@ impl World {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Applies a manifest as a user does.
+    /// Applies a manifest, as a user does.
     pub(crate) async fn apply(&self, name: &str, spec: &Value) -> TrishankuHeaven {
         let object = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "TrishankuHeaven", "metadata": {"name": name}, "spec": spec,
@@ -107,11 +107,11 @@ impl World {
     }
 
     pub(crate) async fn secret(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
-        let secret = wait::until_object(&self.secrets(), name, "it is there", |_: &Secret| true).await.unwrap();
+        let secret = wait::until_object(&self.secrets(), name, "it exists", |_: &Secret| true).await.unwrap();
         secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
     }
 
-    /// A Secret of a user.
+    /// Creates a Secret of a user.
     pub(crate) async fn supply(&self, name: &str, values: &[(&str, &str)]) {
         let values: BTreeMap<_, _> = values.iter().copied().collect();
         let secret = json!({"metadata": {"name": name}, "stringData": values});
@@ -126,14 +126,14 @@ impl World {
         all.items.iter().map(kube::ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
     }
 
-    /// What was written in the namespace, by whomever.
+    /// All writes to the namespace.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_here = |entry: &&audit::Entry| entry.is_write() && entry.namespace() == self.namespace;
         let told = |entry: &audit::Entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name());
         self.cluster.audit().iter().filter(is_here).map(told).collect()
     }
 
-    /// The same, when a second has passed without another one: that nothing more comes can only be waited for.
+    /// All writes, once a second has passed without another one.
     pub(crate) async fn writes_at_rest(&self) -> Vec<String> {
         let mut known = self.writes();
         loop {
@@ -151,7 +151,7 @@ pub(crate) fn condition<'a>(heaven: &'a TrishankuHeaven, of: &str) -> Option<&'a
     heaven.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == of)
 }
 
-/// The spec of a heaven of a kind, with an app.
+/// The spec of a minimal heaven with an app.
 pub(crate) fn spec() -> Value {
     json!({
         "certificates": {"controller": {"userName": "system:app"}},

@@ -12,7 +12,7 @@ const SERVICE_ACCOUNTS: &str = "trishanku-service-accounts";
 const ENCRYPTION: &str = "trishanku-encryption";
 const TEMPORARY: &str = "trishanku-tmp";
 
-/// The cluster's service addresses, the first of which is in kube-apiserver's certificate.
+/// The cluster's service range; its first address is in kube-apiserver's certificate.
 pub const SERVICE_RANGE: &str = "10.32.0.0/24";
 
 pub(super) fn add(
@@ -40,18 +40,18 @@ pub(super) fn add(
     mounts.push(Mount::write(TEMPORARY, "/tmp"));
 
     let mut flags = vec![
-        // The only storage flags. Watch cache, compaction, consistent reads and leases are as they come.
+        // The only storage flags. Watch cache, compaction, consistent reads and leases keep their defaults.
         ("etcd-servers", place.gitcd()),
         ("storage-media-type", "application/json".to_owned()),
         ("bind-address", place.address.clone()),
         ("secure-port", place.ports.apiserver.to_string()),
-        // The `kubernetes` service would have the addresses of all heavens of a cluster in turn.
+        // Otherwise the heavens of a cluster would overwrite each other's endpoints of the `kubernetes` Service.
         ("endpoint-reconciler-type", "none".to_owned()),
         ("service-cluster-ip-range", SERVICE_RANGE.to_owned()),
         ("authorization-mode", "Node,RBAC".to_owned()),
         ("enable-admission-plugins", "NodeRestriction".to_owned()),
         ("allow-privileged", "true".to_owned()),
-        // In the Secret of its own pair, so that both change in one moment.
+        // In the same Secret as its certificate, so that both change at the same time.
         ("client-ca-file", format!("{kubernetes}/ca.crt")),
         ("tls-cert-file", format!("{kubernetes}/tls.crt")),
         ("tls-private-key-file", format!("{kubernetes}/tls.key")),
@@ -67,7 +67,7 @@ pub(super) fn add(
         flags.extend(trust.front_proxy());
     }
     if place.is_loopback() {
-        // Without it the address of the default route is advertised, and a machine without network cannot start.
+        // Otherwise the address of the default route is advertised, and a machine without network cannot start.
         flags.push(("advertise-address", place.address.clone()));
     }
     if has_events {
@@ -86,7 +86,8 @@ pub(super) fn add(
         patience: Duration::from_secs(5),
         failures,
     };
-    // It starts while another one writes, and is well when it is the turn of its own store: that may take as long as the other works.
+    // With a lease, it starts while another pod is the writer, and becomes ready with its store's turn, however long that
+    // takes.
     let failures = if waits { u16::MAX } else { 300 };
     plan.steps.push(Step {
         name: "kube-apiserver".to_owned(),

@@ -1,4 +1,4 @@
-//! Branches and remotes of a manifest, in the words of gitcd's flags.
+//! Branches and remotes of a manifest, as gitcd's flags have them.
 
 use trishanku_api::{Gitcd, Remote};
 
@@ -13,14 +13,14 @@ pub(super) struct Branch {
     pub(super) remotes: Vec<Followed>,
 }
 
-/// A remote that is followed.
+/// A remote from which the branch pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Followed {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) data: String,
     pub(super) must_be_there: bool,
-    /// Whoever wrote later, if nobody says.
+    /// 0 if the manifest sets none: the later write wins.
     pub(super) resolution: u8,
     pub(super) include: Option<String>,
     pub(super) exclude: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Followed {
 
 const DATA: &str = "main";
 const REMOTE: &str = "origin";
-/// All keys, and no key: as if nothing was said.
+/// Match all keys and no key: the same as no expression.
 pub(super) const ALL: &str = ".*";
 pub(super) const NONE: &str = "^$";
 
@@ -42,7 +42,7 @@ impl Branch {
             None => format!("refs/gitcd/metadata/{}", short(&data)),
         };
         if data == metadata {
-            let problem = "is the branch for data, too: give the metadata one of its own";
+            let problem = "is the data branch, too: give the metadata one of its own";
             return Err(PlanError::value("gitcd.git.branches.metadata", &metadata, problem));
         }
         let remotes = git.remotes.iter().enumerate().map(|(at, remote)| Followed::of(at, remote, &data));
@@ -50,13 +50,13 @@ impl Branch {
         for (at, remote) in remotes.iter().enumerate() {
             if remotes[..at].iter().any(|earlier| earlier.name == remote.name) {
                 let field = format!("gitcd.git.remotes[{at}].name");
-                return Err(PlanError::value(field, &remote.name, "is there twice: name remotes differently"));
+                return Err(PlanError::value(field, &remote.name, "exists twice: give remotes different names"));
             }
         }
         Ok(Self { data, metadata, must_be_there: own.fail_on_no_branch.unwrap_or_default(), remotes })
     }
 
-    /// One value for each remote, as gitcd's flags take it.
+    /// Joins one value per remote, for gitcd's flags.
     pub(super) fn list(&self, of: impl Fn(&Followed) -> String) -> String {
         self.remotes.iter().map(of).collect::<Vec<_>>().join(":")
     }
@@ -79,8 +79,8 @@ impl Followed {
             authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
         });
         if has_password {
-            // Not repeated: it is a secret.
-            let problem = "has a password, which everybody can read there: put it into the Secret that credentialsSecretName names";
+            // The message does not repeat the URL: it has a secret.
+            let problem = "has a password, but is not secret: put it into the Secret that credentialsSecretName names";
             return Err(PlanError::value(field("repo"), "…", problem));
         }
         Ok(Self {
@@ -99,14 +99,14 @@ impl Followed {
     }
 }
 
-/// A branch's name as a reference.
+/// Converts a branch name to a reference.
 fn reference(field: &str, name: &str) -> Result<String, PlanError> {
-    // Flags hold several values, with these between them.
+    // Flags separate values with these characters.
     if name.contains([',', ':']) || name.is_empty() {
         return Err(PlanError::value(
             field,
             name,
-            "is no name for a branch here: it is not empty, and has no ',' and no ':'",
+            "is not a valid branch name here: it must not be empty, or contain ',' or ':'",
         ));
     }
     Ok(if name.starts_with("refs/") { name.to_owned() } else { format!("refs/heads/{name}") })
@@ -116,7 +116,7 @@ fn short(reference: &str) -> &str {
     reference.strip_prefix("refs/heads/").or_else(|| reference.strip_prefix("refs/")).unwrap_or(reference)
 }
 
-/// A regular expression where `:` and `,` separate values: the same expression without either.
+/// Rewrites a regular expression without `:` and `,`, which separate values in flags.
 fn in_a_list(field: &str, expression: &str) -> Result<String, PlanError> {
     let refuse = |problem| Err(PlanError::value(field, expression, problem));
     let (mut out, mut letters) = (String::new(), expression.chars().peekable());
@@ -126,7 +126,7 @@ fn in_a_list(field: &str, expression: &str) -> Result<String, PlanError> {
             '\\' => {
                 out.push(letter);
                 match letters.next() {
-                    // Taken apart by nobody, and the same as without the backslash.
+                    // Not taken for separators, and the same as without the backslash.
                     Some(':') => out.push(':'),
                     Some(',') => out.push_str("x2C"),
                     Some(other) => out.push(other),
@@ -139,7 +139,7 @@ fn in_a_list(field: &str, expression: &str) -> Result<String, PlanError> {
             '(' if !in_class && letters.peek() == Some(&'?') => {
                 letters.next();
                 match letters.next() {
-                    // A group that is not captured matches the same as one that is.
+                    // A capturing group matches the same as one that does not capture.
                     Some(':') => out.push('('),
                     Some(other) => {
                         out.push_str("(?");

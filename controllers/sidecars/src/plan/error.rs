@@ -1,17 +1,17 @@
-//! What cannot be planned.
+//! Errors in manifests.
 
-/// Why there is no plan: a field, what is wrong with it, what to do.
+/// Why there is no plan: the field, the problem and its solution.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A value that a flag of gitcd cannot hold.
+    /// A value that gitcd's flags cannot express.
     #[error("spec.{field}: {value:?} {problem}")]
     Value {
         /// The field, below `spec`.
         field: String,
         /// Its value.
         value: String,
-        /// What is wrong, and what to do.
+        /// What is wrong, and how to fix it.
         problem: &'static str,
     },
 }

@@ -8,7 +8,7 @@ use super::{Content, Environment, Folder, Images, Look, Mount, Place, Probe, Pro
 
 const EVENTS: &str = "trishanku-events";
 
-/// Where it keeps them: nothing of it outlives the steps.
+/// The folder of its data, which does not outlive the pod.
 pub(super) fn folder() -> Folder {
     Folder { name: EVENTS.to_owned(), content: Content::Empty { size_limit: None } }
 }
@@ -20,7 +20,7 @@ pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
     let mut trusts = Vec::new();
     if let Some(trust) = &place.trust {
         let ((cert, key), authority) = (trust.store(), trust.store_authority());
-        // Other members there are none, and nobody else is to be one.
+        // There are no other members, and client certificates keep others from joining.
         for of in ["", "peer-"] {
             trusts.extend([
                 format!("--{of}cert-file={cert}"),
@@ -51,7 +51,7 @@ pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
             format!("--listen-peer-urls={peers}"),
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=events={peers}"),
-            // Events live an hour: their history is of use to nobody.
+            // Events live an hour, and their history is useless.
             "--auto-compaction-retention=5m".to_owned(),
         ]
         .into_iter()

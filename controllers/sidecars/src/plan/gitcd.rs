@@ -1,4 +1,4 @@
-//! The steps of gitcd: preparation of a remote each, the branch, and what serves it or merges into it.
+//! The steps of gitcd: preparing each remote, initializing the branch, and serving it or merging into it.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::names;
 
-/// What kube-apiserver keeps under a lease or renews all the time: served like everything else, but a history of it would only hide what
-/// people did.
+/// Keys that kube-apiserver keeps under a lease or renews all the time. They are served like all others, but in the
+/// history they would only hide what people did.
 const EPHEMERAL: &str =
     "/registry/events:/registry/masterleases:/registry/peerserverleases:/registry/leases/kube-system/apiserver-*";
 /// The prefix of all keys of a kube-apiserver.
 const PREFIX: &str = "/registry";
-/// How often remotes are looked at if nobody says it.
+/// The default poll interval of remotes.
 const INTERVAL: &str = "10s";
-/// A start should not take longer the longer a cluster has lived: what is older than so many commits came with the first of them.
+/// Keeps the duration of a start independent of the cluster's age: older history is left out.
 const DEPTH: &str = "--depth=1000";
-/// Where the Git host is if nobody says it.
+/// The default port of the Git host.
 pub(crate) const HOST_PORT: i32 = 2480;
 const HOST_TOKENS: &str = "trishanku-host-tokens";
 /// The program, in its image.
 const PROGRAM: &str = "gitcd";
 
-/// The plan with everything up to the branch that is there.
+/// Returns the plan up to the initialized branch.
 pub(super) fn plan(
     name: &str,
     gitcd: &Gitcd,
@@ -70,7 +70,7 @@ pub(super) fn commits_as(step: &mut Step, committer: &str) {
     }
 }
 
-/// A step that runs gitcd once, with the repository.
+/// A step that runs gitcd once on the repository.
 fn step(name: impl Into<String>, gitcd: &Gitcd, images: &Images, place: &Place) -> Step {
     Step {
         name: name.into(),
@@ -95,7 +95,7 @@ fn of_branch(branch: &Branch, place: &Place) -> Vec<String> {
     ]
 }
 
-/// Prepares the repository for one remote: gitcd by its flags, a script of the user by the variables that are those flags.
+/// Prepares the repository for one remote, with gitcd or a script of the user; both read the same variables.
 fn prepare(
     at: usize,
     remote: Option<&Followed>,
@@ -115,7 +115,7 @@ fn prepare(
         ("METADATA_REFERENCE_NAMES", format!("default={}", branch.metadata)),
         ("FAIL_ON_NO_BRANCH", (at == 0 && branch.must_be_there).to_string()),
         ("CLONE", (at == 0).to_string()),
-        // Where all manifests come at once, nobody knows whose branch is there first.
+        // If all manifests are applied at once, the order in which branches are created is undefined.
         ("WAIT", "1m".to_owned()),
     ];
     if let Some(remote) = remote {
@@ -124,7 +124,7 @@ fn prepare(
             ("REMOTE_URL", remote.url.clone()),
             ("REMOTE_DATA_REFERENCE_NAMES", format!("default={}", remote.data)),
             ("FAIL_ON_NO_REMOTE_BRANCH", remote.must_be_there.to_string()),
-            // With all that is there already, unless only a part of it is wanted.
+            // With the whole remote branch, unless only a part of its keys is merged.
             ("BEGIN_WITH_REMOTE_BRANCH", (at == 0 && remote.is_whole()).to_string()),
         ]);
     }
@@ -147,7 +147,7 @@ fn prepare(
     step
 }
 
-/// Serves the branch to kube-apiserver, and follows its remotes.
+/// Serves the branch to kube-apiserver, and pulls from its remotes.
 pub(super) fn serve(
     name: &str,
     gitcd: &Gitcd,
@@ -180,7 +180,8 @@ pub(super) fn serve(
     if let (Some(lease), Some(first)) = (&gitcd.writer_lease, branch.remotes.first()) {
         serve.arguments.push(format!("--writer-lease={lease}"));
         serve.arguments.push(format!("--writer-lease-remote=default={}", first.name));
-        // kube-apiserver takes seconds to start: it does so while others write, and nobody else asks this gitcd.
+        // kube-apiserver needs seconds to start. It does so while another pod is the writer, and is the only client of
+        // this gitcd.
         serve.arguments.push("--hot-standby".to_owned());
     }
     let mut port = None;
@@ -196,7 +197,8 @@ pub(super) fn serve(
         Look::Run(ask.chain(what.map(ToOwned::to_owned)).collect())
     };
     let (second, patience) = (Duration::from_secs(1), Duration::from_secs(5));
-    // A large branch is read once from Git; one with a lease waits for another writer to make it, or to push what it has made.
+    // A large branch is read from Git once; with a lease, gitcd also waits until another writer has created or pushed the
+    // branch.
     let waits = waits(gitcd);
     let (failures, startup) = if waits { (u16::MAX, Some("--startup")) } else { (600, None) };
     serve.run = Run::Server(Probes {
@@ -208,28 +210,28 @@ pub(super) fn serve(
     Ok(serve)
 }
 
-/// Whether others may be the writer of the branch.
+/// Whether other pods may be the writer of the branch.
 pub(super) fn waits(gitcd: &Gitcd) -> bool {
     gitcd.writer_lease.is_some()
 }
 
-/// Where the Git host is, if there is one.
+/// The port of the Git host, if there is one.
 pub(super) fn host_port(gitcd: &Gitcd) -> Result<Option<u16>, PlanError> {
     let Some(host) = &gitcd.host else { return Ok(None) };
     let number = host.port.unwrap_or(HOST_PORT);
     let is_port = u16::try_from(number).ok().filter(|number| *number > 0);
-    let problem = "is no port: it is from 1 to 65535";
+    let problem = "is not a port: use 1 to 65535";
     is_port.map(Some).ok_or_else(|| PlanError::value("gitcd.host.port", &number.to_string(), problem))
 }
 
-/// The folders that only the server has.
+/// The folder that only the Git host needs.
 pub(super) fn host_folder(gitcd: &Gitcd) -> Option<Folder> {
     let host = gitcd.host.as_ref()?;
     let content = Content::Secret { name: host.tokens_secret_name.clone(), items: Vec::new() };
     Some(Folder { name: HOST_TOKENS.to_owned(), content })
 }
 
-/// Merges remotes into the branch, which nobody serves.
+/// Merges remotes into the branch, without serving it.
 pub(super) fn pull(
     gitcd: &Gitcd,
     branch: &Branch,
@@ -239,7 +241,7 @@ pub(super) fn pull(
     committer: &str,
 ) -> Result<Step, PlanError> {
     if branch.remotes.is_empty() {
-        return Err(PlanError::value("gitcd.git.remotes", "[]", "has nothing to merge: add the branches to be merged"));
+        return Err(PlanError::value("gitcd.git.remotes", "[]", "has nothing to merge: add the branches to merge"));
     }
     let mut pull = step("gitcd", gitcd, images, place);
     pull.arguments = common("pull", branch, place, entry_points, &mut pull.mounts);

@@ -1,12 +1,12 @@
-//! What a heaven and an `AutomatedMerge` consist of: pure functions of a manifest.
+//! The parts of a heaven and of an `AutomatedMerge`: pure functions of a manifest.
 //!
 //! ```text
 //! git-pre, git-pre-NAME … ─► gitcd-init ─► gitcd ─► (events-etcd) ─► kube-apiserver ─► the controller
 //!  a remote each              the branch    ready     ready            ready
 //! ```
 //!
-//! A step begins when the one before it has ended, or is ready if it is a server. So kube-apiserver never meets a missing store, and the controller no missing
-//! kube-apiserver.
+//! A step starts when the one before it has completed, or is ready if it is a server. So kube-apiserver always finds its
+//! store, and the controller its kube-apiserver.
 
 mod apiserver;
 mod branch;
@@ -27,44 +27,44 @@ pub use self::shown::{STATUS, show};
 pub use self::step::{Content, Environment, Folder, Image, Look, Mount, Probe, Probes, Resources, Run, Step};
 use crate::names;
 
-/// Everything that has to run beside a controller, or by itself.
+/// Everything that runs beside a controller, or in a merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Folders that steps share.
     pub folders: Vec<Folder>,
-    /// What is run, in this order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Where the programs of the user find the controller's kubeconfig.
+    /// The controller's kubeconfig, for the user's containers.
     pub kubeconfig: Option<Kubeconfig>,
-    /// The Secret with which images are pulled.
+    /// The image pull Secret.
     pub pull_secret: Option<String>,
 }
 
-/// A kubeconfig for the programs of the user.
+/// A kubeconfig for the user's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubeconfig {
-    /// The Secret that has it, as `kubeconfig`.
+    /// The Secret, with the key `kubeconfig`.
     pub secret: String,
-    /// The file that it is to be.
+    /// The path of the file.
     pub path: String,
 }
 
-/// Which entry points there are: the keys of the `ConfigMap`.
+/// The available entry points: the keys of the `ConfigMap`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryPoints {
-    /// A script that prepares the repository instead of gitcd: `git-pre.sh`.
+    /// `git-pre.sh`: a script that prepares the repository instead of gitcd.
     pub git_pre: bool,
-    /// Flags for gitcd that no manifest says: `gitcd.yaml`.
+    /// `gitcd.yaml`: default flags of gitcd.
     pub gitcd_config: bool,
 }
 
-/// The script's key, and the file's name.
+/// Key and file name of the script.
 pub const GIT_PRE: &str = "git-pre.sh";
-/// The key of gitcd's flags.
+/// Key of gitcd's flags.
 pub const GITCD_CONFIG: &str = "gitcd.yaml";
 
 impl EntryPoints {
-    /// Those of a `ConfigMap` with these keys.
+    /// Reads the keys of a `ConfigMap`.
     pub fn of<'k>(keys: impl IntoIterator<Item = &'k str>) -> Self {
         keys.into_iter().fold(Self::default(), |found, key| Self {
             git_pre: found.git_pre || key == GIT_PRE,
@@ -75,55 +75,55 @@ impl EntryPoints {
 
 /// The name of the folder with the repository, among a plan's folders.
 pub const HOME: &str = "trishanku-home";
-/// That of the entry points.
+/// The name of the folder with the entry points.
 pub const ENTRY_POINTS: &str = "trishanku-entrypoints";
-/// That of credentials for remotes.
+/// The name of the folder with remote credentials.
 pub const CREDENTIALS: &str = "trishanku-credentials";
 
-/// The port of a heaven's Git host, which others have to keep away from.
+/// The port of a heaven's Git host, which other containers must not use.
 ///
 /// # Errors
-/// [`PlanError`] if it is none.
+/// [`PlanError`] if it is not a valid port.
 pub fn host_port(spec: &TrishankuHeavenSpec) -> Result<Option<u16>, PlanError> {
     spec.gitcd.as_ref().map_or(Ok(None), gitcd::host_port)
 }
 
-/// A branch, and those that it follows.
+/// The branch of a manifest, and those from which it pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct References {
     /// The reference of the data.
     pub branch: String,
     /// The reference of the metadata.
     pub metadata: String,
-    /// The remotes, in their order.
+    /// The remotes, in order.
     pub remotes: Vec<RemoteReference>,
 }
 
-/// A branch that is followed.
+/// A remote branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteReference {
     /// The remote's name.
     pub name: String,
     /// Its URL or path.
     pub url: String,
-    /// The reference of the data there.
+    /// The reference of the data in the remote.
     pub branch: String,
 }
 
-/// Which branch a manifest is about.
+/// Returns the branches of a manifest.
 ///
 /// # Errors
-/// [`PlanError`] if it can be none.
+/// [`PlanError`] if a name is invalid.
 pub fn references(gitcd: Option<&Gitcd>) -> Result<References, PlanError> {
     let Branch { data, metadata, remotes, .. } = Branch::of(gitcd.unwrap_or(&Gitcd::default()))?;
     let remote = |remote: branch::Followed| RemoteReference { name: remote.name, url: remote.url, branch: remote.data };
     Ok(References { branch: data, metadata, remotes: remotes.into_iter().map(remote).collect() })
 }
 
-/// What runs beside the controller of a heaven.
+/// Returns the plan of a heaven.
 ///
 /// # Errors
-/// [`PlanError`] with the field, and what to do.
+/// [`PlanError`] with the field and the solution.
 pub fn heaven(
     name: &str,
     spec: &TrishankuHeavenSpec,
@@ -150,10 +150,10 @@ pub fn heaven(
     Ok(plan.without_idle_folders())
 }
 
-/// What runs in an `AutomatedMerge`.
+/// Returns the plan of an `AutomatedMerge`.
 ///
 /// # Errors
-/// [`PlanError`] with the field, and what to do.
+/// [`PlanError`] with the field and the solution.
 pub fn merge(
     name: &str,
     spec: &AutomatedMergeSpec,
@@ -166,7 +166,7 @@ pub fn merge(
     let branch = Branch::of(gitcd)?;
     let map = names::entry_points_of_merge(name, spec);
     let mut plan = gitcd::plan(&names::merge(name), gitcd, &branch, images, place, entry_points, &map);
-    // The merges' author, not gitcd's own name.
+    // Merges are committed under the name in the manifest, not gitcd's own.
     for step in &mut plan.steps {
         gitcd::commits_as(step, &spec.app.committer_name);
     }
@@ -175,7 +175,7 @@ pub fn merge(
 }
 
 impl Plan {
-    /// Nothing is waited for that nobody reads, such as the Secret for remotes where there are none.
+    /// Drops unused folders, so that pods do not wait for their Secrets, for example for credentials without remotes.
     fn without_idle_folders(mut self) -> Self {
         let steps = &self.steps;
         self.folders

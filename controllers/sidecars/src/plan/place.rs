@@ -1,13 +1,13 @@
-//! Where a plan is going to run.
+//! The environment of a plan: images, paths and ports.
 
 use trishanku_api as api;
 
-/// Images that count where a manifest names none.
+/// Default images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
     /// etcd, for events.
     pub etcd: String,
-    /// Git, for a script of the user.
+    /// git, for user scripts.
     pub git: String,
     /// gitcd.
     pub gitcd: String,
@@ -33,26 +33,26 @@ impl Images {
     }
 }
 
-/// Paths and ports: those of a pod are published, those of processes on a machine are each one's own.
+/// Paths and ports. Those of pods are published; on a machine, each heaven has its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The home folder, in which the repository is.
+    /// The home folder, which contains the repository.
     pub home: String,
-    /// Below it, a folder for each Secret.
+    /// The parent of the folders with Secrets.
     pub secrets: String,
-    /// The entry points.
+    /// The folder of the entry points.
     pub entry_points: String,
-    /// Where servers keep what goes with them.
+    /// The folder of data that does not outlive the pod.
     pub state: String,
-    /// Where kube-apiserver listens: everywhere in a pod, where kubelet has to look at it.
+    /// Listen address of kube-apiserver: all interfaces in a pod, for kubelet's probes.
     pub address: String,
     /// The ports.
     pub ports: Ports,
-    /// A folder with the certificates by which servers of one machine know each other, where others could reach their loopback ports.
+    /// Certificates for the loopback servers of a machine, which other users could reach.
     pub trust: Option<Trust>,
 }
 
-/// Where on a machine the certificates of [`Place::trust`] are. In a pod nobody else reaches loopback.
+/// The folder of the certificates of [`Place::trust`]. Pods need none: other pods do not reach their loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust(pub String);
 
@@ -61,7 +61,7 @@ impl Trust {
         format!("{}/{name}", self.0)
     }
 
-    /// Whom servers and clients of stores trust.
+    /// The authority of stores and their clients.
     pub(super) fn store_authority(&self) -> String {
         self.file("store-ca.crt")
     }
@@ -71,12 +71,13 @@ impl Trust {
         (self.file("store.crt"), self.file("store.key"))
     }
 
-    /// Certificate and key of those who may use a store.
+    /// Certificate and key of a store's clients.
     pub(super) fn store_client(&self) -> (String, String) {
         (self.file("store-client.crt"), self.file("store-client.key"))
     }
 
-    /// The flags by which kube-apiserver knows those who ask for others, and is known by servers that extend it.
+    /// kube-apiserver's flags for the request header authority, and for its own client certificate at aggregated API
+    /// servers.
     pub(super) fn front_proxy(&self) -> [(&'static str, String); 7] {
         [
             ("requestheader-client-ca-file", self.file("front-proxy-ca.crt")),
@@ -90,28 +91,28 @@ impl Trust {
     }
 }
 
-/// Where servers listen.
+/// Listen ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// gitcd, on loopback.
     pub gitcd: u16,
     /// The etcd for events, on loopback.
     pub events: u16,
-    /// What that etcd wants to have for other members, on loopback.
+    /// The peer port that this etcd requires, on loopback.
     pub events_peers: u16,
     /// kube-apiserver.
     pub apiserver: u16,
 }
 
 impl Default for Ports {
-    /// The published ones.
+    /// The published ports.
     fn default() -> Self {
         Self { gitcd: 2479, events: 2379, events_peers: 2380, apiserver: 6443 }
     }
 }
 
 impl Place {
-    /// A pod, with the published paths and ports.
+    /// The environment of a pod, with the published paths and ports.
     pub fn pod() -> Self {
         Self {
             home: "/root".to_owned(),
@@ -124,19 +125,19 @@ impl Place {
         }
     }
 
-    /// The same with other ports.
+    /// Changes the ports.
     #[must_use]
     pub fn with_ports(mut self, ports: Ports) -> Self {
         self.ports = ports;
         self
     }
 
-    /// The repository.
+    /// The path of the repository.
     pub fn repository(&self) -> String {
         format!("{}/repo", self.home)
     }
 
-    /// Whether nobody from elsewhere reaches it.
+    /// Whether only this machine can reach the servers.
     pub(super) fn is_loopback(&self) -> bool {
         self.address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }

@@ -1,13 +1,14 @@
-//! What a gitcd shows of itself to those outside of its pod.
+//! Access to gitcd's status from outside the pod.
 
 use super::{Content, Folder, Mount, Place, Plan};
 
-/// The folder with the certificates for that, among a plan's folders.
+/// The name of the folder with its certificates, among a plan's folders.
 pub const STATUS: &str = "trishanku-status";
 
-/// Lets gitcd show how its branch is at this port, to whoever has a certificate of the authority in a Secret with `tls.crt`, `tls.key` and `ca.crt`.
+/// Makes gitcd serve its status at this port, to clients with a certificate of the authority in `secret`, which has
+/// `tls.crt`, `tls.key` and `ca.crt`.
 ///
-/// It is for pods. On a machine gitcd is asked on loopback.
+/// For pods only: on a machine, gitcd is reachable on loopback.
 pub fn show(plan: &mut Plan, place: &Place, port: u16, secret: &str) {
     let path = place.secret("status");
     let Some(step) = plan.steps.iter_mut().find(|step| step.name == "gitcd") else { return };

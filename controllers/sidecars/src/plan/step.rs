@@ -1,4 +1,4 @@
-//! One program that is run.
+//! A step of a plan: one program.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use trishanku_api::PullPolicy;
 
-/// A program, and all that it needs.
+/// A program with everything that it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Its published name.
     pub name: String,
-    /// The image that has it.
+    /// Its image.
     pub image: Image,
     /// The program; a path or a name.
     pub program: String,
-    /// Its arguments. No secret is among them.
+    /// Its arguments, without secrets.
     pub arguments: Vec<String>,
-    /// Its environment. No secret is in it.
+    /// Its environment, without secrets.
     pub environment: Environment,
-    /// What of the plan's folders it sees, and where.
+    /// The folders of the plan that it sees.
     pub mounts: Vec<Mount>,
-    /// Whether it ends, or goes on.
+    /// Whether it runs to completion or serves.
     pub run: Run,
-    /// What it asks for and may use.
+    /// Its resources.
     pub resources: Resources,
-    /// Whether its image is somebody else's, who may want to write anywhere in it.
+    /// Whether it may write to its root file system, since it is a user's image.
     pub writable_root: bool,
 }
 
@@ -37,56 +37,56 @@ pub type Environment = BTreeMap<String, String>;
 pub struct Image {
     /// Its reference.
     pub name: String,
-    /// When it is pulled.
+    /// The pull policy.
     pub pull: Option<PullPolicy>,
 }
 
-/// How long something runs.
+/// How a step runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// To its end, which must be a good one, before the next step.
+    /// To completion, which must succeed before the next step.
     Once,
-    /// For ever. The next step begins when it is ready.
+    /// As a server. The next step starts when it is ready.
     Server(Probes),
-    /// For ever, and nobody waits for it.
+    /// As a background process, for which no step waits.
     Alone {
-        /// How to learn that it lives, if there is a way.
+        /// Liveness probe, if there is one.
         alive: Option<Probe>,
     },
 }
 
-/// How to learn how a server is.
+/// The probes of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
-    /// The port that it listens on for others, with its name.
+    /// Its named port for others.
     pub port: Option<(&'static str, u16)>,
-    /// Whether it has begun to serve.
+    /// Startup probe.
     pub started: Probe,
-    /// Whether it still can; if not, it is started anew.
+    /// Liveness probe; a failure restarts it.
     pub alive: Option<Probe>,
-    /// Whether it does.
+    /// Readiness probe.
     pub ready: Option<Probe>,
 }
 
-/// A look that is taken again and again.
+/// A periodic probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What is looked at.
+    /// The check.
     pub look: Look,
-    /// How often.
+    /// The interval.
     pub every: Duration,
-    /// How long one look may take.
+    /// Time limit of one check.
     pub patience: Duration,
-    /// How many in a row have to fail.
+    /// How many failures in a row make it fail.
     pub failures: u16,
 }
 
-/// How a server is looked at.
+/// The check of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// By a program beside it, which ends well if all is well.
+    /// A command, successful with exit code 0.
     Run(Vec<String>),
-    /// By a request over TLS at its port, which is answered with 200.
+    /// A request over TLS at the server's port, successful with status 200.
     Https {
         /// The path.
         path: &'static str,
@@ -98,54 +98,54 @@ pub enum Look {
 pub struct Folder {
     /// Its name in the plan.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
 }
 
-/// What is in a folder.
+/// The content of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing at first; it goes with the steps.
+    /// An empty folder that does not outlive the pod.
     Empty {
-        /// The most that it may take.
+        /// Its size limit.
         size_limit: Option<String>,
     },
-    /// What was left there; it outlives the steps.
+    /// A volume claim, which outlives the pod.
     Kept {
-        /// The claim that it is on.
+        /// The claim.
         claim: String,
     },
     /// The values of a Secret as files.
     Secret {
         /// The Secret.
         name: String,
-        /// Keys and the files that they become; all under their own names if there are none.
+        /// Keys and file names; if empty, all keys under their own names.
         items: Vec<(&'static str, &'static str)>,
     },
-    /// The values of a `ConfigMap` as files that can be run.
+    /// The values of a `ConfigMap` as executable files.
     EntryPoints {
         /// The `ConfigMap`.
         name: String,
     },
 }
 
-/// Where a step sees a folder.
+/// The mount of a folder in a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// The folder's name in the plan.
     pub folder: String,
-    /// Where it is.
+    /// The mount path.
     pub path: String,
-    /// Whether it is written to.
+    /// Whether it is writable.
     pub writable: bool,
 }
 
-/// What a program asks for and may use, as in a container.
+/// Resource requests and limits, as in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// What is set aside for it.
+    /// The requests.
     pub requests: BTreeMap<String, String>,
-    /// What it may use at most.
+    /// The limits.
     pub limits: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What each field of a manifest does to the pod.
+//! The effect of each field of a manifest on the pod.
 
 use serde_json::{Value, json};
 use trishanku_sidecars::plan::EntryPoints;
@@ -6,7 +6,7 @@ use trishanku_sidecars::plan::EntryPoints;
 use crate::promises::spec;
 use crate::support::{MADE, container, flag, heaven_pod, merge_pod, try_heaven};
 
-/// The pod of a manifest in which these fields are so; a path goes by `/`.
+/// The pod of the default manifest with these fields changed; paths use `/`.
 fn with(fields: &[(&str, Value)]) -> Value {
     heaven_pod(&changed(fields))
 }
@@ -70,7 +70,7 @@ fn a_script_of_the_user_takes_the_place_of_the_preparation() {
     assert_eq!(map["configMap"], json!({"name": "mine", "defaultMode": 0o755}));
     assert_eq!(container(&pod, "gitcd-init")["image"], "images.example.org/gitcd:1");
     assert_eq!(flag(container(&pod, "gitcd"), "config"), None);
-    // Also where there is no remote.
+    // Also without remotes.
     let spec = changed(&[("gitcd/git/remotes", json!([]))]);
     let pod = try_heaven(&spec, &EntryPoints { git_pre: true, gitcd_config: false }).unwrap();
     assert_eq!(container(&pod, "git-pre")["image"], "images.example.org/git:1");
@@ -128,7 +128,7 @@ fn conflicts_and_retention() {
     let filtered = gitcd(&spec);
     assert_eq!(flag(&filtered, "merge-retention-policies-include"), Some("default=^/registry/(pods|nodes)/:.*"));
     assert_eq!(flag(&filtered, "merge-retention-policies-exclude"), Some("default=a\\:b:^$"));
-    // Whoever wants a part only does not begin with all.
+    // With filters, the branch does not start from the whole remote branch.
     let begins = |pod: &Value| flag(container(pod, "git-pre"), "GITCD_BEGIN_WITH_REMOTE_BRANCH").map(ToOwned::to_owned);
     assert_eq!((begins(&with(&[])).as_deref(), begins(&with(&spec)).as_deref()), (Some("true"), Some("false")));
 }
@@ -155,7 +155,7 @@ fn pulls_and_pushes() {
     );
 }
 
-/// kube-apiserver starts while another pod writes, and the user's containers when it is this one's turn.
+/// With a lease, kube-apiserver starts while another pod is the writer, and the user's containers with this one's turn.
 #[test]
 fn of_several_pods_one_acts() {
     let (alone, lease) = (with(&[]), with(&[("gitcd/writerLease", json!("15s"))]));
@@ -168,7 +168,7 @@ fn of_several_pods_one_acts() {
     let patience = |pod: &Value, name: &str| container(pod, name)["startupProbe"]["failureThreshold"].as_u64().unwrap();
     let server = |pod: &Value| (patience(pod, "gitcd"), patience(pod, "kube-apiserver"));
     assert_eq!(server(&alone), (600, 300));
-    assert_eq!(server(&lease), (65535, 65535), "a turn comes when it comes");
+    assert_eq!(server(&lease), (65535, 65535), "waiting for a turn has no limit");
     let path = |pod: &Value| container(pod, "kube-apiserver")["startupProbe"]["httpGet"]["path"].clone();
     assert_eq!((path(&lease), path(&alone)), (json!("/readyz"), json!("/readyz")));
 }
@@ -225,7 +225,7 @@ fn the_apiserver() {
     let pod = with(&[]);
     let apiserver = container(&pod, "kube-apiserver");
     let storage = ["watch-cache", "etcd-compaction-interval", "default-watch-cache-size", "feature-gates"];
-    assert!(storage.iter().all(|name| flag(apiserver, name).is_none()), "it needs nothing to be switched off");
+    assert!(storage.iter().all(|name| flag(apiserver, name).is_none()), "no feature is disabled for gitcd");
     let pod = with(&[(
         "apiserver",
         json!({
@@ -278,7 +278,7 @@ fn the_git_host() {
     assert_eq!(flag(gitcd, "host-tokens"), Some("/.trishanku/secrets/host-tokens/tokens.yaml"));
     assert_eq!(gitcd["ports"], json!([{"containerPort": 8443, "name": "git"}]));
     assert_eq!(volume(&pod, "trishanku-host-tokens")["secret"]["secretName"], "tokens");
-    // The store keeps away from it.
+    // gitcd avoids the host's port.
     let ports = json!([{"containerPort": 2479}]);
     let pod = with(&[
         ("gitcd/host", json!({"tokensSecretName": "tokens"})),

@@ -1,5 +1,5 @@
 //! Plans and pods of manifests.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod fields;
 mod promises;

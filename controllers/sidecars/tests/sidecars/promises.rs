@@ -1,4 +1,4 @@
-//! What holds for every manifest.
+//! Properties of all manifests.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn what_is_injected_is_restricted_and_runs_no_shell() {
         assert_eq!((&security["readOnlyRootFilesystem"], &security["runAsUser"]), (&json!(true), &json!(65532)));
         assert_eq!(security["capabilities"], json!({"drop": ["ALL"]}));
         assert!(!injected.to_string().contains("/bin/") && !injected.to_string().contains("\"sh\""), "{injected}");
-        // No secret is in what anybody can read.
+        // Pod specs are not secret, so they must not contain secrets.
         assert!(injected["env"].as_array().into_iter().flatten().all(|variable| variable["valueFrom"].is_null()));
     }
 }
@@ -98,11 +98,11 @@ proptest! {
         if unknown { spec["app"]["podTemplate"]["spec"]["ofTomorrow"] = json!({"a": [1]}); }
         let entry_points = EntryPoints { git_pre: script, gitcd_config: config };
         let plan = plan_of("a", &spec, &entry_points).unwrap();
-        prop_assert_eq!(&plan, &plan_of("a", &spec, &entry_points).unwrap(), "a plan is a function");
+        prop_assert_eq!(&plan, &plan_of("a", &spec, &entry_points).unwrap(), "a plan is deterministic");
         let once = pod::render(&plan, &spec["app"]["podTemplate"]).unwrap();
         prop_assert_eq!(&pod::render(&plan, &once).unwrap(), &once);
         prop_assert_eq!(once["spec"]["ofTomorrow"].is_object(), unknown);
-        // Every mount is of a volume, and no volume is for nothing.
+        // Every volume is mounted.
         let text = once.to_string();
         for volume in once["spec"]["volumes"].as_array().unwrap() {
             let name = volume["name"].as_str().unwrap();

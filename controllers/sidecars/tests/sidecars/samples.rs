@@ -1,4 +1,4 @@
-//! Whole pods of the samples.
+//! The whole pods of the samples.
 
 use crate::support::{MADE, heaven_pod, manifest, merge_pod, plan_of};
 

@@ -1,4 +1,4 @@
-//! From manifests to pods.
+//! Converts manifests to pods.
 
 use serde_json::{Value, json};
 use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
@@ -11,7 +11,7 @@ pub(crate) fn images() -> Images {
     Images { etcd: image("etcd"), git: image("git"), gitcd: image("gitcd"), apiserver: image("kube-apiserver") }
 }
 
-/// Those that are made where nobody supplies others.
+/// The entry points that are created by default.
 pub(crate) const MADE: EntryPoints = EntryPoints { git_pre: false, gitcd_config: true };
 
 pub(crate) fn manifests(text: &str) -> Vec<Value> {
@@ -32,7 +32,7 @@ pub(crate) fn plan_of(name: &str, spec: &Value, entry_points: &EntryPoints) -> R
     heaven(name, &spec, &images(), &place, entry_points).map_err(|error| error.to_string())
 }
 
-/// The pod template of a heaven.
+/// Renders the pod template of a heaven.
 pub(crate) fn try_heaven(spec: &Value, entry_points: &EntryPoints) -> Result<Value, String> {
     let plan = plan_of("a", spec, entry_points)?;
     pod::render(&plan, &spec["app"]["podTemplate"]).map_err(|error| error.to_string())
@@ -48,7 +48,7 @@ pub(crate) fn merge_pod(spec: &Value) -> Value {
     pod::render(&plan, &json!({})).unwrap()
 }
 
-/// A container of any list.
+/// Finds a container in any list.
 pub(crate) fn container<'p>(pod: &'p Value, name: &str) -> &'p Value {
     let lists =
         ["initContainers", "containers"].map(|list| pod["spec"][list].as_array().map_or(&[][..], Vec::as_slice));
@@ -56,7 +56,7 @@ pub(crate) fn container<'p>(pod: &'p Value, name: &str) -> &'p Value {
     found.unwrap_or_else(|| panic!("there is no container {name}: {pod}"))
 }
 
-/// The value of a flag or a variable.
+/// The value of a flag or an environment variable.
 pub(crate) fn flag<'p>(container: &'p Value, name: &str) -> Option<&'p str> {
     let arguments = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let flag = format!("--{name}=");

@@ -1,4 +1,4 @@
-//! Whether a node can run on this machine, and what to do if not.
+//! Checks whether a node can run on this machine, and says what to do if not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,13 @@ use rustix::process::geteuid;
 
 const PROGRAMS: [&str; 9] = ["unshare", "nsenter", "mount", "umount", "ip", "iptables", "containerd", "ctr", "runc"];
 
-/// Where control groups are.
+/// The mount point of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
+/// Checks the machine.
+///
 /// # Errors
-/// What is missing, and what to do.
+/// If something is missing; the text says what to do.
 pub(super) fn check() -> anyhow::Result<()> {
     ensure!(
         geteuid().is_root(),
@@ -30,48 +32,48 @@ pub(super) fn check() -> anyhow::Result<()> {
     let systems = fs::read_to_string("/proc/filesystems")?;
     ensure!(
         systems.lines().any(|line| line.ends_with("\toverlay")),
-        "this kernel has no overlayfs, which containers are made of: load the module `overlay`"
+        "this kernel has no overlayfs, which containers need: load the module `overlay`"
     );
     let temporary = std::env::temp_dir();
     let on = file_system(&temporary)?;
-    // Containers have a file system on top of another one, which cannot be such a one itself.
+    // Containers use overlayfs, whose upper folder cannot be on overlayfs itself.
     ensure!(
         on != "overlay",
-        "{} is on overlayfs, on which containers cannot be: set TMPDIR to a folder on a volume",
+        "{} is on overlayfs, which containers cannot use: set TMPDIR to a folder on a volume",
         temporary.display()
     );
     Ok(())
 }
 
-/// What a folder is on.
+/// The type of a folder's file system.
 fn file_system(folder: &Path) -> anyhow::Result<String> {
-    let folder = folder.canonicalize().with_context(|| format!("there is no {}", folder.display()))?;
+    let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let on = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?, words.next()?))
     });
     let on = on.filter(|(point, _)| folder.starts_with(point)).max_by_key(|(point, _)| point.len());
-    Ok(on.context("everything is on something")?.1.to_owned())
+    Ok(on.context("no mount contains the folder")?.1.to_owned())
 }
 
-/// The hierarchies of control groups: one, or one for each controller.
+/// The hierarchies of control groups: one, or one per controller.
 pub(super) fn hierarchies() -> anyhow::Result<Vec<PathBuf>> {
     let root = PathBuf::from(GROUPS);
     if root.join("cgroup.controllers").exists() {
-        // What may be used below.
+        // Controllers to be enabled below.
         for controller in ["cpuset", "cpu", "io", "memory", "pids"] {
-            // Kubelet says which of them it cannot do without.
+            // kubelet reports the ones that it requires.
             let _absent = fs::write(root.join("cgroup.subtree_control"), format!("+{controller}"));
         }
         return Ok(vec![root]);
     }
-    let folders = fs::read_dir(&root).with_context(|| format!("there are no control groups in {GROUPS}"))?;
+    let folders = fs::read_dir(&root).with_context(|| format!("no control groups in {GROUPS}"))?;
     let mut found: Vec<_> = folders.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    // `cpu,cpuacct` is one, and `cpu` a link to it.
+    // `cpu,cpuacct` is one hierarchy, and `cpu` a link to it.
     found.retain(|folder| folder.join("cgroup.procs").exists() && !folder.is_symlink());
     if found.is_empty() {
-        bail!("there are no control groups in {GROUPS}");
+        bail!("no control groups in {GROUPS}");
     }
     found.sort();
     Ok(found)

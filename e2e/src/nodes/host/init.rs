@@ -1,7 +1,7 @@
-//! The first process of a node's namespaces: it starts programs, reaps what is left to it, and tidies up when nobody speaks to it any more.
+//! The init process of a node's namespaces: it starts programs, reaps orphans, and cleans up once its standard input is closed.
 //!
-//! It is the test binary itself, run once more. Requests come as lines of JSON and are answered in their order. The kernel kills everything else in the
-//! namespaces when it ends, and takes their networks and mounts away; what the kernel does not take away, it takes away itself before.
+//! It is the test binary itself, run again. Requests are lines of JSON, answered in order. When it exits, the kernel kills all
+//! other processes of the namespaces and removes their networks and mounts; before, it removes what the kernel does not.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,36 +15,36 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use serde::{Deserialize, Serialize};
 
-/// The argument by which the test binary knows that it is to be this process.
+/// The argument that makes the test binary this process.
 pub(super) const WORD: &str = "--node-init";
-/// Groups of processes vanish a moment after the last process of them.
+/// Control groups vanish a moment after their last process.
 const TIDY_WITHIN: Duration = Duration::from_secs(10);
 
-/// What was made outside of the namespaces.
+/// Resources outside of the namespaces.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Belongings {
-    /// Everything that is written.
+    /// The folder of all written files.
     pub(super) folder: PathBuf,
-    /// Whether it stays.
+    /// Whether to keep the folder.
     pub(super) keep: bool,
-    /// The groups of processes, one in each hierarchy.
+    /// The control groups, one per hierarchy.
     pub(super) groups: Vec<PathBuf>,
-    /// Folders to be removed if they are empty.
+    /// Folders to remove if they are empty.
     pub(super) made: Vec<PathBuf>,
-    /// Settings of the kernel that kubelet changes, and what they were.
+    /// Kernel settings that kubelet changes, with their previous values.
     pub(super) settings: BTreeMap<PathBuf, String>,
 }
 
-/// A program that goes on.
+/// A program that keeps running.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Program {
-    /// By which it is spoken of.
+    /// Its name in requests.
     pub(super) name: String,
-    /// Its file.
+    /// The path of its executable.
     pub(super) file: PathBuf,
     /// Its arguments.
     pub(super) arguments: Vec<String>,
-    /// Where it writes to.
+    /// The path of its log.
     pub(super) log: PathBuf,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Request {
         name: String,
         signal: i32,
     },
-    /// Whether it runs.
+    /// Asks whether a program is running.
     Look {
         name: String,
     },
@@ -64,12 +64,12 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
-    /// How it ended.
+    /// The program has exited, in this way.
     Ended(String),
     Failed(String),
 }
 
-/// Is this process, if it was started as it: answers with what to exit with.
+/// Runs as this process if started as such; returns its exit code.
 #[must_use]
 pub fn init() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -84,7 +84,7 @@ pub fn init() -> Option<ExitCode> {
             Some(ExitCode::SUCCESS)
         }
         Err(error) => {
-            eprintln!("{WORD} is for the harness, and was given {belongings:?}: {error}");
+            eprintln!("{WORD} is internal to the harness; invalid argument {belongings:?}: {error}");
             Some(ExitCode::FAILURE)
         }
     }
@@ -119,12 +119,12 @@ fn serve() {
 }
 
 fn answer(request: Request, table: &Mutex<Table>, started: &Condvar) -> anyhow::Result<Answer> {
-    // Held while a program is started, so that its end is not noticed before its beginning.
+    // Held while a program is started, so that its exit is not recorded before its start.
     let mut table = lock(table);
     match request {
         Request::Start(program) => {
             if table.running.values().any(|name| *name == program.name) {
-                bail!("{} runs already", program.name);
+                bail!("{} is already running", program.name);
             }
             let log = File::options().create(true).append(true).open(&program.log);
             let log = log.with_context(|| format!("cannot write {}", program.log.display()))?;
@@ -144,7 +144,7 @@ fn answer(request: Request, table: &Mutex<Table>, started: &Condvar) -> anyhow::
             let found = table.running.iter().find(|(_, running)| **running == name);
             let process = found
                 .and_then(|(process, _)| Pid::from_raw(*process))
-                .with_context(|| format!("{name} does not run"))?;
+                .with_context(|| format!("{name} is not running"))?;
             let signal = Signal::from_named_raw(signal).context("no such signal")?;
             kill_process(process, signal)?;
             Ok(Answer::Done)
@@ -159,12 +159,13 @@ fn answer(request: Request, table: &Mutex<Table>, started: &Condvar) -> anyhow::
     }
 }
 
-/// Takes note of every process that ends; also of those whose parents have ended, which are left to the first process.
+/// Records the exit of every process, including orphans, which are reparented to the init process.
 fn reap(table: &Mutex<Table>, started: &Condvar) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((process, status))) => lock(table).note(process, status),
-            // There is none now. One may be left by somebody who came in from outside, so this looks again without being told.
+            // No child now. One may be reparented by a program that was started from outside, so this looks again after a
+            // while.
             _ => {
                 drop(started.wait_timeout(lock(table), Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner));
             }
@@ -190,13 +191,13 @@ fn tidy(belongings: &Belongings) {
     kill_all_others(until);
     let mounted = mounts_below(&belongings.folder).into_iter().chain(belongings.made.clone());
     for mount in mounted {
-        // What is mounted on it was unmounted before.
+        // Everything mounted on it has been unmounted.
         let _told_below = Command::new("umount").arg("--lazy").arg(mount).stderr(Stdio::null()).status();
     }
     take_away(belongings, until);
 }
 
-/// What the kernel does not take away with the namespaces.
+/// Removes what the kernel does not remove with the namespaces.
 pub(super) fn take_away(belongings: &Belongings, until: Instant) {
     for group in &belongings.groups {
         while remove_groups(group).is_err() && Instant::now() < until {
@@ -207,15 +208,15 @@ pub(super) fn take_away(belongings: &Belongings, until: Instant) {
         }
     }
     for (setting, value) in &belongings.settings {
-        // The same value needs no right.
+        // Writing needs a privilege, so an unchanged value is not written.
         if fs::read_to_string(setting).is_ok_and(|now| now != *value)
             && let Err(error) = fs::write(setting, value)
         {
-            eprintln!("cannot set {} to {} again: {error}", setting.display(), value.trim());
+            eprintln!("cannot restore {} to {}: {error}", setting.display(), value.trim());
         }
     }
     for folder in &belongings.made {
-        // Somebody else may have something in it by now.
+        // Another program may have put something into it.
         let _stays = fs::remove_dir(folder);
     }
     if !belongings.keep
@@ -234,7 +235,7 @@ fn kill_all_others(until: Instant) {
         let mut any = false;
         for process in processes {
             any = true;
-            // It may have ended by itself.
+            // It may have exited by itself.
             let _gone = kill_process(process, Signal::KILL);
         }
         if !any || Instant::now() > until {
@@ -244,7 +245,7 @@ fn kill_all_others(until: Instant) {
     }
 }
 
-/// The last mounted first.
+/// Mount points below a folder, last mounted first.
 fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
@@ -253,7 +254,7 @@ fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     below
 }
 
-/// Control groups are removed from below; what is in them is not removed, it vanishes with them.
+/// Removes control groups from the bottom up; their files vanish with them.
 fn remove_groups(group: &Path) -> std::io::Result<()> {
     if !group.exists() {
         return Ok(());
@@ -268,6 +269,6 @@ fn remove_groups(group: &Path) -> std::io::Result<()> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is left half done in it, whoever panicked.
+    // A panic leaves the data consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

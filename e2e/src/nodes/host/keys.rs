@@ -1,4 +1,4 @@
-//! Keys, certificates and kubeconfigs of the host cluster. They live as long as its folder, which is root's alone.
+//! Keys, certificates and kubeconfigs of the host cluster. They live as long as its folder, which only root can access.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{API_ADDRESS, NODE, NODE_ADDRESS};
 
-/// Who has a certificate: file, common name, organization.
+/// Client certificates: file, common name, organization.
 const CLIENTS: [(&str, &str, Option<&str>); 6] = [
     ("admin", "admin", Some("system:masters")),
     ("kube-controller-manager", "system:kube-controller-manager", None),
@@ -22,14 +22,14 @@ const CLIENTS: [(&str, &str, Option<&str>); 6] = [
     ("kube-apiserver-kubelet-client", "kube-apiserver-kubelet-client", Some("system:masters")),
 ];
 
-/// The folder with all of them.
+/// The folder that holds them.
 pub(super) struct Keys(PathBuf);
 
 impl Keys {
-    /// Makes them.
+    /// Creates all of them.
     pub(super) fn make(folder: &Path) -> anyhow::Result<Self> {
         let keys = Self(folder.to_owned());
-        fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let mut authority = named("trishanku-e2e", None, &[])?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -124,6 +124,6 @@ mod tests {
     fn the_kubelet_is_the_node_that_the_certificates_are_for() {
         assert_eq!(CLIENTS[4].1, format!("system:node:{NODE}"));
         let range: std::net::Ipv4Addr = API_ADDRESS.parse().unwrap();
-        assert_eq!(range.octets()[3], 1, "kube-apiserver has the first address of the services");
+        assert_eq!(range.octets()[3], 1, "kube-apiserver must have the first Service address");
     }
 }

@@ -1,9 +1,12 @@
-//! A cluster of one node on this machine, without a container engine: containerd, kubelet and kube-proxy, and a control plane as processes beside them.
+//! A cluster with one node on this machine, without a container engine: containerd, kubelet and kube-proxy, and a control plane
+//! as processes beside them.
 //!
-//! Everything runs in [namespaces](sandbox) of its own: processes, mounts and networks of this machine are neither seen nor changed, except for control groups
-//! and a few settings of the kernel that kubelet insists on. Whatever ends the test, the [first process](init) of the namespaces removes both, and the folder.
+//! Everything runs in [namespaces](sandbox) of its own: processes, mounts and networks of this machine are neither seen nor
+//! changed, except for control groups and a few kernel settings that kubelet requires. However the test ends, the [init
+//! process](init) of the namespaces restores both, and removes the folder.
 //!
-//! It needs root, `unshare` and `nsenter`, `ip`, `iptables`, containerd with runc, CNI plugins, and a file system that overlayfs can be on. `hack/node.sh` installs the packages.
+//! Requires root, `unshare` and `nsenter`, `ip`, `iptables`, containerd with runc, CNI plugins, and a file system that supports
+//! overlayfs. `hack/node.sh` installs the packages.
 
 mod checks;
 mod init;
@@ -32,23 +35,23 @@ pub use self::init::init;
 
 /// The node's name.
 pub const NODE: &str = "node-1";
-/// Its address, at which kube-apiserver is too.
+/// The node's address, at which kube-apiserver listens, too.
 pub const NODE_ADDRESS: &str = "10.240.0.1";
 const POD_RANGE: &str = "10.244.0.0/24";
-/// The addresses of services.
+/// The address range of Services.
 pub const SERVICE_RANGE: &str = "10.96.0.0/16";
 const API_ADDRESS: &str = "10.96.0.1";
 
-/// Long enough for anything that does not hang, also on a busy machine.
+/// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Folders that programs write to, whatever they are told: network plugins, and kubelet, where plugins for devices register.
+/// Folders that programs write to regardless of their flags: network plugins, and kubelet, where device plugins register.
 const PLACES: [&str; 2] = ["/var/lib/cni", "/var/lib/kubelet"];
 
-/// Room for the volumes of all pods, in bytes: of the machine's memory as much is taken as is written.
+/// Size of the file system for the volumes of all pods; it uses as much memory as is written.
 const DISK: &str = "2G";
 
-/// What kubelet sets for the whole machine, and with it for everybody.
+/// Kernel settings that kubelet changes for the whole machine.
 const SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -58,7 +61,7 @@ const SETTINGS: [&str; 6] = [
     "kernel/keys/root_maxbytes",
 ];
 
-/// A running cluster. Dropping it ends everything.
+/// A running cluster, stopped on drop.
 pub struct Host {
     sandbox: Sandbox,
     folder: PathBuf,
@@ -68,37 +71,38 @@ pub struct Host {
 }
 
 impl Host {
-    /// Brings a cluster up, and returns when its node is ready.
+    /// Starts a cluster and waits until its node is ready.
     ///
     /// # Errors
-    /// If it cannot run on this machine, or does not get ready; the text says what to do, or has the last lines of the logs.
+    /// If it cannot run on this machine or does not become ready; the text says what to do, or has the last lines of the logs.
     pub fn start() -> anyhow::Result<Self> {
         checks::check()?;
         let kubelet = Assets::find(None)?.program("kubelet");
-        let assets = kubelet.parent().context("a program is in a folder")?.to_owned();
+        let assets = kubelet.parent().context("the program has no parent folder")?.to_owned();
         for name in ["kubelet", "kube-proxy", "etcd"] {
             ensure!(
                 assets.join(name).is_file(),
-                "there is no {name} in {}: `hack/assets.sh etcd kubelet kube-proxy` makes it",
+                "no {name} in {}: run `hack/assets.sh etcd kubelet kube-proxy`",
                 assets.display()
             );
         }
         let gitcd = match std::env::var("TRISHANKU_E2E_HOST_STORE").as_deref() {
             Ok("gitcd") => Some(crate::programs::folder()?.join("gitcd")),
             Ok("etcd" | "") | Err(_) => None,
-            Ok(other) => bail!("TRISHANKU_E2E_HOST_STORE is {other:?}; it can be etcd or gitcd"),
+            Ok(other) => bail!("TRISHANKU_E2E_HOST_STORE is {other:?}; must be etcd or gitcd"),
         };
         let folder = tempfile::Builder::new().prefix("trishanku-node-").tempdir()?.keep();
         let keep = std::env::var_os("TRISHANKU_E2E_KEEP").is_some();
         if keep {
             eprintln!("the node's folder is {}", folder.display());
         }
-        let group = folder.file_name().and_then(|name| name.to_str()).context("the folder has a name")?.to_owned();
+        let group =
+            folder.file_name().and_then(|name| name.to_str()).context("the folder's name is not UTF-8")?.to_owned();
         let belongings = belongings(&folder, &group, keep)?;
         let sandbox = match Sandbox::open(&belongings) {
             Ok(sandbox) => sandbox,
             Err(error) => {
-                // There is nobody inside who would do it.
+                // The init process is not running, so it cannot do it.
                 init::take_away(&belongings, Instant::now());
                 return Err(error);
             }
@@ -125,7 +129,7 @@ impl Host {
         let programs = programs.into_iter().map(|program| (program.name.clone(), program)).collect();
         let host = Self { sandbox, folder: folder.clone(), keys, assets, programs };
         host.bring_up(&order)
-            .map_err(|error| error.context(format!("the node did not get ready\n{}", host.last_words())))?;
+            .map_err(|error| error.context(format!("the node did not become ready\n{}", host.last_words())))?;
         Ok(host)
     }
 
@@ -145,7 +149,7 @@ impl Host {
             let ready = r#"--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
             Ok((self.provider().kubectl(["get", "node", NODE, ready])? == "True").then_some(()))
         })?;
-        // Without it no pod can be made.
+        // Pods cannot be created without it.
         self.until("the default service account", || {
             self.provider().kubectl(["get", "serviceaccount", "default"]).map(Some)
         })?;
@@ -153,14 +157,14 @@ impl Host {
     }
 
     fn set_up_network(&self) -> anyhow::Result<()> {
-        // What containers mount is seen by the node, and what the node mounts by containers.
+        // Mounts of containers are visible to the node, and those of the node to containers.
         self.sandbox.run("mount", &["--make-rshared", "/"])?;
         for place in ["/run", "/var/log"].into_iter().chain(PLACES) {
             self.sandbox.run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", place])?;
         }
-        // A disk of its own for pods, so that it can be filled.
+        // A file system of its own for pods, so that it can be filled.
         let state = state_of_pods(&self.folder);
-        fs::create_dir(&state).with_context(|| format!("cannot make {}", state.display()))?;
+        fs::create_dir(&state).with_context(|| format!("cannot create {}", state.display()))?;
         let size = format!("mode=755,size={DISK}");
         self.sandbox.run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", &state.display().to_string()])?;
         let plain: [(&str, &[&str]); 4] = [
@@ -173,18 +177,18 @@ impl Host {
             self.sandbox.run(program, words)?;
         }
         self.sandbox.run("ip", &["address", "add", &format!("{NODE_ADDRESS}/24"), "dev", "node0"])?;
-        // Without a way out there would be none to services either.
+        // Without a default route, Services would be unreachable, too.
         self.sandbox.run("ip", &["route", "add", "default", "dev", "node0"])?;
         self.sandbox.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])?;
         Ok(())
     }
 
-    /// Waits, but not for programs that have ended.
+    /// Waits, but fails when a program has exited.
     fn until<T>(&self, what: &str, mut look: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
         let found = until_within(what, PATIENCE, || {
             for name in self.programs.keys() {
                 if let Ok(Some(how)) = self.sandbox.ended(name) {
-                    return Ok(Some(Err(anyhow::anyhow!("{name} ended {how} while waiting for {what}"))));
+                    return Ok(Some(Err(anyhow::anyhow!("{name} exited {how} while waiting for {what}"))));
                 }
             }
             Ok(look()?.map(Ok))
@@ -196,13 +200,13 @@ impl Host {
         self
     }
 
-    /// What takes all the room there is.
+    /// The path of the file that fills the disk.
     fn ballast(&self) -> String {
         state_of_pods(&self.folder).join("ballast").display().to_string()
     }
 }
 
-/// Where kubelet keeps what it knows of pods, and their volumes.
+/// The folder of kubelet's pod state and volumes.
 fn state_of_pods(folder: &Path) -> PathBuf {
     folder.join("kubelet")
 }
@@ -218,19 +222,19 @@ fn belongings(folder: &Path, group: &str, keep: bool) -> anyhow::Result<Belongin
     Ok(belongings)
 }
 
-/// Makes what is outside of the node's folder, and notes each as it is made.
+/// Creates what is outside of the node's folder, recording each item.
 fn make(belongings: &mut Belongings, group: &str) -> anyhow::Result<()> {
-    // To mount something else on.
+    // As mount points.
     for place in PLACES {
         match fs::create_dir(place) {
             Ok(()) => belongings.made.push(place.into()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot make {place}")),
+            Err(error) => return Err(error).with_context(|| format!("cannot create {place}")),
         }
     }
     for hierarchy in checks::hierarchies()? {
         let group = hierarchy.join(group);
-        fs::create_dir(&group).with_context(|| format!("cannot make the control group {}", group.display()))?;
+        fs::create_dir(&group).with_context(|| format!("cannot create the control group {}", group.display()))?;
         belongings.groups.push(group);
     }
     Ok(())
@@ -239,7 +243,7 @@ fn make(belongings: &mut Belongings, group: &str) -> anyhow::Result<()> {
 impl Provider for Host {
     fn load(&self, archives: &[PathBuf]) -> anyhow::Result<()> {
         for archive in archives {
-            let file = archive.to_str().context("an archive has a name in UTF-8")?;
+            let file = archive.to_str().context("the archive's name is not UTF-8")?;
             self.sandbox.run("ctr", &["--address", SOCKET, "--namespace", "k8s.io", "images", "import", file])?;
         }
         Ok(())
@@ -283,7 +287,7 @@ impl Provider for Host {
     }
 
     fn folder(&self, name: &str) -> anyhow::Result<String> {
-        // With the volumes of pods, on the disk that is theirs.
+        // With the volumes of pods, on their file system.
         let folder = state_of_pods(&self.folder).join("folders").join(name).display().to_string();
         self.sandbox.run("mkdir", &["--parents", "--mode=777", &folder])?;
         Ok(folder)
@@ -314,7 +318,7 @@ impl Faults for Host {
 
     fn fill_disk(&self) -> anyhow::Result<()> {
         let ballast = self.ballast();
-        // It ends with the last byte that there is room for, and says so; in the machine's language, if it is not told another one.
+        // dd fails once the disk is full, and says so; in English with this locale.
         let said = self
             .sandbox
             .run("env", &["LC_ALL=C", "dd", "if=/dev/zero", &format!("of={ballast}"), "bs=64K", "status=none"]);
@@ -322,9 +326,9 @@ impl Faults for Host {
         if why.contains("No space left") {
             return Ok(());
         }
-        // Nobody else takes away what a failed attempt has written.
+        // A failed attempt must not keep the space.
         let removed = self.sandbox.run("rm", &["--force", &ballast]).err();
-        let stays = removed.map(|error| format!("; and it is still there: {error:#}")).unwrap_or_default();
+        let stays = removed.map(|error| format!("; cannot remove it: {error:#}")).unwrap_or_default();
         bail!("{ballast} did not fill the disk: {why}{stays}");
     }
 
@@ -334,7 +338,7 @@ impl Faults for Host {
 
     fn kill_program(&self, name: &str) -> anyhow::Result<()> {
         self.sandbox.signal(name, Signal::KILL)?;
-        until_within(&format!("{name} to end"), PATIENCE, || self.sandbox.ended(name))?;
+        until_within(&format!("{name} to exit"), PATIENCE, || self.sandbox.ended(name))?;
         Ok(())
     }
 

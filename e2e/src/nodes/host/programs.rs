@@ -1,4 +1,4 @@
-//! What runs on the node, and with which flags. In a network of its own every program has its usual port.
+//! The node's programs and their flags. In a network of its own, every program has its usual port.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use super::init::Program;
 use super::keys::Keys;
 use super::{NODE, NODE_ADDRESS, POD_RANGE, SERVICE_RANGE};
 
-/// Where containerd listens, in the mounts of the node.
+/// containerd's socket, in the mounts of the node.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// By which etcd, or gitcd in its place, is spoken of.
+/// The name of etcd, or of gitcd in its place.
 const STORE: &str = "store";
 
-/// What the flags are made of.
+/// The parameters of the flags.
 pub(super) struct Blueprint<'b> {
     pub(super) folder: &'b Path,
     pub(super) keys: &'b Keys,
     pub(super) assets: &'b Path,
-    /// The control group that all pods are below.
+    /// The parent control group of all pods.
     pub(super) group: &'b str,
-    /// gitcd, if the host's own kube-apiserver is to keep its objects there.
+    /// gitcd, if the host's own kube-apiserver stores its objects there.
     pub(super) gitcd: Option<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl Blueprint<'_> {
             format!("--data-dir={}", self.folder.join("etcd").display()),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
-            // What is kept here is of no use after a crash of the machine.
+            // This data is useless after a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
         ];
         self.program(STORE, self.assets.join("etcd"), words)
@@ -93,15 +93,15 @@ impl Blueprint<'_> {
         self.kubernetes(name, words)
     }
 
-    /// Containers, with their data in the node's folder and everything else below a `/run` of the node's own.
+    /// containerd, with its data in the node's folder and all else below a private `/run`.
     pub(super) fn containerd(&self) -> anyhow::Result<Program> {
         let plugins = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"].map(Path::new);
         let plugins = plugins.into_iter().find(|folder| folder.join("ptp").is_file());
-        let plugins =
-            plugins.context("there are no CNI plugins (ptp, host-local, portmap) in /usr/lib/cni or /opt/cni/bin")?;
+        let plugins = plugins.context("no CNI plugins (ptp, host-local, portmap) in /usr/lib/cni or /opt/cni/bin")?;
         let networks = self.folder.join("cni");
         fs::create_dir(&networks)?;
-        // Every pod has a link of its own, so that what pods send to one another by way of a service comes by the rules that turn it back.
+        // Every pod has a point-to-point link, so that traffic between pods through a Service passes the rules that translate
+        // the replies.
         let network = json!({"cniVersion": "0.4.0", "name": "pods", "plugins": [
             {"type": "ptp", "ipMasq": false, "ipam": {
                 "type": "host-local", "dataDir": self.folder.join("addresses"),
@@ -137,12 +137,8 @@ state = "/run/containerd"
 
     pub(super) fn kubelet(&self) -> anyhow::Result<Program> {
         let state = super::state_of_pods(self.folder);
-        // Kubelet answers on a path below it, and such paths are short.
-        ensure!(
-            state.as_os_str().len() < 80,
-            "the folder {} has a name that is too long: set TMPDIR to a shorter one",
-            state.display()
-        );
+        // kubelet listens on a socket below it, whose path length is limited.
+        ensure!(state.as_os_str().len() < 80, "the path {} is too long: set TMPDIR to a shorter one", state.display());
         let mut config = crate::nodes::kubelet();
         let own = json!({
             "address": NODE_ADDRESS,
@@ -154,12 +150,12 @@ state = "/run/containerd"
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": format!("/{}", self.group),
             "enforceNodeAllocatable": [],
-            // It runs wherever tests do.
+            // Tests also run on machines with cgroup v1.
             "failCgroupV1": false,
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
-            // Nobody could bring an image back.
+            // A removed image could not be pulled again.
             "imageGCHighThresholdPercent": 100,
             "imageMaximumGCAge": "0s",
             "podLogsDir": self.folder.join("pods"),
@@ -170,7 +166,7 @@ state = "/run/containerd"
         if let (Value::Object(config), Value::Object(own)) = (&mut config, own) {
             config.extend(own);
         }
-        // Names are not looked up: there is nobody to ask.
+        // Names cannot be resolved: there is no DNS server.
         fs::write(self.folder.join("resolv.conf"), "")?;
         let file = self.folder.join("kubelet.json");
         fs::write(&file, config.to_string())?;
@@ -192,7 +188,7 @@ state = "/run/containerd"
             "clusterCIDR": POD_RANGE,
             "hostnameOverride": NODE,
             "clientConnection": {"kubeconfig": self.keys.kubeconfig_of("kube-proxy")},
-            // These belong to the whole machine.
+            // These settings belong to the whole machine.
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         });
         let file = self.folder.join("kube-proxy.json");
@@ -210,7 +206,7 @@ state = "/run/containerd"
     }
 }
 
-/// What a program writes.
+/// The path of a program's log.
 pub(super) fn log_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.log"))
 }

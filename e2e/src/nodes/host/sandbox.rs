@@ -1,4 +1,4 @@
-//! Namespaces of a node: processes, mounts and networks in them are seen by nobody else, and end with it.
+//! A node's namespaces: their processes, mounts and networks are invisible to the machine and end with them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -14,12 +14,12 @@ use super::init::{Answer, Belongings, Program, Request, WORD};
 use crate::nodes::Inside;
 use crate::nodes::kubectl::said;
 
-/// Longer than the first process takes to tidy up.
+/// Longer than the init process takes to clean up.
 const CLOSE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The namespaces, as long as it lives.
+/// The namespaces, closed on drop.
 pub(super) struct Sandbox {
-    /// `unshare`, whose child is the first process. If it ends, so does everything.
+    /// `unshare`, whose child is the init process. If it exits, all processes are killed.
     outer: Child,
     line: Mutex<Line>,
 }
@@ -31,10 +31,10 @@ struct Line {
 }
 
 impl Sandbox {
-    /// Makes namespaces. Whatever becomes of this process, what belongs to them goes with it.
+    /// Creates the namespaces. However this process ends, all their resources are removed.
     pub(super) fn open(belongings: &Belongings) -> anyhow::Result<Self> {
         let log = belongings.folder.join("sandbox.log");
-        let own = std::env::current_exe().context("this program cannot be found")?;
+        let own = std::env::current_exe().context("cannot locate this program")?;
         let mut outer = Command::new("unshare")
             .args(["--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"])
             .args(["--propagation", "private", "--"])
@@ -45,26 +45,26 @@ impl Sandbox {
             .stderr(File::create(&log)?)
             .spawn()
             .context("cannot start unshare")?;
-        let input = Some(outer.stdin.take().context("it was started with a pipe")?);
-        let output = BufReader::new(outer.stdout.take().context("it was started with a pipe")?);
+        let input = Some(outer.stdin.take().context("the process has no pipe")?);
+        let output = BufReader::new(outer.stdout.take().context("the process has no pipe")?);
         let sandbox = Self { outer, line: Mutex::new(Line { input, output }) };
         let answer = sandbox.ask(&Request::Look { name: "anything".to_owned() });
         let printed = std::fs::read_to_string(&log).unwrap_or_default();
-        answer.with_context(|| format!("cannot make namespaces: {}", printed.trim()))?;
+        answer.with_context(|| format!("cannot create namespaces: {}", printed.trim()))?;
         Ok(sandbox)
     }
 
-    /// Starts a program that goes on.
+    /// Starts a program that keeps running.
     pub(super) fn start(&self, program: Program) -> anyhow::Result<()> {
         self.done(&Request::Start(program))
     }
 
-    /// Sends a signal to a program that was started.
+    /// Sends a signal to a started program.
     pub(super) fn signal(&self, name: &str, signal: Signal) -> anyhow::Result<()> {
         self.done(&Request::Signal { name: name.to_owned(), signal: signal.as_raw() })
     }
 
-    /// How a program ended, if it did.
+    /// How a program exited, or `None` if it is running.
     pub(super) fn ended(&self, name: &str) -> anyhow::Result<Option<String>> {
         match self.ask(&Request::Look { name: name.to_owned() })? {
             Answer::Done => Ok(None),
@@ -73,7 +73,7 @@ impl Sandbox {
         }
     }
 
-    /// A program in the network, with the files of this process.
+    /// A program in the network namespace, with the files of this process.
     pub(super) fn in_network(&self, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.outer.id())).arg("--").arg(program);
@@ -83,7 +83,7 @@ impl Sandbox {
     fn done(&self, request: &Request) -> anyhow::Result<()> {
         match self.ask(request)? {
             Answer::Done => Ok(()),
-            Answer::Ended(how) => bail!("it ended {how}"),
+            Answer::Ended(how) => bail!("it exited {how}"),
             Answer::Failed(why) => bail!(why),
         }
     }
@@ -94,13 +94,13 @@ impl Sandbox {
         text.push('\n');
         line.input.as_mut().context("it is being closed")?.write_all(text.as_bytes())?;
         text.clear();
-        ensure!(line.output.read_line(&mut text)? > 0, "the first process has ended");
+        ensure!(line.output.read_line(&mut text)? > 0, "the init process has exited");
         Ok(serde_json::from_str(&text)?)
     }
 }
 
 impl Inside for Sandbox {
-    /// With the mounts and the network.
+    /// Runs in the mount and network namespaces.
     fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
         let process = self.outer.id();
         let mut command = Command::new("nsenter");
@@ -120,7 +120,7 @@ impl Drop for Sandbox {
         while matches!(self.outer.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It has ended, or never will by itself.
+        // It has exited, or will not exit by itself.
         let _ended = self.outer.kill();
         let _reaped = self.outer.wait();
     }

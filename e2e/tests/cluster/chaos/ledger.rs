@@ -1,4 +1,4 @@
-//! What was acknowledged while things went wrong.
+//! Acknowledged writes during faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::Deadline;
 use crate::headless::{CONTROLLERS, SCHEDULERS};
 use crate::world::{Heaven, World};
 
-/// A heaven that nothing is wrong with takes a write within this time, also on a busy machine.
+/// Limit of a write to a heaven without a fault, also on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// What was acknowledged, and has to be there in the end.
+/// Acknowledged objects, which must exist in the end.
 #[derive(Default)]
 pub(super) struct Ledger {
     acknowledged: BTreeSet<String>,
@@ -21,28 +21,28 @@ pub(super) struct Ledger {
     next: usize,
 }
 
-/// An object, and the heaven where it was made.
+/// An object, and the heaven where it was created.
 pub(super) struct Made {
     pub(super) heaven: String,
     pub(super) name: String,
 }
 
 impl Ledger {
-    /// Makes an object at each of these heavens. They are those that work on, so each has to take it.
+    /// Creates an object at each of these heavens, which work and so have to accept it.
     pub(super) fn write_at(&mut self, heavens: &[&Heaven<'_>]) -> anyhow::Result<Vec<Made>> {
         let mut made = Vec::new();
         for heaven in heavens {
-            let what = format!("{} to take a write", heaven.name());
+            let what = format!("{} to accept a write", heaven.name());
             let name = until_within(&what, AT_ONCE, || self.write(heaven).map(Some))?;
             made.push(Made { heaven: heaven.name().to_owned(), name });
         }
         Ok(made)
     }
 
-    /// Makes an object at each heaven by way of the host cluster, as soon as that can be done, and by the deadline.
+    /// Creates an object at each heaven through the host cluster, by the deadline.
     pub(super) fn write_everywhere(&mut self, world: &World, deadline: Deadline) -> anyhow::Result<()> {
         for name in [CONTROLLERS, SCHEDULERS] {
-            until_within(&format!("{name} to take a write"), deadline.left(), || {
+            until_within(&format!("{name} to accept a write"), deadline.left(), || {
                 self.write(&world.heaven("default", name, "sample-k8s-admin")?).map(Some)
             })?;
         }
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     fn write(&mut self, heaven: &Heaven<'_>) -> anyhow::Result<String> {
-        // One that was refused may be there all the same, so no name comes twice.
+        // A refused object may exist anyway, so names are never reused.
         let name = format!("chaos-{:05}", self.next);
         self.next += 1;
         let made = heaven.kubectl(&format!("create configmap {name} --request-timeout=10s"));
@@ -59,7 +59,7 @@ impl Ledger {
         Ok(name)
     }
 
-    /// Whether all that was acknowledged is at every heaven.
+    /// Asserts that every heaven has all acknowledged objects.
     pub(super) fn check(&self, world: &World) -> anyhow::Result<()> {
         for heaven in world.heavens()? {
             let found = heaven.kubectl("get configmaps --output=name")?;
@@ -71,12 +71,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A number that was not there before the last write.
+    /// A number greater than those of all earlier writes.
     pub(super) fn number(&self) -> usize {
         self.next
     }
 
-    /// How many writes were acknowledged, and how many were refused.
+    /// The numbers of acknowledged and refused writes.
     pub(super) fn figures(&self) -> (usize, usize) {
         (self.acknowledged.len(), self.refused)
     }

@@ -1,4 +1,4 @@
-//! What the API server does on top of its store.
+//! Features of the API server on top of its store.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -53,7 +53,7 @@ pub(crate) fn custom_resources_are_served_once_they_are_defined(cluster: &Arc<Cl
     ensure!(stored["metadata"]["generation"] == 2);
     let refused = cluster.kubectl_failing(["apply", "-f", "-"], &widget(0))?;
     ensure!(refused.contains("spec.size"), "{refused}");
-    // Their definition's end is theirs.
+    // Deleting the definition deletes the resources.
     cluster.kubectl("delete crd widgets.example.org --wait=false".split(' '))?;
     cluster.wait_gone("crd widgets.example.org")?;
     cluster.kubectl_failing("get widgets -n widgets".split(' '), "")?;
@@ -69,7 +69,7 @@ pub(crate) fn a_watch_shows_every_change_in_order(cluster: &Arc<Cluster>) -> any
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let lines = BufReader::new(kubectl.stdout.take().context("it was started with a pipe")?);
+    let lines = BufReader::new(kubectl.stdout.take().context("the process has no pipe")?);
     let (sender, receiver) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in lines.lines().map_while(Result::ok) {
@@ -82,31 +82,31 @@ pub(crate) fn a_watch_shows_every_change_in_order(cluster: &Arc<Cluster>) -> any
     kubectl.kill()?;
     kubectl.wait()?;
     drop(receiver);
-    reader.join().ok().context("the reader does not panic")?;
+    reader.join().ok().context("the reader panicked")?;
     outcome
 }
 
 fn change_and_read(cluster: &Cluster, lines: &mpsc::Receiver<String>) -> anyhow::Result<()> {
-    // kubectl lists before it watches, and nothing tells when it has: whatever it saw first must be the object's first state.
+    // kubectl lists before it watches, and does not report when: the first thing that it saw must be the object's first state.
     let map = |n: usize| {
         format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  namespace: watched\n  labels: {{watched: \"yes\"}}\ndata: {{step: \"{n}\"}}\n"
         )
     };
-    let next = || lines.recv_timeout(wait::PATIENCE).context("no event came");
+    let next = || lines.recv_timeout(wait::PATIENCE).context("no event arrived");
     cluster.kubectl_with(["create", "-f", "-"], &map(0))?;
     let line = next()?;
-    ensure!(line == "ADDED m 0", "{line} came for the creation");
+    ensure!(line == "ADDED m 0", "{line} arrived for the creation");
     for n in 1..=20 {
         cluster.kubectl_with(["replace", "-f", "-"], &map(n))?;
     }
     cluster.kubectl("delete configmap m -n watched".split(' '))?;
     for n in 1..=20 {
         let line = next()?;
-        ensure!(line == format!("MODIFIED m {n}"), "{line} came for change {n}");
+        ensure!(line == format!("MODIFIED m {n}"), "{line} arrived for change {n}");
     }
     let line = next()?;
-    ensure!(line == "DELETED m 20", "{line} came for the deletion");
+    ensure!(line == "DELETED m 20", "{line} arrived for the deletion");
     Ok(())
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn server_side_apply_merges_fields_and_refuses_conflicts(cluster: &Ar
     ensure!(refused.contains("conflict with \"ann\""), "{refused}");
     let forced = by("--field-manager=bob").into_iter().chain(["--force-conflicts"]);
     cluster.kubectl_with(forced, &map("b: '2', both: bob"))?;
-    // What a manager does not apply any more goes, if nobody else has it.
+    // A field that its manager no longer applies is removed, unless another manager owns it.
     cluster.kubectl_with(by("--field-manager=ann"), &map("c: '3'"))?;
     let shared = cluster.object("configmap shared -n applied")?;
     let expected = serde_json::json!({"b": "2", "both": "bob", "c": "3"});
@@ -137,7 +137,7 @@ pub(crate) fn a_paged_list_is_complete_and_of_one_moment(cluster: &Arc<Cluster>)
     let path = "/api/v1/namespaces/paged/configmaps?limit=10&fieldSelector=metadata.name!=kube-root-ca.crt";
     let mut page = cluster.raw(path)?;
     let moment = page["metadata"]["resourceVersion"].clone();
-    // Neither of these belongs to the moment of the first page.
+    // Neither of these existed at the revision of the first page.
     cluster.kubectl_with(create, &config_maps("page", 45..46))?;
     cluster.kubectl("delete configmap page-0044 -n paged".split(' '))?;
     let mut names = Vec::new();
@@ -153,9 +153,9 @@ pub(crate) fn a_paged_list_is_complete_and_of_one_moment(cluster: &Arc<Cluster>)
     }
     let expected: Vec<_> = (0..45).map(|n| format!("page-{n:04}")).collect();
     ensure!(names == expected, "{names:?}");
-    // kubectl's own paging, of the present.
+    // kubectl's own paging of the current state.
     let listed = cluster.kubectl("get configmaps -n paged --chunk-size=7 -o name".split(' '))?;
     let listed = listed.lines().filter(|name| name.contains("page-")).count();
-    ensure!(listed == 45, "kubectl lists {listed}");
+    ensure!(listed == 45, "kubectl listed {listed} objects");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What Kubernetes promises, whatever the store.
+//! Guarantees of Kubernetes, independent of the store.
 
 pub(crate) mod api;
 pub(crate) mod workloads;

@@ -1,4 +1,4 @@
-//! What the controllers do: they are the heaviest users of lists, watches and conditional writes.
+//! The controllers, which are the heaviest users of lists, watches and conditional writes.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ pub(crate) fn a_deployment_gets_its_replica_set_and_pending_pods(cluster: &Arc<C
     cluster.namespace("workloads")?;
     let create = "create deployment web --image=nginx --replicas=3 -n workloads";
     cluster.kubectl(create.split(' '))?;
-    let replicas = wait::until("the replica set to have made its pods", || {
+    let replicas = wait::until("the ReplicaSet to have created its pods", || {
         let list = cluster.object("replicasets -n workloads")?;
         let set = list["items"][0].clone();
         Ok((set["status"]["replicas"] == 3).then_some(set))
     })?;
     ensure!(replicas["metadata"]["ownerReferences"][0]["kind"] == "Deployment");
-    let pods = wait::until("the scheduler to have looked at the pods", || {
+    let pods = wait::until("the scheduler to have processed the pods", || {
         let list = cluster.object("pods -n workloads -l app=web")?;
         let pods = list["items"].as_array().cloned().unwrap_or_default();
         let looked_at = |pod: &serde_json::Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
         Ok((pods.len() == 3 && pods.iter().all(looked_at)).then_some(pods))
     })?;
     ensure!(pods.iter().all(|pod| pod["status"]["phase"] == "Pending"));
-    // The change goes all the way down again.
+    // The change propagates to the pods again.
     cluster.kubectl("scale deployment web --replicas=1 -n workloads".split(' '))?;
     wait::until_true("two of the pods to be gone", || {
         let list = cluster.object("pods -n workloads -l app=web")?;
@@ -47,7 +47,7 @@ pub(crate) fn dependents_go_with_their_owner_unless_orphaned(cluster: &Arc<Clust
     }
     let orphans = cluster.object("replicasets,pods -n garbage -l app=orphan")?;
     let orphans = orphans["items"].as_array().map_or(0, Vec::len);
-    ensure!(orphans == 2, "{orphans} of two orphans are there");
+    ensure!(orphans == 2, "{orphans} of two orphans exist");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Somebody writes at both replicas all the time, whether they take it or not.
+//! Clients that continuously write to both replicas, whether they accept it or not.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use trishanku::plane::Assets;
 
-/// An acknowledgement, when it came, and from which replica.
+/// An acknowledged write: when, and by which replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Acknowledged {
     pub(crate) at: Instant,
@@ -32,7 +32,7 @@ pub(crate) struct Load {
     proxies: Vec<Proxy>,
 }
 
-/// `kubectl proxy`, so that a request costs no process and no TLS here.
+/// A `kubectl proxy`, so that requests need neither a process nor TLS.
 struct Proxy {
     process: Child,
     port: u16,
@@ -50,7 +50,7 @@ impl Proxy {
         let mut said = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
         let port = said.trim().rsplit(':').next().and_then(|port| port.parse().ok());
-        Self { process, port: port.unwrap_or_else(|| panic!("kubectl proxy says {said:?}")) }
+        Self { process, port: port.unwrap_or_else(|| panic!("unexpected output of kubectl proxy: {said:?}")) }
     }
 }
 
@@ -61,11 +61,11 @@ impl Drop for Proxy {
     }
 }
 
-/// Makes an object; whether that was acknowledged.
+/// Creates an object; returns whether that was acknowledged.
 fn create(port: u16, name: &str) -> std::io::Result<bool> {
     let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;
-    // Who waits for ever counts nothing.
+    // A client blocked for ever would count nothing.
     connection.set_read_timeout(Some(Duration::from_secs(12)))?;
     let length = body.len();
     write!(
@@ -79,7 +79,7 @@ fn create(port: u16, name: &str) -> std::io::Result<bool> {
 }
 
 impl Load {
-    /// Begins to write with these kubeconfigs, each that of a replica.
+    /// Starts writing with these kubeconfigs, one per replica.
     pub(crate) fn start(kubeconfigs: &[impl AsRef<Path>]) -> Self {
         let shared = Arc::new(Shared::default());
         let proxies: Vec<_> = kubeconfigs.iter().map(|kubeconfig| Proxy::start(kubeconfig.as_ref())).collect();
@@ -99,13 +99,13 @@ impl Load {
         Self { shared, writers, proxies }
     }
 
-    /// When a replica acknowledged something for the first time after a moment.
+    /// The time of a replica's first acknowledgement after a moment.
     pub(crate) fn first(&self, by: usize, after: Instant) -> Instant {
         let all = self.shared.acknowledged.lock().unwrap();
         all.iter().filter(|one| one.by == by && one.at > after).map(|one| one.at).min().unwrap()
     }
 
-    /// Waits until a replica has acknowledged so many after a moment.
+    /// Waits until a replica has acknowledged this many writes after a moment.
     pub(crate) fn until_acknowledged(&self, by: usize, count: usize, after: Instant, patience: Duration) {
         let since = Instant::now();
         loop {
@@ -113,13 +113,13 @@ impl Load {
             if all.iter().filter(|one| one.by == by && one.at > after).count() >= count {
                 return;
             }
-            assert!(since.elapsed() < patience, "replica {by} acknowledges nothing: {all:?}");
+            assert!(since.elapsed() < patience, "replica {by} acknowledged too few writes: {all:?}");
             drop(all);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Ends it; answers with all that was acknowledged, in the order of time.
+    /// Stops the load; returns all acknowledged writes in order of time.
     pub(crate) fn end(self) -> Vec<Acknowledged> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         for writer in self.writers {

@@ -1,4 +1,5 @@
-//! Two replicas of one heaven at one branch, blue and green, each run by a `trishanku run` of its own: one writes, the other waits for its turn.
+//! Two replicas of one heaven on one branch, blue and green, each run by its own `trishanku run`: one writes, the other stands
+//! by.
 
 mod load;
 
@@ -14,26 +15,26 @@ use trishanku_e2e::{git, is_long};
 use self::load::Load;
 use crate::machine::{Machine, PATIENCE};
 
-/// From the beginning of a trouble until clients of the heaven are told of writes by the other kube-apiserver.
+/// Limit from a fault until the other kube-apiserver acknowledges writes.
 const TAKEOVER: Duration = Duration::from_secs(5);
-/// The same on a machine that does other things meanwhile.
+/// The limit on a busy machine.
 const TAKEOVER_WHEN_BUSY: Duration = Duration::from_secs(20);
 
-/// What ends the turn of a replica.
+/// A fault that ends the turn of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// It does not reach the shared repository.
+    /// It cannot reach the shared repository.
     CutOff,
     /// All of its processes are killed.
     Killed,
-    /// It is told to leave.
+    /// It is stopped gracefully.
     ToldToLeave,
 }
 
 struct Replica {
     machine: Machine,
     manifest: PathBuf,
-    /// Its way to the shared repository.
+    /// A symbolic link to the shared repository.
     way: PathBuf,
     upstream: PathBuf,
 }
@@ -49,7 +50,7 @@ impl Replica {
     }
 
     fn start(&mut self, wanted: Health) {
-        // Who is not ready after a few seconds waits for its turn.
+        // A replica that is not ready after a few seconds stands by.
         let within = if wanted == Health::StandingBy { "--ready-within=4" } else { "--ready-within=90" };
         self.machine.start_until(
             std::slice::from_ref(&self.manifest),
@@ -58,7 +59,7 @@ impl Replica {
         );
     }
 
-    /// Another one of the same heaven has the same certificates.
+    /// Copies the certificates: replicas of a heaven share them.
     fn shares_certificates_with(&self, other: &Self) {
         let closed = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path).unwrap();
         closed(self.machine.home().dir());
@@ -80,9 +81,9 @@ impl Replica {
         symlink(&self.upstream, &self.way).unwrap();
     }
 
-    /// Its kube-apiserver is warm, and nothing acts on a store that another one writes.
+    /// Waits until its kube-apiserver is warm and its controller waits.
     fn stands_by(&self) {
-        self.machine.until("it to stand by, with a kube-apiserver and no controller", || {
+        self.machine.until("a standby with a kube-apiserver and no controller", || {
             let waits = |name: &str, runs: bool| {
                 let component = self.machine.component(name);
                 component.is_some_and(|it| it.pid.is_some() == runs && it.condition == Condition::Waiting)
@@ -98,7 +99,7 @@ impl Replica {
     }
 }
 
-/// Ends the turn of one; that of the other has begun when this returns, and the first one waits for its own.
+/// Ends the turn of one replica; returns once the other writes and the first one stands by.
 fn trouble(kind: Trouble, replicas: &mut [Replica; 2], now: usize, load: &Load) {
     let [first, second] = replicas;
     let (old, new) = if now == 0 { (first, second) } else { (second, first) };
@@ -118,10 +119,10 @@ fn trouble(kind: Trouble, replicas: &mut [Replica; 2], now: usize, load: &Load) 
         let first = load.first(1 - now, begun) - begun;
         let acts = acts.join().unwrap();
         println!(
-            "{kind:?}: the first acknowledgement of the other one came after {first:?}, its controller was there after {acts:?}"
+            "{kind:?}: first acknowledgement of the other replica after {first:?}, its controller ready after {acts:?}"
         );
         let within = if is_long() { TAKEOVER } else { TAKEOVER_WHEN_BUSY };
-        assert!(first <= within, "{kind:?}: the first acknowledgement came after {first:?}");
+        assert!(first <= within, "{kind:?}: first acknowledgement after {first:?}");
     });
     if kind == Trouble::CutOff {
         old.reconnect();
@@ -153,11 +154,11 @@ fn of_two_replicas_one_acknowledges_at_a_time_and_nothing_is_lost() {
 
     let turns: Vec<_> = all.chunk_by(|one, next| one.by == next.by).map(|turn| (turn[0].by, turn.len())).collect();
     println!("acknowledged in turn: {turns:?}");
-    assert_eq!(turns.len(), troubles.len() + 1, "who acknowledged, and how often in a row: {turns:?}");
-    // What was not pushed in time came back from a side branch.
+    assert_eq!(turns.len(), troubles.len() + 1, "replicas and their acknowledgements in a row: {turns:?}");
+    // Writes that were not pushed in time were merged from a side branch.
     let writer = &replicas[troubles.len() % 2].machine;
     let kubectl = writer.kubectl(Some("shared"));
-    writer.until("all that was acknowledged", || {
+    writer.until("all acknowledged objects", || {
         let found = kubectl.run(&["get", "configmaps", "--output=name"]).unwrap_or_default();
         let found: std::collections::BTreeSet<_> = found.lines().collect();
         all.iter().all(|one| found.contains(format!("configmap/{}", one.name).as_str()))

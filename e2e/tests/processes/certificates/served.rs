@@ -1,4 +1,4 @@
-//! Which certificate a kube-apiserver answers with, asked all the time.
+//! Polls which certificate a kube-apiserver serves.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -18,7 +18,7 @@ use crate::machine::{Machine, PATIENCE};
 type Certificate = CertificateDer<'static>;
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Asks on one connection that stays open, and on a new one each time; all have to be answered.
+/// Sends requests on one open connection and on new connections; all must succeed.
 pub(super) struct Asking {
     shared: Arc<Shared>,
     file: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct Asking {
 
 #[derive(Default)]
 struct Shared {
-    /// Each once, in the order in which they were seen.
+    /// Each served certificate once, in order.
     served: Mutex<Vec<Certificate>>,
     problem: Mutex<Option<io::Error>>,
     is_over: AtomicBool,
@@ -41,7 +41,7 @@ impl Shared {
             let mut new = connect(port, config)?;
             ask(&mut new)?;
             let certificate = new.conn.peer_certificates().and_then(<[_]>::first).cloned();
-            let certificate = certificate.ok_or_else(|| io::Error::other("it shows no certificate"))?;
+            let certificate = certificate.ok_or_else(|| io::Error::other("the server sent no certificate"))?;
             let mut served = self.served.lock().unwrap();
             if served.last() != Some(&certificate) {
                 served.push(certificate);
@@ -61,7 +61,7 @@ impl Asking {
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
-        // A session that goes on shows no certificate again.
+        // A resumed session has no certificate.
         config.resumption = Resumption::disabled();
         let (shared, config) = (Arc::new(Shared::default()), Arc::new(config));
         let (port, told) = (machine.port(&format!("{heaven}/kube-apiserver")), shared.clone());
@@ -69,22 +69,22 @@ impl Asking {
         Self { shared, file: folder.join("tls.crt"), thread }
     }
 
-    /// The certificate that it is to answer with.
+    /// The certificate in the file.
     pub(super) fn file(&self) -> Certificate {
         CertificateDer::from_pem_file(&self.file).unwrap()
     }
 
-    /// Waits until it answers with this one. kube-apiserver is told of changed files, and looks by itself every minute.
+    /// Waits until this certificate is served. kube-apiserver watches its files, and checks them every minute.
     pub(super) fn until_served(&self, wanted: &Certificate) {
         let since = Instant::now();
         while self.shared.served.lock().unwrap().last() != Some(wanted) {
-            assert!(!self.thread.is_finished(), "somebody was turned away: {:?}", self.shared.problem.lock().unwrap());
-            assert!(since.elapsed() < PATIENCE * 2, "it answers with another certificate for {:?}", since.elapsed());
+            assert!(!self.thread.is_finished(), "a request failed: {:?}", self.shared.problem.lock().unwrap());
+            assert!(since.elapsed() < PATIENCE * 2, "still another certificate after {:?}", since.elapsed());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Ends it; gives what was served, in this order.
+    /// Stops polling; returns the served certificates in order.
     pub(super) fn end(self) -> Vec<Certificate> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
@@ -101,7 +101,7 @@ fn connect(port: u16, config: &Arc<ClientConfig>) -> io::Result<Stream> {
     Ok(StreamOwned::new(connection, stream))
 }
 
-/// One request, whose answer has to be `ok`.
+/// Sends one request, whose response must be `ok`.
 fn ask(stream: &mut Stream) -> io::Result<()> {
     stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! Heavens for Jobs in a real kube-apiserver, and the page that tells how they came about.
+//! Tests of heavens for Jobs on a real kube-apiserver, and of the page that explains them.
 
 #[path = "../../src/control.rs"]
 mod control;

@@ -1,4 +1,4 @@
-//! From a manifest to a Job that is done.
+//! From a manifest to a complete Job.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams};
@@ -51,7 +51,7 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_told() {
     let pod = jobs.get("import").await.unwrap().spec.unwrap().template.spec.unwrap();
     let beside: Vec<_> = pod.init_containers.iter().flatten().map(|found| found.name.as_str()).collect();
     assert_eq!(beside, ["git-pre", "gitcd-init", "gitcd", "kube-apiserver"]);
-    // What goes on for ever ends with the Job's own containers.
+    // Long-running containers are sidecars, which end with the Job's own containers.
     let is_sidecar = |name: &str| {
         let found = pod.init_containers.iter().flatten().find(|found| found.name == name);
         found.unwrap().restart_policy.as_deref() == Some("Always")
@@ -59,13 +59,13 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_told() {
     assert!(is_sidecar("gitcd") && is_sidecar("kube-apiserver") && !is_sidecar("gitcd-init"));
     assert!(pod.containers[0].volume_mounts.iter().flatten().any(|mount| mount.mount_path == "/kubeconfig"));
 
-    // Another image is another Job.
+    // Another image replaces the Job.
     let first = jobs.get("import").await.unwrap().metadata.uid;
     apply("import:2", "import").await;
     let anew = |job: &Job| job.metadata.uid != first;
-    wait::until_object(&jobs, "import", "it is another one", anew).await.unwrap();
+    wait::until_object(&jobs, "import", "it is a new Job", anew).await.unwrap();
     apply("import:2", "gitcd").await;
-    wait::until_object(&heavens, "import", "its name is taken", |found| is(found, "False", "InvalidSpec"))
+    wait::until_object(&heavens, "import", "its container's name is taken", |found| is(found, "False", "InvalidSpec"))
         .await
         .unwrap();
     apply("import:2", "import").await;
@@ -74,14 +74,14 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_told() {
     let status = json!({"status": {
         "conditions": [condition("SuccessCriteriaMet"), condition("Complete")], "succeeded": 1, "startTime": now, "completionTime": now,
     }});
-    wait::until("the end of the Job is told", async || {
+    wait::until("the Job to be complete", async || {
         jobs.patch_status("import", &PatchParams::default(), &Patch::Merge(&status))
             .await
             .map_err(|error| error.to_string())
     })
     .await
     .unwrap();
-    wait::until_object(&heavens, "import", "it is done", |found| is(found, "True", "Complete")).await.unwrap();
+    wait::until_object(&heavens, "import", "its Job is complete", |found| is(found, "True", "Complete")).await.unwrap();
     drop(stop);
     running.await.unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! The page tells the example as it is.
+//! The page contains the example, unchanged.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn every_line_of_the_example_is_told_and_nothing_else() {
         assert!(sources.iter().any(|source| source.lines().any(|there| there == line)), "not in the example: {line}");
     }
     for (path, source) in SOURCES.iter().zip(&sources) {
-        assert!(told.contains(source.as_str()), "{path} is told otherwise");
+        assert!(told.contains(source.as_str()), "the page differs from {path}");
     }
 }
 

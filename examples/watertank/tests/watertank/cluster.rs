@@ -15,7 +15,7 @@ use crate::tank::{Tank, TankSpec};
 
 const USER: &str = "system:serviceaccount:default:watertank";
 
-/// What the program needs, and nothing else.
+/// Grants the program the permissions that it needs, and no others.
 async fn permit(client: &Client, namespace: &str) {
     let rules = json!([
         {"apiGroups": ["plant.example.org"], "resources": ["tanks"], "verbs": ["list", "watch", "patch"]},
@@ -74,11 +74,11 @@ async fn tanks_are_kept_at_their_levels_whoever_meddles_and_whoever_leads() {
     let valves: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let spec = |desired, inflow, outflow| TankSpec { capacity: 1000, desired, inflow, outflow };
 
-    // Refused by the type, before it is anybody's problem.
+    // Rejected by a rule of the CRD, before the controller sees it.
     let refused = tanks.create(&PostParams::default(), &Tank::new("high", spec(1001, 2, 1))).await.unwrap_err();
     assert!(refused.to_string().contains("the desired level is above the rim"), "{refused}");
 
-    // Filled, and kept.
+    // A tank is filled, and kept at its level.
     tanks.create(&PostParams::default(), &Tank::new("rain", spec(500, 600, 100))).await.unwrap();
     let rain = wait::until_object(&tanks, "rain", "it is at its level", is_ready).await.unwrap();
     let level = rain.status.as_ref().map_or(0.0, |status| status.level);
@@ -90,9 +90,9 @@ async fn tanks_are_kept_at_their_levels_whoever_meddles_and_whoever_leads() {
     }
     let patch = Patch::Merge(json!({"data": {"position": "broken"}}));
     valves.patch("rain", &PatchParams::default(), &patch).await.unwrap();
-    wait::until_object(&valves, "rain", "it is mended", |valve| !has_position(valve, "broken")).await.unwrap();
+    wait::until_object(&valves, "rain", "it is corrected", |valve| !has_position(valve, "broken")).await.unwrap();
 
-    // Nothing that a valve does helps.
+    // No position of the valve helps.
     tanks.create(&PostParams::default(), &Tank::new("sieve", spec(500, 1, 2))).await.unwrap();
     let stalled = |tank: &Tank| condition(tank, "Stalled").is_some();
     let sieve = wait::until_object(&tanks, "sieve", "it is stalled", stalled).await.unwrap();
@@ -102,7 +102,7 @@ async fn tanks_are_kept_at_their_levels_whoever_meddles_and_whoever_leads() {
         ("RunsDry", "2 l/s are taken, and only 1 l/s come in")
     );
 
-    // Another one takes over when it ends, and drains what is deleted.
+    // The second replica takes over when the first one stops, and drains a tank that is deleted.
     let second = Watertank::start(cluster, &namespace, USER);
     second.page(8081, "/readyz").await;
     let figures = first.page(8080, "/metrics").await;

@@ -1,4 +1,4 @@
-//! What the valve does, without a cluster and without waiting.
+//! Tests of the plan, without a cluster and without waiting.
 
 use std::time::Duration;
 

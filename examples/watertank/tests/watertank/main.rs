@@ -1,4 +1,4 @@
-//! The example: by itself, on a real kube-apiserver, and as the tutorial tells it.
+//! Tests of the example: its plan, the program on a real kube-apiserver, and the tutorial.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
 mod cluster;

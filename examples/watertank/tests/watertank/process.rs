@@ -1,4 +1,4 @@
-//! The program, with the rights that it is meant to have.
+//! The program as a process, with the permissions of a user.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use trishanku_testkit::{TestCluster, wait};
 
 static STARTED: AtomicU8 = AtomicU8::new(1);
 
-/// Ends when it is dropped.
+/// A running program; killed when dropped.
 pub(crate) struct Watertank {
     program: Child,
     host: String,
@@ -18,7 +18,7 @@ pub(crate) struct Watertank {
 
 impl Watertank {
     pub(crate) fn start(cluster: &TestCluster, namespace: &str, user: &str) -> Self {
-        // Every process and every replica in it has an address of its own on loopback, so that nobody takes another one's ports.
+        // Each replica of each test process has a loopback address of its own, so that their ports do not collide.
         let [.., high, low] = std::process::id().to_be_bytes();
         let host = format!("127.{}.{high}.{low}", STARTED.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(env!("CARGO_BIN_EXE_watertank"));
@@ -27,7 +27,7 @@ impl Watertank {
         Self { program: command.stdin(Stdio::null()).spawn().unwrap(), host }
     }
 
-    /// Asks for a page until it is answered with 200.
+    /// Requests a page until the status is 200.
     pub(crate) async fn page(&self, port: u16, path: &str) -> String {
         let answered = wait::until(path, async || {
             let answer = self.ask(port, path).map_err(|error| error.to_string())?;
@@ -44,9 +44,9 @@ impl Watertank {
     }
 
     pub(crate) async fn end(mut self) -> ExitStatus {
-        // It is not waited for yet, so its id is its own.
+        // The process has not been reaped yet, so its id is still its own.
         kill_process(Pid::from_child(&self.program), Signal::TERM).unwrap();
-        let ended = wait::until("its end", async || self.program.try_wait().unwrap().ok_or("it runs"));
+        let ended = wait::until("the program's exit", async || self.program.try_wait().unwrap().ok_or("it still runs"));
         ended.await.unwrap()
     }
 }

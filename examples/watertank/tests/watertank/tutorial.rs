@@ -1,4 +1,4 @@
-//! The tutorial tells the example as it is.
+//! The tutorial contains the example, unchanged.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use trishanku_framework::crd::Definitions;
 use crate::tank::Tank;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// What the tutorial builds, whole.
+/// Files that the tutorial contains completely.
 const SOURCES: [&str; 4] = ["src/control.rs", "src/main.rs", "src/plan.rs", "src/tank.rs"];
-/// What it takes pieces of.
+/// Files of which it contains parts.
 const OTHERS: [&str; 2] = ["tank.yaml", "tests/watertank/levels.rs"];
-/// Where it leaves lines out.
+/// Stands for lines that the tutorial leaves out.
 const LEFT_OUT: &str = "…";
 
 fn read(path: &str) -> String {
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// The blocks of code, with their languages.
+/// Returns the blocks of code, with their languages.
 fn blocks(tutorial: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     for (index, part) in tutorial.split("```").enumerate() {
@@ -43,13 +43,13 @@ fn every_block_is_in_the_example_or_is_a_command_and_no_line_of_the_example_is_l
                 assert!(sources.iter().chain(&others).any(is_there), "not in the example:\n{code}");
                 told.push_str(code);
             }
-            "console" => assert!(code.starts_with("$ "), "no command:\n{code}"),
+            "console" => assert!(code.starts_with("$ "), "not a command:\n{code}"),
             other => panic!("a block of {other:?}:\n{code}"),
         }
     }
     for (path, source) in SOURCES.iter().zip(&sources) {
         for line in source.lines().filter(|line| !line.is_empty()) {
-            assert!(told.lines().any(|told| told == line), "{path} is not told: {line}");
+            assert!(told.lines().any(|told| told == line), "the tutorial lacks this line of {path}: {line}");
         }
     }
 }
@@ -59,7 +59,7 @@ fn the_definition_that_is_told_is_the_one_that_is_printed() {
     let printed = Definitions::of::<Tank>().to_string();
     let mut lines = printed.lines();
     let blocks = blocks(&read("../../docs/write-a-controller.md"));
-    let (_, told) = blocks.iter().find(|(_, code)| code.contains("watertank crd\n")).expect("it is told");
+    let (_, told) = blocks.iter().find(|(_, code)| code.contains("watertank crd\n")).expect("the block exists");
     for line in told.lines().skip(1).filter(|line| line.trim() != LEFT_OUT) {
         assert!(lines.any(|printed| printed == line), "not printed, or not in this order: {line}");
     }

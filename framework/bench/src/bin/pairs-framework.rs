@@ -1,4 +1,4 @@
-//! Pairs, on the framework.
+//! The controller of pairs, on the framework.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Pairs, on kube-runtime as it is.
+//! The controller of pairs, on bare kube-runtime.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ enum Error {
 }
 
 async fn reconcile(pair: Arc<Pair>, context: Arc<Context>) -> Result<Action, Error> {
-    // Else nothing is there, and everything is applied once more. One waits for all: of several that do at the same time, kube-runtime 5
-    // forgets to wake all but one.
+    // Empty stores would cause another apply of everything. A single task waits for them: kube-runtime 5 forgets to wake all
+    // but one of several.
     let are_filled = || async {
         context.settings.wait_until_ready().await?;
         context.keys.wait_until_ready().await
@@ -102,14 +102,14 @@ fn ready(pair: &Pair) -> PairStatus {
     PairStatus { observed_generation: pair.metadata.generation, conditions: vec![ready] }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what a controller calls")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the controller's callback")]
 fn error_policy(_: Arc<Pair>, error: &Error, context: Arc<Context>) -> Action {
     tracing::warn!(%error, "reconcile failed");
     context.failed.fetch_add(1, Ordering::Relaxed);
     Action::requeue(Duration::from_secs(1))
 }
 
-/// A watch that fills a store.
+/// Returns a store, and the watch that fills it.
 fn watched<K>(client: &Client) -> (Store<K>, impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -134,7 +134,7 @@ fn every(period: Duration) -> impl Stream<Item = ()> + Send + 'static {
     })
 }
 
-/// The only two figures that are asked for.
+/// The only two metrics that the benchmark reads.
 async fn metrics(State(context): State<Arc<Context>>) -> String {
     let [success, error] = [&context.reconciled, &context.failed].map(|count| count.load(Ordering::Relaxed));
     let name = "controller_runtime_reconcile_total";

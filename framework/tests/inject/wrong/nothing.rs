@@ -1,4 +1,4 @@
-// Nothing is wrong here: if this does not compile, the others may fail for the same reason.
+// This program is valid: if it does not compile, the others may fail for the same reason.
 use std::time::Duration;
 
 use trishanku_framework::inject::{Claim, EmptyDir, Injector, Pod, Probe, SecretRef, Users};

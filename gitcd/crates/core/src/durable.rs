@@ -1,47 +1,46 @@
-//! Files and folders that are on disk when a call returns, whatever becomes of the machine after it.
+//! Files and folders that survive a crash of the machine once the call returns.
 //!
-//! To a file system, a file's content and its entry in a folder are two things, and each takes an fsync of its own. What
-//! is here does both, in an order in which a crash at any moment leaves either the old state or the new one.
-//! An fsync that failed is never tried again: the system may have dropped what it could not write, and would report success.
+//! A file's content and its directory entry are synced separately, each by its own fsync. These functions order both so that a
+//! crash at any moment leaves either the old state or the new one.
+//! A failed fsync is never retried: the kernel may have dropped the dirty pages, and would report success.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What could not be done, and on what.
+/// A failed file-system operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path:?}")]
 pub struct Error {
-    /// What was tried.
+    /// The operation, as in "cannot … PATH".
     pub action: &'static str,
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
 impl Error {
-    /// For `map_err`.
+    /// Returns a closure for `map_err`.
     pub fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { action, path, source }
     }
 }
 
-/// Makes the content of a file durable, or the entries of a folder: what was made in it, renamed into it or deleted from
-/// it. One fsync.
+/// Makes a file's content durable, or a folder's entries: what was created in it, renamed into it or deleted from it. One fsync.
 ///
 /// # Errors
-/// [`Error`]; it is then unknown what is durable.
+/// [`Error`]; what is durable is then unknown.
 pub fn sync(path: &Path) -> Result<(), Error> {
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::of("fsync", path))
 }
 
-/// The same for several at once, which takes about as long as one.
+/// Syncs several paths concurrently, which takes about as long as one [`sync`].
 ///
 /// # Errors
-/// [`Error`] of one of them.
+/// The [`Error`] of one of them.
 pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
     let Some((first, others)) = paths.split_first() else { return Ok(()) };
     std::thread::scope(|scope| {
@@ -53,7 +52,7 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
         for other in others {
             let synced = match other {
                 Ok(thread) => thread.join().expect("an fsync does not panic"),
-                // There is no thread to be had.
+                // The system has no thread to spare.
                 Err(path) => sync(path),
             };
             outcome = outcome.and(synced);
@@ -62,21 +61,21 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
     })
 }
 
-/// Makes a folder and the missing ones above it. One fsync for each that was missing.
+/// Creates a folder and its missing parents. One fsync for each that was missing.
 ///
 /// # Errors
-/// [`Error`]; some of them may be there then.
+/// [`Error`]; some of them may exist then.
 pub fn make_folder(folder: &Path) -> Result<(), Error> {
     let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder).map_err(Error::of("create", folder))?;
     missing.iter().filter_map(|made| made.parent()).try_for_each(sync)
 }
 
-/// Makes a folder and the missing ones above it up to `root`, which has to be there: a repository that was moved away meanwhile
-/// does not get a hollow one in its place, which would be in the way when it comes back. One fsync for each that was missing.
+/// Creates a folder and its missing parents below `root`, which must exist: if a repository was moved away, no empty one is
+/// created that would block moving it back. One fsync for each that was missing.
 ///
 /// # Errors
-/// [`Error`]; some of them may be there then.
+/// [`Error`]; some of them may exist then.
 ///
 /// # Panics
 /// If `folder` is not below `root`.
@@ -85,7 +84,7 @@ pub fn make_folder_in(root: &Path, folder: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let mut made = root.to_path_buf();
-    for name in folder.strip_prefix(root).expect("it is below the root") {
+    for name in folder.strip_prefix(root).expect("the folder is below the root") {
         let above = made.clone();
         made.push(name);
         match fs::create_dir(&made) {
@@ -97,19 +96,19 @@ pub fn make_folder_in(root: &Path, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a new file with these permissions, and syncs its content; its entry in the folder is the caller's to sync, who
-/// will rename or link it. One fsync.
+/// Creates a new file with these permissions and syncs its content. The caller syncs the folder entry after renaming or linking
+/// the file. One fsync.
 ///
 /// # Errors
-/// [`Error`], among others if there is such a file; a part of it may be there then.
+/// [`Error`], for example if the file exists; a part of it may have been written.
 pub fn create(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     finish(&mut create_new(path, mode)?, path, content)
 }
 
-/// The same without the fsync, which is the caller's, too.
+/// Does the same without the fsync, which is left to the caller as well.
 ///
 /// # Errors
-/// [`Error`], as [`create`].
+/// [`Error`], as for [`create`].
 pub fn draft(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     create_new(path, mode)?.write_all(content).map_err(Error::of("write", path))
 }
@@ -118,25 +117,24 @@ fn create_new(path: &Path, mode: u32) -> Result<File, Error> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::of("create", path))
 }
 
-/// Gives a file this content, whether it was there or not: after a crash at any moment it has the former content or this
-/// one, never a part of either. Two fsyncs; the new content is written beside it, in a file that ends with `.new`.
+/// Creates a file or replaces its content atomically: after a crash at any moment the file has the former content or the new one,
+/// never a part of either. Two fsyncs; the new content is first written beside it, to a file that ends with `.new`.
 ///
-/// # Errors
-/// [`Error`]; the former content stays, unless the last step failed (the fsync of the folder): then it is the new one, but
-/// a crash may bring the former one back.
+/// [`Error`]; the former content stays, unless the last step failed (the fsync of the folder): then the file has the new content,
+/// but a crash may bring the former back.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let temporary = path.with_extension("new");
-    // What a crash left of an earlier one is overwritten.
+    // Overwrites what a crash left of an earlier attempt.
     let mut file = File::create(&temporary).map_err(Error::of("create", &temporary))?;
     finish(&mut file, &temporary, content)?;
     rename(&temporary, path)?;
     path.parent().map_or(Ok(()), sync)
 }
 
-/// Gives a file another name in the same folder, whose entries are the caller's to sync.
+/// Renames a file within its folder; syncing the folder is left to the caller.
 ///
 /// # Errors
-/// [`Error`]; the names are as before.
+/// [`Error`]; the names are unchanged.
 pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     fs::rename(from, to).map_err(Error::of("replace", to))
 }
@@ -154,7 +152,7 @@ mod tests {
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        // A crash left this.
+        // Left by a crash.
         fs::write(folder.path().join("file.new"), "a part of something long").unwrap();
         for content in ["first", "second", ""] {
             replace(&path, content.as_bytes()).unwrap();
@@ -178,7 +176,7 @@ mod tests {
         assert!(error.to_string().contains("file"), "{error}");
         fs::rename(&root, &away).unwrap();
         make_folder_in(&root, &below).unwrap_err();
-        assert!(!root.exists(), "nothing is in the way of what comes back");
+        assert!(!root.exists(), "no new root blocks moving the old one back");
     }
 
     #[test]

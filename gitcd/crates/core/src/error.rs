@@ -1,7 +1,7 @@
-//! Errors as text.
+//! Formatting of errors.
 
-/// An error with its causes, on one line, for logs and for answers to clients. (An error's own text does not repeat its
-/// cause: whoever prints it prints the chain.)
+/// Formats an error with its causes on one line, for logs and for answers to clients. (An error's own text does not repeat its
+/// cause.)
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,7 +1,7 @@
-//! Whether this server may still say that it has written something.
+//! The fence of a writer: whether this server may still acknowledge writes.
 //!
-//! A writer with a lease (`gitcd::pull::lease`) acknowledges nothing after its lease has ended. Everything that tells clients of writes
-//! asks the [`Gate`]: one atomic load, and one look at a clock that goes on while the machine sleeps.
+//! A writer with a lease (`gitcd::pull::lease`) acknowledges nothing after its lease has ended. Everything that reports writes to
+//! clients asks the [`Gate`], which costs one atomic load and one read of a clock that runs while the machine is suspended.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,30 +22,30 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Counts the time that the machine sleeps, too, and is never set.
+/// Counts time that the machine is suspended, and is never set.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::Boottime;
-/// Elsewhere this one does.
+/// On other systems the monotonic clock has these properties.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// A moment on this machine's clock, in nanoseconds since it was started.
+/// A moment on this machine's clock, in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// This moment.
+    /// Returns the current moment.
     pub fn now() -> Self {
         let now = clock_gettime(CLOCK);
         Self((now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64))
     }
 
-    /// A moment so long after the clock began.
+    /// Returns the moment this long after the clock's start.
     pub fn of(since: Duration) -> Self {
         Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// How long after an earlier moment this is; nothing if it is not later.
+    /// Returns the time since an earlier moment; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -59,53 +59,54 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// Open while the lease lasts.
+/// The writer's fence: open while its lease lasts.
 #[derive(Debug, Default)]
 pub struct Gate {
     until: AtomicU64,
-    /// How often it was opened after it had been closed.
+    /// How often it was reopened.
     openings: AtomicU64,
     is_closed_for_good: AtomicBool,
 }
 
 impl Gate {
-    /// Whether clients may be told of writes at this moment.
+    /// Returns whether writes may be reported to clients at this moment.
     #[inline]
     pub fn is_open(&self) -> bool {
         Moment::now().0 < self.until.load(Ordering::Acquire)
     }
 
-    /// Keeps it open, or opens it again. Tells whether it was closed before.
+    /// Opens the fence, or extends it. Returns whether it was closed before.
     pub fn open_until(&self, until: Moment) -> bool {
         if self.is_closed_for_good.load(Ordering::Acquire) || until <= Moment::now() {
             return false;
         }
         let was_closed = !self.is_open();
         if was_closed {
-            // First: who was let in while it was closed must not take anything out from now on once it is closed again.
+            // Counted before the fence opens: a connection made while it was closed loses its exemption before any write can be
+            // acknowledged.
             self.openings.fetch_add(1, Ordering::AcqRel);
         }
         self.until.store(until.0, Ordering::Release);
         was_closed
     }
 
-    /// Closes it, whatever anybody says later.
+    /// Closes the fence; it cannot be opened again.
     pub fn close_for_good(&self) {
         self.is_closed_for_good.store(true, Ordering::Release);
         self.close();
     }
 
-    /// Whether it was closed for good.
+    /// Returns whether the fence was closed for good.
     pub fn is_closed_for_good(&self) -> bool {
         self.is_closed_for_good.load(Ordering::Acquire)
     }
 
-    /// How long it stays open.
+    /// Returns how long the fence stays open.
     pub fn remaining(&self) -> Duration {
         Moment(self.until.load(Ordering::Acquire)).since(Moment::now())
     }
 
-    /// Closes it until it is opened again.
+    /// Closes the fence until it is opened again.
     pub fn close(&self) {
         self.until.store(0, Ordering::Release);
     }
@@ -115,27 +116,28 @@ impl Gate {
     }
 }
 
-/// What a connection needs to be written to.
+/// A connection's fence token.
 ///
-/// An answer may be on its way through buffers when the lease ends. So a connection that was open before is not written to any more: it is
-/// cut, and its client finds out that it does not know. One that was made since then has only ever been told what is told without a lease.
+/// Answers may still be in buffers when the lease ends. So a connection that saw the fence open is cut when it closes, and its
+/// client knows that the outcome is unknown. A connection made since then has only received answers that need no lease, and
+/// stays.
 #[derive(Debug)]
 pub struct Pass {
     gate: std::sync::Arc<Gate>,
-    /// If the gate was closed when the connection was made: how often it had been opened.
+    /// If the fence was closed when the connection was made: its count of openings then.
     closed_after: Option<u64>,
 }
 
 impl Pass {
-    /// For a new connection.
+    /// Returns the token of a new connection.
     pub fn new(gate: std::sync::Arc<Gate>) -> Self {
-        // In this order: an opening in between makes the number an old one.
+        // Read the count first: if the fence opens in between, the token has an outdated count.
         let openings = gate.openings();
         let closed_after = (!gate.is_open()).then_some(openings);
         Self { gate, closed_after }
     }
 
-    /// Whether the connection may be written to now.
+    /// Returns whether the connection may be written to now.
     #[inline]
     pub fn is_good(&self) -> bool {
         self.gate.is_open() || self.closed_after == Some(self.gate.openings())
@@ -167,7 +169,7 @@ mod tests {
     fn only_connections_that_never_carried_an_acknowledgement_outlive_the_lease() {
         let gate = Arc::new(Gate::default());
         let before = Pass::new(gate.clone());
-        assert!(before.is_good(), "nothing was acknowledged yet");
+        assert!(before.is_good(), "no write was acknowledged yet");
         gate.open_until(Moment::now() + LONG);
         let during = Pass::new(gate.clone());
         assert!(before.is_good() && during.is_good());

@@ -1,4 +1,4 @@
-//! Where each key lives: in the data tree, with the metadata, or outside Git.
+//! The placement of each key: in the data tree, with the metadata, or outside Git.
 //!
 //! ```
 //! use gitcd_core::keyspace::{KeySpace, Placement};
@@ -10,37 +10,35 @@
 //! assert_eq!(keys.placement(b"compact_rev_key"), Placement::Local);
 //! ```
 
-/// The key in which kube-apiserver keeps a revision of its own branch. It must never reach another.
+/// The key in which kube-apiserver stores a revision of its own branch. It must never reach another branch.
 pub const COMPACT_REVISION_KEY: &[u8] = b"compact_rev_key";
 
-/// Where a key lives.
+/// Where a key is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// In the data tree, which people read and branches merge.
+    /// In the data tree, which users read and branches merge.
     Data,
     /// With the metadata: committed, but never merged.
     Local,
-    /// Nowhere in Git: in the journal and the local snapshot only.
+    /// Not in Git: only in the journal and the local snapshot.
     Ephemeral,
 }
 
-/// The placement of every possible key of a branch.
+/// The placement of all keys of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpace {
-    /// What data keys start with; ends with a slash.
+    /// The prefix of data keys, with a slash at its end.
     prefix: Vec<u8>,
     ephemeral: Vec<Pattern>,
 }
 
 impl KeySpace {
-    /// Data keys start with `prefix` and a slash. Keys that an ephemeral prefix covers are
-    /// ephemeral, whether under `prefix` or not.
+    /// Creates a key space whose data keys start with `prefix` and a slash. Keys that an ephemeral prefix covers are ephemeral,
+    /// whether under `prefix` or not.
     ///
-    /// All prefixes are taken without their trailing slashes, so that `/` covers every key
-    /// that starts with a slash. An ephemeral prefix
-    /// covers whole components: `/registry/events` covers the key of that name and
-    /// `/registry/events/a`, but not `/registry/eventsources`. One that ends with `*` covers
-    /// every key that starts with the bytes before the star:
+    /// Trailing slashes of all prefixes are ignored, so `/` covers every key that starts with a slash. An ephemeral prefix covers
+    /// whole components: `/registry/events` covers the key of that name and `/registry/events/a`, but not
+    /// `/registry/eventsources`. One that ends with `*` covers every key that starts with the bytes before the star:
     /// `/registry/leases/kube-system/apiserver-*`. An empty one covers nothing.
     pub fn new<E>(prefix: &str, ephemeral: E) -> Self
     where
@@ -53,8 +51,8 @@ impl KeySpace {
         }
     }
 
-    /// The prefix of data keys and the ephemeral prefixes, as flags would give them: [`KeySpace::new`] makes an equal key
-    /// space of them, if the latter are split at ':'.
+    /// Returns the prefix of data keys and the ephemeral prefixes as flag values. [`KeySpace::new`] makes an equal key space of
+    /// them, with the latter split at ':'.
     pub fn flags(&self) -> (String, String) {
         let text = |bytes: &[u8]| match bytes.strip_suffix(b"/").unwrap_or(bytes) {
             [] => "/".to_owned(),
@@ -67,8 +65,8 @@ impl KeySpace {
         (text(&self.prefix), ephemeral.collect::<Vec<_>>().join(":"))
     }
 
-    /// Half-open ranges, in order and apart from each other, that hold every ephemeral key, and perhaps some others; one
-    /// without an end holds all keys from its start on.
+    /// Returns disjoint half-open ranges, in order, that contain every ephemeral key, and perhaps other keys. A range without an
+    /// end is unbounded.
     pub fn ephemeral_ranges(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut ranges: Vec<_> = self.ephemeral.iter().map(Pattern::range).collect();
         ranges.sort();
@@ -87,7 +85,7 @@ impl KeySpace {
         apart
     }
 
-    /// Where `key` lives. Takes O(ephemeral prefixes) and allocates nothing.
+    /// Returns the placement of `key`. Takes O(ephemeral prefixes) and allocates nothing.
     pub fn placement(&self, key: &[u8]) -> Placement {
         if key == COMPACT_REVISION_KEY {
             Placement::Local
@@ -100,15 +98,15 @@ impl KeySpace {
         }
     }
 
-    /// What follows the prefix and its slash in a data key: the part that its path encodes.
+    /// Returns what follows the prefix and its slash in a data key: the part that its path encodes.
     ///
     /// # Panics
-    /// If `key` is not under the prefix, and so not placed as [`Placement::Data`].
+    /// If `key` is not under the prefix; every [`Placement::Data`] key is.
     pub fn relative<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key.strip_prefix(self.prefix.as_slice()).expect("the caller asks for data keys only, which have the prefix")
     }
 
-    /// The key whose [`relative`](Self::relative) part is `relative`.
+    /// Returns the key whose [`relative`](Self::relative) part is `relative`.
     pub fn absolute(&self, relative: &[u8]) -> Vec<u8> {
         [&self.prefix, relative].concat()
     }
@@ -116,9 +114,9 @@ impl KeySpace {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// This key, and those that follow it with a slash.
+    /// The key itself, and all keys that continue it with a slash.
     Components(Vec<u8>),
-    /// All keys that start so.
+    /// All keys with this prefix.
     Bytes(Vec<u8>),
 }
 
@@ -133,10 +131,10 @@ impl Pattern {
         }
     }
 
-    /// A half-open range around all keys that it covers.
+    /// Returns a half-open range that contains all covered keys.
     fn range(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         match self {
-            // '0' follows '/'. What sorts between the key itself and those below it is held as well.
+            // '0' follows '/'. The range also contains keys that sort between the key itself and those below it.
             Self::Components(start) => (start.clone(), Some([start, &b"0"[..]].concat())),
             Self::Bytes(start) => {
                 let last = start.iter().rposition(|byte| *byte < u8::MAX);
@@ -156,7 +154,7 @@ impl Pattern {
     }
 }
 
-/// One line for each prefix, the same for equal key spaces: what a branch records of how it was written.
+/// Formats one line for each prefix, the same for equal key spaces: a branch records it as the layout it was written with.
 impl std::fmt::Display for KeySpace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "prefix {}", self.prefix.escape_ascii())?;

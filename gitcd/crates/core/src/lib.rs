@@ -1,4 +1,4 @@
-//! What every part of gitcd stands on: keys and their paths in Git, revisions, durable files, and the fence of a writer.
+//! The foundations of gitcd: keys and their paths in Git, revisions, durable files, and the fence of a writer.
 //!
 //! This crate depends on no other crate of gitcd, and its modules do not use one another.
 

@@ -23,23 +23,22 @@ mod tests;
 /// The entry that holds the value of a key that is also a directory of other keys.
 pub const VALUE: &[u8] = b"%value";
 
-/// Most entry names that the path of one key may have.
+/// Maximum number of entry names in a key's path.
 ///
-/// Stock Git gives up on trees deeper than 2048 (`core.maxTreeDepth`), so one
-/// deeper key would make the whole repository unreadable.
+/// Stock Git refuses trees deeper than 2048 (`core.maxTreeDepth`), so one deeper key would make the whole repository unreadable.
 pub const MAX_DEPTH: usize = 1024;
 
 /// The name of an empty component, as in `a//b`.
 const EMPTY: &[u8] = b"%";
 
-/// Ends the name of a directory that holds the rest of an over-long component.
+/// The suffix of a directory that holds the rest of an over-long component.
 const CONTINUED: &[u8] = b"%+";
 
-/// Longest piece of a component in one name, in bytes. With [`CONTINUED`] and one
-/// more escape it stays below 255, the limit of common file systems.
+/// Maximum length of a component's piece in one name, in bytes. With [`CONTINUED`] and one more escape it stays below 255, the
+/// limit of common file systems.
 const CHUNK: usize = 240;
 
-/// Bytes that are never written as they are.
+/// Bytes that are always escaped.
 const ESCAPED: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -51,25 +50,24 @@ const ESCAPED: [bool; 256] = {
     table
 };
 
-/// The entry names of `key`'s path, outermost first.
+/// Returns the entry names of `key`'s path, outermost first.
 ///
-/// The last name is that of the value; if other keys lie below it, the value is
-/// the entry [`VALUE`] in a directory of that name. `key` is what follows the key
-/// prefix and its slash, or a whole local key. Names of ordinary components are
-/// borrowed: nothing is allocated for them. There is always at least one name.
+/// The last name is that of the value; if other keys lie below it, the value is the entry [`VALUE`] in a directory of that name.
+/// `key` is what follows the key prefix and its slash, or a whole local key. There is always at least one name. Names of ordinary
+/// components are borrowed, without allocation.
 pub fn encode(key: &[u8]) -> Components<'_> {
     Components { rest: Some(key), long: None }
 }
 
-/// Whether Git can hold `key`: its path has at most [`MAX_DEPTH`] names. Each part between slashes takes one for every 240
-/// bytes of its name, in which a byte that is escaped counts three.
+/// Returns whether Git can store `key`: its path has at most [`MAX_DEPTH`] names. Each part between slashes takes one for every
+/// 240 bytes of its name, where an escaped byte counts three.
 ///
 /// Every key of at most 1023 bytes fits; without slashes 245,760 bytes do, with some of them at most 246,783.
 pub fn fits(key: &[u8]) -> bool {
     key.len() < MAX_DEPTH || encode(key).take(MAX_DEPTH + 1).count() <= MAX_DEPTH
 }
 
-/// The key whose path is `path`, a sequence of entry names.
+/// Returns the key whose path is `path`, a sequence of entry names.
 ///
 /// A last name [`VALUE`] is accepted whether or not other keys lie beside it.
 /// Takes two passes over the path and one allocation.
@@ -104,7 +102,7 @@ where
     if depth == 0 || continued {
         return Err(DecodeError::Incomplete { path: show(path) });
     }
-    // Whatever the pass above let through is caught here: one rule, no list of exceptions.
+    // One rule catches everything that the pass above accepted wrongly, without a list of exceptions.
     if encode(&key).eq(path.clone().take(depth)) {
         Ok(key)
     } else {
@@ -112,25 +110,25 @@ where
     }
 }
 
-/// Why a path is not that of a key. Paths are shown with their names joined by slashes.
+/// Why a path belongs to no key. Paths are shown with their names joined by slashes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A `%` that does not begin an escape.
+    /// A `%` that does not start an escape.
     #[error("path {path:?}: no key has the name {name:?}; a percent sign is written %25")]
     Escape {
         /// The whole path.
         path: String,
-        /// The name with the fault.
+        /// The name with the bad escape.
         name: String,
     },
-    /// The path is empty, or it ends in a directory for the rest of a long name.
+    /// The path is empty, or ends in a directory for the rest of a long name.
     #[error("path {path:?}: names no key, its last part is missing")]
     Incomplete {
         /// The whole path.
         path: String,
     },
-    /// The path would mean a key, but that key has another path.
+    /// The path decodes to a key whose own path is another one.
     #[error("path {path:?}: no key has this path; it should be {canonical:?}")]
     NotCanonical {
         /// The whole path.
@@ -145,7 +143,7 @@ pub enum DecodeError {
 pub struct Components<'k> {
     /// What follows the last slash seen; `None` after the last component.
     rest: Option<&'k [u8]>,
-    /// An escaped component longer than [`CHUNK`], and how much of it was given out.
+    /// An escaped component longer than [`CHUNK`], and how many of its bytes were returned.
     long: Option<(Vec<u8>, usize)>,
 }
 
@@ -188,7 +186,7 @@ impl Components<'_> {
         let cut = cut(text);
         let chunk = &text[..cut];
         let mut name = Vec::with_capacity(CHUNK + 2 + CONTINUED.len());
-        // The first chunk is already escaped there; a later one can begin with `.git` too.
+        // The first chunk was escaped as part of the component; a later one can start with `.git` too.
         if starts_with_dot_git(chunk) {
             push_escape(chunk[0], &mut name);
             name.extend_from_slice(&chunk[1..]);
@@ -205,7 +203,7 @@ impl Components<'_> {
     }
 }
 
-/// How many bytes of an escaped `text` go into its first chunk: never a part of an escape.
+/// Returns how many bytes of an escaped `text` go into its first chunk; never cuts an escape.
 fn cut(text: &[u8]) -> usize {
     if text.len() <= CHUNK {
         return text.len();
@@ -217,7 +215,7 @@ fn cut(text: &[u8]) -> usize {
     }
 }
 
-/// Whether `component`, which is not empty, is its own name.
+/// Returns whether the nonempty `component` needs no escape.
 fn is_plain(component: &[u8]) -> bool {
     component.len() <= CHUNK
         && !component.iter().any(|&byte| ESCAPED[usize::from(byte)])
@@ -225,13 +223,13 @@ fn is_plain(component: &[u8]) -> bool {
         && !matches!(component.last(), Some(b'.' | b' '))
 }
 
-/// Escapes `component`, which is not empty, as a whole.
+/// Escapes the nonempty `component` as a whole.
 fn escape(component: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(component.len() + 16);
     let last = component.len() - 1;
     let escape_first = component == b".." || starts_with_dot_git(component);
     for (index, &byte) in component.iter().enumerate() {
-        // File systems drop a dot or space at the end, so `a.` would become `a`.
+        // File systems drop a trailing dot or space, so `a.` would become `a`.
         let special = index == 0 && escape_first || index == last && matches!(byte, b'.' | b' ');
         if special || ESCAPED[usize::from(byte)] {
             push_escape(byte, &mut escaped);
@@ -253,7 +251,7 @@ fn push_escape(byte: u8, to: &mut Vec<u8>) {
     to.extend_from_slice(&[b'%', high, low]);
 }
 
-/// Appends `piece` with its escapes undone; `None` if a `%` begins no escape.
+/// Appends `piece` unescaped; `None` if a `%` does not start an escape.
 fn unescape(piece: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let mut rest = piece;
     while let Some(percent) = rest.iter().position(|&byte| byte == b'%') {
@@ -274,7 +272,7 @@ fn hex_digit(digit: u8) -> Option<u8> {
     }
 }
 
-/// A path for a person to read, whatever its bytes.
+/// Formats a path of any bytes for display.
 fn show(path: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     let names: Vec<_> = path.into_iter().map(|name| name.as_ref().escape_ascii().to_string()).collect();
     names.join("/")

@@ -1,4 +1,4 @@
-//! The `git` program, run with nothing of this process's surroundings.
+//! The `git` program, isolated from this process's environment.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,23 +11,23 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
-/// What is kept of what a program complains about.
+/// Limit of the standard error that is kept.
 const COMPLAINT_BYTES: usize = 4 << 10;
 
-/// A program that is asked to end has so long for it.
+/// Time between SIGTERM and SIGKILL.
 const MANNERS: Duration = Duration::from_secs(5);
 
-/// How to run `git`.
+/// A `git` program that runs.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: OsString,
 }
 
 impl Program {
-    /// Looks whether there is one.
+    /// Checks that `git` can be run.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// `git --version` cannot be run, or fails.
     pub async fn find() -> io::Result<Self> {
         let program = Self { path: std::env::var_os("PATH").unwrap_or_default() };
         let output = program.command(&["--version"]).output().await?;
@@ -36,12 +36,12 @@ impl Program {
         if output.status.success() { Ok(program) } else { Err(io::Error::other(output.status.to_string())) }
     }
 
-    /// `git ARGUMENTS`. Nobody's configuration but the repository's counts; no hook, no helper and no shell is run. It is killed
-    /// when it is dropped, and so is whatever it has started ([`Running`]).
+    /// Prepares `git ARGUMENTS`. Only the repository's own configuration applies; no hook, helper or shell runs. The process is
+    /// killed when it is dropped; [`Running`] also kills its children.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("git");
         command
-            // The folders belong to whoever runs the host or to gitcd: --root says whose they are trusted to be.
+            // Repositories belong to the user who runs the host or to gitcd: --root says which owner is trusted.
             .args(["-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null"])
             .args(arguments)
             .env_clear()
@@ -63,29 +63,29 @@ impl Program {
     }
 }
 
-/// A program and those that it has started. Dropping it kills them all.
+/// A program and its children. Dropping it kills them all.
 #[derive(Debug)]
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a command that [`Program::command`] has prepared: it leads a process group of its own.
+    /// Starts a command that [`Program::command`] prepared, as the leader of its own process group.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(Self)
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.0
     }
 
-    /// Kills it and waits until it is gone, so that it writes no file any more.
+    /// Kills the process group and waits for the process, so that it no longer writes any file.
     pub async fn end(mut self) {
         self.kill_group();
-        // It is killed; an error could only say that it has been waited for.
+        // The process was killed; the only possible error is that it was already reaped.
         let _ended = self.0.wait().await;
     }
 
-    /// Lets it remove what it has not finished, and kills it if it takes long.
+    /// Sends SIGTERM for a clean exit, and kills the process group after five seconds.
     pub async fn stop(mut self) {
         self.signal(Signal::TERM);
         let _late = tokio::time::timeout(MANNERS, self.0.wait()).await;
@@ -97,10 +97,10 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        // As long as nobody has waited for the child, its number is not anybody else's.
+        // The process ID cannot be reused before the child is reaped.
         let group = self.0.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            // Fails only if they have all ended.
+            // Fails only if all processes have exited.
             let _ = rustix::process::kill_process_group(group, signal);
         }
     }
@@ -112,7 +112,7 @@ impl Drop for Running {
     }
 }
 
-/// The beginning of what a program writes to standard error; the rest is read and forgotten.
+/// Returns the start of a program's standard error; the rest is read and discarded.
 pub async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = stream.read(&mut buffer).await {
@@ -122,7 +122,7 @@ pub async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
     String::from_utf8_lossy(&kept).trim().to_owned()
 }
 
-/// A folder for a variable that has several (`GIT_ALTERNATE_OBJECT_DIRECTORIES`): Git separates them by colons, and takes those as they are that are quoted.
+/// Quotes a folder for a colon-separated variable (`GIT_ALTERNATE_OBJECT_DIRECTORIES`), as Git parses it.
 pub fn quoted(path: &Path) -> OsString {
     let mut quoted = vec![b'"'];
     for &byte in path.as_os_str().as_bytes() {

@@ -1,7 +1,7 @@
-//! Which keys a branch takes from another: retention policies, and what merge commits say of them.
+//! Scopes: which keys a branch takes from another by its retention policies, recorded in merge commits.
 //!
-//! A merge that left keys out says so in its message, because the commit has the other branch as a parent although it does not have
-//! those keys: whoever merges it back must take them as unchanged, not as deleted.
+//! A merge that left keys out says so in its message: the other branch is a parent of the commit, although the commit lacks those
+//! keys. Later merges of the commit must take them as unchanged, not as deleted.
 //!
 //! ```
 //! use gitcd_core::scope::Scope;
@@ -19,25 +19,25 @@ use std::str::FromStr;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// What takes everything.
+/// The expression that includes all keys.
 pub const EVERYTHING: &str = ".*";
-/// What takes nothing.
+/// The expression that excludes no key.
 pub const NOTHING: &str = "^$";
 
-/// The largest compiled expression, in bytes: merge commits come from others.
+/// The largest compiled expression, in bytes: merge commits are untrusted input.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// A set of keys: those that match `include`, not `exclude`, and are not named one by one.
+/// A set of keys: those that match `include`, do not match `exclude`, and are not listed as exceptions.
 #[derive(Clone, Debug)]
 pub struct Scope {
     include: Option<Regex>,
     exclude: Option<Regex>,
-    /// Keys that were refused.
+    /// Keys that were rejected.
     except: BTreeSet<Vec<u8>>,
 }
 
 impl Default for Scope {
-    /// Everything.
+    /// Returns the scope of all keys.
     fn default() -> Self {
         Self { include: None, exclude: None, except: BTreeSet::new() }
     }
@@ -59,63 +59,63 @@ fn compile(text: &str) -> Result<Regex, regex::Error> {
 }
 
 impl Scope {
-    /// Keys that match `include` and not `exclude`. Both are searched for anywhere in the whole key.
+    /// Creates a scope of the keys that match `include` and not `exclude`. Both match anywhere in the whole key.
     ///
     /// # Errors
-    /// An expression cannot be read, or is too large.
+    /// An expression is invalid or too large.
     pub fn new(include: &str, exclude: &str) -> Result<Self, regex::Error> {
         let include = (!matches!(include, EVERYTHING | "" | "^.*$")).then(|| compile(include)).transpose()?;
         let exclude = (!matches!(exclude, NOTHING | "")).then(|| compile(exclude)).transpose()?;
         Ok(Self { include, exclude, except: BTreeSet::new() })
     }
 
-    /// Whether all keys are in it.
+    /// Returns whether all keys are in scope.
     pub fn is_everything(&self) -> bool {
         self.include.is_none() && self.exclude.is_none() && self.except.is_empty()
     }
 
-    /// Whether a key is in it.
+    /// Returns whether `key` is in scope.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.include.as_ref().is_none_or(|include| include.is_match(key))
             && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(key))
             && !self.except.contains(key)
     }
 
-    /// Leaves one more key out.
+    /// Adds an exception: removes `key` from the scope.
     pub fn leave_out(&mut self, key: &[u8]) {
         self.except.insert(key.to_vec());
     }
 
-    /// Whether keys were named one by one.
+    /// Returns whether there are exceptions.
     pub fn has_exceptions(&self) -> bool {
         !self.except.is_empty()
     }
 
-    /// The same set without the keys that were named one by one.
+    /// Returns the scope without its exceptions.
     #[must_use]
     pub fn policy(&self) -> Self {
         Self { except: BTreeSet::new(), ..self.clone() }
     }
 
-    /// As trailers of a merge commit: what it left out of `theirs`.
+    /// Formats the trailers of a merge commit: what it left out of `theirs`.
     pub fn trailers(&self, theirs: impl Display) -> String {
         let mut text = format!("Scope-Of: {theirs}\n");
         if let Some(include) = &self.include {
             writeln!(text, "Scope-Include: {}", escape(include.as_str().as_bytes()))
-                .expect("a string takes everything");
+                .expect("writing to a string does not fail");
         }
         if let Some(exclude) = &self.exclude {
             writeln!(text, "Scope-Exclude: {}", escape(exclude.as_str().as_bytes()))
-                .expect("a string takes everything");
+                .expect("writing to a string does not fail");
         }
         for key in &self.except {
-            writeln!(text, "Scope-Without: {}", escape(key)).expect("a string takes everything");
+            writeln!(text, "Scope-Without: {}", escape(key)).expect("writing to a string does not fail");
         }
         text
     }
 
-    /// What a merge commit's message says: the parent that was not taken whole, and what was taken of it. `None` if it says
-    /// nothing, or nothing that can be understood.
+    /// Parses a merge commit's message: the parent that was not merged whole, and the scope of the merge. `None` if the message
+    /// has no scope, or none that can be parsed.
     pub fn parse<Id: FromStr>(message: &[u8]) -> Option<(Id, Self)> {
         let message = std::str::from_utf8(message).ok()?;
         let lines = || message.lines().rev().take_while(|line| !line.is_empty());
@@ -131,19 +131,19 @@ impl Scope {
     }
 }
 
-/// One line of text: control characters, bytes that are no text and `%` as `%XX`.
+/// Escapes bytes as one line of text: `%`, control characters and non-ASCII bytes become `%XX`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
             0x20..=0x7e if *byte != b'%' => text.push(char::from(*byte)),
-            byte => write!(text, "%{byte:02X}").expect("a string takes everything"),
+            byte => write!(text, "%{byte:02X}").expect("writing to a string does not fail"),
         }
     }
     text
 }
 
-/// The bytes of what [`escape`] wrote; `None` if it did not.
+/// Returns the bytes that [`escape`] was given; `None` if it did not write `text`.
 pub fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Turns the log into commits, in the background.
+//! Turns the store's log into commits, in the background.
 //!
-//! The committer follows the store's log as a watcher does. It makes one commit for every revision while that costs
-//! no more than its share of the processor, and one for several under load; it writes a pack when what this costs on disk is
-//! in proportion to what it holds. A crash loses nothing: the journal has it.
+//! The committer follows the log as a watcher does. It makes one commit for every revision while that costs no more than its
+//! share of the processor, and one for several revisions under load. It writes a pack once the pack's overhead is in proportion
+//! to its content. A crash loses nothing: the journal has all writes.
 
 mod budget;
 mod merge;
@@ -33,16 +33,16 @@ pub use self::pace::Granularity;
 use self::pace::Pace;
 use self::trace::Trace;
 
-/// Bounds of the committer.
+/// Limits of the committer.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many revisions a commit takes.
+    /// How many revisions go into one commit.
     pub granularity: Granularity,
-    /// Bytes a second that may go into rewriting unchanged parts of directories, unless writes would wait for long.
+    /// Bytes per second for rewriting unchanged parts of directories; exceeded rather than delaying writes for long.
     pub overhead_bytes_per_second: u64,
-    /// The journal is kept below this by raising the compact revision.
+    /// Journal size above which the compact revision is raised.
     pub max_journal_bytes: u64,
-    /// Commits become visible after this time whatever they cost, for branches that others follow.
+    /// For branches that others follow: commits become visible after this time, whatever they cost.
     pub flush_interval: Option<Duration>,
 }
 
@@ -57,33 +57,33 @@ impl Default for Settings {
     }
 }
 
-/// A pack is written at this size in any case; it is held in memory until then.
+/// Size at which a pack is written in any case; until then it is held in memory.
 const MAX_PACK_BYTES: usize = 24 << 20;
-/// Where others follow, a flush takes one part in so many of the time.
+/// Where others follow, flushes take at most one in this many parts of the time.
 const FLUSH_SHARE: u32 = 3;
-/// Where others follow, a pack goes on over many flushes up to this size.
+/// Where others follow, several flushes extend the same pack up to this size.
 const OPEN_PACK_BYTES: usize = 512 << 10;
-/// An idle branch whose ephemeral keys change still moves the start of its journal so often.
+/// How often an idle branch with changes of ephemeral keys still advances the start of its journal.
 const IDLE_FLUSH_INTERVAL: Duration = Duration::from_mins(10);
-/// Entries taken from the log at a time.
+/// Number of log entries per read.
 const TAKE: usize = 4096;
-/// After an error, such as a full disk, the committer tries again in this time.
+/// Delay before a retry after an error, such as a full disk.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Figures for metrics.
+/// Counters for metrics.
 #[derive(Debug)]
 pub struct Counters {
-    /// Time for each flush: pack, references, fsyncs.
+    /// Duration of each flush: pack, references, fsyncs.
     pub flush_seconds: Histogram,
-    /// Data commits made.
+    /// Data commits.
     pub commits: AtomicU64,
-    /// Revisions in them.
+    /// Revisions in these commits.
     pub revisions: AtomicU64,
-    /// Packs written.
+    /// Packs.
     pub packs: AtomicU64,
-    /// Bytes in them.
+    /// Bytes in these packs.
     pub pack_bytes: AtomicU64,
-    /// Failed attempts.
+    /// Failed steps.
     pub failures: AtomicU64,
 }
 
@@ -95,29 +95,29 @@ impl Default for Counters {
     }
 }
 
-/// Where a branch is in Git.
+/// The state of a branch in Git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Everything up to here is in `data`.
+    /// The last revision in `data`.
     pub revision: Revision,
     /// The data commit.
     pub data: git2::Oid,
-    /// What the data reference is about to move to: not somebody else's either.
+    /// The commit that the data reference is about to move to, so that followers do not take it for an external one.
     pub next: git2::Oid,
-    /// How many merges were committed since the start.
+    /// Number of merges committed since the start.
     pub merges: u64,
-    /// What somebody else put on the data reference, and is to be merged.
+    /// An external commit on the data reference that is not merged yet.
     pub foreign: Option<git2::Oid>,
 }
 
 impl Head {
-    /// Whether there is nothing in one that is not in the other, to whoever follows the branch.
+    /// Returns whether both are the same state for followers of the branch.
     pub fn is_at(&self, other: &Self) -> bool {
         (self.revision, self.data, self.foreign) == (other.revision, other.data, other.foreign)
     }
 }
 
-/// The committer of one branch, before it starts.
+/// The committer of one branch.
 #[derive(Debug)]
 pub struct Committer {
     store: Arc<Store>,
@@ -128,14 +128,14 @@ pub struct Committer {
     folder: PathBuf,
     counters: Arc<Counters>,
     heads: watch::Sender<Head>,
-    /// Pairs in Git from which replay can start, oldest first.
+    /// Revisions and metadata commits in Git from which replay can start, oldest first.
     bases: VecDeque<(Revision, [u8; 20])>,
-    /// Everything up to here is in the open pack or in Git.
+    /// The last revision in the open pack or in Git.
     staged: Revision,
-    /// Nothing below this is in the log: the branch resumed there.
+    /// Nothing below this revision is in the log: the branch resumed there.
     floor: Revision,
     budget: Budget,
-    /// How long the last flush took.
+    /// Duration of the last flush.
     flush_took: Duration,
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
@@ -144,7 +144,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Takes over a branch. `bases` are the pairs that recovery found.
+    /// Takes over a branch. `bases` are the commits that recovery found replay can start from.
     pub fn new(
         store: Arc<Store>,
         branch: Branch,
@@ -180,18 +180,18 @@ impl Committer {
         }
     }
 
-    /// Where the branch is in Git, and every change of that.
+    /// Subscribes to the state of the branch in Git.
     pub fn heads(&self) -> watch::Receiver<Head> {
         self.heads.subscribe()
     }
 
-    /// Starts the thread. It ends, with everything committed, after the store has stopped.
+    /// Starts the thread. It exits after the store has stopped and everything is committed; the result is false if that failed.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// The system cannot start a thread.
     pub fn spawn(self) -> std::io::Result<std::thread::JoinHandle<bool>> {
         std::thread::Builder::new().name("committer".into()).spawn(move || {
-            // A dead committer must not look healthy.
+            // A dead committer must not look healthy: a panic poisons the store.
             let guard = PoisonOnPanic(self.store.clone());
             let done = self.run();
             drop(guard);
@@ -203,7 +203,7 @@ impl Committer {
         loop {
             let mut until = self.flush_due_at();
             if self.over_bound() {
-                // Whether room can be made must not depend on the next write, which may be refused.
+                // To make room must not depend on the next write, which may be refused.
                 let soon = Instant::now() + MIN_FLUSH_INTERVAL;
                 until = Some(until.map_or(soon, |until| until.min(soon)));
             }
@@ -228,17 +228,17 @@ impl Committer {
         }
     }
 
-    /// Leaves it to a person: trying again cannot help, and writes that never reach Git must not be taken silently.
+    /// Poisons the store: retries cannot help, and writes that never reach Git must not be accepted silently.
     fn give_up(&self, reason: &str) -> bool {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         self.store.poison(reason);
         false
     }
 
-    /// Stages what is new, flushes if it is time.
+    /// Stages new log entries, and flushes if it is due.
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         let hurry = self.store.take_hurry();
-        // A merge is told of a moment before its writes are durable.
+        // The store announces a merge a moment before its writes are durable.
         while let Some(merge) = self.store.next_merge().filter(|merge| merge.last() <= self.store.revision()) {
             self.stage_through(merge.before(), stopped)?;
             self.merge(&merge)?;
@@ -257,17 +257,17 @@ impl Committer {
         } else if self.over_bound() {
             self.trim();
         }
-        // Those who wait for commits have been told of them.
+        // Last, since no client waits for it.
         self.branch.record()?;
         Ok(())
     }
 
-    /// Stages everything up to a revision.
+    /// Stages all entries up to a revision.
     fn stage_through(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         while self.staged < durable {
             let entries = self.store.log(self.staged.next(), TAKE.min(durable.since(self.staged)));
             let Some(last) = entries.last().map(|entry| entry.revision) else {
-                // Only what need not be in Git has left the log.
+                // Only ephemeral changes are missing from the log.
                 self.staged = durable;
                 break;
             };
@@ -287,9 +287,9 @@ impl Committer {
         Ok(())
     }
 
-    /// One commit.
+    /// Makes one commit of these entries.
     fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
-        // Of what was published before.
+        // Completes the record of an earlier publication.
         self.branch.record()?;
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
         let (changes, clients) = self.changes(entries)?;
@@ -310,13 +310,13 @@ impl Committer {
         Ok(())
     }
 
-    /// When the open pack should be written.
+    /// Returns when the open pack should be written, including a pause that a client requested.
     fn flush_due_at(&self) -> Option<Instant> {
         let due = self.own_flush_due_at()?;
         Some(self.store.held().map_or(due, |held| due.max(held)))
     }
 
-    /// The same if nobody asked for a pause.
+    /// Returns when the open pack should be written, without a requested pause.
     fn own_flush_due_at(&self) -> Option<Instant> {
         let Some(oldest) = self.oldest else {
             let idle = self.staged > self.newest_base();
@@ -324,7 +324,7 @@ impl Committer {
             return idle.then(|| self.budget.last_flush() + interval);
         };
         if let Some(interval) = self.settings.flush_interval {
-            // Never more than a part of the time, whatever the disk can do: packs are looked through by every reader.
+            // Limit the share of time whatever the disk can do: every reader searches all packs.
             return Some((oldest + interval).max(self.budget.last_flush() + FLUSH_SHARE * self.flush_took));
         }
         Some(self.budget.due_at(&self.branch.pending(), oldest, Instant::now()))
@@ -343,14 +343,14 @@ impl Committer {
             revision: self.staged.get(),
             compact_revision: self.store.compacted().get(),
             incarnation: hex(&self.incarnation),
-            // Without those that keys have there, the metadata would contradict itself.
+            // Includes the leases that keys refer to at this revision, or the metadata would be inconsistent.
             leases: self.store.leases_at(self.staged),
         };
         let pending = self.branch.pending();
         let next = self.branch.next();
         self.heads.send_if_modified(|head| {
             head.next = next;
-            // Nobody needs to be woken.
+            // No receiver needs to wake up.
             false
         });
         let (span, started) = (self.trace.flush(self.staged), Instant::now());
@@ -374,9 +374,9 @@ impl Committer {
         Ok(())
     }
 
-    /// After an error memory may be ahead of the repository: start again from what is there.
+    /// Reopens the repository: after an error, memory may be ahead of it.
     fn reopen(&mut self) -> Result<(), Failure> {
-        let gone = || Failure::Lasting(format!("{} does not exist any more", self.config.data_reference));
+        let gone = || Failure::Lasting(format!("{} no longer exists", self.config.data_reference));
         let mut branch = Branch::open(self.config.clone())?.ok_or_else(gone)?;
         keep_open(&mut branch, &self.settings);
         self.staged = Revision::new(branch.state().revision).max(self.floor);
@@ -397,12 +397,12 @@ fn keep_open(branch: &mut Branch, settings: &Settings) {
     }
 }
 
-/// Why something was not committed.
+/// Why a commit failed.
 #[derive(Debug)]
 enum Failure {
-    /// It may work in a moment: the disk is full, somebody holds a lock.
+    /// A retry may succeed: the disk is full, or a lock is held.
     Passing(String),
-    /// It will not work until a person has looked.
+    /// An operator has to intervene.
     Lasting(String),
 }
 
@@ -450,7 +450,7 @@ impl Drop for PoisonOnPanic {
     }
 }
 
-/// Seconds since the oldest write that is not in Git.
+/// Returns the age of the oldest write that is not in Git.
 pub fn lag(store: &Store) -> Duration {
     let committed = store.committed_revision();
     let oldest = store.with_index(|index, durable| {

@@ -1,4 +1,4 @@
-//! Compacts history by itself, as etcd does for clients that never do: by age or by count.
+//! Automatic compaction by age or by count, as in etcd, for clients that never compact.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,43 +7,43 @@ use gitcd_core::revision::Revision;
 
 use gitcd_mvcc::{Error, Store};
 
-/// A long history is looked at, and shortened, this often.
+/// Maximum time between two compactions by age.
 const HOUR: Duration = Duration::from_hours(1);
-/// Looks at the history in the time after which it is shortened, or in a whole retention.
+/// Samples of the newest revision per compaction interval.
 const LOOKS: u32 = 10;
-/// Even a retention of nothing does not keep a processor busy.
+/// Minimum sample interval, so that a retention of zero does not keep a processor busy.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// How often the newest revisions are counted.
+/// Interval of compactions by count.
 const COUNT_EVERY: Duration = Duration::from_mins(5);
 
-/// What history is kept.
+/// How much history is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// What is younger. Shortened once in that time, at least once an hour; the first time after a whole retention.
+    /// Revisions of this period. Compacts once in that time, at least hourly, but first after a whole period.
     Period(Duration),
-    /// So many revisions. Shortened every five minutes.
+    /// This number of revisions. Compacts every five minutes.
     Revisions(i64),
 }
 
-/// Compacts until the store stops.
+/// Compacts periodically until the store stops.
 pub async fn run(store: &Store, retention: Retention) {
     let mut compactor = Compactor::new(retention, store.revision(), Instant::now());
     loop {
         tokio::time::sleep(compactor.interval()).await;
         let Some(revision) = compactor.due(store.revision(), Instant::now()) else { continue };
         match store.compact(revision).await {
-            // A client was faster.
+            // A client has compacted already.
             Ok(_) | Err(Error::Compacted) => {
                 tracing::info!(%revision, ?retention, "compacted automatically");
                 compactor.done(revision, Instant::now());
             }
             Err(Error::Stopped) => return,
-            Err(error) => tracing::warn!(%revision, %error, "not compacted automatically; trying again"),
+            Err(error) => tracing::warn!(%revision, %error, "automatic compaction failed; trying again"),
         }
     }
 }
 
-/// Decides what to compact, and when. Has neither a clock nor a store.
+/// Decides what to compact, and when, without a clock or a store of its own.
 #[derive(Debug)]
 enum Compactor {
     Age(Age),
@@ -58,7 +58,7 @@ impl Compactor {
         }
     }
 
-    /// How long to wait before the next [`Self::due`].
+    /// Returns the time until the next [`Self::due`].
     fn interval(&self) -> Duration {
         match self {
             Self::Age(age) => age.interval,
@@ -66,7 +66,7 @@ impl Compactor {
         }
     }
 
-    /// What is to be compacted `now` that the newest revision is `revision`.
+    /// Returns the revision to compact at time `now` if the newest revision is `revision`.
     fn due(&mut self, revision: Revision, now: Instant) -> Option<Revision> {
         match self {
             Self::Age(age) => age.due(revision, now),
@@ -77,7 +77,7 @@ impl Compactor {
         }
     }
 
-    /// Tells that `revision` was compacted.
+    /// Records that `revision` was compacted.
     fn done(&mut self, revision: Revision, now: Instant) {
         match self {
             Self::Age(age) => {
@@ -93,7 +93,7 @@ impl Compactor {
 struct Age {
     period: Duration,
     interval: Duration,
-    /// The newest revision at every look, oldest first, as far back as the retention.
+    /// Samples of the newest revision, oldest first, for the length of the retention.
     seen: VecDeque<Revision>,
     last: Revision,
     last_time: Instant,

@@ -1,8 +1,8 @@
-//! What ties the store, the journal and Git into a branch.
+//! Branches: the store, the journal and Git combined.
 //!
-//! [`recovery`] opens a branch: Git, the snapshot and the journal become a store. [`committer`] brings the store's log to Git.
-//! [`compactor`] decides when history is compacted, [`maintenance`] keeps the repository small, [`backup`] writes and reads snapshots
-//! in etcd's format.
+//! [`recovery`] opens a branch: Git, the snapshot and the journal become a store. [`committer`] commits the store's log to Git.
+//! [`compactor`] decides when history is compacted, [`maintenance`] keeps the repository small, [`backup`] writes and reads
+//! snapshots for etcd's Maintenance service.
 
 pub mod backup;
 pub mod committer;

@@ -1,13 +1,14 @@
-//! Keeps repositories in order, in the background: that of a served branch, and, as far as packs are joined, those of a Git host.
+//! Background maintenance of repositories: all of it for a served branch, only repacks for those of a Git host.
 //!
-//! Every flush brings a pack, and each makes what is read later a little slower. When there are more than Git's own `gc.autoPackLimit`, the small ones become
-//! one ([`choose`]), with deltas across all of them ([`join`]): a value or a directory that was whole at the beginning of each pack becomes a small change. Then Git's
-//! commit-graph is written, which makes `git log` quick.
+//! Every flush writes a pack, and each pack makes later reads a little slower. When there are more than Git's own
+//! `gc.autoPackLimit`, the small ones become one ([`choose`]), with deltas across all of them ([`join`]): a value or a directory
+//! that each pack stored whole becomes a small delta. Then Git's commit-graph is written, which makes `git log` fast.
 //!
-//! Once a day it is looked for what nothing leads to; what has been so for a grace period is thrown away ([`prune`]).
+//! Once a day, unreachable objects are searched; those that were unreachable for a grace period are pruned ([`prune`]).
 //!
-//! `git` does the work in a process of its own that comes after everybody else; writes never wait for it. `gc.auto = 0` in the repository's configuration turns it off, but
-//! for what somebody asks for ([`Maintenance::ask`], `etcdctl defrag`): then all packs become one, and it is looked for what nothing leads to.
+//! A separate `git` process does the work at low priority; writes never wait for it. `gc.auto = 0` in the repository's
+//! configuration turns maintenance off, except on request ([`Maintenance::ask`], `etcdctl defrag`): then all packs become one,
+//! and unreachable objects are searched.
 
 mod choose;
 pub mod graph;
@@ -32,57 +33,57 @@ pub use self::join::JoinError;
 use self::join::Place;
 use self::record::Record;
 
-/// How often the packs are counted.
+/// How often packs are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// A pack that was written a moment ago may be the one that its branch goes on with.
+/// Minimum age of packs to repack: a newer one may still be extended by its branch.
 const SETTLED: Duration = Duration::from_secs(30);
-/// How often it is looked for what nothing leads to.
+/// How often unreachable objects are searched.
 const PRUNE_EVERY: Duration = Duration::from_hours(24);
-/// A repository that was never looked at is left in peace for so long: whoever starts has other things to do.
+/// Uptime before the first prune of a repository, since a starting process is busy.
 const PRUNE_FIRST: Duration = Duration::from_hours(1);
-/// After a failure the repository is left alone for so long.
+/// Delay before a retry after a failure.
 const REST: Duration = Duration::from_mins(10);
-/// `gc.autoPackLimit`, unless the repository says otherwise: Git's own default.
+/// Git's default of `gc.autoPackLimit`.
 const PACK_LIMIT: i64 = 50;
-/// What is kept for it in the repository's folder.
+/// The folder for maintenance inside the repository.
 const OWN: &str = "gitcd-maintenance";
-/// Fewer are never worth it, whatever is configured.
+/// Fewer packs are never worth a repack, whatever the configuration.
 const FEW: usize = 10;
-/// A `git gc` that began so long ago is not running any more, as Git itself sees it.
+/// Git takes a `git gc` that started so long ago for dead.
 const GC_LIMIT: Duration = Duration::from_hours(12);
-/// A file that nobody has written to for so long nobody will finish.
+/// Age at which an unfinished file is taken for abandoned.
 const ABANDONED: Duration = Duration::from_hours(24);
 
-/// Figures for metrics.
+/// Counters for metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// How often packs were joined.
+    /// Repacks.
     pub joins: AtomicU64,
-    /// How often that, or throwing away what nothing leads to, failed.
+    /// Failed repacks and prunes.
     pub failures: AtomicU64,
-    /// How many objects were thrown away.
+    /// Pruned objects.
     pub pruned: AtomicU64,
-    /// How long it took in all, in milliseconds.
+    /// Total duration in milliseconds.
     pub milliseconds: AtomicU64,
-    /// Whether it is being done.
+    /// 1 while maintenance runs.
     pub running: AtomicU64,
 }
 
-/// Keeps one repository in order.
+/// The maintenance of one repository.
 #[derive(Debug)]
 pub struct Maintenance {
     repository: PathBuf,
     prune_expire: Option<Duration>,
     since: Instant,
     counters: Arc<Counters>,
-    /// Somebody wants it now, and all of it.
+    /// Notified when a full run is requested.
     asked: Notify,
     rests_until: Mutex<Option<Instant>>,
-    /// Before that it is not looked again for what nothing leads to, after that has failed.
+    /// After a failed prune, there is no other one before this time.
     prunes_after: Mutex<Option<Instant>>,
 }
 
-/// Nobody else keeps the repository in order as long as this is there.
+/// Exclusive maintenance of a repository: holds the lock.
 struct Turn {
     place: Place,
     lock: File,
@@ -90,14 +91,14 @@ struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Not only closed: a process that is just being started may have it, too, for a moment.
+        // Unlock explicitly: a process that is just being spawned may have inherited the descriptor for a moment.
         let _ended = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
 impl Maintenance {
-    /// Of the repository with this folder, such as `store.git`. What nothing has led to for `prune_expire` is thrown away ([`Duration::MAX`]:
-    /// never); without it the repository's `gc.pruneExpire` says when.
+    /// Creates the maintenance of the repository in this folder, such as `store.git`. Objects that were unreachable for
+    /// `prune_expire` are pruned ([`Duration::MAX`]: never); `None` means the repository's `gc.pruneExpire`.
     pub fn new(repository: PathBuf, prune_expire: Option<Duration>) -> Self {
         let (counters, since) = (Arc::default(), Instant::now());
         Self {
@@ -111,17 +112,17 @@ impl Maintenance {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Makes one pack of all soon, in the background, however few they are.
+    /// Requests a full run soon, in the background: all packs become one, however few they are.
     pub fn ask(&self) {
         self.asked.notify_one();
     }
 
-    /// Works until `stopped` is true.
+    /// Runs until `stopped` is true.
     pub async fn run(&self, mut stopped: watch::Receiver<bool>) {
         let repository = self.repository.clone();
         let _cleared = tokio::task::spawn_blocking(move || clear(&repository)).await;
@@ -140,14 +141,14 @@ impl Maintenance {
         is_before(&self.rests_until)
     }
 
-    /// Throws away what nothing leads to, if it is time to look for it; or in any case if somebody wants `all` of it.
+    /// Prunes unreachable objects if it is due, or on request (`all`).
     async fn prune(&self, all: bool, now: SystemTime, stopped: &watch::Receiver<bool>) {
         if self.prune_expire == Some(Duration::MAX) || ((self.rests() || is_before(&self.prunes_after)) && !all) {
             return;
         }
         let failed = |error: &JoinError| {
             self.failed(error);
-            // It takes long, and what is wrong with a repository stays so, mostly.
+            // A search takes long, and repositories rarely repair themselves.
             *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
         };
         let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
@@ -178,7 +179,7 @@ impl Maintenance {
             Ok(0) | Err(JoinError::Stopped) => {}
             Ok(objects) => {
                 self.counters.pruned.fetch_add(objects as u64, Ordering::Relaxed);
-                tracing::info!(repository = %self.repository.display(), objects, ?took, "threw away what nothing leads to");
+                tracing::info!(repository = %self.repository.display(), objects, ?took, "pruned unreachable objects");
             }
             Err(JoinError::Moved) => {
                 tracing::debug!("an object to be pruned is referenced again; the next run keeps it");
@@ -198,7 +199,7 @@ impl Maintenance {
             Ok(None) => return,
             Err(error) => return self.failed(&error.into()),
         };
-        // Not before there is something to do: most repositories are small, and no other program is needed for them.
+        // Only look for `git` when there is work: most repositories are small, and need no other program.
         let git = match Program::find().await {
             Ok(git) => git,
             Err(error) => return self.failed(&JoinError::Run(error)),
@@ -217,11 +218,11 @@ impl Maintenance {
         match joined {
             Ok(()) => {
                 self.counters.joins.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(repository = %self.repository.display(), packs = count, ?took, "joined packs");
+                tracing::info!(repository = %self.repository.display(), packs = count, ?took, "repacked");
             }
             Err(JoinError::Stopped) => {}
             Err(error) if turn.place.lacks_any(&packs) => {
-                tracing::debug!(%error, "a pack went while it was to be joined; the next round does not know it");
+                tracing::debug!(%error, "a pack was removed during the repack; the next run starts from the packs that exist");
             }
             Err(error) => self.failed(&error),
         }
@@ -234,15 +235,15 @@ impl Maintenance {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
         let repository = self.repository.display();
-        tracing::warn!(%repository, %error, again_in = ?REST, "cannot keep the repository in order; nothing is lost, but reading becomes slower");
+        tracing::warn!(%repository, %error, again_in = ?REST, "repository maintenance failed; nothing is lost, but reads become slower");
     }
 }
 
-/// Joins the small packs of a repository that nobody serves as a branch, if they are too many for it; tells how many were joined. All
-/// packs count that no push is about to refer to: whoever pushes next brings a pack of its own.
+/// Repacks the small packs of a repository that is not served as a branch, if there are too many, and returns how many. There is
+/// no minimum age: packs on a Git host are never extended.
 ///
 /// # Errors
-/// [`JoinError`]; the packs are as they were.
+/// [`JoinError`]; the packs are unchanged.
 pub async fn join_pushed(
     git: &Program,
     repository: &Path,
@@ -254,18 +255,18 @@ pub async fn join_pushed(
     match join::join(git, &turn.place, &packs, stopped).await {
         Ok(()) => Ok(Some(packs.len())),
         Err(JoinError::Stopped) => Ok(None),
-        // The next push finds the others.
+        // The next push retries with the packs that are left.
         Err(_) if turn.place.lacks_any(&packs) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a time was set that has not come yet.
+/// Returns whether a time is set and in the future.
 fn is_before(until: &Mutex<Option<Instant>>) -> bool {
     until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
 }
 
-/// It is being done, until this is dropped.
+/// Sets `running` in the metrics until dropped.
 struct Running(Arc<Counters>);
 
 impl Running {
@@ -281,7 +282,8 @@ impl Drop for Running {
     }
 }
 
-/// What is to be done, if there is something, and nobody else does it. Packs count that are older than `settled`.
+/// Takes the lock and returns the packs to repack, if there are any and no other process runs maintenance. Packs must be older
+/// than `settled`.
 fn look(repository: &Path, all: bool, settled: Duration) -> Result<Option<(Turn, Vec<Pack>)>, durable::Error> {
     let folder = repository.join("objects/pack");
     let mut packs = choose::ordinary(&folder, SystemTime::now(), settled);
@@ -300,10 +302,10 @@ fn look(repository: &Path, all: bool, settled: Duration) -> Result<Option<(Turn,
     Ok(Some((turn, packs)))
 }
 
-/// The turn to look for what nothing leads to, if it is time for it, and nobody else does it.
+/// Takes the lock for a prune, if one is due and no other process runs maintenance.
 fn due(repository: &Path, all: bool, uptime: Duration, now: SystemTime) -> Result<Option<Turn>, durable::Error> {
     let is_time = || match Record::looked(repository) {
-        // A clock that was set back keeps nobody from looking.
+        // A clock that was set back does not prevent a prune.
         Some(looked) => now.duration_since(looked).map_or(true, |age| age >= PRUNE_EVERY),
         None => uptime >= PRUNE_FIRST,
     };
@@ -314,13 +316,13 @@ fn due(repository: &Path, all: bool, uptime: Duration, now: SystemTime) -> Resul
     Turn::take(repository)
 }
 
-/// Whether the repository gets the rest of its objects when it needs them: then nobody can say what leads where.
+/// Returns whether the repository is a partial clone, in which reachability cannot be computed.
 fn is_partial(repository: &Path) -> bool {
     let config = git2::Config::open(&repository.join("config"));
     config.is_ok_and(|config| config.get_entry("extensions.partialclone").is_ok())
 }
 
-/// Removes what was left by a process that was killed, unless another one is at it.
+/// Removes what a killed process left, unless maintenance is running.
 pub fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
         return Ok(());
@@ -332,7 +334,7 @@ pub fn clear(repository: &Path) -> Result<(), durable::Error> {
 }
 
 impl Turn {
-    /// `None` if somebody else has it.
+    /// Takes the lock; `None` if another process holds it.
     fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
         let own = repository.join(OWN);
         durable::make_folder(&own)?;
@@ -349,7 +351,7 @@ impl Turn {
     }
 }
 
-/// How many packs may be there; `None` if the repository is to be left alone.
+/// Returns how many packs may exist; `None` if automatic maintenance is disabled.
 fn limit(repository: &Path) -> Option<usize> {
     let config = git2::Config::open(&repository.join("config")).ok()?;
     let is_on = config.get_i64("gc.auto").unwrap_or(1) > 0;
@@ -357,14 +359,13 @@ fn limit(repository: &Path) -> Option<usize> {
     usize::try_from(limit).ok().filter(|limit| is_on && *limit > 0)
 }
 
-/// Whether somebody runs `git gc`.
+/// Returns whether `git gc` is running.
 fn is_being_collected(repository: &Path, now: SystemTime) -> bool {
     let began = repository.join("gc.pid").metadata().and_then(|metadata| metadata.modified());
     began.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < GC_LIMIT))
 }
 
-/// Removes what a program that was killed has not finished. Git itself removes such files only when somebody runs `git prune`, and some of
-/// them not even then.
+/// Removes unfinished files of killed programs. Git itself removes them only in `git prune`, and some not even then.
 fn sweep(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -373,7 +374,7 @@ fn sweep(folder: &Path) {
         let is_old = || modified().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED);
         if is_unfinished && is_old() {
             match std::fs::remove_file(entry.path()) {
-                Ok(()) => tracing::info!(file = %entry.path().display(), "removed what a killed program has left"),
+                Ok(()) => tracing::info!(file = %entry.path().display(), "removed an unfinished file"),
                 Err(error) => tracing::debug!(file = %entry.path().display(), %error, "cannot remove an old file"),
             }
         }

@@ -1,4 +1,4 @@
-//! From disk to a running store: lock, Git, snapshot, journal.
+//! Recovery: from disk to a running store, with lock, Git, snapshot and journal.
 
 mod begin;
 mod error;
@@ -33,26 +33,26 @@ use gitcd_mvcc::lease::Leases;
 use gitcd_mvcc::snapshot::{Incarnation, Snapshot, hex};
 use gitcd_mvcc::version::Version;
 
-/// A branch that resumes without its local state jumps ahead by so much: more than could have been acknowledged and
+/// Number of revisions that a branch skips when it resumes without its local state: more than could have been acknowledged and
 /// never committed, since the journal is bounded.
 pub const RESERVED_REVISIONS: i64 = 1 << 32;
 
-/// A branch that was recovered and is locked by this process.
+/// A recovered branch, locked by this process.
 #[derive(Debug)]
 pub struct Opened {
     /// The branch in Git.
     pub branch: Branch,
-    /// For [`gitcd_mvcc::Store::start`].
+    /// The input of [`gitcd_mvcc::Store::start`].
     pub start: Start,
-    /// Pairs in Git from which replay can start, oldest first.
+    /// Revisions and metadata commits in Git from which replay can start, oldest first.
     pub bases: Vec<(Revision, [u8; 20])>,
-    /// This life of the local state.
+    /// The incarnation of the local state.
     pub incarnation: Incarnation,
-    /// Holds the lock.
+    /// The lock.
     pub lock: StateLock,
 }
 
-/// The folder inside the repository that holds a branch's local state.
+/// Returns the folder inside the repository for a branch's local state.
 pub fn state_folder(config: &Config) -> PathBuf {
     git_dir(&config.repository).join("gitcd").join(&config.name)
 }
@@ -68,22 +68,22 @@ fn first_snapshot(incarnation: Incarnation, revision: Revision, metadata: Oid) -
     }
 }
 
-/// Takes the lock, completes what a crash left half-done in Git, loads, replays.
+/// Takes the lock, completes what a crash left incomplete in Git, loads, and replays.
 ///
-/// Takes time for all keys of the branch (about 10 µs each) and all writes of the journal (about 1 µs each).
+/// Takes about 10 µs for each key of the branch and 1 µs for each write in the journal.
 ///
 /// # Errors
-/// [`OpenError`], with nothing changed.
+/// [`OpenError`]; nothing was changed.
 pub fn open(config: &Config, segment_bytes: u64) -> Result<Opened, OpenError> {
     open_locked(config, segment_bytes, lock(config)?)
 }
 
-/// Takes the lock of a branch whose repository is there.
+/// Takes the lock of a branch in an existing repository.
 ///
 /// # Errors
 /// [`OpenError`].
 pub fn lock(config: &Config) -> Result<StateLock, OpenError> {
-    // Before the lock, which would leave a folder in whatever this is.
+    // Check this before taking the lock, which would create a folder in something else.
     if branch::is_absent(&config.repository).map_err(Box::new)? {
         return Err(missing(config));
     }
@@ -104,10 +104,10 @@ fn missing(config: &Config) -> OpenError {
     }
 }
 
-/// [`open`] for who has the lock.
+/// Does the same as [`open`], with a lock that is already held.
 ///
 /// # Errors
-/// [`OpenError`], with nothing changed.
+/// [`OpenError`]; nothing was changed.
 pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Result<Opened, OpenError> {
     let refs = Refs::open(&git_dir(&config.repository))?;
     prefixes::check(config, lock.folder())?;
@@ -136,13 +136,13 @@ pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Resu
     Ok(opened)
 }
 
-/// Whether the local state belongs to what is in Git.
+/// Returns whether the local state belongs to the branch in Git.
 fn continues(snapshot: &Snapshot, branch: &Branch) -> bool {
     branch.state().incarnation == hex(&snapshot.incarnation)
         || object::bytes(branch.head().metadata) == snapshot.metadata
 }
 
-/// The usual start: base, snapshot, journal.
+/// The usual start: base commit, snapshot, journal.
 fn resume(
     config: &Config,
     branch: Branch,
@@ -151,10 +151,10 @@ fn resume(
     segment_bytes: u64,
 ) -> Result<Opened, OpenError> {
     let started = Instant::now();
-    let base = Oid::from_bytes(&snapshot.metadata).expect("an object id has 20 bytes");
+    let base = Oid::from_bytes(&snapshot.metadata).expect("an object ID has 20 bytes");
     let head = Revision::new(branch.state().revision);
     if head < snapshot.revision {
-        // What lies between is no longer in the journal: it could never be committed again.
+        // The journal no longer has the writes in between: they could never be committed again.
         return Err(OpenError::MovedBack {
             reference: config.metadata_reference.clone(),
             data_reference: config.data_reference.clone(),
@@ -175,7 +175,7 @@ fn resume(
         return Err(OpenError::Gap { folder, expected, found });
     }
     if replay.index.revision() < head || recovered.newest == 0 {
-        // The journal lost what Git has, or all of it: an older copy of the folder was put back, or none. Git goes on.
+        // The journal lacks writes that Git has: the folder is missing or an older copy. Continue from Git.
         tracing::warn!(
             journal = %replay.index.revision(), git = %head,
             "the journal ends before the last commit: resuming from Git with a new block of revisions"
@@ -202,13 +202,13 @@ fn resume(
     Ok(Opened { branch, start, bases, incarnation: snapshot.incarnation, lock })
 }
 
-/// A start without local state: from a clone, a backup, another machine.
+/// A start without local state, from a clone, a backup or another machine.
 fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Opened, OpenError> {
     let loaded = branch.load(branch.head().metadata).map_err(Box::new)?;
     let revision = Revision::new(loaded.state.revision + RESERVED_REVISIONS);
     let incarnation: Incarnation = rand::random();
-    // Git knows of the jump before anybody is answered: should this local state be lost too, revisions that somebody
-    // has seen must not come again.
+    // Record the jump in Git before any client is answered: if this local state is lost too, revisions that clients have seen
+    // must not be reused.
     let state = State {
         revision: revision.get(),
         compact_revision: revision.get(),
@@ -233,7 +233,7 @@ fn restart(mut branch: Branch, lock: StateLock, segment_bytes: u64) -> Result<Op
     let journal = start_journal(&lock.folder().join("journal"), incarnation, 0, segment_bytes, &segments)?;
     tracing::warn!(
         %revision, keys = index.len(),
-        "no local state of this branch: resuming from Git; revisions jump ahead, clients list again"
+        "no local state of this branch: resuming from Git; revisions jump ahead, clients must relist"
     );
     let bases = vec![(revision, object::bytes(metadata))];
     let alarms = read_alarms(&lock)?;
@@ -261,12 +261,12 @@ fn start_journal(
     Ok(journal::Writer::create(folder, incarnation, newest, segment_bytes, segments.clone())?)
 }
 
-/// Keeps a local state that does not belong to the branch (any more) for a person to look at.
+/// Moves aside local state that does not belong to the branch (any more), for an operator to inspect.
 pub fn set_aside(folder: &Path) -> Result<(), OpenError> {
     const PARTS: [&str; 3] = ["journal", "snapshot", "keys"];
     let mut mark = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let aside = |part: &str, mark: u64| folder.join(format!("{part}.{mark}.old"));
-    // What lies there already was set aside within this second, or by a clock that was wrong: it stays as well.
+    // Folders of this name were set aside within this second, or with a wrong clock: keep them as well.
     while PARTS.iter().any(|part| aside(part, mark).exists()) {
         mark += 1;
     }
@@ -277,8 +277,8 @@ pub fn set_aside(folder: &Path) -> Result<(), OpenError> {
             durable::rename(&from, &to)?;
             tracing::warn!(
                 kept = %to.display(),
-                "local state of another life of this branch was set aside: nothing reads it any more; delete it once nothing is \
-                 missed that was acknowledged right before"
+                "local state of another incarnation of this branch was set aside; it is no longer read: delete it once no write is \
+                 missing that was acknowledged just before"
             );
         }
     }

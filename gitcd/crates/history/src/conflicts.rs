@@ -1,32 +1,32 @@
-//! Merges that had to decide about a key, from what their commits say.
+//! Merges that resolved conflicts of a key, as their commits record them.
 
 use git2::Oid;
 use gitcd_core::scope::{escape, unescape};
 use gitcd_merge::Conflict;
 use gitcd_repo::join::Join;
 
-use super::moment::When;
+use super::when::When;
 use super::{CommitInfo, History, HistoryError};
 
-/// A merge commit of the branch that names conflicts of a key.
+/// A merge commit of the branch that records conflicts of a key.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The merge commit.
     pub commit: CommitInfo,
     /// The commit that was merged.
     pub merged: CommitInfo,
-    /// The revision of the branch with the merge.
+    /// The branch's revision with the merge.
     pub revision: i64,
-    /// What both sides had changed.
+    /// The conflicts of the key.
     pub conflicts: Vec<Conflict>,
 }
 
 impl History {
-    /// The merges that had to decide about a whole key, the newest first: at most `limit`, and none from before `since`. Reads a small
-    /// commit for each flush, and those of merges.
+    /// Returns the merges that resolved conflicts of a whole key, newest first: at most `limit`, and none before `since`. Reads
+    /// one small commit for each flush, and the commits of merges.
     ///
     /// # Errors
-    /// [`HistoryError`]. In a shallow clone history ends where that does.
+    /// [`HistoryError`]. The history of a shallow clone ends where the clone does.
     pub fn decisions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Decision>, HistoryError> {
         let odb = self.odb()?;
         let start = format!("Conflict: {}", escape(key));
@@ -52,13 +52,13 @@ impl History {
         Ok(found)
     }
 
-    /// A parent, or the merge itself where a shallow clone does not have it.
+    /// Reads a parent; returns the merge itself if a shallow clone lacks the parent.
     fn known_commit(&self, odb: &git2::Odb<'_>, parent: Oid, merge: &CommitInfo) -> Result<CommitInfo, HistoryError> {
         if self.is_cut(odb, parent) { Ok(merge.clone()) } else { CommitInfo::read(odb, parent) }
     }
 }
 
-/// What follows the key in a line of a merge commit: `data.x: kept "3", lost "2"`.
+/// Parses what follows the key in a line of a merge commit: `data.x: kept "3", lost "2"`.
 fn read(text: &str) -> Option<Conflict> {
     let (field, values) = match text.strip_prefix(": kept ") {
         Some(values) => ("", values),
@@ -85,6 +85,6 @@ mod tests {
         assert_eq!(read(" data.x: kept \"3\", lost \"2\""), Some(conflict("data.x", Some("\"3\""), Some("\"2\""))));
         assert_eq!(read(": kept Pod a (u), lost nothing"), Some(conflict("", Some("Pod a (u)"), None)));
         assert_eq!(read(" data.%C3%A4: kept \"%25\", lost nothing"), Some(conflict("data.ä", Some("\"%\""), None)));
-        assert_eq!(read("2 data.x: kept 1, lost 2"), None, "that is another key");
+        assert_eq!(read("2 data.x: kept 1, lost 2"), None, "the line is about another key");
     }
 }

@@ -1,4 +1,4 @@
-//! What differs between two values of a key, field by field.
+//! Field-by-field differences between two values of a key.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use gitcd_merge::value::Value;
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its path, such as `spec.template.spec.containers[app].image`; empty for a value that is no object.
+    /// Its path, such as `spec.template.spec.containers[app].image`; empty for a value that is not an object.
     pub path: String,
-    /// What it was, as JSON text; `None` if it was not there.
+    /// The old value as JSON; `None` if the field did not exist.
     pub from: Option<String>,
-    /// What it is.
+    /// The new value as JSON; `None` if the field does not exist any more.
     pub to: Option<String>,
 }
 
-/// Items of a list are told apart by the first of these that all of them have, each another one, as in merges without a schema.
+/// List items are matched by the first of these fields that is unique in both lists, as in merges without a schema.
 const NAMES: [&str; 5] = ["name", "type", "uid", "key", "ip"];
-/// Who set which field: of no interest to most, and long.
+/// Field ownership: long, and rarely of interest.
 const MANAGED: &str = "metadata.managedFields";
 
-/// Compares two values; `None` is a value that is not there. What is no JSON or YAML object is one field without a name.
+/// Compares two values; `None` is an absent value. A value that is not a JSON or YAML object is one field without a name.
 pub fn between(from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Field> {
     let parse = |bytes: Option<&[u8]>| bytes.and_then(Value::parse).map(|(value, _)| value);
     let (one, other) = (parse(from), parse(to));
@@ -37,7 +37,7 @@ pub fn between(from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Field> {
     found
 }
 
-/// The same without what must not be printed. Fields of which only the beginning of the path is left are one.
+/// Hides what must not be printed. Fields whose paths are cut to the same path become one.
 pub fn hidden(fields: Vec<Field>, exposure: Exposure) -> Vec<Field> {
     let shown = fields.into_iter().map(|Field { path, from, to }| {
         let (from, to) = (exposure.value(&path, from), exposure.value(&path, to));
@@ -81,7 +81,7 @@ fn compare(path: String, one: Option<&Value>, other: Option<&Value>, found: &mut
     }
 }
 
-/// Nothing is a map without fields.
+/// Returns whether a value is a map; an absent value counts as an empty one.
 fn is_map(value: Option<&Value>) -> bool {
     value.is_none_or(|value| value.as_map().is_some())
 }
@@ -100,7 +100,7 @@ fn maps(path: &str, one: Option<&Value>, other: Option<&Value>, found: &mut Vec<
 }
 
 fn joined(path: &str, name: &str) -> String {
-    // Labels and annotations have dots of their own.
+    // Names of labels and annotations may contain dots.
     let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     match (is_plain, path.is_empty()) {
         (true, true) => name.to_owned(),
@@ -109,7 +109,7 @@ fn joined(path: &str, name: &str) -> String {
     }
 }
 
-/// What tells the items of both lists apart, if anything does.
+/// Returns the field that identifies the items of both lists, if any.
 fn name_of(one: &[Value], other: &[Value]) -> Option<&'static str> {
     let tells = |name: &str, items: &[Value]| {
         let mut seen = BTreeSet::new();
@@ -147,7 +147,7 @@ fn lists(path: String, one: &[Value], other: &[Value], found: &mut Vec<Field>) {
     found.push(Field { path, from: text(one), to: text(other) });
 }
 
-/// As JSON in one line.
+/// Formats a value as JSON on one line.
 fn shown(value: Option<&Value>) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(&value.write(gitcd_merge::value::Syntax::Json)).into_owned())
 }

@@ -1,13 +1,13 @@
-//! Commits, as far as a history needs to know them.
+//! Metadata and data commits, as far as the history needs them.
 
 use git2::{ObjectType, Odb, Oid};
 use gitcd_repo::join::Join;
 use gitcd_repo::object;
 
-use super::moment::When;
+use super::when::When;
 use super::{History, HistoryError};
 
-/// A metadata commit: what was written to Git at once.
+/// A flush: a metadata commit, and the data commit that was written to Git with it.
 #[derive(Clone, Debug)]
 pub(super) struct Flush {
     pub(super) metadata: Oid,
@@ -15,11 +15,11 @@ pub(super) struct Flush {
     pub(super) previous: Option<Oid>,
     /// The data commit that it describes.
     pub(super) data: Oid,
-    /// Where the store was.
+    /// The store's revision.
     pub(super) revision: i64,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub(super) time: i64,
-    /// The histories that came together in it.
+    /// The history links that it records.
     pub(super) joins: Vec<Join>,
 }
 
@@ -29,7 +29,7 @@ impl Flush {
         let (previous, data) = match commit.parents[..] {
             [data] => (None, data),
             [previous, data] => (Some(previous), data),
-            _ => return Err(HistoryError::object(oid, "it is no metadata commit of a gitcd")),
+            _ => return Err(HistoryError::object(oid, "it is not a metadata commit of gitcd")),
         };
         let said = commit.subject().strip_prefix("metadata at revision ").and_then(|number| number.parse().ok());
         let revision = match said {
@@ -37,12 +37,12 @@ impl Flush {
             None => in_state(odb, commit.tree)?,
         };
         let joins = Join::all(&commit.message);
-        // What is before that is no metadata that could be read here.
+        // The metadata before a conversion has the Go implementation's format.
         let previous = previous.filter(|_| !joins.iter().any(|join| matches!(join, Join::Converted { .. })));
         Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time, joins })
     }
 
-    /// Whether nothing of it is from a moment or after it.
+    /// Returns whether the whole flush is before `when`.
     pub(super) fn is_before(&self, when: When) -> bool {
         match when {
             When::Revision(revision) => self.revision < revision,
@@ -53,14 +53,14 @@ impl Flush {
 }
 
 impl History {
-    /// The flush before another one. A shallow clone may end there.
+    /// Returns the flush before another one; `None` at the end of a shallow clone.
     pub(super) fn before(&self, odb: &Odb<'_>, flush: &Flush) -> Result<Option<Flush>, HistoryError> {
         let previous = flush.previous.filter(|previous| !self.is_cut(odb, *previous));
         previous.map(|previous| Flush::read(odb, previous)).transpose()
     }
 }
 
-/// The revision that the metadata itself says.
+/// Reads the revision from the metadata itself.
 fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
     let wrong = || HistoryError::object(tree, "it is not the tree of a metadata commit");
     let (_, state) = gitcd_repo::changes::any_entry(odb, tree, b"state")?.ok_or_else(wrong)?;
@@ -70,7 +70,7 @@ fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
     number.and_then(|number| number.parse().ok()).ok_or_else(wrong)
 }
 
-/// The revisions that a data commit has.
+/// The revisions of a data commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revisions {
     /// The first one.
@@ -82,7 +82,7 @@ pub struct Revisions {
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct CommitInfo {
-    /// Its id.
+    /// Its ID.
     pub oid: Oid,
     /// Its tree.
     pub tree: Oid,
@@ -90,9 +90,9 @@ pub struct CommitInfo {
     pub parents: Vec<Oid>,
     /// When it was committed, in seconds since 1970.
     pub time: i64,
-    /// Who wrote it: the name alone.
+    /// The author's name.
     pub author: String,
-    /// What it says.
+    /// The message.
     pub message: String,
 }
 
@@ -121,7 +121,7 @@ impl CommitInfo {
         Some(Self { oid, tree: tree?, parents, time, author, message: message.to_owned() })
     }
 
-    /// The first line of what it says.
+    /// Returns the first line of the message.
     pub fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }
@@ -130,20 +130,20 @@ impl CommitInfo {
         self.message.lines().skip(1).filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// The revisions that a store committed there. A commit that came with a fast-forward has those of another store.
+    /// Returns the revisions that a store committed here. A commit from a fast-forward has those of another store.
     pub fn revisions(&self) -> Option<Revisions> {
         let range = self.trailers("Revision").next()?;
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(Revisions { first: first.parse().ok()?, last: last.parse().ok()? })
     }
 
-    /// Who wrote what is in it: the clients of a store, or the author.
+    /// Returns who made the changes: the clients of a store, or the author.
     pub fn by(&self) -> Vec<&str> {
         let clients = self.clients();
         if clients.is_empty() { vec![&self.author] } else { clients }
     }
 
-    /// The clients of a store that wrote what is in it; none if it was not made by a store for clients.
+    /// Returns the clients of a store that made the changes; empty if the commit was not made by a store for clients.
     pub fn clients(&self) -> Vec<&str> {
         self.trailers("Client").collect()
     }

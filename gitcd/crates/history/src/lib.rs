@@ -1,7 +1,7 @@
-//! What was in a branch, and who changed it: read from Git, without a server and without changing anything.
+//! The history of a branch, read from Git without a server and without changes.
 //!
-//! A [`History`] goes through the metadata commits ([`flush`]), each of which says at which revision the store was; [`moment`] finds
-//! one by revision or time, [`versions`] all versions of one key, [`fields`] what differs between two of them.
+//! A [`History`] walks the metadata commits ([`flush`]), each of which records the store's revision. [`moment`] finds a state by
+//! revision or time, [`versions`] all versions of a key, [`fields`] the differences between two of them.
 //!
 //! Source of the formats: `docs/design/git.md`.
 
@@ -12,6 +12,7 @@ mod line;
 pub mod moment;
 mod named;
 pub mod versions;
+pub mod when;
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub struct History {
     repository: Repository,
     config: Config,
     tip: Flush,
-    /// Where the data reference leads: people may have committed since the last flush.
+    /// The target of the data reference, which may have external commits since the last flush.
     head: Oid,
     /// Whether this is a shallow clone.
     is_shallow: bool,
@@ -48,17 +49,17 @@ pub struct History {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// No repository.
-    #[error("{path:?} is no Git repository: {problem}; say where it is with --repo")]
+    /// There is no repository.
+    #[error("{path:?} is not a Git repository: {problem}; set --repo")]
     Repository {
-        /// Where it should be.
+        /// The path.
         path: PathBuf,
         /// What is wrong.
         problem: String,
     },
-    /// No metadata.
+    /// The branch has no metadata.
     #[error(
-        "{reference} is not in {path:?}: no gitcd has served this branch here; fetch it, or make it with `gitcd init`"
+        "{reference} is not in {path:?}: gitcd has not served this branch here; fetch it, or create it with `gitcd init`"
     )]
     NoBranch {
         /// The missing reference.
@@ -66,7 +67,7 @@ pub enum HistoryError {
         /// The repository.
         path: PathBuf,
     },
-    /// The metadata is the Go implementation's.
+    /// The metadata was written by the Go implementation.
     #[error(
         "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; convert it with `gitcd init`"
     )]
@@ -91,40 +92,40 @@ pub enum HistoryError {
         /// What is wrong.
         problem: String,
     },
-    /// There was no such branch then.
+    /// The branch did not exist then.
     #[error("{asked} is before the first revision in Git, {first}")]
     TooEarly {
-        /// What was asked for.
+        /// The requested moment.
         asked: String,
-        /// The first one.
+        /// The first revision in Git.
         first: i64,
     },
-    /// There was data then, of which no revisions are known.
+    /// The data existed then, but without revisions.
     #[error(
         "{asked} is before revision {first}, at which `gitcd init` took over the history of this branch; `gitcd log -p KEY` shows the earlier history"
     )]
     BeforeInit {
-        /// What was asked for.
+        /// The requested moment.
         asked: String,
-        /// That of the branch when it was taken over.
+        /// The revision at which the branch was taken over.
         first: i64,
     },
-    /// A shallow clone ends after it.
+    /// The history of a shallow clone does not reach back so far.
     #[error(
         "{asked} is before revision {first}, at which this shallow clone begins; `git fetch --unshallow` brings the rest"
     )]
     Cut {
-        /// What was asked for.
+        /// The requested moment.
         asked: String,
-        /// The first one that is known here.
+        /// The first revision in the clone.
         first: i64,
     },
-    /// It has not happened yet, or is not committed yet.
+    /// The revision has not happened yet, or is not committed yet.
     #[error("revision {asked} is not in Git; the last one is {last}")]
     TooLate {
-        /// What was asked for.
+        /// The requested revision.
         asked: i64,
-        /// The last one.
+        /// The last revision in Git.
         last: i64,
     },
 }
@@ -145,7 +146,8 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// Opens a branch as it is in Git now. With `find_prefix` the key prefix is found out from the keys, instead of being taken from `config`.
+    /// Opens a branch as it is in Git now. With `find_prefix`, the key prefix is derived from the keys, instead of taken from
+    /// `config`.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -167,7 +169,7 @@ impl History {
         }
         let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
         let tip = Flush::read(&odb, metadata)?;
-        // There may be no key any more.
+        // The last flush may have no key.
         let mut flush = Some(tip.clone()).filter(|_| find_prefix);
         for _ in 0..MAX_PREFIX {
             let Some(found) = flush.take() else { break };
@@ -182,13 +184,13 @@ impl History {
         Ok(Self { repository, config, tip, head, is_shallow })
     }
 
-    /// The last revision in Git.
+    /// Returns the last revision in Git.
     pub fn revision(&self) -> i64 {
         self.tip.revision
     }
 
-    /// Compares the metadata of now with the data, every value with how it is stored, and the data reference with what the metadata describes.
-    /// `progress` is told how many of how many keys were looked at.
+    /// Checks the current metadata against the data, every value against its stored form, and the data reference against the
+    /// metadata. Calls `progress` with the number of keys checked and of all keys.
     ///
     /// # Errors
     /// [`HistoryError`] if the metadata cannot be read at all.
@@ -204,12 +206,13 @@ impl History {
         Ok(verified)
     }
 
-    /// Which keys are data.
+    /// Returns which keys are data.
     pub fn keys(&self) -> &KeySpace {
         &self.config.keys
     }
 
-    /// The whole key of what somebody calls it: with the prefix of the branch, or without. A key that is called just so comes first.
+    /// Completes a key that a user gave with or without the prefix of the branch. An existing key with exactly this name has
+    /// precedence.
     ///
     /// # Errors
     /// [`HistoryError`] if the metadata cannot be read.
@@ -223,17 +226,17 @@ impl History {
         Ok(if is_whole { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) })
     }
 
-    /// The beginning of whole keys, of what somebody calls it: with the prefix of the branch, or without.
+    /// Completes the start of keys that a user gave with or without the prefix of the branch.
     pub fn beginning(&self, name: &str) -> Vec<u8> {
         if name.starts_with('/') { name.as_bytes().to_vec() } else { self.config.keys.absolute(name.as_bytes()) }
     }
 
-    /// Whether a whole key is in the data tree.
+    /// Returns whether a whole key is in the data tree.
     pub fn is_data(&self, key: &[u8]) -> bool {
         self.relative(key).is_some()
     }
 
-    /// What follows the prefix of all data keys in a whole key; all of a key that has another prefix.
+    /// Returns what follows the data prefix in a whole key; the whole key if it has another prefix.
     pub fn below_prefix<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.relative(key).unwrap_or(key)
     }
@@ -242,16 +245,16 @@ impl History {
         self.repository.odb().map_err(|error| HistoryError::object(self.tip.metadata, error.message()))
     }
 
-    /// The part of a key that its path encodes; `None` for a key that is not in the data tree.
+    /// Returns the part of a key that its path encodes; `None` for a key that is not in the data tree.
     fn relative<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let start = self.config.keys.absolute(b"");
         key.strip_prefix(start.as_slice())
     }
 
-    /// A stored value, exactly as it was put if `form` is how it was stored.
+    /// Reads a value, exactly as it was put if `form` is its stored form.
     ///
     /// # Errors
-    /// [`HistoryError`] if there is no such blob.
+    /// [`HistoryError`] if the blob does not exist.
     pub fn value(&self, blob: Oid, form: Option<Form>) -> Result<Vec<u8>, HistoryError> {
         let odb = self.odb()?;
         let object = object::read(&odb, blob).map_err(|error| HistoryError::object(blob, error.message()))?;
@@ -261,10 +264,10 @@ impl History {
     }
 }
 
-/// So many flushes are looked at for a key.
+/// Maximum number of flushes searched for a key.
 const MAX_PREFIX: usize = 10_000;
 
-/// What all data keys begin with: the branch was made with it, and nowhere is it written down. One key and where its file is tell it.
+/// Derives the prefix of all data keys, which is not recorded in Git, from one key and the path of its file.
 fn prefix(repository: &Repository, odb: &Odb<'_>, tip: &Flush) -> Result<Option<String>, HistoryError> {
     let tree = CommitInfo::read(odb, tip.data)?.tree;
     let Some(key) = lookup::any_data_key(odb, tip.tree)? else { return Ok(None) };
@@ -277,7 +280,7 @@ fn prefix(repository: &Repository, odb: &Odb<'_>, tip: &Flush) -> Result<Option<
     Ok(None)
 }
 
-/// What the metadata of a flush says of a key.
+/// Returns what the metadata of a flush says about a key.
 fn known(lookup: &mut Lookup, odb: &Odb<'_>, flush: &Flush) -> Result<Option<Known>, HistoryError> {
     Ok(lookup.find(odb, flush.tree)?)
 }

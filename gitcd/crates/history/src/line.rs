@@ -1,7 +1,7 @@
-//! The commits of a branch itself between two flushes.
+//! The first-parent line of a branch between two flushes.
 //!
-//! Metadata commits say where histories came together ([`Join`]): which parent of a merge was this branch, and which commits are those of
-//! another store, whose revisions are other ones here.
+//! Metadata commits record history links ([`Join`]): which parent of a merge was this branch, and which commits are from another
+//! store, whose revisions do not apply here.
 
 use git2::{Odb, Oid};
 use gitcd_repo::join::Join;
@@ -14,28 +14,28 @@ use super::{CommitInfo, History, HistoryError, Revisions};
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) commit: CommitInfo,
-    /// The commit before it on this branch.
+    /// The previous commit of this branch.
     pub(super) before: Option<Oid>,
-    /// Whether this store made it.
+    /// Whether this store made the commit.
     is_own: bool,
 }
 
 impl Step {
-    /// Whether the key may be in it, as far as its subject tells.
+    /// Returns whether the commit may change the key, judged by its subject.
     pub(super) fn may_have(&self, key: &Named) -> bool {
         let is_plain = self.revisions().is_some() && self.commit.parents.len() == 1;
         !is_plain || key.may_be_in(self.commit.subject())
     }
 
-    /// The revisions that it has here, if it is a commit of this store.
+    /// Returns the commit's revisions here, if this store made it.
     pub(super) fn revisions(&self) -> Option<Revisions> {
         self.commit.revisions().filter(|_| self.is_own)
     }
 }
 
 impl History {
-    /// The commits from `head` back to the data of `older`, which is left out; the newest first, at most `limit`. Those after the last flush
-    /// have no `newer` one.
+    /// Returns the commits from `head` back to the data of `older`, which is excluded; newest first, at most `limit`. For commits
+    /// after the last flush, `newer` is `None`.
     pub(super) fn line(
         &self,
         odb: &Odb<'_>,
@@ -47,7 +47,7 @@ impl History {
         let until = older.map(|older| older.data);
         let joins = newer.map_or(&[][..], |newer| &newer.joins);
         let (mut steps, mut next) = (Vec::new(), Some(head).filter(|head| Some(*head) != until));
-        // What other stores and people made was all there before the first commit of this one since the flush before.
+        // Commits of other stores and external ones precede all commits of this store since the previous flush.
         let mut is_own = newer.is_some();
         while let Some(oid) = next.filter(|_| steps.len() < limit) {
             is_own &= !joins.iter().any(|join| match join {
@@ -62,7 +62,7 @@ impl History {
         Ok(steps)
     }
 
-    /// The parent that was this branch; of a commit of somebody else, one that leads to where this branch was.
+    /// Returns the parent on this branch; for an external merge, a parent that descends from this branch.
     fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, until: Option<Oid>, joins: &[Join]) -> Option<Oid> {
         let there: Vec<Oid> = commit.parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
         if there.len() < 2 {
@@ -79,7 +79,7 @@ impl History {
         own.or_else(|| there.iter().copied().find(leads_to)).or(there.first().copied())
     }
 
-    /// Whether a shallow clone ends before a commit.
+    /// Returns whether a shallow clone lacks this commit.
     pub(super) fn is_cut(&self, odb: &Odb<'_>, commit: Oid) -> bool {
         self.is_shallow && !odb.exists(commit)
     }

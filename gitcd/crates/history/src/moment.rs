@@ -1,4 +1,4 @@
-//! A branch as it was at a revision or a time.
+//! The state of a branch at a revision or a time.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,82 +10,39 @@ use gitcd_repo::lookup::{Known, Lookup};
 use super::flush::Flush;
 use super::line::Step;
 use super::versions::local;
+use super::when::When;
 use super::{CommitInfo, History, HistoryError, Revisions};
 
-/// When.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// At a revision.
-    Revision(i64),
-    /// At the end of a second, counted since 1970.
-    Time(i64),
-    /// As it is now.
-    Now,
-}
-
-/// A moment in the history of a branch: the state after one commit.
+/// A state of a branch: that after one commit.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// The last revision that is in it: the one that was asked for, or the last one before that has a commit of its own.
+    /// The requested revision, or the last one before it that ends a commit.
     pub revision: i64,
     /// The data commit.
     pub commit: CommitInfo,
-    /// The last revision that may be in it.
+    /// The last revision that may be included.
     until: i64,
-    /// The last flush before it, or at it,
+    /// The last flush at or before it.
     older: Flush,
-    /// and the first one after it.
+    /// The first flush after it.
     newer: Option<Flush>,
 }
 
-/// A key at a moment.
+/// The value of a key at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Its value, exactly as it was put; if `known` is nothing, JSON as kube-apiserver puts it.
+    /// The value, exactly as it was put; without `known`, the JSON that kube-apiserver writes.
     pub bytes: Vec<u8>,
-    /// What the metadata says of it; nothing if the moment is between two flushes and it changed before the second one.
+    /// The key's metadata; `None` if the key changed between the moment and the next flush.
     pub known: Option<Known>,
 }
 
-impl When {
-    /// Reads `4711`, `10m` (ago), `2026-11-22T15:04:05Z`, `2026-11-22 15:04` or `2026-11-22` (UTC), `now`.
-    ///
-    /// # Errors
-    /// What is expected instead.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        if text == "now" {
-            return Ok(Self::Now);
-        }
-        if let Ok(revision) = text.parse::<i64>() {
-            return if revision > 0 { Ok(Self::Revision(revision)) } else { Err("revisions begin with 1".into()) };
-        }
-        if let Ok(ago) = humantime::parse_duration(text) {
-            return Ok(Self::Time(seconds(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH))));
-        }
-        let mut full = text.to_owned();
-        match full.len() {
-            10 => full.push_str(" 23:59:59"),
-            16 => full.push_str(":59"),
-            _ => {}
-        }
-        let parsed = humantime::parse_rfc3339_weak(&full);
-        parsed.map(|time| Self::Time(seconds(time))).map_err(|_| {
-            format!("{text:?} is no moment: give a revision (4711), how long ago (10m, 2h, 3days), or a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z)")
-        })
-    }
-}
-
-fn seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
 impl History {
-    /// The last state of the branch that is not after a moment.
+    /// Returns the last state of the branch at or before `when`.
     ///
     /// # Errors
-    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::Cut`], [`HistoryError::TooLate`], and if the history cannot be read so far back.
+    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::Cut`], [`HistoryError::TooLate`], or the history
+    /// cannot be read.
     pub fn at(&self, when: When) -> Result<Moment, HistoryError> {
         let odb = self.odb()?;
         let is_after = |flush: &Flush| match when {
@@ -118,7 +75,7 @@ impl History {
         Ok(Moment { revision, commit, until, older: flush, newer })
     }
 
-    /// The last commit between two flushes that is not after a moment, if there is one.
+    /// Returns the last commit between two flushes that is at or before `when`, if any.
     fn within(
         &self,
         odb: &Odb<'_>,
@@ -134,19 +91,20 @@ impl History {
         let is_after = |step: &Step| matches!(when, When::Time(time) if step.commit.time > time);
         let count = steps.iter().rev().take_while(|step| !is_after(step)).count();
         let Some(found) = steps[steps.len() - count..].first() else { return Ok(None) };
-        // Of a merge, or a person's commit, it is known that it came after those below.
+        // A merge or an external commit has no revision of its own: use that of the last commit of this store before it.
         let known = steps[steps.len() - count..].iter().find_map(Step::revisions);
         Ok(Some((known.map_or(older.revision, |own| own.last), found.commit.clone())))
     }
 
-    /// The value of a whole key at a moment.
+    /// Returns the value of a whole key at a moment.
     ///
     /// # Errors
     /// [`HistoryError`].
     pub fn get(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, HistoryError> {
         let odb = self.odb()?;
         let mut lookup = Lookup::new(key);
-        // The last line that is not from after the moment: how the value was stored that a later one replaced before the flush nobody has noted.
+        // The last key record that is not after the moment. How a value was stored that was replaced before the flush is not
+        // recorded.
         let mut line = None;
         for flush in moment.newer.iter().chain([&moment.older]) {
             let found = super::known(&mut lookup, &odb, flush)?;
@@ -166,14 +124,14 @@ impl History {
             Some((_, flush)) => changes::find(&self.repository, CommitInfo::read(&odb, flush.data)?.tree, relative)?,
             None => None,
         };
-        // What changed it has no commit of its own, or shares one with later revisions; but it has not changed since.
+        // The key's last change has no commit of its own, or shares one with later revisions; but it has not changed since.
         let is_later = line.is_some_and(|(known, _)| known.record.mod_revision > moment.revision);
         let Some(blob) = in_flush.filter(|_| is_later).or(blob) else { return Ok(None) };
         let known = line.map(|(known, _)| known).filter(|_| in_flush == Some(blob));
         Ok(Some(Value { bytes: self.value(blob, known.map(|known| known.form))?, known }))
     }
 
-    /// The data keys that begin with this, in order.
+    /// Returns the data keys that start with `beginning`, in order.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -185,7 +143,7 @@ impl History {
         Ok(keys)
     }
 
-    /// Which data keys differ between two moments, by what follows the key prefix; from nothing, if there is no first one.
+    /// Returns the data keys that differ between two moments, without the key prefix; without `from`, all keys of `to`.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -193,17 +151,17 @@ impl History {
         Ok(changes::between(&self.repository, from.map(|from| from.commit.tree), Some(to.commit.tree))?)
     }
 
-    /// The data commits of the branch itself with their revisions here, the newest first: at most `limit`, and none that came before `since`.
+    /// Returns the commits of the branch with their revisions here, newest first: at most `limit`, and none before `since`.
     ///
     /// # Errors
-    /// [`HistoryError`]. In a shallow clone history ends where that does.
+    /// [`HistoryError`]. The history of a shallow clone ends where the clone does.
     pub fn commits(
         &self,
         limit: usize,
         since: Option<When>,
     ) -> Result<Vec<(Option<Revisions>, CommitInfo)>, HistoryError> {
         let odb = self.odb()?;
-        // What people have committed since.
+        // External commits since the last flush.
         let people = self.line(&odb, Some(&self.tip), None, self.head, limit)?;
         let mut found: Vec<_> = people.into_iter().map(|step| (None, step.commit)).collect();
         let mut newer = Some(self.tip.clone());
@@ -236,24 +194,5 @@ fn too_early(when: When, first: &Flush) -> HistoryError {
         HistoryError::Cut { asked, first }
     } else {
         HistoryError::TooEarly { asked, first }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_moment_is_a_revision_a_time_or_how_long_ago() {
-        assert_eq!(When::parse("4711"), Ok(When::Revision(4711)));
-        assert_eq!(When::parse("1970-01-02"), Ok(When::Time(2 * 86_400 - 1)));
-        assert_eq!(When::parse("1970-01-01 00:01"), Ok(When::Time(119)));
-        assert_eq!(When::parse("1970-01-01T00:01:00Z"), Ok(When::Time(60)));
-        assert_eq!(When::parse("now"), Ok(When::Now));
-        let Ok(When::Time(ago)) = When::parse("10m") else { panic!("it is a time") };
-        assert!((seconds(SystemTime::now()) - 600 - ago).abs() <= 1);
-        for wrong in ["0", "-3", "", "yesterday", "2026-13-01"] {
-            assert!(When::parse(wrong).is_err(), "{wrong}");
-        }
     }
 }

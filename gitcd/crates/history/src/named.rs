@@ -1,11 +1,11 @@
-//! What the subject of a commit tells of the keys that are in it.
+//! Which keys a commit may change, judged by its subject.
 //!
-//! A store names every key that it changes, or the first part of its path (`docs/design/git.md`, *Commits*). So of most of its commits the subject alone
-//! tells that a key is not among them, and no tree has to be read. Commits of others say what they like.
+//! A store's commits name every key that they change, or the first part of its path (`docs/design/git.md`, *Commits*). So the
+//! subject of most of them rules a key out without reading a tree. Subjects of other commits say nothing.
 
 use gitcd_core::path;
 
-/// A key as subjects name it.
+/// A key as commit subjects name it.
 pub(super) struct Named {
     path: String,
     /// The first part of the path.
@@ -13,7 +13,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// For what follows the prefix in a key; `None` if its path could be taken for more than one thing.
+    /// Creates it from a key without the prefix; `None` if its path is ambiguous in a subject.
     pub(super) fn new(relative: &[u8]) -> Option<Self> {
         let names: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
         let path = String::from_utf8(names.join(&b'/')).ok()?;
@@ -21,15 +21,15 @@ impl Named {
         (!path.contains([' ', ','])).then_some(Self { path, component })
     }
 
-    /// Whether the key may be among those that a commit of a store has changed.
+    /// Returns whether a store's commit with this subject may change the key.
     pub(super) fn may_be_in(&self, subject: &str) -> bool {
         subject.split(", ").any(|part| match part.split_once(' ') {
             Some(("create" | "update" | "delete", what)) => match what.split_once(' ') {
-                // So many, or a name with a space in it.
+                // A count and a component, or a name with a space.
                 Some((_, component)) => component == self.component,
                 None => what.strip_suffix("/%value").unwrap_or(what) == self.path || what == self.path,
             },
-            // "and 3 more", or words that no store says; what follows a comma in a name of somebody else's does no harm.
+            // "and 3 more", or an unknown word. A comma within an external name does no harm.
             _ => true,
         })
     }

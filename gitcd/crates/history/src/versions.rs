@@ -1,8 +1,10 @@
-//! All versions of one key.
+//! All versions of a key.
 //!
-//! The metadata says when a key was changed last. So the way back goes from one version to the one before, reading one small commit for each
-//! flush in between, and the key's own line at each version only. Where the key does not exist its line is looked for in every flush, and its file
-//! in every commit of a flush that has several; what did not change since the flush before is not read again. Commits are looked for in the data between two flushes: by the revision that their
+//! The metadata records the last change of each key. So the walk goes from one version to the previous one, reading one small
+//! commit for each flush in between, and the key record at each version only. While the key does not exist, its record is
+//! searched in every flush, and its file in every commit of a flush with several; trees that did not change since the previous
+//! flush are not read again. Data commits between two flushes are found by the revision in their message if there is one change
+//! in between, otherwise by their trees.
 //! message says if there is one change in between, else by their trees.
 
 use git2::{Odb, Oid};
@@ -13,23 +15,23 @@ use gitcd_repo::lookup::{Known, Lookup};
 
 use super::flush::Flush;
 use super::line::Step;
-use super::moment::When;
 use super::named::Named;
+use super::when::When;
 use super::{CommitInfo, History, HistoryError, Revisions};
 
-/// What became of a key.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It was not there before.
+    /// The key did not exist before.
     Create,
-    /// It got another value.
+    /// The key got another value.
     Update,
-    /// It is gone.
+    /// The key was deleted.
     Delete,
 }
 
 impl What {
-    /// In a word, as commits say it.
+    /// Returns the word that commit subjects use.
     pub fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -42,24 +44,24 @@ impl What {
 /// A change of a key.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// What happened.
+    /// The kind of the change.
     pub what: What,
-    /// The revision, if it is known: several changes may be in one commit, and a deletion leaves no line behind.
+    /// The revision, if known: a commit may have several changes, and a deletion leaves no key record.
     pub revision: Option<i64>,
-    /// Number of changes since it was created, if that is known.
+    /// Number of writes since the creation, if known.
     pub version: Option<i64>,
-    /// The commit that brought it; of another branch, if it came with a merge.
+    /// The commit that made the change; for a merged change, a commit of the other branch.
     pub commit: CommitInfo,
     form: Option<Form>,
-    /// The trees of this branch before and after it: of the data, or of the metadata for a key that is kept there. None if only its
-    /// revision has changed.
+    /// The trees of this branch before and after the change: data trees, or metadata trees for a key that is stored there. `None`
+    /// if only the key's revision changed.
     trees: Option<Trees>,
 }
 
 /// The trees of a branch before and after a commit.
 type Trees = [Option<Oid>; 2];
 
-/// A change of a file: in which commit of this branch, and in which it was brought.
+/// A change of a file by a commit of this branch, and the commit that first made it.
 struct Walked {
     what: What,
     revisions: Option<Revisions>,
@@ -67,19 +69,19 @@ struct Walked {
     trees: Trees,
 }
 
-/// A key, and where its value is.
+/// A key and the location of its value.
 #[derive(Clone, Debug)]
 struct Key<'k> {
     whole: &'k [u8],
-    /// In the data tree.
+    /// The key's path part, if it is in the data tree.
     relative: Option<&'k [u8]>,
 }
 
 impl History {
-    /// The versions of a whole key, the newest first: at most `limit`, and none that came here before `since`.
+    /// Returns the versions of a whole key, newest first: at most `limit`, and none that reached this branch before `since`.
     ///
     /// # Errors
-    /// [`HistoryError`] if what is needed of the history cannot be read. In a shallow clone that is where it ends.
+    /// [`HistoryError`] if a part of the history cannot be read. The history of a shallow clone ends where the clone does.
     pub fn versions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Version>, HistoryError> {
         let odb = self.odb()?;
         let key = Key { whole: key, relative: self.relative(key) };
@@ -106,7 +108,7 @@ impl History {
         Ok(found)
     }
 
-    /// The first flush in which a key is as it is in `newer`, and the one before that.
+    /// Returns the first flush in which the key is as in `newer`, and the flush before it.
     fn back(
         &self,
         odb: &Odb<'_>,
@@ -118,9 +120,9 @@ impl History {
         loop {
             let Some(older) = self.before(odb, &first)? else { return Ok((first, None)) };
             let is_same = match now {
-                // A store that goes on from Git jumps ahead, and never back, unless it was begun anew.
+                // A store that resumes from Git jumps ahead; revisions only go back if the branch was created anew.
                 Some(known) => older.revision >= known.record.mod_revision && older.revision <= first.revision,
-                // It may have come and gone in between.
+                // The key may have been created and deleted in between.
                 None => super::known(lookup, odb, &older)?.is_none() && is_one_commit(odb, &older, &first)?,
             };
             if !is_same {
@@ -130,7 +132,7 @@ impl History {
         }
     }
 
-    /// The changes of a key between two flushes, the newest first.
+    /// Returns the changes of a key between two flushes, newest first.
     fn changes(
         &self,
         odb: &Odb<'_>,
@@ -170,18 +172,18 @@ impl History {
             found.push(if found.is_empty() && now.is_some() {
                 last(what, commit, Some(trees))
             } else {
-                // How it was stored nobody has noted.
+                // The stored form is not recorded.
                 Version { what, revision, version: None, commit, form: None, trees: Some(trees) }
             });
         }
         if found.is_empty() && now.is_some() {
-            // The same value was put again: the metadata alone has changed.
+            // The same value was put again: only the metadata changed.
             found.push(last(what, of_metadata()?, None));
         }
         Ok(found)
     }
 
-    /// The commit of this store that has a revision, if that is what made a file what it is in the newer flush.
+    /// Returns this store's commit with a revision, if the file has not changed since, up to the newer flush.
     fn only_change(
         &self,
         odb: &Odb<'_>,
@@ -213,7 +215,8 @@ impl History {
         Ok(None)
     }
 
-    /// The commits of this branch between two flushes that changed a file, the newest first; each with the commit that brought the change.
+    /// Returns the commits of this branch between two flushes that changed a file, newest first, each with the commit that made
+    /// the change.
     fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
         let steps = self.line(odb, window.older, Some(window.newer), window.newer.data, usize::MAX)?;
         let mut finder = Finder::new(self.odb()?, relative);
@@ -241,7 +244,7 @@ impl History {
         Ok(found)
     }
 
-    /// The commit that a merge took a file from; the merge itself, if it made it of both.
+    /// Returns the commit from which a merge took the file; the merge itself if it combined both sides.
     fn brought(
         &self,
         odb: &Odb<'_>,
@@ -253,7 +256,7 @@ impl History {
         if commit.parents.len() < 2 {
             return Ok(commit);
         }
-        // As `git log -- PATH` goes.
+        // Follows the parents like `git log -- PATH`.
         'commits: loop {
             for parent in &commit.parents {
                 if self.is_cut(odb, *parent) {
@@ -269,7 +272,7 @@ impl History {
         }
     }
 
-    /// The value before and after a version of a whole key; `None` where there was none, and where only its revision has changed.
+    /// Returns the value before and after a version of a whole key; `None` for an absent value, and if only the revision changed.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -288,7 +291,7 @@ impl History {
     }
 }
 
-/// The value of a key that is kept with the metadata.
+/// Returns the value of a key that is stored with the metadata.
 pub(super) fn local(
     repository: &git2::Repository,
     metadata: Oid,
@@ -303,18 +306,18 @@ pub(super) fn local(
     }
 }
 
-/// The time between two flushes.
+/// The interval between two flushes.
 struct Window<'f> {
     older: Option<&'f Flush>,
     newer: &'f Flush,
 }
 
-/// Whether nothing but the last change can have happened since.
+/// Returns whether `now` is the only change since `before`.
 fn is_one_change(before: Known, now: Known) -> bool {
     before.record.create_revision == now.record.create_revision && now.record.version == before.record.version + 1
 }
 
-/// Whether there is at most one data commit between two flushes.
+/// Returns whether there is at most one data commit between two flushes.
 fn is_one_commit(odb: &Odb<'_>, older: &Flush, newer: &Flush) -> Result<bool, HistoryError> {
     Ok(newer.data == older.data || CommitInfo::read(odb, newer.data)?.parents == [older.data])
 }

@@ -1,10 +1,10 @@
-//! The journal: what makes a write durable before it is acknowledged.
+//! The journal, which makes a write durable before it is acknowledged.
 //!
-//! A branch's journal is a folder of segments. A segment is a header and frames; a frame is what one
-//! fsync made durable: the records of all writes that shared it, under one checksum. So a torn write
-//! damages exactly the last frame, and nothing in it was acknowledged. `docs/design/journal.md` draws it.
+//! A branch's journal is a folder of segments. A segment is a header and frames. A frame holds the records of all writes that
+//! share one fsync, under one checksum. So a torn write damages only the last frame, in which nothing was acknowledged.
+//! `docs/design/journal.md` describes the format.
 //!
-//! [`Writer`] appends, [`recovery`] replays, [`Segments`] finds values that left memory.
+//! [`Writer`] appends, [`recovery`] replays, [`Segments`] reads back values that were evicted from memory.
 
 mod prefixes;
 pub mod record;

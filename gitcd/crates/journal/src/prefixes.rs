@@ -1,22 +1,22 @@
-//! Checksums of many stretches of the same bytes.
+//! Checksums of many parts of the same bytes.
 
 use crc32fast::Hasher;
 
 use super::segment::frame_head;
 
-/// Between two checksums that are kept.
+/// Distance between two stored checksums, in bytes.
 const STEP: usize = 4096;
 
-/// CRC-32 of the beginnings of some bytes. The checksum of a stretch is made from that of the bytes before it and that of
-/// the bytes up to its end (CRC is linear), so it costs the same however long the stretch is.
+/// CRC-32 checksums of prefixes of some bytes. The checksum of any part is computed from those of the bytes before it and of the
+/// bytes up to its end (CRC is linear), so it costs the same however long the part is.
 pub(super) struct Prefixes<'a> {
     content: &'a [u8],
-    /// Of the first 0, [`STEP`], 2 × [`STEP`] … bytes.
+    /// Checksums of the first 0, [`STEP`], 2 × [`STEP`] … bytes.
     kept: Vec<u32>,
 }
 
 impl<'a> Prefixes<'a> {
-    /// Takes one pass over `content`, and a thousandth of its memory.
+    /// Computes the checksums in one pass over `content`; they take a thousandth of its memory.
     pub(super) fn of(content: &'a [u8]) -> Self {
         let mut kept = vec![0];
         let mut hasher = Hasher::new();
@@ -27,15 +27,15 @@ impl<'a> Prefixes<'a> {
         Self { content, kept }
     }
 
-    /// What [`super::segment::frame_crc`] gives for the payload `start..end`. Takes about two microseconds.
+    /// Returns what [`super::segment::frame_crc`] returns for the payload `start..end`. Takes about two microseconds.
     pub(super) fn frame_crc(&self, segment: &[u8; 16], offset: u64, start: usize, end: usize) -> u32 {
         let length = end - start;
         let head = crc32fast::hash(&frame_head(segment, offset, length));
         if length == 0 {
             return head;
         }
-        // Of head and payload, where the head stands for everything before the payload: its checksum takes the place of
-        // theirs.
+        // Combine the head's checksum with the payload's: replace the checksum of everything before the payload by that of the
+        // head.
         let mut whole = Hasher::new_with_initial(head ^ self.before(start));
         whole.combine(&Hasher::new_with_initial_len(self.before(end), length as u64));
         whole.finalize()

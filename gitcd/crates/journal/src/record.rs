@@ -1,65 +1,65 @@
-//! What one record says, and its bytes (`docs/design/journal.md`).
+//! The records and their encoding (`docs/design/journal.md`).
 
 use bytes::Bytes;
 
 use gitcd_core::revision::Revision;
 
-/// One entry of the journal.
+/// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A write transaction: everything that it changed, in order.
+    /// A write transaction: all of its changes, in order.
     Write(Write),
-    /// A lease was granted for so many seconds.
+    /// A lease was granted.
     Grant {
         /// The lease.
         id: i64,
         /// Granted time to live in seconds.
         ttl: i64,
     },
-    /// A lease was revoked or ran out; its keys are deleted by a `Write` of their own.
+    /// A lease was revoked or expired; its keys are deleted by a separate `Write`.
     Revoke {
         /// The lease.
         id: i64,
     },
-    /// History below this revision may be dropped.
+    /// The store was compacted at this revision: history below it may be dropped.
     Compact(Revision),
-    /// The state at this revision is in Git: metadata commit (20 bytes). Replay can start there.
+    /// The state at this revision is in Git, so replay can start there.
     Committed {
         /// Last revision in the commit.
         revision: Revision,
         /// The metadata commit; the data commit is its last parent.
         metadata: [u8; 20],
     },
-    /// The writes that follow, in the same frame, are what another branch brought.
+    /// The writes that follow, in the same frame, come from a merge of another branch.
     Merge(Merge),
 }
 
-/// What another branch brought: belongs to the next `writes` write transactions of the frame.
+/// A merge of another branch, which comprises the next `writes` write transactions of the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// The revision of the first one, also if there is none.
+    /// The revision of its first write, or that of the next write if it has none.
     pub first: Revision,
-    /// How many; 0 if only the histories are joined.
+    /// How many writes; 0 if the merge only links the histories.
     pub writes: i64,
     /// The commit that was merged.
     pub theirs: [u8; 20],
-    /// When: milliseconds since 1970.
+    /// When it was merged: milliseconds since 1970.
     pub time_ms: i64,
-    /// Whether their commit becomes ours if nothing else happened here.
+    /// Whether our branch fast-forwards to their commit if it has no other changes.
     pub fast_forward: bool,
-    /// What the merge commit says below its subject.
+    /// The merge commit's message below its subject.
     pub notes: String,
-    /// Blobs of theirs that are taken as they are: number of the write, from 0, and id.
+    /// Blobs of theirs that are stored unchanged: index of the write, and blob ID.
     pub blobs: Vec<(i64, [u8; 20])>,
 }
 
 impl Merge {
-    /// The revision before it.
+    /// Returns the revision before its first write.
     pub fn before(&self) -> Revision {
         Revision::new(self.first.get() - 1)
     }
 
-    /// The revision of its last write; that before it if there is none.
+    /// Returns the revision of its last write; the revision before it if it has none.
     pub fn last(&self) -> Revision {
         Revision::new(self.first.get() + self.writes - 1)
     }
@@ -72,22 +72,22 @@ pub struct Write {
     pub revision: Revision,
     /// When it was accepted: milliseconds since 1970.
     pub time_ms: i64,
-    /// Who wrote, as far as known; empty if not.
+    /// Who wrote, if known; empty otherwise.
     pub client: String,
     /// At most one for each key.
     pub changes: Vec<Change>,
 }
 
-/// The fate of one key in a write transaction.
+/// What a write transaction does to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key.
     pub key: Bytes,
-    /// The new pair, or `None` if it was deleted.
+    /// The new key-value pair, or `None` if the key was deleted.
     pub put: Option<Put>,
 }
 
-/// A stored pair without its key and its modification revision.
+/// A stored key-value pair without its key and its modification revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
     /// Revision of the key's creation.
@@ -109,7 +109,7 @@ const COMPACT: u8 = 4;
 const COMMITTED: u8 = 5;
 const MERGE: u8 = 6;
 
-/// A record that cannot be read although its checksum is right.
+/// A record that cannot be decoded although its checksum is right.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum DecodeError {
     /// The payload ends inside a record.
@@ -118,13 +118,12 @@ pub enum DecodeError {
     /// Written by a newer gitcd.
     #[error("unknown record type {0}; a newer gitcd wrote this journal")]
     UnknownType(u8),
-    /// The client's name is not UTF-8, or a number does not fit.
+    /// The client name is not UTF-8, or a number does not fit.
     #[error("a field is malformed")]
     Malformed,
 }
 
-/// Appends a write transaction. `placed` is called for every put with the index of its change and the offset of its
-/// value in `out`.
+/// Appends a write transaction. Calls `placed` for every put with the index of its change and the offset of its value in `out`.
 pub fn encode_write<'a>(
     out: &mut Vec<u8>,
     revision: Revision,
@@ -155,7 +154,7 @@ pub fn encode_write<'a>(
     }
 }
 
-/// A pair to encode.
+/// A key-value pair to encode.
 #[derive(Clone, Copy, Debug)]
 pub struct PutRef<'a> {
     /// Revision of the key's creation.
@@ -219,8 +218,8 @@ impl Record {
         }
     }
 
-    /// Reads all records of a payload. Keys and values are copied out of it, each into memory of its own,
-    /// so that a long-lived pair does not hold its neighbours.
+    /// Decodes all records of a payload. Keys and values are copied, each into its own allocation, so that a long-lived pair does
+    /// not keep the payload in memory.
     ///
     /// # Errors
     /// [`DecodeError`] if the payload was not made by [`Record::encode`].
@@ -295,7 +294,7 @@ impl<'a> Cursor<'a> {
         let client = self.bytes()?;
         let client = std::str::from_utf8(client).map_err(|_| DecodeError::Malformed)?.to_owned();
         let count = self.number()? as usize;
-        // A count comes from disk: room is made for what is there, not for what is claimed.
+        // The count comes from disk: allocate for the bytes that exist, not for the count.
         let mut changes = Vec::with_capacity(count.min(self.payload.len() - self.at));
         for _ in 0..count {
             let key = Bytes::copy_from_slice(self.bytes()?);

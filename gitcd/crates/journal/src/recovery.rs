@@ -1,4 +1,4 @@
-//! Replays a journal, tells a torn end from damage.
+//! Replay of a journal, which distinguishes a torn end from damage.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use super::writer::Sealed;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// Damage in the middle: acknowledged writes would be lost by going on.
+    /// Damage in the middle: to continue would lose acknowledged writes.
     #[error(
         "journal {path:?}: damaged at byte {offset}, with readable writes behind it; restore this file from a copy, \
          or move the folder away to start from the last commit in Git (writes after it are lost)"
@@ -28,7 +28,7 @@ pub enum RecoverError {
         /// Where the damage starts.
         offset: u64,
     },
-    /// A frame's checksum is right but its content is not.
+    /// A frame's checksum is right but its content cannot be decoded.
     #[error("journal {path:?}: cannot understand the frame at byte {offset}")]
     Decode {
         /// The segment.
@@ -46,15 +46,15 @@ pub enum RecoverError {
         /// The number of the missing segment.
         missing: u64,
     },
-    /// The file system refused.
+    /// A file or folder cannot be read.
     #[error("journal {path:?}: cannot read")]
     Read {
-        /// What was read.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// The newest segment cannot be written anew.
+    /// The newest segment cannot be rewritten.
     #[error(transparent)]
     Rewrite(#[from] durable::Error),
 }
@@ -70,7 +70,7 @@ pub struct Recovered {
     pub torn_bytes: u64,
 }
 
-/// A decoded record and where the payload that it came from lies.
+/// A decoded record, and the location of its payload.
 #[derive(Debug)]
 pub struct Replayed {
     /// The record.
@@ -80,21 +80,21 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// The segment that it is in. Those before it can be read from by now.
+    /// Returns the record's segment. Those before it can be read already.
     pub fn segment(&self) -> u64 {
         self.segment
     }
 
-    /// Where a value of this record lies, given its offset in the payload.
+    /// Returns the position of a value of this record, given its offset in the payload.
     pub fn position(&self, value_offset: usize, length: usize) -> Position {
         Position { segment: self.segment, offset: self.payload_offset + value_offset as u64, length: length as u32 }
     }
 }
 
-/// Calls `replay` with every record of the journal in `folder`, in order, and opens the segments for reading values back:
-/// each joins `segments` once all of its records were replayed.
+/// Calls `replay` with every record of the journal in `folder`, in order, and opens the segments for reading values back: each is
+/// added to `segments` once all of its records are replayed.
 ///
-/// Reads each segment once; takes memory for one segment. A missing folder is an empty journal.
+/// Reads each segment once; takes the memory of one segment. A missing folder is an empty journal.
 ///
 /// # Errors
 /// [`RecoverError`] for damage before the end. A torn last frame is no error: it was never acknowledged.
@@ -139,8 +139,8 @@ pub fn recover(
         }
         found.torn_bytes += torn as u64;
         if newest {
-            // The next segment will follow; behind it, a torn end would look like damage. And what is read here may
-            // never have reached the disk (a crash before the fsync, or after one that failed): it is written anew.
+            // Rewrite the segment: once the next one follows, a torn end would look like damage. And the bytes that were read may
+            // not be durable (after a crash before the fsync, or an fsync that failed).
             durable::replace(path, &content[..at])?;
         }
         let file = File::open(path).map_err(read)?;
@@ -152,8 +152,8 @@ pub fn recover(
     Ok(found)
 }
 
-/// The segments by number. A newest one without a header was being made when the machine stopped: nothing was
-/// ever written to it, so it goes.
+/// Returns the segments by number. Deletes a newest segment without a header: the machine crashed while creating it, before
+/// anything was written to it.
 fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecoverError> {
     let read = |source| RecoverError::Read { path: folder.to_owned(), source };
     let entries = match std::fs::read_dir(folder) {
@@ -179,14 +179,14 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecoverError> {
     Ok(paths)
 }
 
-/// The payload of the frame that starts at `at`, if there is a whole one.
+/// Returns the payload of the frame that starts at `at`, if it is complete.
 fn frame_at<'a>(content: &'a [u8], header: &Header, at: usize) -> Option<&'a [u8]> {
     let (payload, crc) = head_at(content, at)?;
     let payload = &content[payload];
     (frame_crc(&header.id, at as u64, payload) == crc).then_some(payload)
 }
 
-/// Where the payload of a frame would be if one started at `at`, and what its checksum would have to be.
+/// Returns the range of the payload of a frame that starts at `at`, and the expected checksum.
 fn head_at(content: &[u8], at: usize) -> Option<(Range<usize>, u32)> {
     let head = content.get(at..at + FRAME_HEADER)?;
     if head[..4] != FRAME_MAGIC {
@@ -199,7 +199,7 @@ fn head_at(content: &[u8], at: usize) -> Option<(Range<usize>, u32)> {
     Some((start..end, crc))
 }
 
-/// Whether a whole frame starts anywhere behind `at`. Costs a pass over the segment, whatever looks like a frame in it.
+/// Returns whether a complete frame starts after `at`. Costs one pass over the segment, however many candidates it contains.
 fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
     let prefixes = Prefixes::of(content);
     let candidates = content[at + 1..].windows(4).enumerate().filter(|(_, bytes)| *bytes == FRAME_MAGIC);
@@ -274,7 +274,7 @@ mod tests {
                 torn.resize(if fill { whole.len() } else { torn.len() }, 0);
                 std::fs::write(&path, &torn).unwrap();
                 assert_eq!(replayed(folder.path()).unwrap(), [1, 2], "cut {cut}");
-                // The torn end is gone, so a next life can append behind it.
+                // The torn end is gone, so the next process can append.
                 assert_eq!(std::fs::metadata(&path).unwrap().len(), end - frame as u64);
             }
         }
@@ -314,8 +314,8 @@ mod tests {
         assert!(matches!(replayed(folder.path()), Err(RecoverError::Gap { missing: 2, .. })));
     }
 
-    /// A client may put anything into a value, and the machine may stop while that is being written. If each of these
-    /// heads were followed to its end, this would read a terabyte.
+    /// Clients choose the bytes of values, and the machine may crash while writing one. To checksum the frame of each of these
+    /// heads would read a terabyte.
     #[test]
     fn a_torn_value_full_of_heads_of_frames_costs_one_pass() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Segment files: header, frames, and where a value lies.
+//! Segment files: header, frames, and positions of values.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,14 @@ use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 use parking_lot::Mutex;
 
-use super::writer::Sealed;
+/// A full segment, and the last revision in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The segment.
+    pub sequence: u64,
+    /// The segment contains nothing above this revision.
+    pub last: Revision,
+}
 
 /// Length of a segment's header in bytes.
 pub(super) const HEADER: usize = 64;
@@ -21,13 +28,13 @@ pub(super) const FRAME_HEADER: usize = 12;
 pub(super) const MAGIC: &[u8; 8] = b"gitcdjl1";
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"GFRM";
 
-/// A segment's first bytes.
+/// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// Position among the segments; also the file's name.
     pub sequence: u64,
-    /// Random: frames of an older life of the same disk blocks, or bytes that a client put into a value,
-    /// never look like frames of this segment.
+    /// Random, so that frames of an earlier use of the same disk blocks, or bytes that a client put into a value, never look like
+    /// frames of this segment.
     pub id: [u8; 16],
     /// The branch incarnation that wrote it.
     pub incarnation: [u8; 16],
@@ -59,7 +66,7 @@ impl Header {
     }
 }
 
-/// The checksum of a frame covers where it is, so that a frame is valid in one place only.
+/// Returns the checksum of a frame. It covers the frame's position, so that the frame is valid nowhere else.
 pub(super) fn frame_crc(segment: &[u8; 16], offset: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame_head(segment, offset, payload.len()));
@@ -67,7 +74,7 @@ pub(super) fn frame_crc(segment: &[u8; 16], offset: u64, payload: &[u8]) -> u32 
     hasher.finalize()
 }
 
-/// What the checksum covers before the payload.
+/// Returns the bytes that the checksum covers before the payload.
 pub(super) fn frame_head(segment: &[u8; 16], offset: u64, length: usize) -> [u8; 28] {
     let mut head = [0; 28];
     head[..16].copy_from_slice(segment);
@@ -85,7 +92,7 @@ pub(super) fn sequence_of(path: &Path) -> Option<u64> {
     (stem.len() == 16).then(|| stem.parse().ok())?
 }
 
-/// Where the journal holds a value.
+/// Position of a value in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The segment.
@@ -107,7 +114,7 @@ pub struct Segments {
 pub(super) struct Segment {
     pub path: PathBuf,
     pub file: File,
-    /// What was set aside for it; a segment that had to grow is a little larger.
+    /// The preallocated size; a segment that outgrew it is a little larger.
     pub bytes: u64,
 }
 
@@ -117,10 +124,10 @@ impl Segments {
         self.open.lock().insert(sequence, Arc::new(Segment { path, file, bytes }));
     }
 
-    /// Reads a value that left memory.
+    /// Reads a value that was evicted from memory.
     ///
     /// # Errors
-    /// `NotFound` if its segment was trimmed; whatever the file system says otherwise.
+    /// `NotFound` if its segment was trimmed; other errors of the file system.
     pub fn read(&self, at: Position) -> io::Result<Bytes> {
         let segment = self.open.lock().get(&at.segment).cloned();
         let segment = segment.ok_or_else(|| {
@@ -135,25 +142,25 @@ impl Segments {
         self.sealed.lock().insert(sealed.sequence, sealed.last);
     }
 
-    /// The full segments with the last revision up to the end of each, oldest first.
+    /// Returns the full segments, each with its last revision, oldest first.
     pub fn sealed(&self) -> Vec<(u64, Revision)> {
         self.sealed.lock().iter().map(|(sequence, last)| (*sequence, *last)).collect()
     }
 
-    /// Whether a segment is still there.
+    /// Returns whether a segment exists.
     pub fn has(&self, sequence: u64) -> bool {
         self.open.lock().contains_key(&sequence)
     }
 
-    /// Bytes on disk of all segments.
+    /// Returns the bytes on disk of all segments.
     pub fn bytes(&self) -> u64 {
         self.open.lock().values().map(|segment| segment.bytes).sum()
     }
 
-    /// Deletes the segments before `first_kept`. The caller has made sure that nobody needs them.
+    /// Deletes the segments before `first_kept` and returns how many. The caller ensures that they are no longer needed.
     ///
     /// # Errors
-    /// Of the file system; what was deleted until then stays deleted.
+    /// Errors of the file system; segments deleted before the error stay deleted.
     pub fn trim(&self, first_kept: u64) -> Result<usize, durable::Error> {
         let mut open = self.open.lock();
         let kept = open.split_off(&first_kept);
@@ -162,8 +169,8 @@ impl Segments {
         self.sealed.lock().retain(|sequence, _| *sequence >= first_kept);
         for segment in dropped.values() {
             std::fs::remove_file(&segment.path).map_err(durable::Error::of("delete", &segment.path))?;
-            // One after the other: if the power failed between two, a younger one could be gone and an older one still be there, which
-            // looks like a loss.
+            // Sync after each: if the power failed, a newer segment could be gone and an older one still exist, which looks like
+            // a loss.
             if let Some(folder) = segment.path.parent() {
                 durable::sync(folder)?;
             }

@@ -1,4 +1,4 @@
-//! Appends frames: one write, one fsync, for all records that came together.
+//! The append path: one write and one fsync for all records of a frame.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,31 +12,31 @@ use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
 use rustix::fs::FallocateFlags;
 
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Segments, file_name, frame_crc};
+use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Sealed, Segments, file_name, frame_crc};
 
-/// What went wrong with an append, and so what may be done next.
+/// A failed append, and whether appends may continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Nothing was made durable and the journal is as before: the caller undoes the batch and may go on.
+    /// Nothing became durable and the journal is unchanged: the caller undoes the batch and may continue.
     #[error("journal {path:?}: no space left on the device; free some, writes then work again")]
     NoSpace {
         /// The segment.
         path: PathBuf,
     },
-    /// It is unknown what is on disk. The journal takes nothing more until it is opened again: an fsync
-    /// that failed must not be retried, the kernel may have dropped the data and would report success.
+    /// What is on disk is unknown, so the journal refuses appends until it is reopened. A failed fsync must not be retried: the
+    /// kernel may have dropped the data and would report success.
     #[error("journal {path:?}: {action} failed; writes are refused until gitcd is restarted")]
     Broken {
         /// The segment.
         path: PathBuf,
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
         /// Why it failed.
         source: io::Error,
     },
 }
 
-/// The end of a branch's journal. One owner, the store's writer thread.
+/// The appender of a branch's journal, owned by the store's writer thread.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -54,26 +54,17 @@ struct Current {
     header: Header,
     path: PathBuf,
     file: File,
-    /// End of the last good frame.
+    /// End of the last complete frame.
     end: u64,
-    /// Last revision in it, for trimming.
+    /// Last revision in the segment, for trimming.
     last: Revision,
 }
 
-/// A segment that is full, and the last revision in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
-    /// The segment.
-    pub sequence: u64,
-    /// Nothing above this revision is in it.
-    pub last: Revision,
-}
-
 impl Writer {
-    /// Starts a new segment after `previous` (0 if there is none): what recovery has read is never written to again.
+    /// Starts a new segment after `previous` (0 if there is none): replayed segments are never appended to.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Errors of the file system.
     pub fn create(
         folder: &Path,
         incarnation: [u8; 16],
@@ -94,46 +85,46 @@ impl Writer {
         })
     }
 
-    /// Starts the next frame and gives the buffer for its payload, with room for the frame's header in front.
-    /// Byte 0 of the buffer is where [`Writer::value_base`] says.
+    /// Starts the next frame and returns the buffer for its payload, with room for the frame's header in front.
+    /// [`Writer::value_base`] is the position of the buffer's byte 0.
     pub fn begin(&mut self) -> &mut Vec<u8> {
         self.frame.clear();
         self.frame.resize(FRAME_HEADER, 0);
         &mut self.frame
     }
 
-    /// The buffer of the frame that was begun.
+    /// Returns the buffer of the current frame.
     pub fn frame(&mut self) -> &mut Vec<u8> {
         &mut self.frame
     }
 
-    /// Whether nothing was put into the frame that was begun, so that there is nothing to commit.
+    /// Returns whether the current frame has no payload, so that there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.frame.len() <= FRAME_HEADER
     }
 
-    /// The segment and the file offset at which byte 0 of the buffer given by [`Writer::begin`] will be.
+    /// Returns the segment and the file offset of byte 0 of the buffer that [`Writer::begin`] returns.
     pub fn value_base(&self) -> (u64, u64) {
         (self.current.header.sequence, self.current.end)
     }
 
-    /// How long the last frame took to write, without the fdatasync.
+    /// Returns how long the last frame took to write, without the fdatasync.
     pub fn write_took(&self) -> Duration {
         self.write_took
     }
 
-    /// Makes the frame in the buffer durable: one write and one fdatasync. `last` is the highest revision in
-    /// it. Returns the segment that was sealed, if the frame filled it.
+    /// Makes the current frame durable: one write and one fdatasync. `last` is the highest revision in it. Returns the segment
+    /// that was sealed, if the frame filled it.
     ///
     /// # Errors
-    /// [`AppendError`]; it says whether the caller may go on.
+    /// [`AppendError`], which says whether the caller may continue.
     pub fn commit(&mut self, last: Revision) -> Result<Option<Sealed>, AppendError> {
         if self.is_empty() {
             return Ok(None);
         }
         let Ok(payload) = u32::try_from(self.frame.len() - FRAME_HEADER) else {
             self.broken = true;
-            return Err(self.broken_by("writing", io::Error::other("a frame is larger than its length can say")));
+            return Err(self.broken_by("writing", io::Error::other("the frame is larger than 4 GiB")));
         };
         if self.broken {
             return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
@@ -164,8 +155,8 @@ impl Writer {
         Ok(self.rotate())
     }
 
-    /// Ends the current segment and starts the next. A full disk is no reason to stop: the old segment just
-    /// grows until there is room.
+    /// Starts the next segment and seals the current one. If that fails, for example on a full disk, appends continue: the current
+    /// segment grows until there is room.
     fn rotate(&mut self) -> Option<Sealed> {
         let sealed = Sealed { sequence: self.current.header.sequence, last: self.current.last };
         let next =
@@ -184,8 +175,8 @@ impl Writer {
         }
     }
 
-    /// A write that failed half-way left bytes behind the last good frame. They must go before anything else
-    /// is appended, or recovery would take them for damage.
+    /// Removes the bytes that a failed write left after the last complete frame: otherwise recovery would take them for damage
+    /// after the next append.
     fn undo(&mut self, error: io::Error) -> AppendError {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         let cut = self.current.file.set_len(self.current.end);
@@ -217,7 +208,7 @@ fn start_segment(
     let reading = match prepared {
         Ok(reading) => reading,
         Err(error) => {
-            // Nothing refers to it yet; a left-over would only be a torn last segment.
+            // Nothing refers to the file yet; if it stays, it is only a torn last segment.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
@@ -227,21 +218,21 @@ fn start_segment(
 }
 
 fn prepare(file: &File, header: &Header, segment_bytes: u64) -> io::Result<()> {
-    // Space is set aside first, so that an append changes no file size and its fsync no inode: a fifth less
-    // time for a small write. Not every file system can; then it is just slower.
+    // Preallocate, so that an append changes no file size and its fsync no inode: a small write takes a fifth less time. File
+    // systems without fallocate are just slower.
     let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, segment_bytes);
     file.write_all_at(&header.encode(), 0)?;
     file.sync_all()
 }
 
-/// A sick disk, for tests of what stands on a journal: no file system can be told to be one. One look at a variable of the thread for
-/// each fsync.
+/// Faults of a disk, for tests of the journal's users: no file system can be made to fail on demand. Costs one read of a
+/// thread-local for each fsync.
 #[doc(hidden)]
 pub mod fault {
     use std::cell::Cell;
     use std::io;
 
-    /// What goes wrong.
+    /// A fault.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
         /// The disk is full once the frame is written.
@@ -254,12 +245,12 @@ pub mod fault {
         static NEXT: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Lets the next append to a journal on this thread fail.
+    /// Makes the next append to a journal on this thread fail.
     pub fn fail_next(fault: Fault) {
         NEXT.set(Some(fault));
     }
 
-    /// Lets it succeed after all; tells whether there was none since.
+    /// Clears the fault; returns whether it was still pending.
     pub fn heal() -> bool {
         NEXT.take().is_some()
     }

@@ -4,7 +4,7 @@
 //! cargo run -p gitcd-merge --example three_way -- BASE OURS THEIRS
 //! ```
 //!
-//! Prints the merged manifest, and on standard error each field that both sides changed. Ends with 1 if there is one.
+//! Prints the merged manifest, and to standard error each field that both sides changed. Exits with 1 if there is one.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
-//! What counts as absent: in an object's metadata `null`, `""`, `[]` and `{}` say what a missing field says.
+//! Absent values: in an object's metadata, `null`, `""`, `[]` and `{}` mean the same as a missing field.
 //!
 //! Source: Kubernetes API conventions, *Optional vs. Required*; the fields of `ObjectMeta` are all `omitempty`.
 
 use super::value::{Map, Value};
 
-/// Whether a value says no more than its absence, where the API makes no difference between the two.
+/// Returns whether a value means the same as its absence, where the API does not distinguish them.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Scalar(text) => matches!(&**text, "null" | "\"\""),
@@ -13,9 +13,9 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The object without fields of `metadata` that are there and empty.
+/// Removes empty fields of `metadata`.
 ///
-/// Costs a look at each field of `metadata`, and a copy of the object if one of them is empty.
+/// Looks at each field of `metadata`; modifies the object only if one of them is empty.
 pub(super) fn normalized(object: Value) -> Value {
     let Some(metadata) = object.at(&["metadata"]).and_then(Value::as_map) else { return object };
     if !metadata.iter().any(|(_, value)| is_empty(value)) {

@@ -1,8 +1,8 @@
-//! What may enter a store from a commit: a file that people wrote must be the object that its key says, with fields that
-//! Kubernetes can read.
+//! Admission of files from a commit: an external file must be the object that its key names, with fields that Kubernetes can
+//! decode.
 //!
-//! `docs/design/merge.md` has the rules. [`Admission::admit`] checks and completes a file of a branch, [`check`] checks a manifest
-//! that is in no branch.
+//! `docs/design/merge.md` has the rules. [`Admission::admit`] checks and completes a file of a branch, [`check`] checks a
+//! manifest outside of a branch.
 //!
 //! ```
 //! use gitcd_merge::schema::Schemas;
@@ -33,10 +33,10 @@ use crate::protobuf;
 use crate::schema::Schemas;
 use crate::value::{Syntax, Value};
 
-/// A commit that brought a file.
+/// The commit that introduced a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its id.
+    /// Its ID.
     pub commit: [u8; 20],
     /// Its time, in seconds since 1970.
     pub time: i64,
@@ -45,21 +45,22 @@ pub struct Origin {
 /// What files are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission<'s> {
-    /// What is known of kinds.
+    /// The schemas of kinds.
     pub schemas: &'s Schemas,
-    /// Whether a kube-apiserver uses the store, so that it holds Kubernetes objects only: its tree has the folders that every
+    /// Whether kube-apiserver uses the store, so that it only holds Kubernetes objects: its tree has the folders that every
     /// kube-apiserver creates.
     pub is_kubernetes: bool,
-    /// Whether what the path says is filled in; otherwise a file must say it itself.
+    /// Whether to fill in what the path says; otherwise the file must have it.
     pub completes: bool,
 }
 
 impl Admission<'_> {
-    /// Checks a new value of a key, and completes what only a server would have set: identity and generation, and the name and the
-    /// namespace of the path. `None`: it may be taken as it is. A pure function of the commits: every branch decides alike.
+    /// Checks a new value of a key, and completes what only a server would have set: identity, generation, and the name and
+    /// namespace of the path. Returns `None` if the value is accepted as it is. A pure function of the commits: every branch
+    /// decides alike.
     ///
     /// # Errors
-    /// What is wrong, at least one finding; none of them is a warning, and none has its line yet: see [`reason`].
+    /// At least one finding; none is a warning, and none has its line yet: see [`reason`].
     pub fn admit(
         &self,
         relative: &[u8],
@@ -68,12 +69,12 @@ impl Admission<'_> {
         origin: impl FnOnce() -> Option<Origin>,
     ) -> Result<Option<Vec<u8>>, Vec<Finding>> {
         let path = String::from_utf8_lossy(relative);
-        // What a kube-apiserver wrote, and only it can read.
+        // Written by kube-apiserver, which alone can read it.
         if location::is_internal(&path) {
             return Ok(None);
         }
         if let Some(form) = [protobuf::PREFIX, protobuf::ENCRYPTED].into_iter().find(|form| value.starts_with(form)) {
-            // A person cannot write one, but may move or copy one that is there.
+            // Users cannot write such a value, but may move or copy an existing one.
             if self.is_kubernetes && before.is_none_or(|before| !before.starts_with(form)) {
                 return Err(vec![Finding::whole(
                     "it begins like a value that kube-apiserver encoded; write an object in JSON or YAML",
@@ -95,7 +96,7 @@ impl Admission<'_> {
             return Err(findings);
         }
         fits(&path, &new, old.as_ref(), location.as_ref()).map_err(|finding| vec![finding])?;
-        // What was of another kind there is another object.
+        // An object of another kind at this path was another object.
         let kind = text(&new, &["kind"]);
         let old = old.filter(|old| text(old, &["kind"]) == kind);
         let Value::Map(map) = new else { return Ok(None) };
@@ -119,10 +120,10 @@ impl Admission<'_> {
     }
 }
 
-/// Checks a manifest that is at no path of a branch: that Kubernetes has its version, and the types of its fields; of a list those of its
-/// objects. Warnings are among the findings. A text that is not meant as a manifest has none.
+/// Checks a manifest without a path: that Kubernetes has its version, and the types of its fields; of a list, those of its
+/// objects. Findings include warnings. A text that is not meant as a manifest has none.
 ///
-/// Reads one document; the caller splits files with several.
+/// Reads one document; the caller splits files with several documents.
 pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
     if let Some((list, _)) = Value::parse(value)
         && let Some(items) = items(&list)
@@ -140,12 +141,12 @@ pub fn check(schemas: &Schemas, value: &[u8]) -> Vec<Finding> {
     }
 }
 
-/// The objects of a list of objects.
+/// Returns the objects of a list of objects.
 fn items(list: &Value) -> Option<&[Value]> {
     text(list, &["kind"]).ends_with("List").then(|| list.at(&["items"])?.as_list())?
 }
 
-/// Reads an object; `None` if it is no object and need not be one.
+/// Reads an object; `None` if the value is not an object and need not be one.
 fn read(
     value: &[u8],
     (replaces_object, must_be_object): (bool, bool),
@@ -163,7 +164,7 @@ fn read(
                 let reason =
                     if is_json { problem.reason } else { format!("it is not well-formed YAML: {}", problem.reason) };
                 let reason = if replaces_object {
-                    format!("it is neither a JSON nor a YAML object any more: {reason}")
+                    format!("it is neither a JSON nor a YAML object anymore: {reason}")
                 } else {
                     reason
                 };
@@ -190,11 +191,11 @@ fn read(
     Ok(Some((new, syntax)))
 }
 
-/// The findings about the types of fields.
+/// Returns the findings about the types of fields.
 fn of_types(schemas: &Schemas, object: &Value, path: Vec<finding::Step>, with_warnings: bool) -> Vec<Finding> {
     let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
     let known = schemas.of(&api_version, &kind);
-    // What a definition does not say may be let in by another keyword.
+    // Without a built-in schema, another keyword of the definition may allow an unknown field.
     let unknown = with_warnings && known.is_some() && Schemas::builtin().of(&api_version, &kind).is_some();
     let mut types = Types { unknown, path, ..Types::default() };
     match known {
@@ -204,7 +205,7 @@ fn of_types(schemas: &Schemas, object: &Value, path: Vec<finding::Step>, with_wa
     types.findings
 }
 
-/// Whether an object is the one that its path says, or else the one that was there.
+/// Checks whether an object is the one that its path names, or else the one that was at the path.
 fn fits(path: &str, new: &Value, old: Option<&Value>, location: Option<&Location<'_>>) -> Result<(), Finding> {
     const NAME: [&str; 2] = ["metadata", "name"];
     const NAMESPACE: [&str; 2] = ["metadata", "namespace"];
@@ -249,12 +250,12 @@ fn fits(path: &str, new: &Value, old: Option<&Value>, location: Option<&Location
     }
 }
 
-/// What an object must have, and this has not.
+/// Returns a required field that the object lacks.
 fn missing(value: &Value) -> Option<&'static str> {
     ["apiVersion", "kind"].into_iter().find(|name| value.given(&[name]).is_none())
 }
 
-/// Two of these fields at the top make a manifest. One alone may be in anybody's own value.
+/// Two of these fields at the top level make a manifest; one alone may be part of any other value.
 const FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn is_meant_as_a_manifest(value: &Value) -> bool {
@@ -262,7 +263,7 @@ fn is_meant_as_a_manifest(value: &Value) -> bool {
         || value.at(&["metadata", "name"]).and_then(Value::as_text).is_some()
 }
 
-/// The same of text that cannot be read.
+/// Returns the same for text that cannot be parsed.
 fn begins_like_a_manifest(value: &[u8]) -> bool {
     let has = |name: &str| {
         value
@@ -276,7 +277,7 @@ fn text(value: &Value, path: &[&str]) -> String {
     value.given(path).unwrap_or_default().into_owned()
 }
 
-/// The namespace of a stored object.
+/// Returns the namespace of a stored object.
 pub fn namespace(value: &[u8]) -> Option<String> {
     let (value, _) = Value::parse(value)?;
     let namespace = value.given(&["metadata", "namespace"]).filter(|_| missing(&value).is_none())?;

@@ -1,29 +1,29 @@
-//! Whose edit is lost. What a program writes it writes again; a person has to hear of it.
+//! Whose edit is lost: programs repeat their writes, but a user's lost edit must be reported.
 
 use super::value::{Map, Value};
 use super::{absence, deletion};
 
-/// Names of programs in `managedFields` that have none of the endings.
+/// Names of programs in `managedFields` without one of the endings.
 const PROGRAMS: [&str; 4] = ["kube-apiserver", "kubelet", "kube-proxy", "kube-aggregator"];
 
-/// Endings of the names of programs that write the same again.
+/// Endings of the names of programs that repeat their writes.
 const ENDINGS: [&str; 4] = ["controller", "manager", "scheduler", "operator"];
 
-/// Labels of objects that a kube-apiserver makes by itself, each for its own.
+/// Labels of objects that every kube-apiserver creates for itself.
 const AUTOMATIC: [&str; 2] = ["kube-aggregator.kubernetes.io/automanaged", "ipaddress.kubernetes.io/managed-by"];
 
-/// Whether a person wants something of `changed` that the base has not; a new object if there is no base.
+/// Returns whether `changed` has a user's edit that the base lacks; without a base, a new object counts as one.
 pub(super) fn has_edit_of_a_person(base: Option<&Value>, changed: &Value) -> bool {
     if is_automatic(changed) || content(base) == content(Some(changed)) {
         return false;
     }
     let before = base.map(entries).unwrap_or_default();
     let writers: Vec<&Value> = entries(changed).iter().filter(|entry| !before.contains(entry)).collect();
-    // What comes from Git or from etcd has no entry.
+    // Objects from Git or written through etcd have no entry.
     writers.is_empty() || writers.into_iter().filter(|entry| !is_of_status(entry)).any(|entry| !is_program(entry))
 }
 
-/// Whether a controller owns the object, or kube-apiserver made it by itself: no person decides about it.
+/// Returns whether a controller owns the object, or kube-apiserver created it by itself: no user's decision is involved.
 pub(super) fn is_automatic(object: &Value) -> bool {
     let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
     let is_controller = |owner: &Value| owner.at(&["controller"]).and_then(Value::as_text).as_deref() == Some("true");
@@ -31,12 +31,12 @@ pub(super) fn is_automatic(object: &Value) -> bool {
         || AUTOMATIC.iter().any(|label| object.at(&["metadata", "labels", label]).is_some())
 }
 
-/// Whether a manager's entry is that of a program.
+/// Returns whether a manager's entry is that of a program.
 fn is_program(entry: &Value) -> bool {
     entry.at(&["manager"]).and_then(Value::as_text).is_some_and(|manager| is_name_of_program(&manager))
 }
 
-/// The same by its name.
+/// Returns whether a manager's name is that of a program.
 pub(super) fn is_name_of_program(manager: &str) -> bool {
     PROGRAMS.contains(&manager) || ENDINGS.iter().any(|ending| manager.ends_with(ending))
 }
@@ -49,7 +49,7 @@ fn entries(object: &Value) -> &[Value] {
     object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// The desired state of an object: everything but `status` and bookkeeping.
+/// Returns the desired state of an object: everything except `status` and bookkeeping.
 fn content(object: Option<&Value>) -> Option<Map> {
     let mut map = object?.as_map()?.clone();
     map.remove("status");

@@ -1,18 +1,18 @@
-//! A deletion on one side against a change on the other.
+//! Deletions on one side that meet changes on the other.
 //!
-//! The result is one that some serial order of both sides' requests could have had, and an update cannot bring an object back. So
-//! the change comes first and the deletion after it. Sources: `k8s.io/apiserver/pkg/registry/rest/delete.go` (`BeforeDelete`),
+//! The result is one that some serial order of both sides' requests could have had. Since an update cannot bring an object back,
+//! the change comes first and then the deletion. Sources: `k8s.io/apiserver/pkg/registry/rest/delete.go` (`BeforeDelete`),
 //! `…/registry/generic/registry/store.go` (`markAsDeleting`), `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`).
 
 use super::absence;
 use super::value::{Map, Value};
 
-/// Finalizers that a `DELETE` request sets for the garbage collector. They alone do not hold an object that the other side has
-/// deleted: had that request come first, there would have been nothing left to delete.
+/// Finalizers that a `DELETE` request sets for the garbage collector. They alone do not keep an object that the other side
+/// deleted: had that request come first, this one would have found no object.
 const OF_THE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// What is left of `changed` once the other side's deletion has been applied to it, `None` if nothing is: finalizers that the
-/// change added have to be removed by their owners first, and a pod that the change bound to a node is stopped by its kubelet.
+/// Applies the other side's deletion to `changed`, and returns what is left: finalizers that the change added must first be
+/// removed by their owners, and a pod that the change bound to a node must be stopped by its kubelet. `None` if nothing is left.
 pub(super) fn applied(base: Option<&Value>, changed: &Value) -> Option<Value> {
     let held_by = added_finalizers(base, changed);
     let grace = grace_of_new_binding(base, changed);
@@ -30,7 +30,7 @@ pub(super) fn applied(base: Option<&Value>, changed: &Value) -> Option<Value> {
     if !is_terminating(changed) {
         metadata.set("deletionTimestamp", time);
         metadata.set("deletionGracePeriodSeconds", Value::number(grace.unwrap_or(0)));
-        // A first deletion is a new generation, of kinds that have generations.
+        // The start of a deletion is a new generation, of kinds that have generations.
         if let Some(generation) = generation(metadata).filter(|generation| *generation > 0) {
             metadata.set("generation", Value::number(generation.saturating_add(1)));
         }
@@ -38,12 +38,12 @@ pub(super) fn applied(base: Option<&Value>, changed: &Value) -> Option<Value> {
     Some(Value::Map(object))
 }
 
-/// Whether an object has a `deletionTimestamp`.
+/// Returns whether an object has a `deletionTimestamp`.
 pub fn is_terminating(object: &Value) -> bool {
     object.given(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// The grace period, in seconds, of a pod that runs on a node; `None` if kube-apiserver would delete it at once.
+/// Returns the grace period, in seconds, of a pod that runs on a node; `None` if kube-apiserver would delete it immediately.
 pub(super) fn grace_of_pod(object: &Map) -> Option<i64> {
     let text =
         |path: [&str; 2]| object.get(path[0])?.as_map()?.get(path[1])?.as_text().map(std::borrow::Cow::into_owned);
@@ -55,7 +55,7 @@ pub(super) fn grace_of_pod(object: &Map) -> Option<i64> {
     if !is_bound(object) || has_ended {
         return None;
     }
-    // kube-apiserver sets it on every pod, and takes a negative one for a second.
+    // kube-apiserver sets this field on every pod, and treats a negative value as one second.
     let seconds = text(["spec", "terminationGracePeriodSeconds"]).and_then(|text| text.parse::<i64>().ok());
     match seconds.unwrap_or(DEFAULT_GRACE) {
         0 => None,
@@ -64,21 +64,22 @@ pub(super) fn grace_of_pod(object: &Map) -> Option<i64> {
     }
 }
 
-/// `terminationGracePeriodSeconds` unless a pod says otherwise.
+/// The default of `terminationGracePeriodSeconds`.
 const DEFAULT_GRACE: i64 = 30;
 
-/// A pod that had its node before was deleted with the consent of its kubelet, or by force.
+/// Returns the grace period of a pod that the change bound to a node. A pod bound before was deleted with its kubelet's consent,
+/// or by force.
 fn grace_of_new_binding(base: Option<&Value>, changed: &Value) -> Option<i64> {
     let was_bound = base.and_then(Value::as_map).is_some_and(is_bound);
     changed.as_map().filter(|_| !was_bound).and_then(grace_of_pod)
 }
 
-/// Whether a pod has a node.
+/// Returns whether a pod is bound to a node.
 pub(super) fn is_bound(pod: &Map) -> bool {
     pod.get("spec").is_some_and(|spec| spec.given(&["nodeName"]).is_some())
 }
 
-/// The finalizers of the base were removed before the object went.
+/// Returns the finalizers that the change added. Those of the base were removed before the deletion.
 fn added_finalizers(base: Option<&Value>, changed: &Value) -> Vec<Value> {
     let of = |object: &Value| -> Vec<Value> {
         let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
@@ -90,7 +91,7 @@ fn added_finalizers(base: Option<&Value>, changed: &Value) -> Vec<Value> {
     if added.iter().all(is_of_the_collector) { Vec::new() } else { added }
 }
 
-/// Whether a finalizer is one by which a `DELETE` request says how to propagate.
+/// Returns whether a finalizer stands for the propagation policy of a `DELETE` request.
 pub(super) fn is_of_the_collector(finalizer: &Value) -> bool {
     finalizer.as_text().is_some_and(|text| OF_THE_COLLECTOR.contains(&&*text))
 }
@@ -99,7 +100,7 @@ fn generation(metadata: &Map) -> Option<i64> {
     metadata.get("generation")?.as_text()?.parse().ok()
 }
 
-/// The time of the last write that the object records. The branches share no other time for the deletion.
+/// Returns the last write time that the object records: the branches share no other time for the deletion.
 fn last_write(object: &Value) -> Value {
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
     let created = object.at(&["metadata", "creationTimestamp"]);

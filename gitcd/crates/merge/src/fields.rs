@@ -1,49 +1,50 @@
-//! Field by field: what only one side changed is taken from it, and what both changed is decided.
+//! Merge by fields: takes what only one side changed, and decides where both did.
 
 mod disjoint;
+mod lists;
 mod mounted;
 mod quantity;
 mod related;
 mod valid;
 
+use self::lists::canonical;
 pub use self::related::taken_together;
-use super::lists::canonical;
-use super::object::Conflict;
+use super::conflict::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::{ListKind, Node};
 use super::value::{Map, Value};
 use super::{absence, metadata};
 use crate::secrecy::Exposure;
 
-/// Who wins where both sides changed the same.
+/// Which side wins if both changed the same field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefer {
-    /// The side that wrote later. If that does not decide: the greater JSON text if both sides created the object and have a value,
-    /// else the side that has a value, else the second side (sides are ordered by hash).
+    /// The side that wrote later. In a tie: if both sides created the object and have a value, the greater JSON text; else the
+    /// side that has a value, else the second side (sides are ordered by hash).
     Later,
     /// This side.
     Side(usize),
 }
 
-/// A merge of two objects with the same identity, in an order of sides that does not depend on whose they are.
+/// A merge of two versions of an object, in an order of sides that is independent of which is ours.
 pub(super) struct Fields<'v> {
     pub(super) prefer: Prefer,
-    /// Each side created the object on its own.
+    /// Whether both sides created the object independently.
     pub(super) is_new: bool,
     pub(super) owners: [Owners<'v>; 2],
     pub(super) path: Vec<Step>,
     pub(super) conflicts: Vec<Conflict>,
-    /// `apiVersion` and `kind`, with a space between.
+    /// `apiVersion` and `kind`, separated by a space.
     pub(super) kind: String,
-    /// What of the object may be reported.
+    /// How much of the object may be reported.
     pub(super) exposure: Exposure,
 }
 
-/// Longest value that a conflict tells, in bytes.
+/// Maximum length of a value in a conflict, in bytes.
 const EXCERPT: usize = 200;
 
 impl Fields<'_> {
-    /// The merged value at the current path, `None` if it is gone.
+    /// Returns the merged value at the current path; `None` if it was removed.
     pub(super) fn merge(
         &mut self,
         base: Option<&Value>,
@@ -62,7 +63,7 @@ impl Fields<'_> {
         // The API does not distinguish an absent list, or absent labels, from empty ones.
         if let Some(empty) = self.empty(sides, node).filter(|_| !whole) {
             let sides = [one.or(Some(empty)), other.or(Some(empty))];
-            // Both have removed everything.
+            // Both sides have removed all items.
             let merged = if sides[0] == sides[1] { None } else { self.merge(base, sides, node) };
             return merged.filter(|merged| !absence::is_empty(merged));
         }
@@ -74,7 +75,7 @@ impl Fields<'_> {
             }
             (Some(Value::List(one)), Some(Value::List(other))) => {
                 let base = base.and_then(Value::as_list);
-                // An empty list that stands for an absent one is no value to choose.
+                // An empty list that stands for an absent one is not a value to choose.
                 let values = sides.map(|side| side.filter(|side| !absence::is_empty(side)));
                 let merged = self.lists(base, [one, other], node).or_else(|| self.choose(values));
                 self.bounded(merged, sides, node)
@@ -103,7 +104,7 @@ impl Fields<'_> {
             _ => 0,
         };
         let [made, one, other] = [merged.as_ref(), sides[0], sides[1]].map(size);
-        // An empty side may stand for an absent one, to which no bound applies.
+        // An empty side may stand for an absent one, to which no limit applies.
         let is_valid = |size: usize| node.is_none_or(|node| node.allows(size));
         let is_left_out = made == 0 && (one == 0 || other == 0);
         if is_valid(made) || is_left_out || ![one, other].into_iter().all(|size| size == 0 || is_valid(size)) {
@@ -112,12 +113,12 @@ impl Fields<'_> {
         self.choose(sides.map(|side| side.filter(|side| !absence::is_empty(side))))
     }
 
-    /// Whether this is a field of `metadata`, of which all maps are maps of strings.
+    /// Returns whether this is a field of `metadata`, whose maps are all maps of strings.
     fn is_of_metadata(&self) -> bool {
         matches!(&*self.path, [Step::Field(part), Step::Field(_)] if part == "metadata")
     }
 
-    /// The same one step further.
+    /// Merges the values one step further down.
     pub(super) fn below(
         &mut self,
         step: Step,
@@ -150,18 +151,18 @@ impl Fields<'_> {
                 matches!(value, Value::Scalar(text) if &**text == "null")
                     && node.is_some_and(|node| node.is_absent_if_null(&name))
             };
-            let before = base_names.get(&*name).map(|index| base.expect("its names were found").field(*index).1);
+            let before = base_names.get(&*name).map(|index| base.expect("the base has the name").field(*index).1);
             let before = before.filter(|value| !is_absent(value));
             let values = found.map(|field| field.map(|(_, value)| value).filter(|value| !is_absent(value)));
             let below = node.and_then(|node| node.field(&name));
             let merged = self.below(Step::Field(name.clone().into_owned()), before, values, below);
-            // Each side removed a part, and nothing is left: as a server would write it.
+            // Each side removed a part, and nothing is left: omit the field, like a server.
             let is_left = |merged: &Value| {
                 !absence::is_empty(merged) || values.iter().flatten().any(|value| absence::is_empty(value))
             };
             let merged =
                 merged.filter(|merged| is_left(merged) || node.is_none_or(|node| !node.is_absent_if_null(&name)));
-            // An absent field keeps its spelling.
+            // Keep the spelling of an absent field.
             let merged = merged
                 .or_else(|| found.iter().flatten().map(|(_, value)| *value).find(|value| is_absent(value)).cloned());
             let spelled = found[1].or(found[0]).expect("the name is that of a field").0;
@@ -183,17 +184,17 @@ impl Fields<'_> {
         map
     }
 
-    /// Of fields that exclude one another, those of one side are taken.
+    /// Of mutually exclusive fields, takes those of one side.
     fn union(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String]) {
         let members = |map: &Map| group.iter().filter(|name| map.get(name).is_some_and(says_something)).count();
-        // A side that is invalid already is left as it is.
+        // Leave a side as it is if it was invalid before.
         if members(merged) < 2 || sides.iter().any(|side| members(side) > 1) {
             return;
         }
         self.take(merged, sides.map(|side| pick(side, group)), group);
     }
 
-    /// Takes a group of fields from one of the sides, of which these are the fields. Returns which side.
+    /// Takes a group of fields from one of the sides, given the group's fields of both. Returns which side.
     fn take<N: AsRef<str>>(&mut self, merged: &mut Map, sides: [Map; 2], group: &[N]) -> usize {
         let paths: Vec<Vec<Step>> = group
             .iter()
@@ -206,7 +207,7 @@ impl Fields<'_> {
         winner
     }
 
-    /// Takes a group of fields from this side.
+    /// Takes a group of fields from the winner.
     fn take_from<N: AsRef<str>>(&mut self, merged: &mut Map, [one, other]: [Value; 2], group: &[N], winner: usize) {
         let taken = if winner == 0 { &one } else { &other };
         for name in group.iter().map(AsRef::as_ref) {
@@ -219,7 +220,7 @@ impl Fields<'_> {
         self.report(Some(&kept), Some(&lost));
     }
 
-    /// Merges metadata alone, and takes all else from one side.
+    /// Merges only the metadata, and takes everything else from one side.
     pub(super) fn beside_metadata(&mut self, base: Option<&Value>, sides: [&Value; 2]) -> Option<Value> {
         let chosen = self.choose(sides.map(Some))?;
         let Value::Map(mut merged) = chosen else { return Some(chosen) };
@@ -234,7 +235,7 @@ impl Fields<'_> {
         Some(Value::Map(merged))
     }
 
-    /// One side's value, whole; the other one's is lost and reported.
+    /// Takes one side's value whole; the other side's is lost and reported.
     pub(super) fn choose(&mut self, sides: [Option<&Value>; 2]) -> Option<Value> {
         let path = vec![self.path.clone()];
         let winner = self.winner(&[path.clone(), path], sides);
@@ -242,7 +243,7 @@ impl Fields<'_> {
         sides[winner].cloned()
     }
 
-    /// Which side decides on these values, which each side has at these paths.
+    /// Returns which side wins, given the paths and values of both.
     fn winner(&self, paths: &[Vec<Vec<Step>>; 2], values: [Option<&Value>; 2]) -> usize {
         let present = values.map(|value| value.is_some());
         match self.prefer {
@@ -282,7 +283,7 @@ fn says_something(value: &Value) -> bool {
     !matches!(value, Value::Scalar(text) if matches!(&**text, "null" | "false" | "\"\""))
 }
 
-/// The fields of a group that an object has.
+/// Returns an object's fields that are in a group.
 fn pick<N: AsRef<str>>(map: &Map, group: &[N]) -> Map {
     let mut picked = Map::default();
     for name in group.iter().map(AsRef::as_ref) {
@@ -293,8 +294,8 @@ fn pick<N: AsRef<str>>(map: &Map, group: &[N]) -> Map {
     picked
 }
 
-/// All names of both sides in one order: that of the side which changed the order, the second if both did, with the other's
-/// own names behind those that they follow there.
+/// Returns all names of both sides in one order: that of the side that changed the order, the second if both did. Names that only
+/// the other side has follow the names that they follow there.
 pub(super) fn order<N: Clone + Eq + std::hash::Hash>(
     base: impl Iterator<Item = N>,
     one: impl Iterator<Item = N>,
@@ -309,7 +310,7 @@ pub(super) fn order<N: Clone + Eq + std::hash::Hash>(
     };
     let (first, second) = if moved { (other, one) } else { (one, other) };
     let known: HashMap<&N, usize> = first.iter().enumerate().map(|(index, name)| (name, index)).collect();
-    // What follows which name of the first; 0 is the start.
+    // The names that follow each name of the first side; 0 is the start.
     let mut behind: Vec<Vec<N>> = vec![Vec::new(); first.len() + 1];
     let mut at = 0;
     for name in second {

@@ -1,9 +1,8 @@
-//! How a value is written as a blob that a person reads, and read back byte for byte.
+//! Encoding of values as human-readable blobs, and decoding to the same bytes.
 //!
-//! JSON without insignificant white space, which is what kube-apiserver writes, is
-//! laid out with one field a line; everything else stays as it is. The layout is
-//! lexical: strings, numbers and the order of keys are copied, so taking the white
-//! space out again gives the value exactly. See `docs/design/git.md`, *Values*.
+//! JSON without insignificant white space, as kube-apiserver writes it, is formatted with one field per line; everything else is
+//! stored unchanged. The formatting is lexical: strings, numbers and the order of keys are copied, so removing the white space
+//! yields exactly the value. See `docs/design/git.md`, *Values*.
 //!
 //! ```
 //! use gitcd_merge::form::{self, Form};
@@ -20,19 +19,19 @@ pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
-/// What has to be done to a blob to get the value.
+/// How to get the value from a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// The blob is the value.
     Raw,
     /// The value is the blob's JSON without white space.
     Compact,
-    /// The same, and a newline at the end: kube-apiserver's form.
+    /// The same, with a newline at the end: kube-apiserver's form.
     CompactNewline,
 }
 
 impl Form {
-    /// The letter that stands for this form in the metadata.
+    /// Returns the letter for this form in the metadata.
     pub const fn code(self) -> char {
         match self {
             Self::Raw => 'r',
@@ -41,7 +40,7 @@ impl Form {
         }
     }
 
-    /// The form that a letter stands for.
+    /// Returns the form for a letter.
     pub const fn from_code(code: char) -> Option<Self> {
         match code {
             'r' => Some(Self::Raw),
@@ -52,10 +51,9 @@ impl Form {
     }
 }
 
-/// The blob for `value`, and the form to record with it.
+/// Returns the blob for `value`, and the form to record with it.
 ///
-/// A raw value is borrowed; laying out JSON takes one pass over it and at most
-/// eight times its size (and 4 KiB).
+/// A raw value is borrowed; formatting JSON takes one pass and at most eight times its size (plus 4 KiB).
 pub fn encode(value: &[u8]) -> (Form, Cow<'_, [u8]>) {
     let (form, text) = match value.strip_suffix(b"\n") {
         Some(text) => (Form::CompactNewline, text),
@@ -73,9 +71,9 @@ pub fn encode(value: &[u8]) -> (Form, Cow<'_, [u8]>) {
     (Form::Raw, Cow::Borrowed(value))
 }
 
-/// The value of `blob`, the inverse of [`encode`].
+/// Returns the value of `blob`, the inverse of [`encode`].
 ///
-/// A blob that a person laid out differently is read, too. Takes one pass.
+/// Also reads a blob that a user has formatted differently. Takes one pass.
 ///
 /// # Errors
 /// [`DecodeError`] if `form` is not raw and the blob is not a JSON object or array.
@@ -96,10 +94,10 @@ pub fn decode(form: Form, blob: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(value)
 }
 
-/// The form of a blob for which none is recorded, such as one that a person committed.
+/// Returns the form of a blob without a recorded form, for example from an external commit.
 ///
-/// kube-apiserver's form if it is a JSON object or array, otherwise raw. [`decode`]
-/// accepts the blob in this form. Takes one pass and no memory.
+/// A JSON object or array has kube-apiserver's form, any other blob is raw. [`decode`] accepts the blob in this form. Takes one
+/// pass and no memory.
 pub fn guess(blob: &[u8]) -> Form {
     if str::from_utf8(blob).is_ok() && json::walk(blob, &mut json::Check).is_ok() {
         Form::CompactNewline
@@ -108,14 +106,14 @@ pub fn guess(blob: &[u8]) -> Form {
     }
 }
 
-/// A blob is not in the form that is recorded for it.
+/// A blob that does not match its recorded form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("recorded in form {form:?}, but at byte {offset} {expected} was expected")]
 pub struct DecodeError {
     /// The letter of the recorded form.
     pub form: char,
-    /// Where reading stopped, in bytes from the start of the blob.
+    /// Where parsing stopped, in bytes from the start of the blob.
     pub offset: usize,
-    /// What a well-formed blob would have there.
+    /// What a well-formed blob has there.
     pub expected: &'static str,
 }

@@ -1,8 +1,7 @@
-//! What two branches make of one another: a three-way merge of keys, then of fields, never of lines.
+//! Three-way merge of two branches: by keys, then by fields, never by lines.
 //!
-//! Pure: bytes in, bytes out. [`merge`] has the rules for one key; which keys there are to merge, and what their base is,
-//! comes from Git; how the outcome enters a branch is the store's business. The rules, with their reasons, are
-//! in `docs/design/merge.md`.
+//! Pure: bytes in, bytes out. [`merge`] has the rules for one key. Which keys to merge, with which base, comes from Git; the
+//! store applies the outcome to a branch. The rules, with their reasons, are in `docs/design/merge.md`.
 //!
 //! ```
 //! use gitcd_merge::schema::Schemas;
@@ -20,10 +19,10 @@
 mod absence;
 pub mod admit;
 mod authorship;
+mod conflict;
 mod deletion;
 mod fields;
 pub mod form;
-mod lists;
 mod metadata;
 mod object;
 mod owners;
@@ -31,18 +30,19 @@ pub mod protobuf;
 pub mod schema;
 pub mod secrecy;
 mod secret;
+mod syntax;
 #[cfg(test)]
 mod tests;
 pub mod value;
 pub mod yaml;
 
-/// The version of the rules for what a merge makes of values, to the byte. Gitcds with the same number make the same bytes
-/// of the same commits.
+/// The version of the rules that determine the merged bytes. Versions of gitcd with the same number make the same bytes from the
+/// same commits.
 pub const RULES: u32 = 4;
 
+pub use conflict::Conflict;
 pub use deletion::is_terminating;
 pub use fields::taken_together;
 pub use object::{
-    Conflict, Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge,
-    uid,
+    Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge, uid,
 };

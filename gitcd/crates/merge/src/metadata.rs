@@ -1,4 +1,4 @@
-//! Fields that Kubernetes keeps books with: they follow from what else is merged, and are never conflicts.
+//! Bookkeeping fields of Kubernetes, which follow from the other merged fields and never conflict.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use super::owners::Step;
 use super::value::{Map, Value};
 use super::{absence, deletion};
 
-/// The merged value of a field that has a rule of its own, by its path from the object.
+/// Returns the merged value of a field that has its own rule, by its path in the object.
 #[expect(clippy::option_option, reason = "no rule, and a rule that leaves nothing, are different answers")]
 pub(super) fn special(path: &[Step], base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Option<Value>> {
     if let [Step::Field(part), Step::Field(annotations), Step::Field(name)] = path
@@ -32,7 +32,7 @@ pub(super) fn special(path: &[Step], base: Option<&Value>, sides: [Option<&Value
         ("metadata", "generation" | "deletionTimestamp" | "deletionGracePeriodSeconds") => {
             sides[1].or(sides[0]).cloned()
         }
-        // The lower one: what it has not seen yet it will look at again.
+        // The lower value: the controller will observe again what it may have missed.
         ("status", "observedGeneration") if sides[0] != sides[1] && base != sides[0] && base != sides[1] => {
             numbers[0].min(numbers[1]).map(Value::number)
         }
@@ -40,10 +40,10 @@ pub(super) fn special(path: &[Step], base: Option<&Value>, sides: [Option<&Value
     })
 }
 
-/// What a manager's entry is told from others by.
+/// The fields that identify a manager's entry.
 const ENTRY: [&str; 4] = ["manager", "operation", "apiVersion", "subresource"];
 
-/// Manager by manager: the fields that either side's entry has, unless the other removed them, and the later time.
+/// Merges manager by manager: the fields that either side's entry has, unless the other side removed them, and the later time.
 fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
     let entries = |list: Option<&'_ Value>| -> BTreeMap<Vec<String>, Value> {
         let items = list.and_then(Value::as_list).unwrap_or_default();
@@ -62,7 +62,7 @@ fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
     for key in keys {
         let entry = match (base.get(key), one.get(key), other.get(key)) {
             (before, Some(one), Some(other)) => Some(entry(before, one, other)),
-            // Gone on one side: with it goes what the other has not changed.
+            // Removed on one side: drop it, unless the other side changed it.
             (Some(before), Some(left), None) | (Some(before), None, Some(left)) => {
                 (left != before).then(|| left.clone())
             }
@@ -74,7 +74,7 @@ fn managed(base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
             merged.push((time, key.clone(), entry));
         }
     }
-    // kube-apiserver sorts them by time, too.
+    // Sorted by time, as by kube-apiserver.
     merged.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
     (!merged.is_empty()).then(|| Value::List(merged.into_iter().map(|(.., entry)| entry).collect()))
 }
@@ -98,7 +98,7 @@ fn entry(before: Option<&Value>, one: &Value, other: &Value) -> Value {
     Value::Map(merged)
 }
 
-/// A three-way merge of sets of fields.
+/// Merges sets of fields three-way.
 fn owned(base: &Map, one: &Map, other: &Map) -> Map {
     let empty = Map::default();
     let mut names: Vec<_> = one.iter().chain(other.iter()).map(|(name, _)| name).collect();
@@ -128,7 +128,7 @@ fn owned(base: &Map, one: &Map, other: &Map) -> Map {
     merged
 }
 
-/// Completes a merged object: its generation, and its deletion. Returns whether it is deleted.
+/// Completes a merged object with its generation and deletion. Returns whether it is deleted.
 pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     let generation = generation(merged, sides);
     let deletion = deletion(sides);
@@ -149,7 +149,7 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
     }
     let Some((time, grace)) = deletion else { return false };
     let is_zero = |grace: &Option<Value>| grace.as_ref().is_none_or(|grace| grace.as_text().as_deref() == Some("0"));
-    // The deletion of a pod that had no node came after its binding, and gives its kubelet time.
+    // The deletion of an unbound pod came after its binding, and gives its kubelet time.
     let grace = if is_zero(&grace) && was_bound_meanwhile { granted.map(Value::number).or(grace) } else { grace };
     let at_once = is_zero(&grace);
     metadata.set("deletionTimestamp", time);
@@ -158,11 +158,12 @@ pub(super) fn finish(merged: &mut Map, sides: [&Map; 2]) -> bool {
         None => metadata.remove("deletionGracePeriodSeconds"),
     }
     let held = metadata.get("finalizers").and_then(Value::as_list).is_some_and(|finalizers| !finalizers.is_empty());
-    // As kube-apiserver does once the last finalizer goes; a pod within its grace period is still ending.
+    // As kube-apiserver does when the last finalizer is removed; a pod within its grace period is still terminating.
     at_once && !held && is_finalized
 }
 
-/// Whether the content of a Namespace is still to be deleted (`pkg/registry/core/namespace/storage`): it has finalizers in its spec, too.
+/// Returns whether the content of a Namespace remains to be deleted (`pkg/registry/core/namespace/storage`): it also has
+/// finalizers in its spec.
 fn has_spec_finalizers(object: &Map) -> bool {
     let text = |name: &str| object.get(name).and_then(Value::as_text).unwrap_or_default();
     let is_namespace = text("apiVersion") == "v1" && text("kind") == "Namespace";
@@ -170,7 +171,7 @@ fn has_spec_finalizers(object: &Map) -> bool {
     is_namespace && finalizers.is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// Of two deletions with different propagation policies the one that deletes less: kube-apiserver keeps one finalizer of these.
+/// Keeps the propagation policy that deletes less: kube-apiserver keeps only one of these finalizers.
 fn one_propagation_policy(finalizers: &mut Vec<Value>) {
     let has = |finalizers: &[Value], name: &str| finalizers.iter().any(|one| one.as_text().as_deref() == Some(name));
     if has(finalizers, "orphan") && has(finalizers, "foregroundDeletion") {
@@ -178,10 +179,10 @@ fn one_propagation_policy(finalizers: &mut Vec<Value>) {
     }
 }
 
-/// How often kube-apiserver has seen another template of a `DaemonSet` (`pkg/registry/apps/daemonset/strategy.go`).
+/// Counts changes of the template of a `DaemonSet` (`pkg/registry/apps/daemonset/strategy.go`).
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// That of the side whose template results, else a new one.
+/// Returns the template generation of the side whose template results, otherwise a new one.
 fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     fn template(object: &Map) -> Option<&Value> {
         object.get("spec")?.at(&["template"])
@@ -200,7 +201,7 @@ fn template_generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     }
 }
 
-/// That of the side whose content results if the other side's is lower, else a new one.
+/// Returns the generation of the side whose content results if the other side's is lower, otherwise a new one.
 fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     let number = |side: &Map| side.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
     let (one, other) = (number(sides[0]), number(sides[1]));
@@ -208,11 +209,11 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
         return None;
     }
     let same = |side: &Map| {
-        // The beginning of a deletion is a generation, too.
+        // The start of a deletion is a new generation, too.
         let is_terminating = sides.iter().any(|side| deletion_of(side).is_some());
         deletion_of(side).is_some() == is_terminating && side.equals_except(merged, &["metadata", "status"])
     };
-    // A generation stands for one content: a controller that has observed the other side's has not observed this one.
+    // A generation stands for one content: a controller that has observed the other side's content has not observed this one.
     let above = |kept: Option<i64>, lost: Option<i64>| match (kept, lost) {
         (Some(kept), Some(lost)) => Some(kept.max(lost.saturating_add(1))),
         (kept, lost) => kept.or(lost),
@@ -225,7 +226,7 @@ fn generation(merged: &Map, sides: [&Map; 2]) -> Option<i64> {
     }
 }
 
-/// When and with how much grace it is deleted, if a side says so; the earlier one if both do.
+/// Returns the time and the grace period of the deletion, if a side was deleted; the earlier deletion if both were.
 fn deletion(sides: [&Map; 2]) -> Option<(Value, Option<Value>)> {
     let grace = |grace: &Option<Value>| grace.as_ref().and_then(|grace| grace.as_text()?.parse::<i64>().ok());
     let found =
@@ -233,7 +234,7 @@ fn deletion(sides: [&Map; 2]) -> Option<(Value, Option<Value>)> {
     found.map(|(_, time, grace)| (time, grace))
 }
 
-/// The time of a side's deletion as text and as it is written, and its grace period.
+/// Returns the time of a side's deletion as text and as written, and its grace period.
 fn deletion_of(side: &Map) -> Option<(String, Value, Option<Value>)> {
     let metadata = side.get("metadata")?.as_map()?;
     let time = metadata.get("deletionTimestamp").filter(|time| !absence::is_empty(time))?;

@@ -1,9 +1,10 @@
-//! One key: what becomes of it when both branches changed it.
+//! Merge of one key that both branches changed.
 
 use std::fmt::Write as _;
 
 use sha1::{Digest, Sha1};
 
+use super::conflict::Conflict;
 use super::fields::{Fields, Prefer};
 use super::owners::Owners;
 use super::schema::Schemas;
@@ -12,35 +13,35 @@ use super::yaml;
 use super::{absence, authorship, deletion, metadata, protobuf, secret};
 use crate::form;
 
-/// Who wins where both sides changed the same field.
+/// Which side wins if both changed the same field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Whoever wrote later according to `managedFields`, then the greater hash: does not depend on which side is ours.
+    /// The later writer according to `managedFields`, then the greater hash: independent of which side is ours.
     #[default]
     Later,
-    /// Ours.
+    /// Our side.
     Ours,
-    /// Theirs.
+    /// Their side.
     Theirs,
 }
 
-/// A side's value.
+/// The value of a side.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'v> {
-    /// As it was put.
+    /// The value as it was put.
     pub value: &'v [u8],
-    /// The id of its blob, which decides between values of which nothing else is known.
+    /// The ID of its blob, which decides between values that cannot be merged otherwise.
     pub hash: [u8; 20],
 }
 
 impl<'v> Side<'v> {
-    /// A value with the id of the blob that gitcd makes of it.
+    /// Creates a side with the ID of the blob that gitcd makes of the value.
     pub fn of(value: &'v [u8]) -> Self {
         Self { value, hash: blob_hash(value) }
     }
 }
 
-/// The id of the blob that gitcd makes of a value.
+/// Returns the ID of the blob that gitcd makes of a value.
 pub fn blob_hash(value: &[u8]) -> [u8; 20] {
     let (_, blob) = form::encode(value);
     let mut hasher = Sha1::new();
@@ -49,46 +50,25 @@ pub fn blob_hash(value: &[u8]) -> [u8; 20] {
     hasher.finalize().into()
 }
 
-/// What both sides changed, each in its own way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The field, such as `spec.containers[name=web].image`; empty for the whole value.
-    pub field: String,
-    /// What is kept there, the beginning of its JSON; `None` if nothing.
-    pub kept: Option<String>,
-    /// What is lost.
-    pub lost: Option<String>,
-}
-
-/// `data.tea kept "9", lost "5"`, in one line whatever the values are.
-impl std::fmt::Display for Conflict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-        let shown = |value: &Option<String>| value.as_deref().map_or_else(|| "nothing".to_owned(), plain);
-        let field = if self.field.is_empty() { "the whole object" } else { &self.field };
-        write!(f, "{} kept {}, lost {}", plain(field), shown(&self.kept), shown(&self.lost))
-    }
-}
-
-/// What becomes of a key.
+/// The result of a merge for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What we have, or do not have.
+    /// Our value, or its absence.
     Ours,
-    /// What they have, or do not have.
+    /// Their value, or its absence.
     Theirs,
-    /// It is deleted, which neither side did.
+    /// The key is deleted, which neither side did.
     Deleted,
-    /// A value that neither side had.
+    /// A value that neither side has.
     New(Vec<u8>),
 }
 
-/// The outcome for one key.
+/// The merge of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// What becomes of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What had to be decided.
+    /// The conflicts that were decided.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -98,10 +78,10 @@ impl Merged {
     }
 }
 
-/// Merges one key. `None` stands for a key that is not there.
+/// Merges one key. `None` stands for an absent key.
 ///
-/// The same values give the same result, and with [`Policy::Later`] also with the sides swapped. Costs a pass over each
-/// value, and some allocations for each field.
+/// The same values give the same result; with [`Policy::Later`] also if the sides are swapped. Takes a pass over each value, and
+/// some allocations for each field.
 pub fn merge(
     schemas: &Schemas,
     policy: Policy,
@@ -116,7 +96,7 @@ pub fn merge(
     if values[0] == base {
         return Merged::clean(Outcome::Theirs);
     }
-    // From here on the sides come in an order that does not depend on whose they are.
+    // From here on, the order of sides is independent of which is ours.
     let swapped = ours.map(|side| side.hash) > theirs.map(|side| side.hash);
     let sides = if swapped { [theirs, ours] } else { [ours, theirs] };
     let of_side = |side: usize| if (side == 0) == swapped { Outcome::Theirs } else { Outcome::Ours };
@@ -134,30 +114,30 @@ pub fn merge(
     let base = base.and_then(read).map(|(base, _)| base);
     let (one, other) = match (&parsed[0], &parsed[1], sides) {
         (Some((one, _)), Some((other, _)), _) => (one, other),
-        // The order puts what is not there first.
+        // An absent side sorts first.
         (_, changed, [None, Some(side)]) => {
             return deleted(prefer, base.as_ref(), changed.as_ref(), side.value, of_side);
         }
         _ => return opaque(prefer, &sides, of_side),
     };
     if one == other {
-        // They differ in spelling only.
+        // The sides only differ in spelling.
         return Merged::clean(of_side(1));
     }
     let uids = [base.as_ref(), Some(one), Some(other)].map(|value| value.and_then(identity));
-    // Who leaves it out, as a client of etcd that is no kube-apiserver, says nothing about it.
+    // An object without a uid, from an etcd client other than kube-apiserver, does not contradict the other.
     let differ = |one: &Option<String>, other: &Option<String>| one.is_some() && other.is_some() && one != other;
     if differ(&uids[1], &uids[2]) {
         return replaced(prefer, base.as_ref(), [one, other], of_side);
     }
     let base = base.filter(|_| !differ(&uids[0], &uids[1]) && !differ(&uids[0], &uids[2]));
-    // JSON if one of them is; the newline is kube-apiserver's, and makes no difference in Git.
+    // JSON if any version is JSON. The newline is that of kube-apiserver, and makes no difference in Git.
     let syntax = parsed.iter().flatten().map(|(_, syntax)| *syntax).min().unwrap_or(Syntax::Json);
     let newline = sides.iter().flatten().any(|side| side.value.ends_with(b"\n"));
     let write = |merged: &Value| match syntax {
         Syntax::Json if newline => merged.write_over(syntax, b"\n"),
         Syntax::Json => merged.write(syntax),
-        // The document with more comments, or with the greater hash, stays.
+        // Write over the document with more comments, then with the greater hash.
         Syntax::Yaml => {
             let document = sides.iter().flatten().map(|side| side.value).max_by_key(|value| yaml::comments(value));
             merged.write_over(syntax, document.unwrap_or_default())
@@ -166,18 +146,18 @@ pub fn merge(
     combine(schemas, prefer, base.as_ref(), [one, other], write, of_side)
 }
 
-/// A value as it is merged.
+/// Reads a value in its normalized form.
 fn read(value: &[u8]) -> Option<(Value, Syntax)> {
     Value::parse(value).map(|(value, syntax)| (secret::without_string_data(absence::normalized(value)), syntax))
 }
 
-/// Whether two values mean the same, and only their spelling or the order of their fields differs.
+/// Returns whether two values are equal except for spelling and the order of fields.
 pub fn differ_in_spelling_only(one: &[u8], other: &[u8]) -> bool {
     one != other
         && matches!((Value::parse(one), Value::parse(other)), (Some((one, _)), Some((other, _))) if one == other)
 }
 
-/// Two versions of the same object.
+/// Merges two versions of the same object.
 fn combine(
     schemas: &Schemas,
     prefer: Prefer,
@@ -201,7 +181,7 @@ fn combine(
     let merged = if versions[0] == versions[1] || versions.contains(&None) {
         fields.merge(base, sides.map(Some), schemas.of(&api_version, &kind))
     } else {
-        // The same field can mean something else in another version.
+        // A field may have another meaning in another version.
         fields.beside_metadata(base, sides)
     };
     let mut conflicts = fields.conflicts;
@@ -212,13 +192,13 @@ fn combine(
     // kube-apiserver omits empty metadata.
     let merged = absence::normalized(Value::Map(merged));
     if is_gone || deletion::is_terminating(&merged) {
-        // Whatever was decided about an object that ends makes no difference any more.
+        // Conflicts about an object that is being deleted no longer matter.
         conflicts.clear();
     }
     if is_gone {
         return Merged { outcome: Outcome::Deleted, conflicts };
     }
-    // The greater hash first, so that this too is the same for both.
+    // The greater hash first, so that this too is independent of the order.
     for side in [1, 0] {
         if *sides[side] == merged {
             return Merged { outcome: of_side(side), conflicts };
@@ -227,10 +207,10 @@ fn combine(
     Merged { outcome: Outcome::New(write(&merged)), conflicts }
 }
 
-/// One side (the first) deleted what the other changed, if `changed` could be read.
+/// Merges a deletion by one side (the first) with a change by the other, if `changed` could be read.
 ///
-/// "Change, then delete": an update cannot bring an object of Kubernetes back. What replaces it, under another `uid`, was created
-/// after the deletion. A value that is no object of Kubernetes stays: a put of it makes it anew.
+/// "Change, then delete": an update cannot bring a Kubernetes object back. A replacement with another `uid` was created after the
+/// deletion. A value that is not a Kubernetes object stays: a put creates it anew.
 fn deleted(
     prefer: Prefer,
     base: Option<&Value>,
@@ -263,8 +243,8 @@ fn deleted(
     }
 }
 
-/// The same for objects that are stored as protobuf, `None` if these are not. One that would be terminating is left as it is, since nothing is written
-/// in this form.
+/// Does the same for objects that are stored as protobuf; `None` for any others. An object that would be terminating is left as
+/// it is, since gitcd does not write this form.
 fn deleted_protobuf(base: Option<&[u8]>, changed: &[u8], of_side: impl Fn(usize) -> Outcome) -> Option<Merged> {
     let (base, changed) = (protobuf::Object::read(base?)?, protobuf::Object::read(changed)?);
     if !changed.is(&base) {
@@ -281,16 +261,16 @@ fn deleted_protobuf(base: Option<&[u8]>, changed: &[u8], of_side: impl Fn(usize)
     })
 }
 
-/// Objects of one name that are not the same: one of them is taken, whole.
+/// Merges two different objects with the same name: takes one of them whole.
 fn replaced(prefer: Prefer, base: Option<&Value>, sides: [&Value; 2], of_side: impl Fn(usize) -> Outcome) -> Merged {
     let is_old = sides.map(|side| base.is_some_and(|base| identity(side) == identity(base)));
     let created = sides.map(|side| side.at(&["metadata", "creationTimestamp"]).and_then(Value::as_text));
     let winner = match (prefer, is_old) {
         (Prefer::Side(side), _) => side,
-        // The old one was deleted, and made anew.
+        // The old object was deleted and recreated.
         (Prefer::Later, [true, false]) => 1,
         (Prefer::Later, [false, true]) => 0,
-        // Who comes second finds that it exists.
+        // The second creation fails, since the object exists.
         (Prefer::Later, _) => usize::from(created[0].is_none() || created[1].is_some() && created[0] >= created[1]),
     };
     let loser = sides[1 - winner];
@@ -301,7 +281,7 @@ fn replaced(prefer: Prefer, base: Option<&Value>, sides: [&Value; 2], of_side: i
     Merged { outcome: of_side(winner), conflicts: vec![Conflict { field: String::new(), kept, lost }] }
 }
 
-/// Nothing is known of what is in them.
+/// Merges two values that cannot be read.
 fn opaque(prefer: Prefer, sides: &[Option<Side<'_>>; 2], of_side: impl Fn(usize) -> Outcome) -> Merged {
     let winner = match prefer {
         Prefer::Side(side) => side,
@@ -312,46 +292,46 @@ fn opaque(prefer: Prefer, sides: &[Option<Side<'_>>; 2], of_side: impl Fn(usize)
     Merged { outcome: of_side(winner), conflicts: vec![conflict] }
 }
 
-/// A hash as Git writes it.
+/// Formats a hash like Git.
 pub(crate) fn hex(hash: &[u8]) -> String {
     hash.iter().fold(String::with_capacity(40), |mut text, byte| {
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// `kind name (uid)`.
+/// Formats an object as `kind name (uid)`.
 fn summary(object: &Value) -> String {
     let text = |path: &[&str]| object.at(path).and_then(Value::as_text).unwrap_or_default().into_owned();
     let (kind, name, uid) = (text(&["kind"]), text(&["metadata", "name"]), text(&["metadata", "uid"]));
     format!("{kind} {name} ({uid})").trim_start().to_owned()
 }
 
-/// The `metadata.uid` of an object.
+/// Returns the `metadata.uid` of an object.
 pub fn identity(object: &Value) -> Option<String> {
     object.given(&["metadata", "uid"]).map(std::borrow::Cow::into_owned)
 }
 
-/// Whether both say which object they are, and it is not the same.
+/// Returns whether both objects have a uid, and they differ.
 fn is_another(base: Option<&Value>, object: &Value) -> bool {
     let uids = [base.and_then(identity), identity(object)];
     uids.iter().all(Option::is_some) && uids[0] != uids[1]
 }
 
-/// Whether a value is an object of Kubernetes.
+/// Returns whether a value is a Kubernetes object.
 fn is_object(value: &Value) -> bool {
     let has = |name: &str| value.given(&[name]).is_some();
     has("apiVersion") && has("kind") && value.at(&["metadata"]).and_then(Value::as_map).is_some()
 }
 
-/// Whether a person loses an edit if the object `value`, which was `base`, is deleted.
+/// Returns whether a user loses an edit if the object `value`, which was `base`, is deleted.
 pub fn has_edit_of_a_person(base: Option<&[u8]>, value: &[u8]) -> bool {
     let base = base.and_then(read).map(|(base, _)| base);
     read(value).is_none_or(|(value, _)| authorship::has_edit_of_a_person(base.as_ref(), &value))
 }
 
-/// The `metadata.uid` of a stored object.
+/// Returns the `metadata.uid` of a stored object.
 pub fn uid(value: &[u8]) -> Option<String> {
     identity(&Value::parse(value)?.0)
 }

@@ -1,4 +1,4 @@
-//! Who wrote a field last, as `metadata.managedFields` has it.
+//! Who last wrote a field, according to `metadata.managedFields`.
 //!
 //! Source: Kubernetes, *Server-Side Apply*, and `structured-merge-diff/fieldpath` for the keys of `fieldsV1`.
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::value::{Map, Value};
 
-/// A step from an object to one of its fields.
+/// A step on the path to a field of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A field, by its name.
@@ -17,7 +17,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// As `fieldsV1` writes it.
+    /// Formats the step as in `fieldsV1`.
     fn owned(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -30,7 +30,7 @@ impl Step {
     }
 }
 
-/// A path for a person: `spec.containers[name=web].image`.
+/// Formats a path: `spec.containers[name=web].image`.
 pub(super) fn show(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
@@ -51,7 +51,7 @@ pub(super) fn show(path: &[Step]) -> String {
     text
 }
 
-/// The managers of one object.
+/// The managers of an object.
 pub(super) struct Owners<'v> {
     entries: Vec<Entry<'v>>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Owners<'v> {
 struct Entry<'v> {
     time: String,
     fields: &'v Map,
-    /// The same by names, made when it is asked for: most merges have no conflict.
+    /// The same by name, built on demand: most merges have no conflict.
     index: OnceCell<Index>,
 }
 
@@ -70,7 +70,7 @@ struct Index {
 }
 
 impl<'v> Owners<'v> {
-    /// Those of an object; none if it does not say.
+    /// Reads the managers of an object, if any.
     pub(super) fn of(object: &'v Value) -> Self {
         let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
         let entries = managed.iter().filter_map(|entry| {
@@ -80,7 +80,7 @@ impl<'v> Owners<'v> {
         Self { entries: entries.collect() }
     }
 
-    /// When a manager last wrote what is at `path`, or a part of it: a time that compares as text.
+    /// Returns when a manager last wrote the field at `path`, or a part of it, as text that sorts by time.
     pub(super) fn written(&self, path: &[Step]) -> Option<&str> {
         let names: Vec<_> = path.iter().map(Step::owned).collect();
         let owns = |entry: &&Entry<'_>| entry.index.get_or_init(|| Index::of(entry.fields)).has(&names);
@@ -99,7 +99,7 @@ impl Index {
         for (depth, name) in names.iter().enumerate() {
             match at.below.get(name) {
                 Some(below) => at = below,
-                // What is owned without its parts is owned with all of them.
+                // A field owned without parts is owned with all of them.
                 None => return depth > 0 && at.below.is_empty(),
             }
         }

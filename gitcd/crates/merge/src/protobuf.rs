@@ -1,22 +1,23 @@
-//! What a deletion has to know of an object that is stored as protobuf: which object it is, and what holds it.
+//! What a deletion needs to know about an object that is stored as protobuf: its identity, and what keeps it.
 //!
-//! Nothing is written here: such values are merged whole. Sources: `k8s.io/apimachinery/pkg/runtime/serializer/protobuf` (the prefix
-//! and `Unknown`), `…/apis/meta/v1/generated.proto` (`ObjectMeta`, `ManagedFieldsEntry`), `k8s.io/api/core/v1/generated.proto` (`PodSpec`).
+//! Read-only: such values are merged whole. Sources: `k8s.io/apimachinery/pkg/runtime/serializer/protobuf` (the prefix and
+//! `Unknown`), `…/apis/meta/v1/generated.proto` (`ObjectMeta`, `ManagedFieldsEntry`), `k8s.io/api/core/v1/generated.proto`
+//! (`PodSpec`).
 
 use super::authorship;
 
-/// How kube-apiserver begins a value in protobuf.
+/// The prefix of a value that kube-apiserver stores as protobuf.
 pub const PREFIX: &[u8] = b"k8s\0";
-/// How it begins a value that is encrypted at rest.
+/// The prefix of a value that kube-apiserver encrypts at rest.
 pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-/// The `apiVersion` and the kind of a stored value in protobuf.
+/// Returns `apiVersion` and kind of a value stored as protobuf.
 pub fn type_meta(value: &[u8]) -> Option<(&str, &str)> {
     let of_type = fields(first(&fields(value.strip_prefix(PREFIX)?)?, 1)?)?;
     Some((str::from_utf8(first(&of_type, 1)?).ok()?, str::from_utf8(first(&of_type, 2)?).ok()?))
 }
 
-/// The metadata of an object, as far as it is needed.
+/// The metadata of an object, as far as needed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Object<'v> {
     uid: &'v [u8],
@@ -27,7 +28,7 @@ pub(super) struct Object<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// Reads a stored value; `None` if it is no object in this form.
+    /// Reads a stored value; `None` if it is not an object in this form.
     pub(super) fn read(value: &'v [u8]) -> Option<Self> {
         let unknown = fields(value.strip_prefix(PREFIX)?)?;
         let object = fields(first(&unknown, 2)?)?;
@@ -44,18 +45,18 @@ impl<'v> Object<'v> {
         })
     }
 
-    /// Whether it is the same object.
+    /// Returns whether both are the same object.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 
-    /// Whether it would be terminating, and not gone, once a deletion comes after what was changed since `base`.
+    /// Returns whether the object would be terminating, and not deleted, if a deletion followed the changes since `base`.
     pub(super) fn is_held(&self, base: &Self) -> bool {
         let was_bound_since = self.is_pod && self.is_bound && !base.is_bound;
         was_bound_since || self.finalizers.iter().any(|finalizer| !base.finalizers.contains(finalizer))
     }
 
-    /// Whether a person made a change since `base`.
+    /// Returns whether a user made a change since `base`.
     pub(super) fn has_edit_of_a_person(&self, base: &Self) -> bool {
         let new: Vec<_> = self.managers.iter().filter(|entry| !base.managers.contains(entry)).collect();
         let is_of_person = |entry: &&[u8]| {
@@ -67,7 +68,7 @@ impl<'v> Object<'v> {
     }
 }
 
-/// The length-delimited fields of a message; others are passed over. `None` if it is none.
+/// Returns the length-delimited fields of a message, skipping others; `None` if it is malformed.
 fn fields(mut message: &[u8]) -> Option<Vec<(u64, &[u8])>> {
     let mut found = Vec::new();
     while !message.is_empty() {
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn identity_finalizers_and_binding_are_read() {
         let base = pod("u1", &["a"], "", "kubectl-create");
-        let read = |value: &'static [u8]| Object::read(value).expect("it is one");
+        let read = |value: &'static [u8]| Object::read(value).expect("the value is an object");
         let base = read(base.leak());
         assert_eq!(
             (base.uid, &base.finalizers[..], base.is_pod, base.is_bound),

@@ -1,8 +1,8 @@
-//! What is known of the kinds of objects that a merge by field has to know: which lists are maps, sets or one value,
-//! which objects are taken whole, which fields exclude one another.
+//! Schemas of kinds, as a merge by fields needs them: which lists are maps, sets or single values, which objects are taken whole,
+//! which fields are mutually exclusive.
 //!
-//! The built-in kinds of Kubernetes come from a table that is made from its `OpenAPI`
-//! (`docs/design/merge-schema.md`), custom resources from their definitions.
+//! The built-in kinds of Kubernetes come from a table generated from its `OpenAPI` (`docs/design/merge-schema.md`), custom
+//! resources from their definitions.
 //!
 //! ```
 //! use gitcd_merge::schema::{ListKind, Schemas};
@@ -43,7 +43,7 @@ pub enum ListKind<'s> {
     Atomic,
 }
 
-/// Schemas of built-in kinds and of custom resources. Cheap to clone; [`Schemas::default`] knows nothing.
+/// Schemas of built-in kinds and of custom resources. Cheap to clone; [`Schemas::default`] is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Schemas {
     builtin: Option<&'static Table>,
@@ -52,20 +52,19 @@ pub struct Schemas {
 }
 
 impl Schemas {
-    /// The built-in kinds of the Kubernetes version that the table was made from, with all their versions.
+    /// Returns the built-in kinds of the Kubernetes version that the table was generated from, with all their versions.
     ///
-    /// The table is read once per process, which takes about a millisecond.
+    /// The table is parsed once per process, which takes about a millisecond.
     pub fn builtin() -> Schemas {
         Schemas { builtin: Some(builtin::table()), ..Schemas::default() }
     }
 
-    /// The same with the kinds that these `CustomResourceDefinition`s (of `apiextensions.k8s.io/v1`) define, in all their
-    /// versions, and a text about each definition that was left out since it is malformed.
+    /// Returns these schemas with the kinds that `CustomResourceDefinition`s (of `apiextensions.k8s.io/v1`) define, in all their
+    /// versions, and a message about each malformed definition, which is skipped.
     ///
-    /// A definition replaces what an earlier one said of the same kind and version; nothing is ever forgotten, so start
-    /// from [`Schemas::builtin`] when definitions have changed. A kind of the built-in table keeps its schema, since
-    /// kube-apiserver serves that one whatever a definition says. Takes time in proportion to the definitions, and to
-    /// those that are already in.
+    /// A definition replaces earlier ones of the same kind and version. Nothing is ever removed, so start from
+    /// [`Schemas::builtin`] when definitions change. Built-in kinds keep their schemas, since kube-apiserver serves these
+    /// regardless of definitions. Takes time in proportion to the definitions, old and new.
     pub fn with_crds<'v>(&self, crds: impl IntoIterator<Item = &'v Value>) -> (Schemas, Vec<String>) {
         let mut table = Table::clone(&self.custom);
         let mut definitions = custom::Definitions::new(&mut table);
@@ -73,23 +72,23 @@ impl Schemas {
         (Schemas { custom: Arc::new(table), ..self.clone() }, problems)
     }
 
-    /// The same with these kinds hidden like Secrets in what is reported of merges.
+    /// Returns these schemas with additional kinds that are hidden like Secrets in reports of merges.
     #[must_use]
     pub fn with_secret_kinds(self, secrets: SecretKinds) -> Schemas {
         Schemas { secrets, ..self }
     }
 
-    /// How much may be reported of versions of an object.
+    /// Returns how much may be reported about versions of an object.
     pub(super) fn exposure<'v>(&self, versions: impl IntoIterator<Item = &'v value::Value>) -> Exposure {
         versions.into_iter().map(|version| self.secrets.of_object(version)).max().unwrap_or_default()
     }
 
-    /// The root node of a kind, `None` if nothing is known of it. `api_version` as in objects: `v1`, `apps/v1`.
+    /// Returns the root node of a kind; `None` if the kind is unknown. `api_version` is as in objects: `v1`, `apps/v1`.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Node<'_>> {
         self.tables().find_map(|table| Some(Node { table, at: table.kind(api_version, kind)? }))
     }
 
-    /// What every object has: `apiVersion`, `kind` and `metadata`.
+    /// Returns the node with the fields of every object: `apiVersion`, `kind` and `metadata`.
     pub fn any_object() -> Node<'static> {
         Node { table: builtin::table(), at: builtin::object() }
     }
@@ -99,7 +98,7 @@ impl Schemas {
     }
 }
 
-/// What is known at one place of an object.
+/// The schema of a place in an object.
 #[derive(Clone, Copy)]
 pub struct Node<'s> {
     table: &'s Table,
@@ -107,23 +106,23 @@ pub struct Node<'s> {
 }
 
 impl<'s> Node<'s> {
-    /// The node of a field, also of every key of a map with `additionalProperties`; `None`: nothing known of it.
+    /// Returns the node of a field, or of any key of a map with `additionalProperties`; `None` if it is unknown.
     pub fn field(&self, name: &str) -> Option<Node<'s>> {
         let place = self.place();
         self.at(place.fields.get(name).copied().or(place.values))
     }
 
-    /// The node of a list's items; `None`: nothing known of them.
+    /// Returns the node of a list's items; `None` if it is unknown.
     pub fn items(&self) -> Option<Node<'s>> {
         self.at(self.place().items)
     }
 
-    /// The name of a built-in type of Kubernetes: `core.v1.PodSpec`.
+    /// Returns the name of a built-in type of Kubernetes: `core.v1.PodSpec`.
     pub fn type_name(&self) -> Option<&'s str> {
         self.place().type_name.as_deref()
     }
 
-    /// How a list at this place is merged; `None`: the schema does not say, or it is not known to be a list.
+    /// Returns how a list is merged; `None` if the schema does not say, or this is not known to be a list.
     pub fn list(&self) -> Option<ListKind<'s>> {
         match self.place().list.as_ref()? {
             List::Map(keys) => Some(ListKind::Map(keys)),
@@ -132,53 +131,54 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// A map or an object that is taken whole from one side, like one value.
+    /// Returns whether this map or object is taken whole from one side, like a single value.
     pub fn is_atomic(&self) -> bool {
         self.place().atomic
     }
 
-    /// An object, or an item of a list, that is taken whole from one side if both sides changed it: since
-    /// Kubernetes says so (`retainKeys`), or since one of its fields says which of the others apply.
+    /// Returns whether this object or list item is taken whole from one side if both sides changed it: since Kubernetes says so
+    /// (`retainKeys`), or since one of its fields decides which others apply.
     pub fn is_whole(&self) -> bool {
         self.place().whole
     }
 
-    /// A map with keys of any name, of which the API makes no difference between none and an empty one.
+    /// Returns whether this is a map with arbitrary keys; the API does not distinguish an absent one from an empty one.
     pub fn is_map(&self) -> bool {
         let place = self.place();
         place.values.is_some() && place.fields.is_empty()
     }
 
-    /// Whether `null` at a field of this object means that the field is absent: in the built-in kinds wherever the type of the field is known.
-    /// A custom resource may have fields that are null (`nullable`).
+    /// Returns whether `null` in a field of this object means that the field is absent: in built-in kinds, if the type of the
+    /// field is known. Custom resources may have nullable fields (`nullable`).
     pub fn is_absent_if_null(&self, field: &str) -> bool {
         let is_builtin = std::ptr::eq(self.table, builtin::table());
         let known = self.place().fields.get(field).map(|at| self.table.place(*at));
         is_builtin && known.is_some_and(|place| place.shape != Shape::Any)
     }
 
-    /// Groups of fields of which an object has at most one; each has two or more. A field can be in several groups.
+    /// Returns groups of mutually exclusive fields, of which an object has at most one; each group has two or more. A field can
+    /// be in several groups.
     pub fn unions(&self) -> impl Iterator<Item = &'s [String]> + use<'s> {
         self.place().unions.iter().map(Vec::as_slice)
     }
 
-    /// Groups of fields that hold maps or map lists of which no two have a key in common; each has two or more.
+    /// Returns groups of fields with maps or map lists that have no key in common; each group has two or more.
     pub fn disjoint(&self) -> impl Iterator<Item = &'s [String]> + use<'s> {
         self.place().disjoint.iter().map(Vec::as_slice)
     }
 
-    /// The JSON text of the value that an item of this map list has for a key that it leaves out.
+    /// Returns the default of a key of this map list, as JSON text.
     pub fn key_default(&self, key: &str) -> Option<&'s str> {
         self.place().defaults.get(key).map(|text| &**text)
     }
 
-    /// Whether a list or a map here may have so many items: what `minItems`, `maxItems`, `minProperties` and `maxProperties` of a
-    /// definition say.
+    /// Returns whether a list or a map here may have this many items, according to `minItems`, `maxItems`, `minProperties` and
+    /// `maxProperties` of a definition.
     pub fn allows(&self, items: usize) -> bool {
         self.place().bounds.is_none_or(|(least, most)| (least..=most).contains(&items))
     }
 
-    /// The JSON that may stand here.
+    /// Returns the type of JSON that is valid here.
     pub fn shape(&self) -> Shape {
         self.place().shape
     }

@@ -1,9 +1,9 @@
-//! What of an object may be printed.
+//! What may be printed about an object.
 //!
-//! Commit messages, answers to pushes, statuses, diffs and logs have other readers than the objects themselves. Whatever prints the
-//! content of objects asks here first. Of a Secret the names of its fields are printed and what identifies it, never a value: not
-//! from `data`, and not from an annotation, which may have a copy of all of it. Of kinds that the operator lists, not even the names
-//! of fields.
+//! Commit messages, responses to pushes, statuses, diffs and logs have other readers than the objects themselves, so all code
+//! that prints the content of objects asks here first. Of a Secret, the names of its fields and its identity are printed, never a
+//! value: neither from `data` nor from an annotation, which may have a copy of all of it. Of kinds that the operator lists, not
+//! even the names of fields are printed.
 //!
 //! ```
 //! use gitcd_merge::secrecy::{Exposure, SecretKinds};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::protobuf;
 use crate::value::Value;
 
-/// Stands for a value that is not printed.
+/// Replaces a value that is not printed.
 pub const HIDDEN: &str = "(secret)";
 
 /// How much of an object may be printed.
@@ -31,17 +31,17 @@ pub enum Exposure {
     /// Everything.
     #[default]
     Open,
-    /// The names of its fields, and the values of those that identify it.
+    /// The names of its fields, and the values of fields that identify it.
     Names,
-    /// What identifies it, and which of its fields at the top differ.
+    /// Its identity, and which of its top-level fields differ.
     Identity,
 }
 
-/// Kinds whose objects are hidden like Secrets, besides Secrets. Cheap to clone.
+/// Kinds that are hidden besides Secrets. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretKinds(Arc<[(String, String)]>);
 
-/// Metadata that says which object it is and what becomes of it.
+/// Metadata about the identity and lifecycle of an object.
 const METADATA: [&str; 11] = [
     "name",
     "generateName",
@@ -57,21 +57,21 @@ const METADATA: [&str; 11] = [
 ];
 /// The kind that is hidden by default.
 const SECRET: &str = "Secret";
-/// Helm keeps a release with all its values in a Secret, or in a `ConfigMap` that is called so.
+/// Prefix of a Secret's or `ConfigMap`'s name in which Helm stores a release with all its values.
 const HELM: &str = "sh.helm.release.v1.";
 
 impl FromStr for SecretKinds {
     type Err = String;
 
-    /// Reads `example.org/Vault,ConfigMap,corp.example/*`: group and kind, or the kind alone in the core group; `*` for all of a
-    /// group.
+    /// Parses `example.org/Vault,ConfigMap,corp.example/*`: group and kind, or only the kind in the core group; `*` for all kinds
+    /// of a group.
     fn from_str(text: &str) -> Result<Self, String> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         let kind = |name: &str| {
             let (group, kind) = name.rsplit_once('/').unwrap_or(("", name));
             let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
             if !is_word(group) || kind != "*" && !is_word(kind) || kind.is_empty() {
-                return Err(format!("{name:?} is no kind: write GROUP/KIND, such as example.org/Vault"));
+                return Err(format!("{name:?} is not a kind: write GROUP/KIND, such as example.org/Vault"));
             }
             Ok((group.to_ascii_lowercase(), kind.to_owned()))
         };
@@ -80,13 +80,13 @@ impl FromStr for SecretKinds {
 }
 
 impl SecretKinds {
-    /// How much of a kind may be printed. `api_version` as in objects: `v1`, `apps/v1`.
+    /// Returns how much of a kind may be printed. `api_version` is as in objects: `v1`, `apps/v1`.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Exposure {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         self.of(Some(group), kind)
     }
 
-    /// The same; of any group if that is not known.
+    /// Does the same; matches any group if it is unknown.
     fn of(&self, group: Option<&str>, kind: &str) -> Exposure {
         let is_listed = |(known, name): &(String, String)| {
             group.is_none_or(|group| group.eq_ignore_ascii_case(known))
@@ -101,14 +101,14 @@ impl SecretKinds {
         }
     }
 
-    /// How much of an object may be printed.
+    /// Returns how much of an object may be printed.
     pub fn of_object(&self, object: &Value) -> Exposure {
         let text = |path: &[&str]| object.at(path).and_then(Value::as_text).unwrap_or_default();
         let kind = text(&["kind"]);
         let of_helm = kind == "ConfigMap" && text(&["metadata", "name"]).starts_with(HELM);
         let of_kind = self.of_kind(&text(&["apiVersion"]), &kind);
         let of_own = if of_helm { of_kind.max(Exposure::Names) } else { of_kind };
-        // A list is printed as its most secret item.
+        // A list is printed like its most secret item.
         let Some(of_items) = kind.strip_suffix("List") else { return of_own };
         let items = object.at(&["items"]).and_then(Value::as_list).unwrap_or_default();
         let of_items =
@@ -116,8 +116,8 @@ impl SecretKinds {
         of_items.fold(of_own, Exposure::max)
     }
 
-    /// How much of a stored value may be printed, whatever it is: one that cannot be read is hidden if it says that it is of a hidden
-    /// kind, or is encrypted.
+    /// Returns how much of a stored value may be printed. A value that cannot be parsed is hidden if it contains the name of a
+    /// hidden kind, or is encrypted.
     pub fn of_value(&self, value: &[u8]) -> Exposure {
         if let Some((object, _)) = Value::parse(value) {
             return self.of_object(&object);
@@ -135,13 +135,13 @@ impl SecretKinds {
         kinds_in(&text).map(|kind| self.of(None, kind)).max().unwrap_or_default()
     }
 
-    /// How much may be printed of what is at a key, by what follows the prefix of all keys.
+    /// Returns how much may be printed about a key, given the key without its prefix.
     pub fn of_key(&self, relative: &[u8]) -> Exposure {
         let relative = relative.strip_prefix(b"registry/").unwrap_or(relative);
         if relative.starts_with(b"secrets/") { Exposure::Names } else { Exposure::Open }
     }
 
-    /// How much may be printed of a key and of what is, or was, its value.
+    /// Returns how much may be printed about a key and its old or new value.
     pub fn of_change(&self, relative: &[u8], values: [Option<&[u8]>; 2]) -> Exposure {
         let values = values.into_iter().flatten().map(|value| self.of_value(value));
         values.fold(self.of_key(relative), Exposure::max)
@@ -149,7 +149,7 @@ impl SecretKinds {
 }
 
 impl Exposure {
-    /// Whether the value of a field may be printed, by its path, such as `metadata.finalizers` or `data[a.b]`.
+    /// Returns whether the value of a field may be printed, given its path, such as `metadata.finalizers` or `data[a.b]`.
     pub fn shows(self, path: &str) -> bool {
         if self == Self::Open {
             return true;
@@ -163,23 +163,23 @@ impl Exposure {
         }
     }
 
-    /// What may be printed of the path of a field.
+    /// Returns what may be printed of a field's path.
     pub fn path(self, path: &str) -> &str {
         if self == Self::Identity && !path.starts_with("metadata.") { split(path).0 } else { path }
     }
 
-    /// What may be printed of the value of a field.
+    /// Returns what may be printed of a field's value.
     pub fn value(self, path: &str, value: Option<String>) -> Option<String> {
         value.map(|value| if self.shows(path) { value } else { HIDDEN.to_owned() })
     }
 }
 
-/// A field at the top, and what is behind it.
+/// Splits a path into its top-level field and the rest.
 fn split(path: &str) -> (&str, &str) {
     path.split_at(path.find(['.', '[']).unwrap_or(path.len()))
 }
 
-/// What a text that cannot be read may mean as the kind of an object.
+/// Returns what text that cannot be parsed may mean as an object's kind.
 fn kinds_in(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("kind").filter_map(|(at, name)| {
         let rest = text[at + name.len()..].trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix(':')?;

@@ -1,4 +1,4 @@
-//! Secrets: `stringData` is a way to write `data`, and is no field of a stored object of its own.
+//! Secrets: `stringData` is a way to write `data`, but not a field of stored objects.
 //!
 //! Source: `pkg/apis/core/v1/conversion.go` (`Convert_v1_Secret_To_core_Secret`): `stringData` overwrites `data`.
 
@@ -7,9 +7,9 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::value::{Map, Value};
 
-/// Returns the Secret with its `stringData` in `data`; any other object as it is.
+/// Returns a Secret with its `stringData` moved to `data`; any other object unchanged.
 ///
-/// A file of one branch and the object that a kube-apiserver wrote on another then have the same fields.
+/// So a file on one branch and the object that kube-apiserver wrote on another have the same fields.
 pub(super) fn without_string_data(object: Value) -> Value {
     let text = |name: &str| object.at(&[name]).and_then(Value::as_text).unwrap_or_default();
     let Some(Value::Map(given)) = object.at(&["stringData"]) else { return object };

@@ -25,7 +25,7 @@ pub(super) fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -
         merge(&schemas, policy, base, ours.as_deref().map(Side::of), theirs.as_deref().map(Side::of))
     };
     let merged = run(policy, &ours, &theirs);
-    // The other branch, with the complementary policy, comes to the same.
+    // The other branch, with the complementary policy, gets the same result.
     let swapped = run(
         match policy {
             Policy::Later => Policy::Later,
@@ -41,7 +41,7 @@ pub(super) fn both_ways(policy: Policy, base: &Json, one: &Json, other: &Json) -
         Outcome::Deleted => None,
         Outcome::New(value) => Some(value.clone()),
     };
-    assert_eq!(result(&merged, &ours, &theirs), result(&swapped, &theirs, &ours), "the sides do not matter");
+    assert_eq!(result(&merged, &ours, &theirs), result(&swapped, &theirs, &ours), "swapping the sides does not matter");
     assert_eq!(merged.conflicts, swapped.conflicts);
     let value = result(&merged, &ours, &theirs);
     let outcome = value.map_or(Outcome::Deleted, Outcome::New);
@@ -153,7 +153,7 @@ fn a_field_that_both_changed_is_that_of_the_later_writer_and_the_other_is_told()
         let conflict = Conflict { field: "spec.replicas".into(), kept: Some(kept.into()), lost: Some(lost.into()) };
         assert_eq!(merged.conflicts, [conflict]);
         assert_eq!(result(&merged)["metadata"]["managedFields"][0]["time"], "2026-01-07T00:00:00Z");
-        assert_eq!(result(&merged)["metadata"]["generation"], 3, "the other side has observed 2 with another content");
+        assert_eq!(result(&merged)["metadata"]["generation"], 3, "the other side has used 2 for other content");
     }
     let (one, other) = (version(2, "2026-01-05T00:00:00Z"), version(3, "2026-01-07T00:00:00Z"));
     assert_eq!(result(&both_ways(Policy::Ours, &base, &one, &other))["spec"]["replicas"], 2);
@@ -183,7 +183,7 @@ fn a_new_content_gets_a_new_generation() {
     let merged = clean(&base, &version("a"), &version("b"));
     assert_eq!(merged["spec"], json!({"a": 2, "b": 2}));
     assert_eq!(merged["metadata"]["generation"], 6);
-    assert_eq!(merged["status"]["observedGeneration"], 5, "so that it is looked at again");
+    assert_eq!(merged["status"]["observedGeneration"], 5, "the lower one, so that the controller observes it again");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_deletion_that_has_begun_is_not_lost_and_ends_with_the_last_finalizer() {
     let other = edited(&base, |pod| pod["metadata"]["finalizers"] = json!(["x"]));
     assert_eq!(clean(&base, &one, &other), Json::Null);
     let graceful = edited(&one, |pod| pod["metadata"]["deletionGracePeriodSeconds"] = 30.into());
-    assert_ne!(clean(&base, &graceful, &other), Json::Null, "a pod has its grace period");
+    assert_ne!(clean(&base, &graceful, &other), Json::Null, "the pod has its grace period");
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn objects_of_one_name_are_never_mixed() {
     });
     for base in [&Json::Null, &old] {
         let merged = both_ways(Policy::Later, base, &first, &second);
-        assert_eq!(result(&merged), first, "who came first is there");
+        assert_eq!(result(&merged), first, "the first one created stays");
         assert_eq!(merged.conflicts[0].lost.as_deref(), Some("Pod web (u3)"));
     }
     let changed = edited(&old, |pod| pod["metadata"]["labels"]["x"] = "y".into());
-    assert_eq!(result(&both_ways(Policy::Later, &old, &changed, &second)), second, "the old one is gone");
+    assert_eq!(result(&both_ways(Policy::Later, &old, &changed, &second)), second, "the old one was replaced");
 }
 
 proptest! {
@@ -243,7 +243,7 @@ proptest! {
             Outcome::New(value) => serde_json::from_slice::<Json>(&value).unwrap(),
             outcome => panic!("{outcome:?}"),
         };
-        let [a, b, c] = &objects[..] else { unreachable!("there are three") };
+        let [a, b, c] = &objects[..] else { unreachable!("the list has three objects") };
         let all = merged(&merged(a, b), c);
         prop_assert_eq!(&merged(a, &merged(b, c)), &all);
         prop_assert_eq!(&merged(b, &merged(c, a)), &all);
@@ -264,7 +264,7 @@ fn who_says_nothing_of_the_identity_means_the_same_object() {
     assert!(merged.conflicts.is_empty(), "{:?}", merged.conflicts);
     let again = edited(&both, |pod| pod["metadata"]["labels"]["z"] = "w".into());
     let merged = both_ways(Policy::Later, &without, &both, &again);
-    assert_eq!(result(&merged), again, "the base without one is theirs, too");
+    assert_eq!(result(&merged), again, "a base without a uid is the same object");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn values_without_fields_are_taken_whole() {
     let (one, other) = (&b"k8s\0\n\x02v1b"[..], &b"k8s:enc:aesgcm:v1:key:\xff"[..]);
     let (merged, swapped) = (run(one, other), run(other, one));
     assert_eq!(merged.conflicts, swapped.conflicts);
-    assert_ne!(merged.outcome, swapped.outcome, "it is the same value that wins");
+    assert_ne!(merged.outcome, swapped.outcome, "the same value wins");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn string_data_of_a_secret_is_data() {
         secret.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         secret
     };
-    // Both changed the same key, each in its way.
+    // Both changed the same key, each in its own way.
     let merged = both_ways(
         Policy::Later,
         &secret(&json!({"data": {"p": "QQ=="}})),
@@ -308,7 +308,7 @@ fn string_data_of_a_secret_is_data() {
     let merged = result(&merged);
     let is_theirs = merged.get("stringData").is_none() && merged["data"]["p"] == "Qg==";
     assert!(is_theirs || merged["stringData"]["p"] == "mine", "{merged}");
-    // A kube-apiserver has stored the file as data, and a person has changed the file.
+    // kube-apiserver stored the file as data, and a user has changed the file.
     let merged = clean(
         &secret(&json!({"stringData": {"p": "A"}})),
         &secret(&json!({"data": {"p": "QQ=="}, "type": "Opaque"})),
@@ -337,7 +337,7 @@ fn the_same_change_on_both_sides_and_a_later_revert() {
     let base = json!({"a": 1, "b": 1});
     let changed = json!({"a": 2, "b": 1});
     assert_eq!(clean(&base, &changed, &changed), changed);
-    // After that merge, which is the next base:
+    // With the result of that merge as the next base:
     let other = json!({"a": 2, "b": 3});
     assert_eq!(clean(&changed, &base, &other), json!({"a": 1, "b": 3}));
 }
@@ -350,7 +350,7 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
     };
     let template = |source: &Json| {
         let mut data = json!({"name": "data"});
-        data.as_object_mut().expect("it is one").extend(source.as_object().expect("it is one").clone());
+        data.as_object_mut().expect("it is an object").extend(source.as_object().expect("it is an object").clone());
         json!({"spec": {"volumes": [{"name": "before", "emptyDir": {}}, data], "containers": [{"name": "c", "image": "c:1"}]}})
     };
     let object = |kind: &str, source: &Json, time: &str| {
@@ -372,16 +372,16 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
     );
     for kind in ["PodTemplate", "Deployment", "DaemonSet", "StatefulSet"] {
         let base = object(kind, &empty, "2026-01-01T00:00:00Z");
-        // As many ways to say who is later as there are; of a PodTemplate nobody said who wrote it.
+        // All relations of two times; a PodTemplate has no record of its writers.
         for (first, second) in [("02", "03"), ("03", "02"), ("02", "02")] {
             let one = object(kind, &map, &format!("2026-01-{first}T00:00:00Z"));
-            // Beside it, they have a volume more.
+            // The other side also has one more volume.
             let other = edited(&object(kind, &secret, &format!("2026-01-{second}T00:00:00Z")), |object| {
                 let template =
                     if kind == "PodTemplate" { &mut object["template"] } else { &mut object["spec"]["template"] };
                 template["spec"]["volumes"]
                     .as_array_mut()
-                    .expect("it is one")
+                    .expect("it is a list")
                     .push(json!({"name": "more", "emptyDir": {}}));
             });
             for policy in [Policy::Later, Policy::Ours, Policy::Theirs] {
@@ -389,7 +389,7 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
                 let found = volumes(&result(&merged));
                 let expect = |source: &Json| {
                     let mut expected = volumes(&object(kind, source, ""));
-                    expected.as_array_mut().expect("it is one").push(json!({"name": "more", "emptyDir": {}}));
+                    expected.as_array_mut().expect("it is a list").push(json!({"name": "more", "emptyDir": {}}));
                     expected
                 };
                 let (ours, theirs) = (expect(&map), expect(&secret));
@@ -397,9 +397,9 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
                     Policy::Ours => assert_eq!(found, ours, "{kind}"),
                     Policy::Theirs => assert_eq!(found, theirs, "{kind}"),
                     Policy::Later if kind != "PodTemplate" && first != second => {
-                        assert_eq!(found, if first > second { ours } else { theirs }, "{kind}: the later one");
+                        assert_eq!(found, if first > second { ours } else { theirs }, "{kind}: the later source");
                     }
-                    Policy::Later => assert!(found == ours || found == theirs, "{kind} has two, or none: {found}"),
+                    Policy::Later => assert!(found == ours || found == theirs, "{kind} has not one source: {found}"),
                 }
                 let told: Vec<_> = merged.conflicts.iter().map(|conflict| &*conflict.field).collect();
                 let path = if kind == "PodTemplate" { "" } else { "spec." };
@@ -409,7 +409,7 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
     }
 }
 
-/// A `PersistentVolume` has its source among the other fields of its spec.
+/// The source of a `PersistentVolume` is among the other fields of its spec.
 #[test]
 fn a_persistent_volume_that_both_sides_gave_another_source_has_one() {
     let of = |spec: Json| json!({"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": "v", "uid": "u"}, "spec": spec});

@@ -1,4 +1,4 @@
-//! Alarms (etcd: `server/etcdserver/api/v3alarm`): states that an operator has to clear, kept over restarts.
+//! Alarms (etcd: `server/etcdserver/api/v3alarm`): conditions that an operator has to clear, kept over restarts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,17 +10,17 @@ use parking_lot::Mutex;
 
 use gitcd_core::durable;
 
-/// What is the matter.
+/// The kind of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
-    /// The keys and their history reached `--quota-backend-bytes`: only what makes room is taken.
+    /// The keys and their history reached `--quota-backend-bytes`: only requests that free space are accepted.
     NoSpace,
-    /// Somebody found the data to be corrupt: nothing is taken.
+    /// A check found corrupt data: requests are refused.
     Corrupt,
 }
 
 impl Alarm {
-    /// etcd's name.
+    /// Returns etcd's name of the alarm.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoSpace => "NOSPACE",
@@ -33,9 +33,9 @@ impl Alarm {
     }
 }
 
-/// The alarms of a branch, each with the member that it is about.
+/// The alarms of a branch, each with the ID of the member that it concerns.
 ///
-/// They are in the file `alarms` of the state folder, one a line: `NOSPACE 4611686018427387904`.
+/// They are stored in the file `alarms` of the state folder, one on each line: `NOSPACE 4611686018427387904`.
 #[derive(Debug, Default)]
 pub struct Alarms {
     file: Option<PathBuf>,
@@ -45,10 +45,10 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Reads the alarms in a state folder.
+    /// Reads the alarms from a state folder.
     ///
     /// # Errors
-    /// If they are there and cannot be read or understood.
+    /// The file exists but cannot be read or parsed.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let file = folder.join("alarms");
         let text = match fs::read_to_string(&file) {
@@ -69,7 +69,7 @@ impl Alarms {
         Ok(alarms)
     }
 
-    /// Whether an alarm is raised. Costs one atomic load.
+    /// Returns whether an alarm is raised. Costs one atomic load.
     #[inline]
     pub fn is_raised(&self, alarm: Alarm) -> bool {
         match alarm {
@@ -78,12 +78,12 @@ impl Alarms {
         }
     }
 
-    /// All raised alarms and their members.
+    /// Returns all raised alarms and their members.
     pub fn list(&self) -> Vec<(Alarm, u64)> {
         self.active.lock().iter().copied().collect()
     }
 
-    /// Raises an alarm. It holds at once; if it cannot be written down it holds until the next restart.
+    /// Raises an alarm, effective immediately. If it cannot be stored, it lasts until the next restart.
     pub fn raise(&self, alarm: Alarm, member: u64) {
         let mut active = self.active.lock();
         if active.insert((alarm, member)) {
@@ -93,7 +93,7 @@ impl Alarms {
         }
     }
 
-    /// Clears an alarm; false if it was not raised.
+    /// Clears an alarm; returns false if it was not raised.
     pub fn clear(&self, alarm: Alarm, member: u64) -> bool {
         let mut active = self.active.lock();
         let cleared = active.remove(&(alarm, member));
@@ -117,7 +117,7 @@ impl Alarms {
             active.iter().fold(String::new(), |text, (alarm, member)| text + alarm.name() + &format!(" {member}\n"));
         let replace = || durable::replace(file, text.as_bytes());
         if let Err(error) = replace() {
-            tracing::warn!(%error, file = %file.display(), "alarms are not written down: a restart forgets the change");
+            tracing::warn!(%error, file = %file.display(), "cannot store the alarms: the change is lost at the next restart");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Amounts counted in buckets, each twice as wide as the one before, as etcd has them. An observation is two additions, and
-//! no lock.
+//! Histograms with buckets of doubling width, as etcd has them. An observation takes two atomic additions and no lock.
 
 use std::fmt::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,38 +6,38 @@ use std::time::Duration;
 
 use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
-/// How many amounts there were, by size.
+/// A histogram of sizes or durations.
 #[derive(Debug)]
 pub struct Amounts {
-    /// The bound of the first bucket.
+    /// The upper bound of the first bucket.
     first: u64,
-    /// One more than there are bounds.
+    /// One for each bound, and one for larger observations.
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Amounts {
-    /// With `bounds` bounds, the first of which is `first`.
+    /// Creates a histogram with `bounds` bounds, the first of which is `first`.
     pub(crate) fn new(first: u64, bounds: usize) -> Self {
         let buckets = (0..=bounds).map(|_| AtomicU64::default()).collect();
         Self { first, buckets, sum: AtomicU64::default() }
     }
 
-    /// Of time, in nanoseconds.
+    /// Creates a histogram of durations, in nanoseconds.
     pub(crate) fn of_time(first: Duration, bounds: usize) -> Self {
         Self::new(first.as_nanos() as u64, bounds)
     }
 
-    /// Counts one.
+    /// Records an observation.
     pub(crate) fn add(&self, amount: u64) {
-        // The bounds are `first`, `first * 2`, `first * 4` and so on; they belong to the buckets below them.
+        // The upper bounds are `first`, `first * 2`, `first * 4` and so on, inclusive.
         let times = amount.div_ceil(self.first);
         let bucket = if times <= 1 { 0 } else { (times - 1).ilog2() as usize + 1 };
         self.buckets[bucket.min(self.buckets.len() - 1)].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// Counts one of time.
+    /// Records a duration.
     pub(crate) fn took(&self, time: Duration) {
         self.add(time.as_nanos() as u64);
     }
@@ -48,10 +47,10 @@ impl Amounts {
         self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
     }
 
-    /// Writes it as a histogram of another unit, of which one of ours is `unit`.
+    /// Encodes the histogram in another unit; `unit` is the size of ours in it.
     pub fn encode(&self, unit: f64, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
         let counts: Vec<_> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        // Inverse, since a thousandth is none in binary: 0.0001 must not be printed as 0.00010000000000000002.
+        // Divide by the inverse: 0.0001 is not exact in binary, and must not be printed as 0.00010000000000000002.
         let bound = |power: usize| (self.first << power) as f64 / (1.0 / unit).round();
         let bounds = (0..counts.len() - 1).map(bound).chain([f64::MAX]);
         let buckets: Vec<_> = bounds.zip(counts.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! What the store counts.
+//! The store's counters.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,28 +7,28 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use crate::work::{Work, disk_seconds};
 
-/// Figures for metrics, without locks.
+/// Counters for metrics, without locks.
 #[derive(Debug)]
 pub struct Counters {
     /// Frames made durable.
     pub fsyncs: AtomicU64,
-    /// Time for each of them.
+    /// Duration of each journal write and its fsync.
     pub fsync_seconds: Histogram,
     /// Batches that could not be made durable.
     pub failed_batches: AtomicU64,
     /// Range requests.
     pub ranges: AtomicU64,
-    /// Pairs written.
+    /// Keys put.
     pub puts: AtomicU64,
-    /// Pairs deleted.
+    /// Keys deleted.
     pub deletes: AtomicU64,
-    /// Transactions that wrote.
+    /// Transactions that changed several keys.
     pub txns: AtomicU64,
     /// Events sent to watchers.
     pub events: AtomicU64,
     /// Leases granted.
     pub leases_granted: AtomicU64,
-    /// Leases revoked, by a client or because they ran out.
+    /// Leases revoked by clients or expired.
     pub leases_revoked: AtomicU64,
     /// Bytes appended to the journal.
     pub journal_bytes: AtomicU64,
@@ -36,11 +36,11 @@ pub struct Counters {
     pub old_value_bytes: AtomicU64,
     /// Compactions done.
     pub compactions: AtomicU64,
-    /// Keys and values with all their history, as of the last write.
+    /// Bytes of all keys and values with their history, as of the last write.
     pub data_bytes: AtomicU64,
-    /// Those of them that are the newest of a key.
+    /// The part of `data_bytes` in the newest versions of the keys.
     pub live_bytes: AtomicU64,
-    /// What takes time, and how much.
+    /// Counts and durations of operations.
     pub work: Arc<Work>,
 }
 

@@ -1,50 +1,50 @@
-//! Why the store does not do something.
+//! Errors of the store.
 
 use super::version::ValueLost;
 
-/// Why an operation was not done. Nothing was changed, but for [`Error::InDoubt`].
+/// Why an operation failed. Nothing was changed, except for [`Error::InDoubt`].
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The asked revision is below the compaction.
+    /// The requested revision is below the compact revision.
     #[error("required revision has been compacted")]
     Compacted,
-    /// The asked revision has not happened yet.
+    /// The requested revision is above the current one.
     #[error("required revision is a future revision")]
     Future,
     /// `ignore_value` or `ignore_lease` on a key that does not exist.
     #[error("key not found")]
     KeyNotFound,
-    /// No such lease.
+    /// The lease does not exist.
     #[error("requested lease not found")]
     LeaseNotFound,
-    /// A lease with this id exists.
+    /// A lease with this ID exists.
     #[error("lease already exists")]
     LeaseExists,
-    /// The disk is full, or the journal has reached twice its bound because commits fail.
+    /// The disk is full, or the journal has reached twice its size limit because commits fail.
     #[error("no space left for the journal")]
     NoSpace,
-    /// An fsync failed, or a background part died: see the log. Reads go on at the last durable revision.
+    /// An fsync failed, or a background task terminated: see the log. Reads continue at the last durable revision.
     #[error("writes are refused until gitcd is restarted: {0}")]
     Poisoned(String),
-    /// This server does not have the writer lease at the moment, or not any more.
+    /// This server does not hold the writer lease (any more).
     #[error("this server does not have the writer lease")]
     NoLease,
-    /// This server waits for the writer lease, and shows what another one writes.
+    /// This server is a hot standby: it waits for the writer lease, and serves what the writer has pushed.
     #[error("this server is a hot standby: another one has the writer lease")]
     Standby,
-    /// The writer lease ended while the write was made: it is durable here, but nobody sees it, unless the lease is got back.
+    /// The writer lease ended during the write: it is durable here, but only becomes visible if this server regains the lease.
     #[error("the writer lease ended before the write could be acknowledged")]
     InDoubt,
     /// The server is stopping.
     #[error("server stopped")]
     Stopped,
-    /// A value could not be read back.
+    /// A superseded value could not be read back from the journal.
     #[error("{0}")]
     ValueLost(String),
-    /// A merge that was to have none has a conflict, in this key.
+    /// A merge without conflicts was requested, but this key has one.
     #[error("{0} was changed on both sides")]
     Conflict(String),
-    /// A merge brings so many bytes, more than a journal record can have.
+    /// The merge has this many bytes, more than fit into a journal record.
     #[error(
         "the merge brings {0} bytes of keys and values at once, and {MOST} is the most; merge older commits of that branch first",
         MOST = super::merge::MOST

@@ -1,16 +1,15 @@
-//! The end of leases that nobody keeps alive.
+//! The expiry of leases.
 
 use std::time::{Duration, Instant};
 
 use super::{Error, Store, writer};
 
-/// How soon an expiry that found no room is tried again at first, and at most: twice as long each time. It is tried at once
-/// when a write of somebody else shows that there is room; but there may be none, and a file system tells nobody when it
-/// has space again.
+/// First and longest delay before an expiry without room in the journal is retried; the delay doubles each time. A client's
+/// successful write triggers an immediate retry, but there may be none, and file systems do not report free space.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 impl Store {
-    /// Revokes leases as they run out, until the store stops or takes no more writes.
+    /// Revokes leases as they expire, until the store stops or is poisoned.
     pub async fn expire_leases(&self) {
         self.expire(PAUSES).await;
     }
@@ -24,15 +23,15 @@ impl Store {
                 continue;
             };
             if deadline > Instant::now() {
-                // A lease that is granted meanwhile may run out earlier.
+                // A lease granted meanwhile may expire earlier.
                 let _ = tokio::time::timeout_at(deadline.into(), self.lease_granted.notified()).await;
                 continue;
             }
             let client = Some(writer::EXPIRY.into());
             match self.send(|reply| writer::Command::Revoke { id, only_if_due: true, client, reply }).await {
-                // Or it was kept alive meanwhile.
+                // `LeaseNotFound` also means that the lease was kept alive meanwhile.
                 Ok(_) | Err(Error::LeaseNotFound) => pause = first,
-                // Not before a restart, which gives every lease its whole time again.
+                // Only a restart helps, and it restarts the time of every lease.
                 Err(Error::Stopped | Error::Poisoned(_)) => return,
                 Err(error) => {
                     tracing::debug!(%error, lease = id, ?pause, "lease not expired");
@@ -53,7 +52,7 @@ mod tests {
     use crate::writer::tests::{Disk, Step};
     use gitcd_journal::fault::{self, Fault};
 
-    /// A store with a lease that has run out, and the task that is to end it. The test is its writer.
+    /// Returns a store with an expired lease, and the task that has to revoke it. The test acts as the writer.
     fn overdue(pauses: [Duration; 2]) -> (Disk, Arc<Store>, tokio::task::JoinHandle<()>) {
         let disk = Disk::new();
         let store = disk.store().clone();
@@ -73,7 +72,7 @@ mod tests {
             assert!(start.elapsed() >= Duration::from_millis(pauses), "{:?} instead of {pauses} ms", start.elapsed());
             assert!(store.leases.lock().find(7).is_some());
         }
-        // There is room, but nobody else writes.
+        // There is room, but no other write.
         disk.next_batch().await;
         assert!(store.leases.lock().find(7).is_none());
         expiry.abort();
@@ -86,7 +85,7 @@ mod tests {
         fault::fail_next(Fault::Full);
         disk.next_batch().await;
         assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
-        tokio::time::timeout(Duration::from_mins(1), disk.next_batch()).await.expect("it does not wait for an hour");
+        tokio::time::timeout(Duration::from_mins(1), disk.next_batch()).await.expect("the retry comes in time");
         assert!(store.leases.lock().find(7).is_none());
         expiry.abort();
     }
@@ -96,7 +95,7 @@ mod tests {
         let (mut disk, store, expiry) = overdue(PAUSES);
         fault::fail_next(Fault::Fsync);
         disk.next_batch().await;
-        expiry.await.expect("it ends");
+        expiry.await.expect("the task ends");
         assert!(store.leases.lock().find(7).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Marks the watchers that a write concerns.
+//! The hub, which marks the watchers that a write concerns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::index::KeyRange;
 use crate::log::Entry;
 
-/// What one stream has still to look at: for each of its watchers the first revision with something for it.
+/// The pending work of one stream: for each of its watchers, the first revision with an event for it.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     pending: Mutex<Pending>,
@@ -21,7 +21,7 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Marks a watcher for a write; earlier marks stay.
+    /// Marks a watcher for a write; earlier marks are kept.
     pub fn mark(&self, watch: i64, revision: Revision) {
         let mut pending = self.pending.lock();
         let mark = pending.marks.entry(watch).or_insert(Mark { first: revision, last: revision });
@@ -29,15 +29,14 @@ impl Mailbox {
         mark.last = mark.last.max(revision);
     }
 
-    /// Takes the marks up to `visible`: for each watcher the first revision with something for it. Later marks were
-    /// made for writes that nobody can see yet: they stay, since who takes a mark looks only once; the stream is woken
-    /// again when they are visible.
+    /// Takes the marks up to `visible`: for each watcher, the first revision with an event for it. Later marks belong to writes
+    /// that are not visible yet; they stay, and the stream is woken again when these are.
     pub fn take(&self, visible: Revision) -> Vec<(i64, Revision)> {
         self.pending.lock().take(visible)
     }
 
-    /// The same for who sends what they mark, which may take as long as a client likes: until [`Mailbox::sent`] a watcher is as far
-    /// behind as that.
+    /// Does the same as [`Mailbox::take`] for a sender whose client may be slow: until [`Mailbox::sent`], the taken watchers
+    /// count as pending.
     pub fn begin(&self, visible: Revision) -> Vec<(i64, Revision)> {
         let mut pending = self.pending.lock();
         let taken = pending.take(visible);
@@ -45,17 +44,17 @@ impl Mailbox {
         taken
     }
 
-    /// Everything below `next` was sent to a watcher; more is to come.
+    /// Records that everything below `next` was sent to a watcher, with more to follow.
     pub fn reached(&self, watch: i64, next: Revision) {
         self.pending.lock().in_hand.insert(watch, next);
     }
 
-    /// All that was begun for a watcher was sent, or it is gone.
+    /// Records that everything taken for a watcher was sent, or that the watcher was removed.
     pub fn sent(&self, watch: i64) {
         self.pending.lock().in_hand.remove(&watch);
     }
 
-    /// How many watchers have something to see from before `bound`.
+    /// Returns how many watchers have an unsent event at or before `bound`.
     fn before(&self, bound: Revision) -> usize {
         let Pending { marks, in_hand } = &*self.pending.lock();
         let is_begun = |id: &i64| in_hand.get(id).is_some_and(|from| *from <= bound);
@@ -63,7 +62,7 @@ impl Mailbox {
         marked + in_hand.values().filter(|from| **from <= bound).count()
     }
 
-    /// Waits for the next mark (or for one since the last wait). Returns false if the server is stopping.
+    /// Waits for the next mark (or one since the last wait). Returns false if the server is stopping.
     pub async fn changed(&self) -> bool {
         self.changed.notified().await;
         !self.closed.load(Ordering::Acquire)
@@ -73,7 +72,7 @@ impl Mailbox {
 #[derive(Debug, Default)]
 struct Pending {
     marks: HashMap<i64, Mark>,
-    /// What was taken, and is being sent.
+    /// Taken and being sent.
     in_hand: HashMap<i64, Revision>,
 }
 
@@ -91,7 +90,7 @@ impl Pending {
     }
 }
 
-/// The first and the last write that a watcher was marked for.
+/// The first and the last write for which a watcher is marked.
 #[derive(Debug)]
 struct Mark {
     first: Revision,
@@ -101,28 +100,28 @@ struct Mark {
 #[derive(Debug)]
 struct Group {
     watchers: Vec<(Arc<Mailbox>, i64)>,
-    /// Set while a batch is published.
+    /// The last revision that this group was marked for in the batch being published.
     marked: Option<Revision>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Watchers of single keys are found by the key, whatever their number.
+    /// Watchers of single keys are found by their key, whatever their number.
     keys: HashMap<Bytes, Group>,
-    /// Watchers of the same range share a group: a few hundred ranges are looked through for each event.
+    /// Watchers of the same range share a group: each event is compared with every range, of which there are a few hundred.
     ranges: HashMap<KeyRange, Group>,
     streams: Vec<std::sync::Weak<Mailbox>>,
     closed: bool,
 }
 
-/// All watchers of a branch.
+/// The watchers of a branch.
 #[derive(Debug, Default)]
 pub struct Hub {
     state: Mutex<State>,
     watchers: AtomicUsize,
 }
 
-/// A watcher's place in the hub; leaves it when dropped.
+/// A watcher's registration in the hub, removed when dropped.
 #[derive(Debug)]
 pub struct Registration {
     hub: Arc<Hub>,
@@ -132,7 +131,7 @@ pub struct Registration {
 }
 
 impl Hub {
-    /// Makes a stream known.
+    /// Registers a stream.
     pub fn open(&self) -> Arc<Mailbox> {
         let mailbox = Arc::new(Mailbox::default());
         let mut state = self.state.lock();
@@ -142,8 +141,8 @@ impl Hub {
         mailbox
     }
 
-    /// Registers a watcher. `start` is called at a moment when no write is being published: it reads the current
-    /// revision and says from where the watcher has something to see, if it has.
+    /// Registers a watcher. `start` is called while no write is being published: it reads the current revision, and returns the
+    /// first revision with an event for the watcher, if there is one.
     pub fn register(
         self: &Arc<Self>,
         keys: KeyRange,
@@ -166,8 +165,8 @@ impl Hub {
         Registration { hub: self.clone(), keys, mailbox: mailbox.clone(), watch }
     }
 
-    /// Marks everyone that `entries` concern, then calls `raise`, which makes them visible, then wakes the streams.
-    /// A stream that sees the raised revision therefore also finds its marks.
+    /// Marks all watchers that `entries` concern, then calls `raise`, which makes the entries visible, then wakes the streams. So
+    /// a stream that sees the raised revision also finds its marks.
     pub fn publish<'a>(&self, entries: impl Iterator<Item = &'a Entry>, raise: impl FnOnce()) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -180,7 +179,7 @@ impl Hub {
                     if let Some(group) = state.keys.get(key) {
                         group.mark(entry.revision, &mut touched);
                     }
-                    // A range that has its mark needs no second look in this batch.
+                    // A group needs only one mark for a batch.
                     unmarked.retain_mut(|(range, group)| {
                         let hit = range.contains(key);
                         if hit {
@@ -202,7 +201,7 @@ impl Hub {
         }
     }
 
-    /// Lets every stream look at its watchers, since some may have been overtaken by the compaction.
+    /// Wakes all streams, since the compaction may have overtaken some of their watchers.
     pub fn compacted(&self) {
         for stream in self.state.lock().streams.iter().filter_map(std::sync::Weak::upgrade) {
             stream.changed.notify_one();
@@ -219,19 +218,19 @@ impl Hub {
         }
     }
 
-    /// How many streams there are, waiting locks and candidates included.
+    /// Returns the number of streams, including those of waiting locks and election candidates.
     pub fn streams(&self) -> usize {
         self.state.lock().streams.iter().filter(|stream| stream.strong_count() > 0).count()
     }
 
-    /// How many watchers have something to see that is `revisions` or more behind. Looks at every stream.
+    /// Returns how many watchers have an unsent event that is `revisions` or more behind. Checks every stream.
     pub fn slow(&self, current: Revision, revisions: usize) -> usize {
         let streams: Vec<_> = self.state.lock().streams.iter().filter_map(std::sync::Weak::upgrade).collect();
         let Some(bound) = current.get().checked_sub(revisions as i64).filter(|bound| *bound > 0) else { return 0 };
         streams.into_iter().map(|mailbox| mailbox.before(Revision::new(bound))).sum()
     }
 
-    /// How many watchers there are.
+    /// Returns the number of watchers.
     pub fn watchers(&self) -> usize {
         self.watchers.load(Ordering::Relaxed)
     }
@@ -303,14 +302,14 @@ mod tests {
         mailbox.mark(2, Revision::new(9));
         assert_eq!((before(2), before(3), before(9)), (0, 1, 2));
         assert_eq!(mailbox.begin(Revision::new(9)).len(), 2);
-        assert_eq!((before(2), before(3), before(9)), (0, 1, 2), "none of it was sent yet");
+        assert_eq!((before(2), before(3), before(9)), (0, 1, 2), "nothing was sent yet");
         mailbox.mark(1, Revision::new(10));
-        assert_eq!((before(3), before(20)), (1, 2), "each counts once");
+        assert_eq!((before(3), before(20)), (1, 2), "each watcher counts once");
         mailbox.reached(1, Revision::new(7));
         assert_eq!((before(6), before(7), before(9)), (0, 1, 2));
         mailbox.sent(2);
-        assert_eq!((before(6), before(7), before(9)), (0, 1, 1), "one waits, and the other one does not");
+        assert_eq!((before(6), before(7), before(9)), (0, 1, 1), "one watcher waits, and the other does not");
         mailbox.sent(1);
-        assert_eq!((before(9), before(10)), (0, 1), "what was marked meanwhile is left");
+        assert_eq!((before(9), before(10)), (0, 1), "the later mark is left");
     }
 }

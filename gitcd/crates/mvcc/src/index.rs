@@ -1,4 +1,4 @@
-//! All keys with their histories: pure MVCC, no locks, no disk.
+//! The index: all keys with their histories, as pure MVCC without locks or disk.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use gitcd_core::revision::Revision;
 use super::log::{Change, Entry, Log};
 use super::version::{History, Version};
 
-/// Which keys: one, a half-open interval, or everything from a key on (etcd's `range_end`).
+/// A range of keys: one key, a half-open interval, or all keys from one on (etcd's `range_end`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRange {
     /// Exactly this key.
@@ -24,7 +24,7 @@ pub enum KeyRange {
 pub(super) type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 
 impl KeyRange {
-    /// From etcd's pair of `key` and `range_end`: empty is one key, a single NUL is everything from the key on.
+    /// Creates a range from etcd's `key` and `range_end`: empty means one key, a single NUL all keys from `key` on.
     pub fn new(key: Bytes, range_end: Bytes) -> Self {
         match &range_end[..] {
             [] => Self::One(key),
@@ -33,7 +33,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether `key` is in the range.
+    /// Returns whether `key` is in the range.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
@@ -43,7 +43,7 @@ impl KeyRange {
         }
     }
 
-    /// For a map by key; `None` if nothing can be in the range.
+    /// Returns the bounds for a map of keys; `None` if the range is empty.
     pub(super) fn bounds(&self) -> Option<Bounds<'_>> {
         match self {
             Self::One(key) => Some((Bound::Included(key), Bound::Included(key))),
@@ -53,93 +53,93 @@ impl KeyRange {
     }
 }
 
-/// Keys in order, each with its versions, and the log of writes.
+/// The keys in order, each with its versions, and the log of writes.
 #[derive(Debug)]
 pub struct Index {
     keys: BTreeMap<Bytes, History>,
     log: Log,
     revision: Revision,
     compacted: Revision,
-    /// The log has every write from here on. Above `compacted` only if replay started at the compact revision itself.
+    /// The first revision with events in the log. Above `compacted` only if replay started at the compact revision itself.
     events_from: Revision,
-    /// Histories are free of what is below this; it follows `compacted` in small steps.
+    /// Histories are pruned up to this revision; it follows `compacted` in small steps.
     pruned: Revision,
     size: Size,
     dropped: u64,
 }
 
-/// How much data there is, in bytes: keys, values and a constant for each stored version.
+/// Size of the data in bytes: keys, values and a constant for each stored version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// All versions that history still knows.
+    /// All stored versions.
     pub total: usize,
-    /// The newest versions of the keys that exist.
+    /// The newest versions of existing keys.
     pub live: usize,
 }
 
 impl Index {
-    /// An empty index whose clock stands at `revision` and whose history starts there.
+    /// Creates an empty index at `revision`, where its history starts.
     pub fn new(revision: Revision) -> Self {
         let (compacted, events_from, pruned) = (Revision::ZERO, Revision::ZERO, Revision::ZERO);
         let (keys, log, size) = (BTreeMap::new(), Log::default(), Size::default());
         Self { keys, log, revision, compacted, events_from, pruned, size, dropped: 0 }
     }
 
-    /// The newest applied revision (which may not be durable yet).
+    /// Returns the newest applied revision (which may not be durable yet).
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Reads at or above this revision are answered; [`Revision::ZERO`] if nothing was compacted.
+    /// Returns the compact revision, the lowest that can be read; [`Revision::ZERO`] if nothing was compacted.
     pub fn compacted(&self) -> Revision {
         self.compacted
     }
 
-    /// A watch may start at or above this revision.
+    /// Returns the lowest revision that a watch can start at.
     pub fn events_from(&self) -> Revision {
         self.compacted.max(self.events_from)
     }
 
-    /// Keys, deleted ones that history still knows included.
+    /// Returns the number of keys, including deleted ones with history.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Entries in the log.
+    /// Returns the number of entries in the log.
     pub fn log_len(&self) -> usize {
         self.log.len()
     }
 
-    /// How many versions compactions have dropped so far.
+    /// Returns how many versions compactions have dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// How much data there is. Costs nothing.
+    /// Returns the size of the data in constant time.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// Puts a pair in place without a log entry: the state that recovery starts from.
+    /// Adds a version without a log entry, as a part of the state that recovery starts from.
     pub fn load(&mut self, version: Version) {
         self.size.total += version.weight();
         self.size.live += version.weight();
         self.keys.insert(version.key.clone(), History::new(Arc::new(version)));
     }
 
-    /// The newest version of a key, unless it is deleted.
+    /// Returns the newest version of a key, unless it is deleted.
     pub fn newest(&self, key: &[u8]) -> Option<&Arc<Version>> {
         self.keys.get(key).map(History::head).filter(|head| !head.is_tombstone())
     }
 
-    /// Pairs of a range as they were at `revision`, by key. Costs a walk over the range.
+    /// Returns the versions of a range at `revision`, in key order. Takes time for the keys of the range.
     pub fn range(&self, range: &KeyRange, revision: Revision) -> impl Iterator<Item = &Arc<Version>> {
-        // One key is by far the most frequent; it needs no iterator over the tree.
+        // Most reads are of one key, which needs no iterator over the tree.
         let (one, span) = match range {
             KeyRange::One(key) => (self.keys.get(&key[..]), None),
             _ => (None, range.bounds().map(|bounds| self.keys.range::<[u8], _>(bounds))),
@@ -149,13 +149,13 @@ impl Index {
             .filter_map(move |h| h.at(revision))
     }
 
-    /// The writes from `first` on, without a gap.
+    /// Returns the writes from `first` on, without gaps.
     pub fn log_from(&self, first: Revision) -> impl Iterator<Item = &Entry> {
         self.log.from(first)
     }
 
-    /// Applies one write transaction as the next revision. `versions` must carry that revision and change a key at
-    /// most once. Returns the entry, by which the caller finds what each key was before.
+    /// Applies one write transaction as the next revision. `versions` must have that revision and change a key at most once.
+    /// Returns the entry, which has the previous version of each key.
     pub fn apply(&mut self, versions: Vec<Arc<Version>>, time_ms: i64, client: Option<Arc<str>>) -> &Entry {
         self.revision = self.revision.next();
         let mut changes = Vec::with_capacity(versions.len());
@@ -178,8 +178,8 @@ impl Index {
         self.log.last().expect("an entry was pushed")
     }
 
-    /// Moves the clock forward without a write, when a branch resumes without its local state. Only on an index
-    /// without log: what is between can never be asked for.
+    /// Advances the revision without a write, when a branch resumes without its local state. Requires an index without a log; the
+    /// skipped revisions count as compacted.
     pub fn jump(&mut self, revision: Revision) {
         debug_assert!(self.log.len() == 0 && revision >= self.revision);
         self.revision = revision;
@@ -188,18 +188,18 @@ impl Index {
         self.events_from = revision;
     }
 
-    /// Sets where history starts when recovery begins. Writes between `revision` and a later `compacted` are applied
-    /// like all others; [`Index::prune`] then takes them away.
+    /// Sets where history starts when recovery begins. Writes between `revision` and a later `compacted` are applied like all
+    /// others; [`Index::prune`] then drops them.
     pub fn start_at(&mut self, revision: Revision, compacted: Revision) {
         self.revision = revision;
         self.compacted = compacted;
         self.pruned = compacted.min(revision);
-        // Nothing was ever written at the initial revision.
+        // There is no write at the initial revision.
         let unknown = revision == compacted && revision > Revision::INITIAL;
         self.events_from = if unknown { revision.next() } else { compacted };
     }
 
-    /// Takes back the newest write, which could not be made durable.
+    /// Undoes the newest write, which could not be made durable.
     pub fn undo(&mut self) -> Option<Entry> {
         let entry = self.log.pop()?;
         for change in entry.changes() {
@@ -216,13 +216,13 @@ impl Index {
         Some(entry)
     }
 
-    /// Raises the compact revision; histories are pruned by [`Index::prune`].
+    /// Raises the compact revision; [`Index::prune`] then prunes the histories.
     pub fn compact(&mut self, keep: Revision) {
         self.compacted = self.compacted.max(keep);
     }
 
-    /// Drops what the compact revision made invisible, at most about `limit` writes' worth, and log entries that are
-    /// also committed. Returns whether there is more to do.
+    /// Drops versions that the compaction made invisible, of about `limit` writes at most, and log entries that are also
+    /// committed. Returns whether there is more to prune.
     pub fn prune(&mut self, committed: Revision, limit: usize) -> bool {
         let first = self.pruned.next();
         let target = self.compacted;
@@ -243,7 +243,7 @@ impl Index {
         self.size.total -= freed;
         let complete = self.log.from(done.next()).next().is_none_or(|next| next.revision > target);
         self.pruned = if complete { target } else { done };
-        // The write at the compact revision itself stays: a watch may start there.
+        // Keep the write at the compact revision itself: a watch may start there.
         let seen = Revision::new(self.pruned.get() - 1).min(committed);
         self.log.drop_through(seen, 2 * limit);
         !complete
@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// The simple truth: every state ever, whole.
+    /// The reference model: every state, as a whole.
     #[derive(Default)]
     struct Model {
         states: Vec<BTreeMap<u8, (i64, i64, i64)>>, // key -> create, mod, version
@@ -317,7 +317,7 @@ mod tests {
                         }
                     }
                     Step::Undo => {
-                        // Only what is not durable is undone: never anything that was compacted or pruned.
+                        // Undo only writes that are not durable, never any that was compacted or pruned.
                         if index.revision() > index.compacted().max(Revision::INITIAL) {
                             index.undo();
                             model.states.pop();
@@ -338,13 +338,13 @@ mod tests {
                     let found: Vec<_> = index.range(&range, Revision::new(revision as i64))
                         .map(|v| (v.key[1], (v.create_revision.get(), v.mod_revision.get(), v.version))).collect();
                     let expected: Vec<_> = state.iter().map(|(k, v)| (*k, *v)).collect();
-                    prop_assert_eq!(found, expected, "at revision {}", revision);
+                    prop_assert_eq!(found, expected, "revision {}", revision);
                 }
             }
             index.compact(index.revision());
             while index.prune(index.revision(), 3) {}
             let expected = model.states.last().unwrap().len();
-            prop_assert_eq!(index.len(), expected, "no tombstone and no old key stays");
+            prop_assert_eq!(index.len(), expected, "all tombstones and old keys are dropped");
             for _ in 0..index.log_len() { index.prune(index.revision(), 3); }
             prop_assert!(index.log_len() <= 1);
         }

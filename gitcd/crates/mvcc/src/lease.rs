@@ -1,4 +1,4 @@
-//! Leases: keys that go when nobody says any more that they should stay.
+//! Leases, which delete their keys on expiry.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gitcd_core::revision::Revision;
 
 pub use gitcd_core::lease::MAX_TTL;
-/// The shortest, in seconds: one and a half of etcd's default election time-out, rounded up.
+/// The shortest time to live in seconds: one and a half of etcd's default election timeouts, rounded up.
 pub const MIN_TTL: i64 = 2;
 
 /// A lease.
@@ -16,73 +16,73 @@ pub const MIN_TTL: i64 = 2;
 pub struct Lease {
     /// Granted time to live in seconds.
     pub ttl: i64,
-    /// When it runs out unless it is kept alive.
+    /// When it expires unless it is kept alive.
     pub deadline: Instant,
-    /// The keys that go with it.
+    /// The keys that are deleted with it.
     pub keys: BTreeSet<Bytes>,
 }
 
-/// What a client asks of a lease.
+/// The answer to a client's request about a lease.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Granted time to live in seconds.
     pub ttl: i64,
-    /// When it runs out unless it is kept alive.
+    /// When it expires unless it is kept alive.
     pub deadline: Instant,
-    /// Its keys, if they were asked for: a lease may have very many.
+    /// Its keys, if requested: a lease may have very many.
     pub keys: Vec<Bytes>,
 }
 
-/// All leases of a branch. Granting and revoking are journaled; deadlines are not: after a restart every lease
-/// has its whole time to live again, as in etcd.
+/// The leases of a branch. Grants and revocations are journaled, deadlines are not: after a restart every lease has its whole
+/// time to live again, as in etcd.
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: HashMap<i64, Lease>,
     by_deadline: BTreeSet<(Instant, i64)>,
-    /// Those that ended, by the revision that took their keys: keys of before that are still to be committed with them.
+    /// Ended leases, by the revision that deleted their keys: older revisions with these keys may still have to be committed.
     ended: Vec<(Revision, i64, i64)>,
 }
 
 impl Leases {
-    /// Adds a lease that runs from `now`.
+    /// Grants a lease from `now` on.
     pub fn grant(&mut self, id: i64, ttl: i64, now: Instant) {
         self.insert(id, Lease { ttl, deadline: now + lifetime(ttl), keys: BTreeSet::new() });
     }
 
-    /// Puts a lease back as it was. One with the same id is replaced: the journal may grant what the snapshot has.
+    /// Restores a lease. Replaces one with the same ID: the journal may repeat the snapshot's grants.
     pub fn insert(&mut self, id: i64, lease: Lease) {
         self.remove(id);
         self.by_deadline.insert((lease.deadline, id));
         self.by_id.insert(id, lease);
     }
 
-    /// Takes a lease out.
+    /// Removes a lease.
     pub fn remove(&mut self, id: i64) -> Option<Lease> {
         let lease = self.by_id.remove(&id)?;
         self.by_deadline.remove(&(lease.deadline, id));
         Some(lease)
     }
 
-    /// Takes a lease out that ends at a revision.
+    /// Ends a lease at a revision.
     pub fn end(&mut self, id: i64, at: Revision) -> Option<Lease> {
         let lease = self.remove(id)?;
         self.ended.push((at, id, lease.ttl));
         Some(lease)
     }
 
-    /// Looks a lease up.
+    /// Returns a lease.
     pub fn find(&self, id: i64) -> Option<&Lease> {
         self.by_id.get(&id)
     }
 
-    /// What is known of a lease. Costs nothing that grows with its keys, unless they are asked for.
+    /// Returns what a client may know about a lease. Takes constant time, unless its keys are requested.
     pub fn report(&self, id: i64, with_keys: bool) -> Option<Report> {
         let lease = self.find(id)?;
         let keys = if with_keys { lease.keys.iter().cloned().collect() } else { Vec::new() };
         Some(Report { ttl: lease.ttl, deadline: lease.deadline, keys })
     }
 
-    /// Starts a lease's time anew; returns its time to live in seconds, or `None` if there is no such lease.
+    /// Restarts a lease's time; returns its time to live in seconds, or `None` if the lease does not exist.
     pub fn keep_alive(&mut self, id: i64, now: Instant) -> Option<i64> {
         let lease = self.by_id.get_mut(&id)?;
         self.by_deadline.remove(&(lease.deadline, id));
@@ -91,7 +91,7 @@ impl Leases {
         Some(lease.ttl)
     }
 
-    /// Starts the time of all leases anew.
+    /// Restarts the time of all leases.
     pub fn keep_all_alive(&mut self, now: Instant) {
         let ids: Vec<i64> = self.by_id.keys().copied().collect();
         for id in ids {
@@ -99,12 +99,12 @@ impl Leases {
         }
     }
 
-    /// The next lease to run out.
+    /// Returns the next lease to expire.
     pub fn next_deadline(&self) -> Option<(Instant, i64)> {
         self.by_deadline.first().copied()
     }
 
-    /// Moves a key from one lease to another; 0 is none.
+    /// Moves a key from one lease to another; 0 is no lease.
     pub fn attach(&mut self, key: &Bytes, from: i64, to: i64) {
         if from == to {
             return;
@@ -117,7 +117,7 @@ impl Leases {
         }
     }
 
-    /// All leases: id and granted time to live in seconds, by id.
+    /// Returns the IDs and granted times to live (in seconds) of all leases, by ID.
     pub fn list(&self) -> Vec<(i64, i64)> {
         let mut all: Vec<_> = self.by_id.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
         all.sort_unstable();
@@ -126,7 +126,8 @@ impl Leases {
 }
 
 impl Leases {
-    /// All leases that keys may have as of a revision, by id; those that are younger may be among them. Nothing before it is asked for any more.
+    /// Returns all leases that keys may have as of a revision, by ID, possibly with younger ones. Forgets leases that ended
+    /// before.
     pub fn list_at(&mut self, revision: Revision) -> Vec<(i64, i64)> {
         self.ended.retain(|(at, ..)| *at > revision);
         let mut all: BTreeMap<i64, i64> = self.ended.iter().map(|(_, id, ttl)| (*id, *ttl)).collect();
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(leases.list(), [(2, 20)]);
         assert_eq!(leases.list_at(Revision::new(6)), [(1, 10), (2, 20)]);
         leases.grant(1, 30, Instant::now());
-        assert_eq!(leases.list_at(Revision::new(6)), [(1, 30), (2, 20)], "there is a new one of that name");
+        assert_eq!(leases.list_at(Revision::new(6)), [(1, 30), (2, 20)], "there is a new lease with this ID");
         leases.end(1, Revision::new(9)).unwrap();
         assert_eq!(leases.list_at(Revision::new(8)), [(1, 30), (2, 20)]);
         assert_eq!(leases.list_at(Revision::new(9)), [(2, 20)]);

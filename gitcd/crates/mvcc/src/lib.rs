@@ -1,9 +1,9 @@
-//! The store of one branch: what is read, and the one writer that changes it.
+//! The store of one branch: concurrent reads, and a single writer.
 //!
-//! A write is sent to the writer thread, which evaluates it against the newest state ([`txn`]), applies it
-//! to the [`index`], makes it durable with everything else that came in meanwhile, and only then publishes it:
-//! to readers by raising the durable revision, to watchers through the [hub](crate::hub), to the client by an
-//! answer. Reads answer at the durable revision, whatever the writer has already applied beyond it.
+//! A write is sent to the writer thread, which evaluates it against the newest state ([`txn`]), applies it to the [`index`],
+//! makes it durable with all other pending writes, and only then publishes it: to readers by raising the durable revision, to
+//! watchers through the [hub](crate::hub), and to the client with an answer. Reads are answered at the durable revision, whatever
+//! the writer has applied beyond it.
 
 pub mod alarms;
 pub mod amounts;
@@ -51,47 +51,47 @@ pub use counters::Counters;
 pub use error::Error;
 pub use writer::Limits;
 
-/// The store of one branch. Cheap to share; dropped last by [`Store::stop`].
+/// The store of one branch, shared by reference; [`Store::stop`] stops it.
 #[derive(Debug)]
 pub struct Store {
     index: RwLock<Index>,
     leases: Mutex<Leases>,
-    /// Reads answer here. Raised only under the hub's lock, so that no watcher misses the writes in between.
+    /// The revision of reads. Raised only under the hub's lock, so that no watcher misses the writes in between.
     durable: AtomicI64,
     segments: Arc<Segments>,
     max_journal_bytes: u64,
     hub: Arc<Hub>,
     commands: mpsc::Sender<writer::Command>,
     progress: Mutex<Progress>,
-    /// Rung when there is something new to commit.
+    /// Notified when there is something new to commit.
     published: Condvar,
     poisoned: Mutex<Option<String>>,
-    /// Closed while this server may not acknowledge anything; none if nobody else can be the writer.
+    /// The fence: closed while this server must not acknowledge writes. Unset if there can be no other writer.
     gate: OnceLock<Arc<Gate>>,
-    /// It shows what another server writes, and takes nothing.
+    /// Set if this store follows another server's writes, and accepts none.
     standby: Option<Standby>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
-    /// Rung when writes work again after there was no room for one.
+    /// Notified when writes succeed again after ENOSPC.
     room: tokio::sync::Notify,
-    /// Figures for metrics.
+    /// Counters for metrics.
     pub counters: Counters,
 }
 
-/// The state that recovery found, for [`Store::start`].
+/// The recovered state, for [`Store::start`].
 #[derive(Debug)]
 pub struct Start {
     /// All keys, with the log since the compaction.
     pub index: Index,
     /// All leases; keys are attached by the store.
     pub leases: Leases,
-    /// Everything up to here is in Git.
+    /// The last revision in Git.
     pub committed: Revision,
     /// The end of the journal.
     pub journal: journal::Writer,
     /// The journal's segments.
     pub segments: Arc<Segments>,
-    /// Superseded versions; the value has left memory if the journal has it.
+    /// Superseded versions; values that the journal has are evicted from memory.
     pub superseded: Vec<Weak<Version>>,
     /// Raised alarms.
     pub alarms: Alarms,
@@ -99,7 +99,7 @@ pub struct Start {
     pub merges: Vec<merge::Merge>,
 }
 
-/// What a store is made of.
+/// The parts of a store.
 struct Parts {
     index: Index,
     leases: Leases,
@@ -115,7 +115,7 @@ impl Store {
     /// Starts the writer thread.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// The system cannot start a thread.
     pub fn start(start: Start, limits: Limits) -> std::io::Result<(Arc<Self>, Handle)> {
         let (writer, inbox) = Self::assemble(start, limits);
         let store = writer.store().clone();
@@ -123,13 +123,14 @@ impl Store {
         Ok((store, Handle { thread }))
     }
 
-    /// The store, held by its writer, which does not run yet.
+    /// Assembles the store and its writer, without starting the writer.
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
         for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
             if version.lease != 0 && leases.find(version.lease).is_none() {
-                // It ended, but what recovery started from was written before its keys went with it: now they go.
+                // The lease ended, but the state that recovery started from still has its key: let the lease expire again to
+                // delete it.
                 leases.grant(version.lease, lease::MIN_TTL, Instant::now());
             }
             leases.attach(&version.key, 0, version.lease);
@@ -165,23 +166,23 @@ impl Store {
         Arc::new(store)
     }
 
-    /// The newest revision that is durable, which all reads, headers and watches go by.
+    /// Returns the newest durable revision, which all reads, headers and watches use.
     pub fn revision(&self) -> Revision {
         Revision::new(self.durable.load(Ordering::Acquire))
     }
 
-    /// History below this is gone.
+    /// Returns the compact revision, below which there is no history.
     pub fn compacted(&self) -> Revision {
         self.index.read().compacted()
     }
 
-    /// Keys in the index and writes in the log, for metrics.
+    /// Returns the number of keys in the index and of writes in the log, for metrics.
     pub fn sizes(&self) -> (usize, usize) {
         let index = self.index.read();
         (index.len(), index.log_len())
     }
 
-    /// How much data there is, as of the last batch of writes. Takes no lock.
+    /// Returns the size of the data, as of the last batch of writes. Takes no lock.
     pub fn data_size(&self) -> Size {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as usize;
         Size { total: load(&self.counters.data_bytes), live: load(&self.counters.live_bytes) }
@@ -192,26 +193,26 @@ impl Store {
         self.counters.live_bytes.store(size.live as u64, Ordering::Relaxed);
     }
 
-    /// Alarms, which clients raise and clear.
+    /// Returns the alarms.
     pub fn alarms(&self) -> &Alarms {
         &self.alarms
     }
 
-    /// The watchers.
+    /// Returns the hub with the watchers.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    /// The journal's segments, to read old values.
+    /// Returns the journal's segments, for reading back old values.
     pub fn segments(&self) -> &Arc<Segments> {
         &self.segments
     }
 
-    /// Answers a read at the newest durable revision or an older one. Does not wait for anything but, shortly,
-    /// the writer; costs a walk over the range.
+    /// Answers a read at the newest durable revision or an older one. Waits only briefly for the writer; takes time for the keys
+    /// of the range.
     ///
     /// # Errors
-    /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`]; [`Error::Standby`] for the key that tells whether a store is well.
+    /// [`Error::Future`], [`Error::Compacted`], [`Error::ValueLost`]; [`Error::Standby`] for the health key on a standby.
     pub fn range(&self, range: &Range) -> Result<Found, Error> {
         let started = Instant::now();
         self.counters.ranges.fetch_add(1, Ordering::Relaxed);
@@ -228,7 +229,16 @@ impl Store {
         found
     }
 
-    /// Does one operation. What only reads is answered at once; a write when it is durable.
+    /// Merges another branch, atomically for readers. Returns when the merge is durable; it is committed to Git later, see
+    /// [`Store::merged`].
+    ///
+    /// # Errors
+    /// [`Error`]; nothing was changed.
+    pub async fn merge(&self, request: merge::Request) -> Result<merge::Done, Error> {
+        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
+    }
+
+    /// Executes one operation. Reads are answered immediately; writes when they are durable.
     ///
     /// # Errors
     /// [`Error`].
@@ -246,12 +256,12 @@ impl Store {
     /// Compacts history below `revision`.
     ///
     /// # Errors
-    /// [`Error::Compacted`] if that was done before, [`Error::Future`].
+    /// [`Error::Compacted`] if `revision` is compacted already, [`Error::Future`].
     pub async fn compact(&self, revision: Revision) -> Result<Revision, Error> {
         self.send(|reply| writer::Command::Compact { revision, reply }).await
     }
 
-    /// Grants a lease; `id` 0 chooses one. Returns id and time to live in seconds.
+    /// Grants a lease; `id` 0 chooses one. Returns ID and time to live in seconds.
     ///
     /// # Errors
     /// [`Error::LeaseExists`].
@@ -262,7 +272,7 @@ impl Store {
         Ok(granted)
     }
 
-    /// Revokes a lease and deletes its keys, in one revision of that client.
+    /// Revokes a lease and deletes its keys, in one revision of the client.
     ///
     /// # Errors
     /// [`Error::LeaseNotFound`].
@@ -270,7 +280,7 @@ impl Store {
         self.send(|reply| writer::Command::Revoke { id, only_if_due: false, client, reply }).await
     }
 
-    /// Starts a lease's time anew; its time to live in seconds, or `None` if it does not exist or has run out.
+    /// Restarts a lease's time; returns its time to live in seconds, or `None` if it does not exist or has expired.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -280,7 +290,7 @@ impl Store {
         Ok(left)
     }
 
-    /// What is known of a lease. Writes wait while its keys are copied, if they are asked for.
+    /// Returns what is known about a lease. Blocks writes while it copies the keys, if requested.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -288,7 +298,7 @@ impl Store {
         self.send(|reply| writer::Command::Lease { id, keys, reply }).await
     }
 
-    /// All leases: id and granted time to live in seconds.
+    /// Returns all leases: ID and granted time to live in seconds.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -296,35 +306,36 @@ impl Store {
         self.send(|reply| writer::Command::Leases { reply }).await
     }
 
-    /// All leases as the writer has them, for snapshots and metrics: one that is being granted or revoked may be there or not.
+    /// Returns all leases as the writer has them, for snapshots and metrics: one that is being granted or revoked may be missing
+    /// or not.
     pub fn leases(&self) -> Vec<(i64, i64)> {
         self.leases.lock().list()
     }
 
-    /// All leases that keys may have as of a revision, and younger ones, for the commit of that.
+    /// Returns all leases that keys may have as of a revision, and younger ones, for the commit of that revision.
     pub fn leases_at(&self, revision: Revision) -> Vec<(i64, i64)> {
         self.leases.lock().list_at(revision)
     }
 
-    /// Copies log entries from `first` on, durable ones only, at most `limit`.
+    /// Returns durable log entries from `first` on, at most `limit`.
     pub fn log(&self, first: Revision, limit: usize) -> Vec<Entry> {
         let index = self.index.read();
         let durable = self.revision();
         index.log_from(first).take(limit).take_while(|entry| entry.revision <= durable).cloned().collect()
     }
 
-    /// Runs `read` over the index, at the durable revision that it is given. Writes wait meanwhile.
+    /// Calls `read` with the index and the durable revision. Blocks writes meanwhile.
     pub fn with_index<T>(&self, read: impl FnOnce(&Index, Revision) -> T) -> T {
         let index = self.index.read();
         read(&index, self.revision())
     }
 
-    /// From now on nothing is acknowledged while the gate is closed. Before the first request.
+    /// Sets the fence: nothing is acknowledged while it is closed. Must be called before the first request.
     pub fn fence(&self, gate: Arc<Gate>) {
         self.gate.set(gate).expect("a store is fenced once");
     }
 
-    /// Whether what was read before this call was the newest then: if nobody else may have written meanwhile.
+    /// Confirms that what was read before this call was the newest state then: no other server can have written.
     ///
     /// # Errors
     /// [`Error::NoLease`].
@@ -336,13 +347,14 @@ impl Store {
         }
     }
 
-    /// The lease was got back: what waits for it becomes visible, and clients' leases begin anew, since nobody could keep them alive.
+    /// Resumes after the lease was regained: writes in doubt become visible, and all client leases restart, since they could not
+    /// be kept alive.
     pub async fn resume(&self) {
-        // If the store has stopped, nobody waits any more.
+        // Not needed if the store has stopped.
         let _stopped = self.commands.send(writer::Command::Resume).await;
     }
 
-    /// Refuses writes from now on. Reads go on.
+    /// Refuses writes from now on. Reads continue.
     pub fn poison(&self, reason: &str) {
         let mut poisoned = self.poisoned.lock();
         if poisoned.is_none() {
@@ -351,12 +363,12 @@ impl Store {
         }
     }
 
-    /// The error that clients' writes get at the moment, whatever they are.
+    /// Returns the error for all writes of clients, if writes are unavailable.
     pub fn unavailable(&self) -> Option<Error> {
         self.newest().err().or_else(|| self.refused())
     }
 
-    /// The same, as far as it is this server's own doing.
+    /// Does the same as [`Self::unavailable`], but ignores the fence.
     pub fn refused(&self) -> Option<Error> {
         if self.is_standby() {
             return Some(Error::Standby);
@@ -367,24 +379,23 @@ impl Store {
         (self.segments.bytes() > self.max_journal_bytes).then_some(Error::NoSpace)
     }
 
-    /// Why writes are refused until a restart, if they are.
+    /// Returns why writes are refused until a restart, if they are.
     pub fn poisoned(&self) -> Option<String> {
         self.poisoned.lock().clone()
     }
 
-    /// Raises the compact revision because the journal is too large, and says so.
+    /// Asks the writer to raise the compact revision, because the journal is too large.
     pub fn raise_compaction(&self, revision: Revision) {
         let (reply, _) = writer::Reply::channel();
         let _ = self.commands.try_send(writer::Command::Compact { revision, reply });
     }
 
-    /// Asks the writer to bring evicted values of segments below `first_kept` back, then to delete those
-    /// segments.
+    /// Asks the writer to read back evicted values from segments below `first_kept`, then to delete these segments.
     pub fn trim_journal(&self, first_kept: u64) {
         let _ = self.commands.try_send(writer::Command::Trim { first_kept });
     }
 
-    /// Stops taking writes; what was accepted is made durable. Then the committer is told to finish.
+    /// Stops accepting writes, makes accepted ones durable, and then stops the committer and the watchers.
     pub async fn stop(&self) {
         let (reply, stopped) = oneshot::channel();
         if self.commands.send(writer::Command::Stop { reply }).await.is_ok() {
@@ -408,14 +419,14 @@ impl Store {
     }
 }
 
-/// The writer thread, to wait for.
+/// The handle of the writer thread.
 #[derive(Debug)]
 pub struct Handle {
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Handle {
-    /// Waits for the writer to end, after [`Store::stop`].
+    /// Waits for the writer thread to exit, after [`Store::stop`].
     pub fn join(self) {
         if self.thread.join().is_err() {
             tracing::error!("the writer thread panicked");

@@ -1,4 +1,4 @@
-//! The writes since the compact revision, in order: what watchers replay and the committer commits.
+//! The log: the writes since the compact revision, in order, for watchers and the committer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use gitcd_core::revision::Revision;
 
 use super::version::Version;
 
-/// One key's change in one write.
+/// One key's change in a write.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The new version.
     pub version: Arc<Version>,
-    /// The pair before it, if there was one.
+    /// The previous version, if the key existed.
     pub previous: Option<Arc<Version>>,
 }
 
@@ -28,7 +28,7 @@ pub struct Entry {
     changes: Changes,
 }
 
-/// Nearly all writes change one key: those need no allocation.
+/// Nearly all writes change one key; these need no allocation.
 #[derive(Clone, Debug)]
 enum Changes {
     One(Change),
@@ -38,14 +38,14 @@ enum Changes {
 impl Entry {
     pub(super) fn new(revision: Revision, time_ms: i64, client: Option<Arc<str>>, mut changes: Vec<Change>) -> Self {
         let changes = if changes.len() == 1 {
-            Changes::One(changes.pop().expect("there is one"))
+            Changes::One(changes.pop().expect("the list has one change"))
         } else {
             Changes::Many(changes.into())
         };
         Self { revision, time_ms, client, changes }
     }
 
-    /// At most one change for each key, in the order of the transaction.
+    /// Returns the changes in the order of the transaction, at most one for each key.
     pub fn changes(&self) -> &[Change] {
         match &self.changes {
             Changes::One(change) => std::slice::from_ref(change),
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// A queue of entries without a gap.
+/// A queue of entries without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     entries: VecDeque<Entry>,
@@ -74,13 +74,13 @@ impl Log {
         self.entries.back()
     }
 
-    /// The entries from `first` on.
+    /// Returns the entries from `first` on.
     pub(super) fn from(&self, first: Revision) -> impl Iterator<Item = &Entry> {
         let skip = self.entries.front().map_or(0, |oldest| first.since(oldest.revision));
         self.entries.range(skip.min(self.entries.len())..)
     }
 
-    /// Drops up to `limit` entries up to and including `last`.
+    /// Drops entries up to and including `last`, at most `limit`.
     pub(super) fn drop_through(&mut self, last: Revision, limit: usize) {
         let count = self.entries.iter().take(limit).take_while(|entry| entry.revision <= last).count();
         self.entries.drain(..count);

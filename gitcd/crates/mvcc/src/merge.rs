@@ -1,7 +1,7 @@
-//! What another branch brings, and how it enters the store.
+//! Merges of other branches into the store.
 //!
-//! What is merged was computed from a commit; whatever was written since is merged again here, under the writer, so that
-//! a merge never undoes a write and never holds writes up while it is computed.
+//! A merge is computed from a commit. Keys written since are merged again here, under the writer: so a merge never undoes a
+//! write, and never blocks writes while it is computed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,90 +17,91 @@ use gitcd_merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
 use super::index::Index;
 use super::query::View;
 use super::version::Version;
-use super::{Error, Store, writer};
+use super::{Error, Store};
 
 /// A merge that was computed from a commit of this branch.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The revision that is in that commit.
+    /// The revision of that commit.
     pub at: Revision,
-    /// The commit to be merged.
+    /// The commit to merge.
     pub theirs: [u8; 20],
-    /// The keys that it brings.
+    /// The keys that the merge changes.
     pub keys: Vec<Key>,
-    /// Who wins.
+    /// Which side wins conflicts.
     pub policy: Policy,
-    /// What is known of kinds.
+    /// The schemas of kinds.
     pub schemas: Schemas,
-    /// Whether their commit may become ours.
+    /// Whether the branch may fast-forward to their commit.
     pub fast_forward: bool,
-    /// Whether nothing is merged if anything is in conflict.
+    /// Whether to merge nothing if there is any conflict.
     pub no_conflicts: bool,
-    /// Whether nothing is merged if any of the keys was written since that commit.
+    /// Whether to merge nothing if any of the keys was written since the commit.
     pub only_as_planned: bool,
     /// Trailers for the merge commit.
     pub trailers: String,
-    /// Whom watchers and commits are told as the writer.
+    /// The writer to report to watchers and in commits.
     pub by: Arc<str>,
 }
 
-/// A key that theirs changed.
+/// A key that their branch changed.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// The whole key.
     pub key: Bytes,
-    /// Its value where the histories meet.
+    /// Its value at the merge base.
     pub base: Option<Bytes>,
-    /// Whether it is in our commit.
+    /// Whether our commit has the key.
     pub in_ours: bool,
-    /// Its value and blob in theirs.
+    /// Its value and blob in their commit.
     pub theirs: Option<(Bytes, [u8; 20])>,
-    /// Whether the blob has the value as it is, so that it need not be written again.
+    /// Whether the blob has exactly this value, so that it need not be written again.
     pub as_is: bool,
-    /// What the merge with our commit gives.
+    /// The result of the merge with our commit.
     pub outcome: Outcome,
-    /// What had to be decided for that.
+    /// The conflicts that the merge resolved.
     pub conflicts: Vec<Conflict>,
 }
 
-/// A merge that is durable.
+/// A durable merge.
 pub type Merge = record::Merge;
 
-/// Commits with the same tree as ours, whose histories other branches are to join with it. A write that comes first knows of them: if it took back what all
-/// had changed alike, and did not have them as ancestors, it would lose against their change.
+/// Deferred history links: commits with the same tree as ours, which other branches are to merge. The next write here merges them
+/// first: if it reverted a change that all branches made, but did not have their commits as ancestors, it would lose against
+/// their change.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// The commit of this branch.
     pub ours: git2::Oid,
-    /// The others, each with the trailers for the merge commit.
+    /// The commits of others, each with the trailers for the merge commit.
     pub theirs: BTreeMap<git2::Oid, String>,
 }
 
-/// What a merge has done.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The revision of its first write, if there is one.
     pub first: Revision,
-    /// The revision after it.
+    /// The store's revision after the merge.
     pub last: Revision,
-    /// Keys and fields that both sides had changed.
+    /// Conflicts that were resolved.
     pub conflicts: Conflicts,
 }
 
-/// Keys and fields that both sides of a merge had changed.
+/// The conflicts of a merge: keys and fields that both sides changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts {
-    /// How many.
+    /// Number of conflicts.
     pub count: usize,
-    /// The first of them, in the order of keys and fields: at most [`Conflicts::LISTED`].
+    /// The first conflicts, ordered by key and field: at most [`Conflicts::LISTED`].
     pub first: Vec<(Bytes, Conflict)>,
 }
 
 impl Conflicts {
-    /// Conflicts that are reported one by one; the merge commit lists more.
+    /// Limit of conflicts reported individually; the merge commit lists more.
     pub const LISTED: usize = 20;
 
-    /// Of all conflicts of a merge, in order.
+    /// Creates it from all conflicts of a merge, in order.
     fn of(sorted: Vec<(Bytes, Conflict)>) -> Self {
         let count = sorted.len();
         Self { count, first: sorted.into_iter().take(Self::LISTED).collect() }
@@ -115,7 +116,7 @@ pub(super) struct Write {
     blob: Option<[u8; 20]>,
 }
 
-/// What a merge will write.
+/// The planned writes of a merge.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub(super) writes: Vec<Write>,
@@ -127,31 +128,22 @@ pub(super) struct Decided {
 }
 
 impl Store {
-    /// Takes in what another branch brings, atomically to readers. Returns when that is durable; Git has it later, see
-    /// [`Store::merged`].
-    ///
-    /// # Errors
-    /// [`Error`]; nothing has changed then.
-    pub async fn merge(&self, request: Request) -> Result<Done, Error> {
-        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
-    }
-
-    /// The oldest merge that is not in Git.
+    /// Returns the oldest merge that is not in Git.
     pub fn next_merge(&self) -> Option<Arc<Merge>> {
         self.progress.lock().merges.front().cloned()
     }
 
-    /// Whether there are merges that are not in Git.
+    /// Returns whether there are merges that are not in Git.
     pub fn has_merges(&self) -> bool {
         !self.progress.lock().merges.is_empty()
     }
 
-    /// The oldest merge is in Git.
+    /// Records that the oldest merge is in Git.
     pub fn merged(&self) {
         self.progress.lock().merges.pop_front();
     }
 
-    /// Leaves the join of two commits to the other side. Forgotten at the end of this process.
+    /// Leaves the merge of two commits to the other side. Kept in memory only.
     pub fn leave(&self, ours: git2::Oid, theirs: git2::Oid, trailers: String) {
         let mut progress = self.progress.lock();
         let left = progress.left.get_or_insert_with(|| Left { ours, theirs: BTreeMap::new() });
@@ -161,12 +153,12 @@ impl Store {
         left.theirs.insert(theirs, trailers);
     }
 
-    /// What was left at a commit of this branch.
+    /// Returns the history links deferred at a commit of this branch.
     pub fn left_at(&self, ours: git2::Oid) -> Option<Left> {
         self.progress.lock().left.clone().filter(|left| left.ours == ours)
     }
 
-    /// It was joined, or cannot be.
+    /// Removes the history links deferred at a commit: they were made, or cannot be made.
     pub fn forget_left(&self, ours: git2::Oid) {
         self.progress.lock().left.take_if(|left| left.ours == ours);
     }
@@ -176,17 +168,16 @@ impl Store {
     }
 }
 
-/// A merge commit names so many conflicts; the rest is counted.
+/// Limit of conflicts listed in a merge commit; further ones are only counted.
 const TOLD: usize = 200;
 
-/// Bytes of keys and values in a merge: its record, with what goes round them, has to fit into a frame of the journal, whose length
-/// has 32 bits.
+/// Limit of the bytes of keys and values in a merge: its record has to fit into a frame of the journal, whose length has 32 bits.
 pub(super) const MOST: u64 = 3 << 30;
 
-/// Decides every key on the newest state.
+/// Plans the writes of a merge on top of the newest state.
 ///
 /// # Errors
-/// [`Error::ValueLost`]; [`Error::Conflict`] if there must be none; [`Error::MergeTooLarge`].
+/// [`Error::ValueLost`]; [`Error::Conflict`] if the request forbids conflicts; [`Error::MergeTooLarge`].
 pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     let (mut changed, mut replaced, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     let mut conflicts: Vec<(Bytes, Conflict)> = Vec::new();
@@ -252,9 +243,9 @@ pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
     Ok(Decided { writes: changed, by, conflicts: Conflicts::of(conflicts), theirs, fast_forward, notes })
 }
 
-/// `sizes`: of each write.
+/// Checks the size of a merge, given the size of each write.
 fn fits(sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
-    // What goes round a key and its value, and the blob that it is.
+    // Encoding overhead of a write, including its blob ID.
     const AROUND: u64 = 128;
     let bytes: u64 = sizes.map(|size| size as u64 + AROUND).sum();
     if bytes > MOST { Err(Error::MergeTooLarge(bytes)) } else { Ok(()) }
@@ -275,7 +266,7 @@ impl Decided {
     }
 }
 
-/// The next version of a key.
+/// Returns the version that a write of a merge creates.
 pub(super) fn version(write: Write, index: &Index) -> Arc<Version> {
     let now = index.revision().next();
     let before = index.newest(&write.key);
@@ -287,7 +278,8 @@ pub(super) fn version(write: Write, index: &Index) -> Arc<Version> {
     Arc::new(Version::put(key, now, create, number, lease, value))
 }
 
-/// What the merge commit says below its subject, of sorted conflicts. The same for the same merge on whatever branch.
+/// Formats the merge commit's message below its subject, from sorted conflicts. The same merge gets the same text on every
+/// branch.
 fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
     let mut text = String::new();
     for (key, Conflict { field, kept, lost }) in conflicts.iter().take(TOLD) {
@@ -298,10 +290,10 @@ fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
         let space = if field.is_empty() { "" } else { " " };
         let (key, field) = (escape(key), escape(field.as_bytes()));
         writeln!(text, "Conflict: {key}{space}{field}: kept {}, lost {}", told(kept), told(lost))
-            .expect("a string takes everything");
+            .expect("writing to a string does not fail");
     }
     if conflicts.len() > TOLD {
-        writeln!(text, "And {} more conflicts", conflicts.len() - TOLD).expect("a string takes everything");
+        writeln!(text, "And {} more conflicts", conflicts.len() - TOLD).expect("writing to a string does not fail");
     }
     if !trailers.is_empty() {
         if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! How far the commits are behind the writes, and who waits for them.
+//! Progress of the commits behind the writes, and requests to the committer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use gitcd_core::revision::Revision;
 
 use super::{Store, merge, writer};
 
-/// What the writer waits for and what waits for the writer.
+/// State shared by the writer, the committer and those who wait for commits.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) committed: Revision,
     /// Merges that are not in Git yet, oldest first.
     pub(super) merges: VecDeque<Arc<merge::Merge>>,
-    /// What other branches are to join, unless something is written here first.
+    /// Deferred history links: other branches make them, unless something is written here first.
     pub(super) left: Option<merge::Left>,
-    /// Somebody waits for a commit.
+    /// A commit was requested.
     hurry: bool,
-    /// Somebody would rather have none before then.
+    /// A pause of commits was requested until this time.
     held: Option<Instant>,
-    /// The writer has ended: nothing more will come.
+    /// The store has stopped: no more writes will come.
     pub(super) stopped: bool,
 }
 
-/// How long commits wait for somebody who may be about to push: what stock Git takes to fetch, rebase and push, with some room.
+/// Length of a requested pause: what stock Git takes to fetch, rebase and push, with some margin.
 const HOLD: Duration = Duration::from_secs(2);
 
 impl Progress {
@@ -34,14 +34,14 @@ impl Progress {
 }
 
 impl Store {
-    /// Asks for a commit of everything written so far, now.
+    /// Requests an immediate commit of everything written so far.
     pub fn hurry(&self) {
         self.progress.lock().hurry = true;
         self.published.notify_all();
     }
 
-    /// Asks for no commit for a moment: somebody has looked at the branch and may be about to push to it. Who asks again and again gets
-    /// it half of the time, so that commits go on; merges and whoever is in a [hurry](Self::hurry) do not wait.
+    /// Pauses commits for a moment, since a client has fetched the branch and may be about to push. Repeated requests pause half
+    /// of the time at most, so that commits continue; merges and [requested commits](Self::hurry) do not wait.
     pub fn hold(&self) {
         let now = Instant::now();
         let mut progress = self.progress.lock();
@@ -50,12 +50,12 @@ impl Store {
         }
     }
 
-    /// Until when there should be no commit, if anybody asked for that.
+    /// Returns the time until which commits are paused, if a pause was requested.
     pub fn held(&self) -> Option<Instant> {
         self.progress.lock().held
     }
 
-    /// Whether somebody asked for a commit since this was last called.
+    /// Returns whether a commit was requested since the last call.
     pub fn take_hurry(&self) -> bool {
         std::mem::take(&mut self.progress.lock().hurry)
     }
@@ -66,20 +66,20 @@ impl Store {
         while !progress.stopped && !self.published.wait_until(&mut progress, until).timed_out() {}
     }
 
-    /// Tells the store what is in Git.
+    /// Records what is in Git.
     pub fn committed(&self, revision: Revision, metadata: [u8; 20]) {
         self.progress.lock().committed = revision;
-        // The journal remembers it with the next write; if the queue is full, the next commit will do.
+        // The journal records it with the next write; if the queue is full, the next commit will do.
         let _ = self.commands.try_send(writer::Command::Committed { revision, metadata });
     }
 
-    /// Nothing up to here needs to be in Git.
+    /// Records that nothing up to this revision needs to be in Git.
     pub fn advance_committed(&self, revision: Revision) {
         let mut progress = self.progress.lock();
         progress.committed = progress.committed.max(revision);
     }
 
-    /// Everything up to here is in Git.
+    /// Returns the last revision in Git.
     pub fn committed_revision(&self) -> Revision {
         self.progress.lock().committed
     }

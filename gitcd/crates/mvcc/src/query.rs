@@ -1,4 +1,4 @@
-//! Reads: what is asked, and the answer before it becomes protobuf.
+//! Range reads: requests, and answers before they become protobuf.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::Error;
 use super::index::{Index, KeyRange};
 use super::version::Version;
 
-/// What an operation reads: the index as it was at a revision, with the values that have left memory.
+/// The input of a read: the index at a revision, and the journal's segments for evicted values.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub index: &'a Index,
@@ -24,26 +24,26 @@ pub struct Range {
     pub keys: KeyRange,
     /// The revision to read at; `None` is the newest.
     pub revision: Option<Revision>,
-    /// At most so many pairs; 0 is no limit.
+    /// Maximum number of key-value pairs; 0 is no limit.
     pub limit: usize,
-    /// Count only, no pairs.
+    /// Return only the count.
     pub count_only: bool,
-    /// What to sort by; `None` is by key, ascending.
+    /// The sort order; `None` is by key, ascending.
     pub sort: Option<Sort>,
-    /// Revisions outside these are left out (but counted).
+    /// Pairs with revisions outside these bounds are omitted (but counted).
     pub filter: Filter,
-    /// How many keys the range has at this revision, if that is known: it is not counted then.
+    /// The number of keys in the range at this revision, if known, to avoid counting them.
     pub known_count: Option<usize>,
 }
 
 /// An order other than by ascending key.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
-    /// By what.
+    /// The sort target.
     pub by: SortBy,
-    /// Highest first.
+    /// Whether to sort in descending order.
     pub descending: bool,
-    /// Only the target was asked for, no order: etcd then sorts what the limit lets through, and one more.
+    /// A target without an order was requested: etcd then sorts after applying the limit, with one more pair.
     pub after_limit: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum SortBy {
     Value,
 }
 
-/// Bounds on revisions, inclusive; 0 is no bound.
+/// Bounds on revisions, inclusive; 0 is unbounded.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the names are etcd's")]
 pub struct Filter {
@@ -73,7 +73,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether it lets everything through.
+    /// Returns whether the filter has no bounds.
     pub fn is_none(&self) -> bool {
         self.min_mod == 0 && self.max_mod == 0 && self.min_create == 0 && self.max_create == 0
     }
@@ -88,18 +88,18 @@ impl Filter {
 /// The answer to a [`Range`].
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The revision that the read's header carries.
+    /// The revision for the response header.
     pub revision: Revision,
-    /// The pairs, in the asked order.
+    /// The key-value pairs, in the requested order.
     pub pairs: Vec<Arc<Version>>,
-    /// There are more than the limit let through.
+    /// Whether there are more pairs than the limit.
     pub more: bool,
-    /// All keys in the range, whatever limit and filter say.
+    /// Number of all keys in the range, regardless of limit and filter.
     pub count: usize,
 }
 
 impl Range {
-    /// Checks the asked revision against what the store has.
+    /// Checks the requested revision against the store.
     pub(super) fn check(&self, current: Revision, compacted: Revision) -> Result<(), Error> {
         match self.revision {
             Some(asked) if asked > current => Err(Error::Future),
@@ -108,17 +108,16 @@ impl Range {
         }
     }
 
-    /// Answers from the view or, if asked, from an older revision of it. Walks the whole range, since etcd counts all
-    /// of it.
+    /// Answers at the view's revision, or at an older one if requested. Walks the whole range, since etcd counts all of it.
     ///
     /// # Errors
-    /// [`Error::ValueLost`] if values that it sorts by cannot be read back.
+    /// [`Error::ValueLost`] if values to sort by cannot be read back.
     pub(super) fn answer(&self, view: View) -> Result<Found, Error> {
         let at = self.revision.unwrap_or(view.at);
         self.select(view.at, view.index.range(&self.keys, at), view.segments)
     }
 
-    /// The same over pairs that are given in the order of their keys.
+    /// Does the same for versions given in key order.
     ///
     /// # Errors
     /// As for [`Range::answer`].
@@ -144,7 +143,7 @@ impl Range {
                 found.pairs.push(version.clone());
             }
         }
-        // The rest is only counted, which looks at no pair.
+        // The rest is only counted, without looking at the versions.
         found.count = self.known_count.unwrap_or_else(|| found.count + all.count());
         if self.count_only {
             return Ok(found);
@@ -168,7 +167,7 @@ impl Sort {
             SortBy::Create => self.sort(pairs, |version| version.create_revision),
             SortBy::Mod => self.sort(pairs, |version| version.mod_revision),
             SortBy::Value => {
-                // Old values may have left memory: each is read once.
+                // Old values may be evicted: read each one once.
                 let valued = pairs.drain(..).map(|version| Ok((version.value(segments)?, version)));
                 let mut valued = valued.collect::<Result<Vec<_>, Error>>()?;
                 self.sort(&mut valued, |(value, _)| value.clone());
@@ -178,7 +177,7 @@ impl Sort {
         Ok(())
     }
 
-    /// Stable, as etcd's: equal ones stay in the order of their keys (reversed order included).
+    /// Sorts stably, as etcd does: equal elements stay in key order (also if descending).
     fn sort<T, K: Ord>(self, pairs: &mut [T], by: impl Fn(&T) -> K) {
         if self.descending {
             pairs.sort_by_key(|pair| std::cmp::Reverse(by(pair)));

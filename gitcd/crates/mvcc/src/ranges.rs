@@ -1,4 +1,4 @@
-//! A set of keys, made of ranges.
+//! Sets of keys, as unions of ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
@@ -7,15 +7,15 @@ use bytes::Bytes;
 
 use super::index::KeyRange;
 
-/// Ranges of keys. Those that meet are joined, so that one look tells whether a key is in any of them.
+/// A union of key ranges. Touching ranges are merged, so that one lookup decides whether a key is included.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
-    /// First key, and the key behind the last one; `None` goes on to the end.
+    /// First key to the key after the last one; `None` is unbounded.
     joined: BTreeMap<Bytes, Option<Bytes>>,
 }
 
 impl Ranges {
-    /// Adds all keys of a range.
+    /// Adds a range.
     pub fn insert(&mut self, keys: &KeyRange) {
         match keys {
             KeyRange::One(key) => self.join(key.clone(), Some([key, &[0][..]].concat().into())),
@@ -25,7 +25,7 @@ impl Ranges {
         }
     }
 
-    /// Adds all keys of another set.
+    /// Adds another set.
     pub fn extend(&mut self, other: Self) {
         for (start, end) in other.joined {
             self.join(start, end);
@@ -47,7 +47,7 @@ impl Ranges {
             self.joined.range::<Bytes, _>(&start..).next().filter(|(first, _)| reaches(end.as_ref(), first))
         {
             let first = first.clone();
-            let last = self.joined.remove(&first).expect("it was found");
+            let last = self.joined.remove(&first).expect("the range was found");
             end = end.zip(last).map(|(one, other)| one.max(other));
         }
         self.joined.insert(start, end);

@@ -1,6 +1,6 @@
-//! The local snapshot: where replay of the journal starts, and what neither Git nor the rest of the journal has.
+//! The local snapshot: where replay of the journal starts, and the state that neither Git nor the rest of the journal has.
 //!
-//! Written when a branch is made and before the journal is trimmed. `docs/design/journal.md` draws the file.
+//! Written when a branch is created and before the journal is trimmed. `docs/design/journal.md` describes the format.
 
 use std::fs;
 use std::io;
@@ -15,35 +15,35 @@ use crate::version::Version;
 const MAGIC: &[u8; 8] = b"gitcdsn1";
 const HEADER: usize = 36;
 
-/// Names one life of a branch's local state. A repository that was cloned or restored gets a new one.
+/// Identifies one incarnation of a branch's local state. A cloned or restored repository gets a new one.
 pub type Incarnation = [u8; 16];
 
-/// An incarnation as the metadata names it.
+/// Formats an incarnation as in the metadata.
 pub fn hex(incarnation: &Incarnation) -> String {
     incarnation.iter().fold(String::with_capacity(32), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// What the snapshot says.
+/// The content of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The life that it belongs to.
+    /// The incarnation that it belongs to.
     pub incarnation: Incarnation,
-    /// Replay starts behind this revision …
+    /// Replay starts after this revision …
     pub revision: Revision,
     /// … on top of the keys of this metadata commit.
     pub metadata: [u8; 20],
-    /// Ephemeral keys are as of this revision, which is the compact revision of that time.
+    /// The ephemeral keys are as of this revision, the compact revision at that time.
     pub compacted: Revision,
-    /// Leases: id and granted time to live in seconds.
+    /// Leases: ID and granted time to live in seconds.
     pub leases: Vec<(i64, i64)>,
-    /// Ephemeral keys, each as the write that put it.
+    /// The ephemeral keys, each as the write that put it.
     pub ephemeral: Vec<Write>,
 }
 
 /// Why a snapshot cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// It is there but damaged.
+    /// The file is damaged.
     #[error(
         "{path:?} is damaged; restore it, or move its folder away to resume from the last commit in Git \
          (writes after it, and ephemeral keys, are lost)"
@@ -52,21 +52,21 @@ pub enum SnapshotError {
         /// The file.
         path: PathBuf,
     },
-    /// Made by a newer gitcd.
+    /// A newer gitcd wrote it.
     #[error("{path:?}: cannot parse the snapshot")]
     Decode {
         /// The file.
         path: PathBuf,
-        /// What cannot be understood.
+        /// What cannot be decoded.
         source: DecodeError,
     },
-    /// The file system refused.
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] durable::Error),
 }
 
 impl Snapshot {
-    /// Reads the snapshot in a state folder; `None` if there is none.
+    /// Reads the snapshot from a state folder; `None` if there is none.
     ///
     /// # Errors
     /// [`SnapshotError`].
@@ -107,7 +107,7 @@ impl Snapshot {
     /// Replaces the snapshot durably.
     ///
     /// # Errors
-    /// [`SnapshotError::Io`]; the old one is then still there, unless only the last fsync failed.
+    /// [`SnapshotError::Io`]; the old snapshot is kept, unless only the last fsync failed.
     pub fn write(&self, folder: &Path) -> Result<(), SnapshotError> {
         let path = folder.join("snapshot");
         let mut bytes = vec![0; HEADER];
@@ -140,7 +140,7 @@ fn open(bytes: &[u8]) -> Option<(Incarnation, &[u8])> {
     whole.then(|| (header[8..24].try_into().expect("16 bytes"), &bytes[HEADER..]))
 }
 
-/// A stored pair as the record of a write of its own.
+/// Returns a stored version as the record of a separate write.
 pub fn write_of(version: &Version, value: bytes::Bytes) -> Write {
     let put = Put {
         create_revision: version.create_revision,

@@ -1,8 +1,8 @@
-//! A store that nobody writes here: it shows what the writer of the branch has pushed, with the writer's own revisions.
+//! A read-only store for a hot standby: it shows what the writer of the branch has pushed, with the writer's own revisions.
 //!
-//! Not every revision of the writer can be seen in Git: several may share a commit. What they have changed is there, each key
-//! with the revision of its last write, and the revisions in between are empty. Deletions leave no trace but that the key is gone;
-//! each gets a revision at which nothing else has happened, after the key's last write and before it was made anew.
+//! Git does not have every revision of the writer: several may share a commit. Their changes are all visible, each key with the
+//! revision of its last write; revisions in between are empty. Of a deletion, only the absence of the key is visible; it gets an
+//! otherwise empty revision after the key's last write and before the key was created again.
 //!
 //! ```text
 //! writer        5 put a · 6 delete b · 7 put a · 8 put c          (one commit)
@@ -26,34 +26,34 @@ use super::query::Range;
 use super::version::Version;
 use super::{Parts, Store};
 
-/// So many revisions at once are seen one after the other; more are a jump, after which everybody lists again.
+/// Limit of revisions to apply one by one; a larger step is treated as a jump, after which clients relist.
 const MOST_REVISIONS: usize = 1 << 20;
-/// Superseded versions take at most so many bytes, or as much as the keys themselves: history ends there then.
+/// Limit of superseded versions in bytes, unless the keys themselves take more; beyond it, history is compacted.
 const HISTORY_BYTES: usize = 64 << 20;
-/// Versions dropped under one lock.
+/// Number of versions pruned under one lock.
 const PRUNED: usize = 512;
 
-/// What such a store has beside its index.
+/// The state of a standby besides its index.
 #[derive(Debug)]
 pub(super) struct Standby {
-    /// What kube-apiserver reads to find out whether its store is well. It is not: it takes no writes.
+    /// The key that kube-apiserver reads as its health check. Reads of it fail, since a standby accepts no writes.
     health: Bytes,
 }
 
-/// What the writer has done since.
+/// The writer's changes since the last call.
 #[derive(Debug)]
 pub struct Followed {
-    /// Where it is now.
+    /// The writer's current revision.
     pub revision: Revision,
-    /// What it has compacted.
+    /// The writer's compact revision.
     pub compacted: Revision,
-    /// Keys that it has written, as they are now.
+    /// Keys written since, in their current versions.
     pub put: Vec<Version>,
-    /// Keys that it has deleted.
+    /// Keys deleted since.
     pub gone: Vec<Bytes>,
 }
 
-/// It is not what comes after what is here.
+/// The error for changes that do not continue this store's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Another;
 
@@ -64,12 +64,12 @@ impl Standby {
 }
 
 impl Store {
-    /// A store that shows these keys as of a revision; history begins there. A read of `health` is refused.
+    /// Creates a store with these keys as of a revision, where its history starts. Reads of `health` are refused.
     pub fn standby(keys: impl Iterator<Item = Version>, revision: Revision, health: Bytes) -> Arc<Self> {
         let mut index = Index::new(revision);
         keys.for_each(|version| index.load(version));
         index.start_at(revision, revision);
-        // Whoever sends anything is told that there is nobody.
+        // The receiver is dropped, so that commands fail.
         let (commands, _) = mpsc::channel(1);
         let standby = Some(Standby { health });
         let (leases, segments, alarms) = (Leases::default(), Arc::default(), Alarms::default());
@@ -77,15 +77,15 @@ impl Store {
         Self::build(Parts { index, leases, segments, max_journal_bytes: u64::MAX, commands, progress, alarms, standby })
     }
 
-    /// Whether it shows what somebody else writes.
+    /// Returns whether this is a standby, which follows another server's writes.
     pub fn is_standby(&self) -> bool {
         self.standby.is_some()
     }
 
-    /// Shows what the writer has done since, and tells watchers.
+    /// Applies the writer's changes and notifies watchers.
     ///
     /// # Errors
-    /// [`Another`] if it does not come after what is here: another writer has begun, or very much has happened.
+    /// [`Another`] if the changes do not continue this store's state: there was another writer, or too many revisions.
     pub fn follow(&self, followed: Followed) -> Result<(), Another> {
         let (to, compacted) = (followed.revision, followed.compacted);
         let (first, entries) = {
@@ -108,7 +108,7 @@ impl Store {
         };
         self.progress.lock().committed = to;
         let is_long = size.total - size.live > HISTORY_BYTES.max(size.live);
-        // The writer may have compacted what it has not pushed: the next step has it.
+        // The writer may have compacted revisions that it has not pushed; the next step compacts those.
         let keep = if is_long { to } else { compacted.min(to) };
         if keep > self.compacted() {
             self.index.write().compact(keep);
@@ -119,20 +119,20 @@ impl Store {
         Ok(())
     }
 
-    /// Ends it: watchers are told.
+    /// Stops the store and its watchers.
     pub fn end(&self) {
         self.finish();
     }
 }
 
-/// What is to be seen at each revision.
+/// Returns the versions to show at each revision.
 fn entries(index: &Index, followed: Followed) -> Result<BTreeMap<Revision, Vec<Arc<Version>>>, Another> {
     let (from, to) = (index.revision(), followed.revision);
     if to < from || to.since(from) > MOST_REVISIONS {
         return Err(Another);
     }
     let mut entries: BTreeMap<Revision, Vec<Arc<Version>>> = BTreeMap::new();
-    // Keys with the revision that their deletion was before.
+    // Deleted keys, each with the revision before which its deletion must be.
     let mut deleted = Vec::new();
     for version in followed.put {
         if version.mod_revision <= from || version.mod_revision > to || version.create_revision > version.mod_revision {
@@ -150,7 +150,7 @@ fn entries(index: &Index, followed: Followed) -> Result<BTreeMap<Revision, Vec<A
     if deleted.iter().any(|(_, before)| from.next() >= *before) {
         return Err(Another);
     }
-    // Those first that must be early.
+    // Place the deletions with the lowest bound first.
     deleted.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
     let mut free = from;
     for (key, before) in deleted {
@@ -158,7 +158,7 @@ fn entries(index: &Index, followed: Followed) -> Result<BTreeMap<Revision, Vec<A
         if let Some(next) = next {
             free = next;
         }
-        // Several went in one revision, as with a lease.
+        // Several keys were deleted in one revision, as with a lease.
         let at = next.unwrap_or_else(|| Revision::new(before.get() - 1));
         entries.entry(at).or_default().push(Arc::new(Version::tombstone(key, at)));
     }

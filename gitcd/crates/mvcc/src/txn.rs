@@ -1,4 +1,4 @@
-//! Write transactions: compare, choose a branch, check it, then change. Pure: index in, versions out.
+//! Transactions: compare, choose a branch, check it, then change. Pure: index in, versions out.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,61 +21,61 @@ mod written;
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Read.
+    /// A range read.
     Range(Range),
-    /// Write one key.
+    /// A put of one key.
     Put(Put),
-    /// Delete a range.
+    /// A deletion of a range.
     Delete(Delete),
-    /// A transaction of its own.
+    /// A nested transaction.
     Txn(Txn),
 }
 
-/// Write one key.
+/// A put of one key.
 #[derive(Clone, Debug)]
 pub struct Put {
     /// The key.
     pub key: Bytes,
-    /// The value; `None` keeps the one that is there (`ignore_value`).
+    /// The value; `None` keeps the current value (`ignore_value`).
     pub value: Option<Bytes>,
-    /// The lease, 0 for none; `None` keeps the one that is there (`ignore_lease`).
+    /// The lease, 0 for none; `None` keeps the current lease (`ignore_lease`).
     pub lease: Option<i64>,
-    /// Answer with the pair before.
+    /// Whether to return the previous version.
     pub previous: bool,
 }
 
-/// Delete a range.
+/// A deletion of a range.
 #[derive(Clone, Debug)]
 pub struct Delete {
     /// The keys.
     pub keys: KeyRange,
-    /// Answer with the pairs before.
+    /// Whether to return the previous versions.
     pub previous: bool,
 }
 
-/// If all compares hold, `success`, otherwise `failure`.
+/// A transaction: `success` if all compares hold, otherwise `failure`.
 #[derive(Clone, Debug)]
 pub struct Txn {
-    /// All must hold.
+    /// The compares.
     pub compares: Vec<Compare>,
-    /// Done if they do.
+    /// The operations if all compares hold.
     pub success: Vec<Op>,
-    /// Done if not.
+    /// The operations otherwise.
     pub failure: Vec<Op>,
 }
 
-/// A condition on every key of a range (on an absent key too, if the range is a single key or empty of keys).
+/// A condition on every key of a range (also on an absent key, if the range is a single key or has no keys).
 #[derive(Clone, Debug)]
 pub struct Compare {
     /// The keys.
     pub keys: KeyRange,
-    /// How the stored number or value must relate to the given one.
+    /// The required relation of the stored number or value to the given one.
     pub relation: Relation,
-    /// What is compared, with the given side.
+    /// What is compared, with the given value.
     pub target: Target,
 }
 
-/// How the stored side relates to the given side.
+/// The relation of the stored value to the given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are etcd's")]
 pub enum Relation {
@@ -83,11 +83,11 @@ pub enum Relation {
     NotEqual,
     Greater,
     Less,
-    /// Holds in any case: etcd takes a relation that it does not know so.
+    /// Always holds: etcd treats unknown relations so.
     Any,
 }
 
-/// What is compared.
+/// What is compared, with the given value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are etcd's")]
 pub enum Target {
@@ -96,48 +96,48 @@ pub enum Target {
     Mod(i64),
     Value(Bytes),
     Lease(i64),
-    /// Equal in any case: etcd takes a target that it does not know so.
+    /// Always equal: etcd treats unknown targets so.
     Unknown,
 }
 
-/// The answer to an [`Op`].
+/// The result of an [`Op`].
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// To a read.
+    /// The result of a read.
     Range(Found),
-    /// To a put.
+    /// The result of a put.
     Put {
         /// The revision of the write.
         revision: Revision,
-        /// The pair before, if asked for and there.
+        /// The previous version, if requested and present.
         previous: Option<Arc<Version>>,
     },
-    /// To a deletion.
+    /// The result of a deletion.
     Delete {
         /// The revision of the write, or the current one if nothing was deleted.
         revision: Revision,
-        /// How many keys went.
+        /// Number of deleted keys.
         deleted: usize,
-        /// They, if asked for.
+        /// Their last versions, if requested.
         previous: Vec<Arc<Version>>,
     },
-    /// To a transaction.
+    /// The result of a transaction.
     Txn(TxnDone),
 }
 
-/// The answer to a [`Txn`].
+/// The result of a [`Txn`].
 #[derive(Clone, Debug)]
 pub struct TxnDone {
-    /// The revision after it.
+    /// The revision after the transaction.
     pub revision: Revision,
-    /// Which branch was taken.
+    /// Whether the compares held.
     pub succeeded: bool,
-    /// One answer for each operation of that branch.
+    /// The result of each operation of the chosen branch.
     pub done: Vec<Done>,
 }
 
 impl Done {
-    /// The revision for the response's header.
+    /// Returns the revision for the response header.
     pub fn revision(&self) -> Revision {
         match self {
             Self::Range(found) => found.revision,
@@ -148,7 +148,7 @@ impl Done {
 }
 
 impl Op {
-    /// Whether it can only read, whatever its compares give.
+    /// Returns whether the operation cannot write, whatever the outcome of its compares.
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Range(_) => true,
@@ -162,7 +162,7 @@ impl Compare {
     fn holds(&self, view: View) -> Result<bool, Error> {
         let mut pairs = view.index.range(&self.keys, view.at).peekable();
         if pairs.peek().is_none() {
-            // As in etcd: an absent key is compared as all zeros, but has no value that could be compared.
+            // As in etcd: an absent key compares as all zeros, but no value compare holds for it.
             return Ok(!matches!(self.target, Target::Value(_)) && self.holds_for(None, view)?);
         }
         for version in pairs {
@@ -195,8 +195,8 @@ impl Compare {
     }
 }
 
-/// An operation with all its branches chosen. etcd evaluates every compare, nested ones too, against the state
-/// before the transaction.
+/// An operation with all branches chosen. As in etcd, every compare, also a nested one, is evaluated against the state before the
+/// transaction.
 enum Chosen<'a> {
     Range(&'a Range),
     Put(&'a Put),
@@ -220,7 +220,7 @@ fn choose<'a>(op: &'a Op, view: View) -> Result<Chosen<'a>, Error> {
     })
 }
 
-/// Answers an operation that only reads.
+/// Executes a read-only operation.
 ///
 /// # Errors
 /// [`Error::Future`] or [`Error::Compacted`] for a revision that cannot be read, [`Error::ValueLost`].
@@ -231,11 +231,12 @@ pub(super) fn read(op: &Op, view: View) -> Result<Done, Error> {
     run.execute(chosen)
 }
 
-/// Computes what an operation changes on top of the newest state. Nothing is applied: the caller does that with
-/// the returned versions, if there are any, as one revision.
+/// Computes the changes of an operation on top of the newest state, without applying them. The caller applies the returned
+/// versions, if any, as one revision.
 ///
 /// # Errors
-/// Before anything is computed: a revision that cannot be read, an unknown lease, a missing key to keep the value of.
+/// Checked before anything is computed: a revision that cannot be read, an unknown lease, a missing key whose value is to be
+/// kept.
 pub(super) fn write(op: &Op, newest: View, leases: &Leases) -> Result<(Done, Vec<Arc<Version>>), Error> {
     let chosen = choose(op, newest)?;
     check(&chosen, newest.index, newest.at, Some(leases))?;
@@ -266,9 +267,9 @@ fn check(op: &Chosen, index: &Index, at: Revision, leases: Option<&Leases>) -> R
 
 struct Run<'a> {
     view: View<'a>,
-    /// The revision that the changes get.
+    /// The revision of the changes.
     now: Revision,
-    /// What was changed so far: later operations see it.
+    /// The changes so far, visible to later operations.
     written: Written,
 }
 
@@ -285,7 +286,7 @@ impl Run<'_> {
         })
     }
 
-    /// The revision that a reader inside the transaction sees.
+    /// Returns the revision that a read inside the transaction sees.
     fn revision(&self) -> Revision {
         if self.written.is_empty() { self.view.at } else { self.now }
     }
@@ -297,7 +298,7 @@ impl Run<'_> {
         }
     }
 
-    /// The newest pairs of a range, own changes included.
+    /// Returns the newest versions of a range, including own changes.
     fn pairs(&self, keys: &KeyRange) -> BTreeMap<Bytes, Arc<Version>> {
         let mut pairs: BTreeMap<_, _> =
             self.view.index.range(keys, self.view.at).map(|version| (version.key.clone(), version.clone())).collect();
@@ -322,8 +323,8 @@ impl Run<'_> {
     fn put(&mut self, put: &Put) -> Done {
         let previous = self.newest(&put.key);
         let before = previous.as_deref();
-        // The request's bytes are slices of the connection's buffer: what stays gets memory of its own, and
-        // versions of one key share the key.
+        // The request's bytes are slices of the connection's buffer: copy what is stored. All versions of a key share the key's
+        // bytes.
         let key = before.map_or_else(|| Bytes::copy_from_slice(&put.key), |before| before.key.clone());
         let value = match &put.value {
             Some(value) => Bytes::copy_from_slice(value),

@@ -1,4 +1,4 @@
-//! One version of one key, shared by index, log, watchers and committer.
+//! Versions of keys, shared by index, log, watchers and committer.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 
 use gitcd_journal::{Position, Segments};
 
-/// Revisions, version and lease of a stored pair, and what keeps it findable.
+/// Size of a version besides key and value: revisions, version, lease, and its place in the index.
 pub const OVERHEAD_BYTES: usize = 128;
 
-/// What one write transaction made of one key: a pair or, as a tombstone, its deletion.
+/// What one write transaction did to one key: a put or, as a tombstone, its deletion.
 #[derive(Debug)]
 pub struct Version {
     /// The key.
     pub key: Bytes,
     /// The revision of the write.
     pub mod_revision: Revision,
-    /// The revision of the key's creation; [`Revision::ZERO`] for a tombstone.
+    /// The revision that created the key; [`Revision::ZERO`] for a tombstone.
     pub create_revision: Revision,
     /// Writes since the creation, this one included; 0 for a tombstone.
     pub version: i64,
@@ -31,14 +31,14 @@ pub struct Version {
 
 #[derive(Debug)]
 struct Value {
-    /// `None`: it left memory and is read from the journal.
+    /// `None` if the value was evicted and has to be read from the journal.
     memory: Option<Bytes>,
-    /// Where the journal has it; `None` if it came from Git or a snapshot, then it stays in memory.
+    /// Position in the journal; `None` for a value from Git or a snapshot, which stays in memory.
     journal: Option<Position>,
 }
 
-/// A value that was trimmed away while somebody still held its version. It cannot happen unless the journal's
-/// folder was changed from outside.
+/// A value whose segment was trimmed while its version was in use. This only happens if the journal's folder is changed from
+/// outside.
 #[derive(Debug, thiserror::Error)]
 #[error("value of {key:?} at revision {revision} cannot be read back from the journal: {said}")]
 pub struct ValueLost {
@@ -48,7 +48,7 @@ pub struct ValueLost {
 }
 
 impl Version {
-    /// A pair. Key and value should own their memory (not be slices of a network buffer).
+    /// Creates a put. Key and value should own their memory (not be slices of a network buffer).
     pub fn put(
         key: Bytes,
         mod_revision: Revision,
@@ -62,28 +62,28 @@ impl Version {
         Self { key, mod_revision, create_revision, version, lease, value_length, value }
     }
 
-    /// A deletion.
+    /// Creates a deletion.
     pub fn tombstone(key: Bytes, mod_revision: Revision) -> Self {
         let value = Mutex::new(Value { memory: Some(Bytes::new()), journal: None });
         Self { key, mod_revision, create_revision: Revision::ZERO, version: 0, lease: 0, value_length: 0, value }
     }
 
-    /// Whether this is a deletion.
+    /// Returns whether this is a deletion.
     pub fn is_tombstone(&self) -> bool {
         self.version == 0
     }
 
-    /// What it counts for in the size of the data: key, value and a constant for the rest.
+    /// Returns its part of the data size: key, value and a constant.
     pub fn weight(&self) -> usize {
         self.key.len() + self.value_length as usize + OVERHEAD_BYTES
     }
 
-    /// Whether this write created the key.
+    /// Returns whether this write created the key.
     pub fn is_create(&self) -> bool {
         self.create_revision == self.mod_revision
     }
 
-    /// The value; read back from the journal (one small file read) if it is an old one that left memory.
+    /// Returns the value; reads an evicted one back from the journal (one small file read).
     ///
     /// # Errors
     /// [`ValueLost`] if the journal was damaged meanwhile.
@@ -92,12 +92,12 @@ impl Version {
             let value = self.value.lock();
             match (&value.memory, value.journal) {
                 (Some(memory), _) => return Ok(memory.clone()),
-                (None, at) => at.expect("only values with a place in the journal leave memory"),
+                (None, at) => at.expect("only values with a position in the journal are evicted"),
             }
         };
         match segments.read(at) {
             Ok(value) => Ok(value),
-            // Trimming brings needed values back before it deletes the segment.
+            // Trimming reads needed values back before it deletes the segment.
             Err(said) => self.value.lock().memory.clone().ok_or_else(|| ValueLost {
                 key: self.key.clone(),
                 revision: self.mod_revision,
@@ -106,32 +106,32 @@ impl Version {
         }
     }
 
-    /// The value of a newest version, which never leaves memory (empty for an evicted old one).
+    /// Returns the value of a newest version, which is never evicted (empty for an evicted one).
     pub fn value_in_memory(&self) -> Bytes {
         self.value.lock().memory.clone().unwrap_or_default()
     }
 
-    /// Bytes of the value, if it is in memory.
+    /// Returns the bytes of the value in memory.
     pub(crate) fn bytes_in_memory(&self) -> usize {
         self.value.lock().memory.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Remembers where the journal has the value.
+    /// Records the value's position in the journal.
     pub fn set_position(&self, at: Position) {
         self.value.lock().journal = Some(at);
     }
 
-    /// Lets the value leave memory if the journal has it.
+    /// Evicts the value from memory if the journal has it.
     pub fn evict(&self, segments: &Segments) {
         let mut value = self.value.lock();
-        // A segment may have been trimmed since: then memory is the only place left.
+        // The segment may have been trimmed: then only memory has the value.
         value.journal = value.journal.filter(|at| segments.has(at.segment));
         if value.journal.is_some() {
             value.memory = None;
         }
     }
 
-    /// Brings an evicted value back before the segments below `first_kept` go.
+    /// Reads an evicted value back before the segments below `first_kept` are deleted.
     pub(super) fn pin(&self, segments: &Segments, first_kept: u64) -> std::io::Result<()> {
         let mut value = self.value.lock();
         let Some(at) = value.journal.filter(|at| at.segment < first_kept) else { return Ok(()) };
@@ -143,11 +143,11 @@ impl Version {
     }
 }
 
-/// The versions of one key, back to the compact revision.
+/// The versions of a key, back to the compact revision.
 #[derive(Debug)]
 pub(super) struct History {
     head: Arc<Version>,
-    /// The head's, so that counting the keys of a range needs not look behind the pointer.
+    /// A copy of the head's field, so that counting keys follows no pointer.
     mod_revision: Revision,
     is_tombstone: bool,
     /// Oldest first.
@@ -178,7 +178,7 @@ impl History {
         std::mem::replace(&mut self.head, version)
     }
 
-    /// Takes back the newest version; false if it was the only one.
+    /// Removes the newest version; returns false if it was the only one.
     pub(super) fn pop(&mut self) -> bool {
         match self.older.pop() {
             Some(previous) => {
@@ -189,7 +189,7 @@ impl History {
         }
     }
 
-    /// The pair as it was at `revision`.
+    /// Returns the version at `revision`.
     #[inline]
     pub(super) fn at(&self, revision: Revision) -> Option<&Arc<Version>> {
         if self.mod_revision <= revision {
@@ -199,10 +199,10 @@ impl History {
         (!found.is_tombstone()).then_some(found)
     }
 
-    /// Drops what no revision from `keep` on can see. Returns false if nothing is left.
+    /// Drops versions that are invisible from `keep` on. Returns false if none is left.
     ///
-    /// With versions 3, 5, 9 (deletion) and `keep` 6: 3 goes, 5 is what revision 6 sees. With `keep` 9 all go.
-    /// The weight of what goes is added to `freed`, and its number to `dropped`.
+    /// With versions 3, 5, 9 (deletion) and `keep` 6: 3 is dropped, 5 is visible at revision 6. With `keep` 9 all are dropped.
+    /// Adds the weight of dropped versions to `freed`, and their number to `dropped`.
     pub(super) fn compact(&mut self, keep: Revision, freed: &mut usize, dropped: &mut u64) -> bool {
         let weight = |versions: &[Arc<Version>]| versions.iter().map(|version| version.weight()).sum::<usize>();
         if self.head.mod_revision <= keep {

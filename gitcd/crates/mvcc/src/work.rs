@@ -1,4 +1,4 @@
-//! What the store does and how long that takes, as etcd counts it. Every counter is there from the start.
+//! Counts and durations of the store's operations, as etcd has them. Every counter exists from the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::amounts::Amounts;
 
-/// etcd warns of what takes longer, and counts it.
+/// Threshold above which etcd logs and counts an operation as slow.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// Buckets from 1 ms to 8 s, which are etcd's for its disk.
+/// Returns a histogram with buckets from 1 ms to 8 s, as etcd has for its disk.
 pub fn disk_seconds() -> Histogram {
     Histogram::new((0..14).map(|power| 0.001 * f64::from(1 << power)))
 }
@@ -25,17 +25,17 @@ pub(crate) enum Applied {
     Compaction,
     LeaseGrant,
     LeaseRevoke,
-    /// What etcd has not: a merge of branches.
+    /// A merge of branches, which etcd does not have.
     Merge,
 }
 
 /// The names of all kinds of writes, in the order of [`Applied`].
 pub const APPLIED: [&str; 7] = ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Merge"];
 
-/// Of those that succeeded, and of those that did not.
+/// Durations of successful operations, and of failed ones.
 pub type Outcomes = [Amounts; 2];
 
-/// Counts of one store.
+/// Counts and durations of one store.
 #[derive(Debug)]
 pub struct Work {
     /// Range requests.
@@ -44,21 +44,21 @@ pub struct Work {
     pub applied: [Outcomes; APPLIED.len()],
     /// Requests and writes that took longer than etcd's limit of 100 ms.
     pub slow: AtomicU64,
-    /// Writing a frame of the journal, without the fsync.
+    /// Writes of journal frames, without the fsync.
     pub journal_writes: Amounts,
-    /// Keys and values that were put, in bytes.
+    /// Bytes of keys and values that were put.
     pub put_bytes: AtomicU64,
-    /// Leases that were kept alive.
+    /// Leases kept alive.
     pub leases_renewed: AtomicU64,
-    /// Leases that expired.
+    /// Leases expired.
     pub leases_expired: AtomicU64,
-    /// Times to live in seconds.
+    /// Granted times to live in seconds.
     pub lease_ttl: Amounts,
-    /// How long writes waited for a part of a compaction.
+    /// Pauses of writes for a part of a compaction.
     pub compaction_pauses: [Amounts; 2],
-    /// From the request to the last version that goes.
+    /// Compactions, from the request until the last version is dropped.
     pub compactions: Amounts,
-    /// When the last one ended, in seconds since 1970.
+    /// End of the last compaction, in seconds since 1970.
     pub compacted_at: AtomicU64,
     /// Versions that compactions dropped.
     pub compacted_versions: AtomicU64,
@@ -66,9 +66,9 @@ pub struct Work {
     pub hash: Amounts,
     /// Requests for the hash at a revision.
     pub hash_at_revision: Amounts,
-    /// Snapshots that were sent.
+    /// Snapshots sent.
     pub snapshots: Amounts,
-    /// Requests to defragment.
+    /// Defragmentation requests.
     pub defragmentations: Amounts,
 }
 
@@ -102,13 +102,13 @@ impl Default for Work {
 }
 
 impl Work {
-    /// A range was read.
+    /// Records a range read.
     pub(crate) fn ranged(&self, succeeded: bool, took: Duration) {
         self.ranges[usize::from(!succeeded)].took(took);
         self.look(took);
     }
 
-    /// A write was applied, not yet durably.
+    /// Records a write that was applied, but is not durable yet.
     pub(crate) fn applied(&self, kind: Applied, succeeded: bool, took: Duration) {
         self.applied[kind as usize][usize::from(!succeeded)].took(took);
         self.look(took);
@@ -120,19 +120,19 @@ impl Work {
         }
     }
 
-    /// A part of a compaction was done, under the index' lock.
+    /// Records a part of a compaction, done under the index lock.
     pub(crate) fn compacted_a_part(&self, took: Duration) {
         self.compaction_pauses.iter().for_each(|pauses| pauses.took(took));
     }
 
-    /// A compaction is complete.
+    /// Records a complete compaction.
     pub(crate) fn compacted(&self, took: Duration, now_seconds: u64) {
         self.compactions.took(took);
         self.compacted_at.store(now_seconds, Ordering::Relaxed);
     }
 }
 
-/// Measures until it is dropped.
+/// A timer that records its duration when dropped.
 #[derive(Debug)]
 pub struct Timed {
     work: Arc<Work>,
@@ -141,7 +141,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Starts to measure; the time is counted when the value is dropped.
+    /// Starts the timer.
     pub fn begin(work: Arc<Work>, amounts: fn(&Work) -> &Amounts) -> Self {
         Self { work, amounts, started: Instant::now() }
     }

@@ -1,4 +1,4 @@
-//! The single writer: evaluate, apply, make durable, publish. One thread; one fsync for all that came together.
+//! The single writer: evaluate, apply, make durable, publish. One thread, and one fsync for all pending writes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -32,17 +32,17 @@ pub(super) mod tests;
 pub(super) use self::round::EXPIRY;
 use self::round::Round;
 
-/// Bounds of the writer.
+/// Limits of the writer.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Commands that may wait.
+    /// Length of the command queue.
     pub queue: usize,
-    /// Commands that share one fsync.
+    /// Number of commands that may share one fsync.
     pub batch: usize,
-    /// Bytes of superseded values that stay in memory; others are read back from the journal. Those that the journal does not
-    /// have any more count, too, but stay whatever they are: at most one for each key, until the next compaction.
+    /// Bytes of superseded values kept in memory; others are read back from the journal. Values that the journal no longer has
+    /// count too, but are never evicted: there is at most one for each key, until the next compaction.
     pub old_value_bytes: usize,
-    /// Writes are refused while the journal is larger, which happens only if commits fail for long.
+    /// Journal size above which writes are refused, which happens only if commits fail for a long time.
     pub max_journal_bytes: u64,
 }
 
@@ -52,10 +52,10 @@ impl Default for Limits {
     }
 }
 
-/// A frame takes no further command once it is this large.
+/// Size at which a frame accepts no further command.
 const FRAME_BYTES: usize = 8 << 20;
 
-/// What the writer is asked to do.
+/// A command for the writer.
 #[derive(Debug)]
 pub(super) enum Command {
     Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
@@ -73,7 +73,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// What it counts as when it is applied; nothing for what changes nothing.
+    /// Returns the kind of write to record; `None` for a command that changes nothing.
     fn kind(&self) -> Option<Applied> {
         Some(match self {
             Self::Write { op: Op::Put(_), .. } => Applied::Put,
@@ -88,23 +88,23 @@ impl Command {
     }
 }
 
-/// What a batch did to the leases, to take it back if it cannot be made durable.
+/// A change to the leases in a batch, to be undone if the batch cannot be made durable.
 enum LeaseChange {
     Granted(i64),
     Revoked(i64, Lease),
 }
 
-/// What came together and becomes durable together.
+/// The changes and answers that become durable together.
 #[derive(Default)]
 struct Batch {
     answers: Vec<Answer>,
     leases: Vec<LeaseChange>,
     compact: Option<Revision>,
     merges: Vec<Arc<merge::Merge>>,
-    /// Leases that ran out.
+    /// Number of expired leases.
     expired: u64,
     first: Option<Revision>,
-    /// Where values of this batch will be in the journal.
+    /// Where the journal will have the values of this batch.
     positions: Vec<(Arc<Version>, Position)>,
 }
 
@@ -114,13 +114,13 @@ pub(super) struct Writer {
     limits: Limits,
     old: Old,
     pruning: bool,
-    /// When the compaction was asked for that is under way.
+    /// When the running compaction was requested.
     compacting_since: Option<Instant>,
-    /// The last batch found no room.
+    /// The last batch found no space.
     full: bool,
-    /// What is durable but not visible, because the writer lease ended in between.
+    /// Writes in doubt: durable but not visible, because the writer lease ended in between.
     held: Option<Batch>,
-    /// Closed while the next batch is made durable.
+    /// Closed once the next batch is durable.
     #[cfg(test)]
     closes: Option<Arc<gitcd_core::fence::Gate>>,
 }
@@ -164,7 +164,7 @@ impl Writer {
 
     pub(super) fn spawn(self, mut inbox: mpsc::Receiver<Command>) -> std::io::Result<std::thread::JoinHandle<()>> {
         std::thread::Builder::new().name("writer".into()).spawn(move || {
-            // Whatever ends this thread, nobody may wait for it for ever.
+            // However this thread exits, those who wait for the store must be released.
             let _finish = Finish(self.store.clone());
             self.run(&mut inbox);
         })
@@ -174,7 +174,7 @@ impl Writer {
         let mut received = Vec::with_capacity(self.limits.batch);
         let mut commands = VecDeque::with_capacity(self.limits.batch);
         loop {
-            // History is pruned while nobody waits, a little at a time.
+            // Prune while the queue is empty, a little at a time.
             if self.pruning && inbox.is_empty() && self.prune() {
                 continue;
             }
@@ -190,7 +190,7 @@ impl Writer {
             }
             if let Some(reply) = stop {
                 inbox.close();
-                // Until the last of those who had a place in the queue already has taken it: nobody would answer one that came later.
+                // Senders that have reserved a place in the queue may still send, and must be answered.
                 while let Some(command) = inbox.blocking_recv() {
                     commands.push_back(command);
                 }
@@ -203,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// One round: `commands` up to the bound of a frame, one fsync, all answers.
+    /// Runs one round: `commands` up to the limit of a frame, one fsync, all answers.
     fn batch(&mut self, commands: &mut VecDeque<Command>) -> Option<oneshot::Sender<()>> {
         let mut batch = Batch::default();
         let mut stop = None;
@@ -300,7 +300,7 @@ impl Writer {
                         Error::Poisoned(reason)
                     }
                 };
-                tracing::error!(error = chain(&error), "writes not made durable");
+                tracing::error!(error = chain(&error), "cannot make writes durable");
                 span.record("otel.status_code", "ERROR");
                 self.undo(batch);
                 Err(answer)
@@ -308,14 +308,14 @@ impl Writer {
         }
     }
 
-    /// Takes a batch back that is not durable: nobody has seen it.
+    /// Undoes a batch that could not be made durable: it was never visible.
     fn undo(&self, batch: &mut Batch) {
         let mut index = self.store.index.write();
         let mut leases = self.store.leases.lock();
         batch.positions.clear();
         batch.merges.clear();
         batch.compact = None;
-        // Leases first: keys that are moved back to them, or away from them, must find them.
+        // Leases first: keys that are moved to or from them need them.
         for change in batch.leases.drain(..).rev() {
             match change {
                 LeaseChange::Granted(id) => drop(leases.remove(id)),
@@ -331,16 +331,16 @@ impl Writer {
         }
     }
 
-    /// Makes a durable batch visible: watchers first know which of them are meant, then the revision rises.
+    /// Makes a durable batch visible: first marks the watchers, then raises the revision.
     fn publish(&mut self, batch: &mut Batch) {
         for (version, at) in batch.positions.drain(..) {
             version.set_position(at);
         }
-        // Before the revision rises: whoever reads at a revision after the compaction must not read below it.
+        // Before the revision is raised: a read at a revision after the compaction must not read below it.
         if let Some(revision) = batch.compact {
             self.store.index.write().compact(revision);
         }
-        // The committer must know of a merge before it sees its writes.
+        // The committer must see a merge before its writes.
         let has_merged = !batch.merges.is_empty();
         batch.merges.drain(..).for_each(|merge| self.store.add_merge(merge));
         if has_merged && batch.first.is_none() {
@@ -370,7 +370,7 @@ impl Writer {
             store.measure(index.size());
             drop(index);
             self.evict();
-            // Taking the lock orders this after the check of whoever is about to wait.
+            // Take the lock, so that a waiter either sees the new state or is waiting already.
             drop(store.progress.lock());
             store.published.notify_all();
         }
@@ -397,7 +397,7 @@ impl Writer {
         }
     }
 
-    /// Lets the oldest superseded values leave memory, down to the bound.
+    /// Evicts the oldest superseded values, down to the limit.
     fn evict(&mut self) {
         self.old.evict(self.limits.old_value_bytes, &self.store.segments);
         self.store.counters.old_value_bytes.store(self.old.bytes() as u64, Ordering::Relaxed);
@@ -428,7 +428,7 @@ impl Writer {
         self.pruning
     }
 
-    /// Deletes segments; values that are still needed and only there come back to memory first.
+    /// Deletes segments, after reading back values that are still needed and only there.
     fn trim(&mut self, first_kept: u64) {
         let brought_back = self.old.bring_back(&self.store.segments, first_kept);
         self.evict();
@@ -439,7 +439,7 @@ impl Writer {
         if let Err(error) = self.store.segments.trim(first_kept) {
             tracing::warn!(error = chain(&error), "journal not trimmed");
         }
-        // There is room for more on the disk, and perhaps below the journal's bound.
+        // There is more space on the disk, and perhaps the journal is below its limit.
         self.store.room.notify_one();
     }
 }

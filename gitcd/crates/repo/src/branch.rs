@@ -1,8 +1,8 @@
 //! A branch: a data reference and a metadata reference that move together.
 //!
-//! [`Branch::commit`] turns revisions into objects of the open pack, one data commit a call; [`Branch::flush`] adds
-//! one metadata commit, puts the pack into the repository and moves both references. Readers of the repository see
-//! nothing before that, and everything at once after it.
+//! [`Branch::commit`] turns revisions into objects of the open pack, one data commit for each call. [`Branch::flush`] adds one
+//! metadata commit, writes the pack to the repository and moves both references: then readers of the repository see all of it at
+//! once.
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -85,25 +85,25 @@ pub use merge::{Joined, Merging};
 pub use repository::is_absent;
 pub use repository::{init as init_repository, open_repository};
 
-/// The name of the branch that flags without a name mean.
+/// The name of the branch that flags without a name apply to.
 pub const DEFAULT_NAME: &str = "default";
 
-/// Which branch of which repository, and how it is written.
+/// The configuration of a branch: its repository and references, and how it is written.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// A bare repository, or a folder with one in `.git`.
     pub repository: PathBuf,
-    /// The branch's own name; its local state is in `gitcd/<name>/` of the repository. One plain file name.
+    /// The branch's name; its local state is in `gitcd/<name>/` of the repository. A single plain file name.
     pub name: String,
     /// Such as `refs/heads/main`.
     pub data_reference: String,
     /// Such as `refs/gitcd/metadata/main`.
     pub metadata_reference: String,
-    /// Which keys belong into the data tree.
+    /// Which keys go into the data tree.
     pub keys: KeySpace,
     /// Author and committer of every commit.
     pub committer_name: String,
-    /// Their e-mail address.
+    /// Their email address.
     pub committer_email: String,
 }
 
@@ -123,61 +123,61 @@ impl Config {
     }
 }
 
-/// One or more successive revisions that become one data commit.
+/// Successive revisions that become one data commit.
 #[derive(Debug, Clone)]
 pub struct Revisions {
     /// The first revision.
     pub first: i64,
     /// The last revision.
     pub last: i64,
-    /// When the last one was made.
+    /// The time of the last revision.
     pub time: SystemTime,
-    /// Who made them, as far as known.
+    /// The clients that wrote them, if known.
     pub clients: Vec<String>,
-    /// The last state of every key that changed.
+    /// The last state of every changed key.
     pub changes: Vec<Change>,
 }
 
-/// What has become of a key.
+/// A change of a key.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// The whole key.
     pub key: Bytes,
-    /// Its new state.
+    /// The new state.
     pub action: Action,
 }
 
 /// The new state of a key.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// It has this value; whether it is new is known here.
+    /// Sets the value; the branch knows whether the key is new.
     Put {
         /// The exact value.
         value: Bytes,
         /// Its revisions.
         record: Record,
     },
-    /// It is gone. Nothing happens if it was not there.
+    /// The key is deleted. A missing key is ignored.
     Delete,
 }
 
-/// What the open pack holds so far.
+/// The content of the open pack so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// Its size.
+    /// The pack's size.
     pub pack_bytes: usize,
-    /// Its data commits.
+    /// Number of data commits.
     pub commits: usize,
-    /// Bytes for directories that had to be written whole, and an estimate of those for the metadata: every flush
-    /// pays them again for what it touches, so flushing less often saves them.
+    /// Bytes of directories that had to be written whole, plus an estimate for the metadata: every flush writes these again for
+    /// what it changes, so fewer flushes save them.
     pub overhead_bytes: usize,
-    /// The rest: values, deltas, commits.
+    /// The other bytes: values, deltas, commits.
     pub useful_bytes: usize,
 }
 
-/// A branch that is open for writing. Only one may be open at a time; the caller holds a lock.
+/// A branch that is open for writing. Only one may be open at a time; the caller holds the lock.
 ///
-/// Directories and metadata of all keys are in memory, values only while they are in the open pack.
+/// Directories and the metadata of all keys are in memory, values only while they are in the open pack.
 pub struct Branch {
     config: Config,
     names: Names,
@@ -185,14 +185,14 @@ pub struct Branch {
     refs: Refs,
     /// `Name <address> `, cleaned.
     identity: String,
-    /// The last pair that is in the repository, and what it says.
+    /// The last committed heads in the repository, and their state.
     head: Pair,
     state: State,
-    /// What somebody else put on the data reference: it stays there until a commit of ours has it in its history.
+    /// An external commit on the data reference, which stays until a commit of ours has it as an ancestor.
     foreign: Option<Oid>,
     /// The root of the last metadata commit.
     root: Entries,
-    /// The data commit to build upon.
+    /// The parent of the next data commit.
     data_commit: Oid,
     data: Tree,
     local: Tree,
@@ -200,21 +200,21 @@ pub struct Branch {
     pack: pack::Writer,
     /// See [`Branch::keep_packs_open`].
     open_below: usize,
-    /// Former versions of values in the open pack, by key.
+    /// Last versions of values in the open pack, by key.
     values: HashMap<Bytes, Value>,
-    /// Values of local keys that the next metadata commit brings in: only their last versions are ever referred to.
+    /// Values of local keys for the next metadata commit, which only needs their last versions.
     local_values: HashMap<Bytes, (Oid, Bytes)>,
     local_changed: bool,
     commits: usize,
-    /// What the next metadata commit has to say of histories that came together.
+    /// History links for the next metadata commit.
     joins: Vec<Join>,
     overhead: usize,
     time: Option<SystemTime>,
     path: Vec<u8>,
     scratch: Vec<u8>,
-    /// An error has left memory ahead of the repository.
+    /// An error left memory ahead of the repository.
     failed: bool,
-    /// Whether the file beside the repository says what `head` is.
+    /// Whether the local file records `head`.
     is_recorded: bool,
 }
 
@@ -230,38 +230,38 @@ impl std::fmt::Debug for Branch {
 }
 
 impl Branch {
-    /// The last flushed pair.
+    /// Returns the last flushed heads.
     pub fn head(&self) -> Pair {
         self.head
     }
 
-    /// The data commit that the next flush makes visible.
+    /// Returns the data commit that the next flush makes visible.
     pub fn next(&self) -> Oid {
         self.data_commit
     }
 
-    /// A commit that somebody else put on the data reference, and that is not merged yet.
+    /// Returns an external commit on the data reference that is not merged yet.
     pub fn foreign(&self) -> Option<Oid> {
         self.foreign
     }
 
-    /// What the last flushed metadata says about the branch as a whole.
+    /// Returns the branch's state in the last flushed metadata.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Number of keys, unflushed changes included.
+    /// Returns the number of keys, including unflushed changes.
     pub fn keys(&self) -> usize {
         self.trie.len()
     }
 
-    /// From now on a flush goes on with the pack of the one before, writing it again, while that is smaller than so many bytes.
-    /// For a branch that is flushed many times a second: it has fewer packs, and directories are not written whole each time.
+    /// Makes flushes extend the previous pack, by rewriting it, while it is smaller than `below` bytes. For a branch with many
+    /// flushes per second: it gets fewer packs, and directories are not written whole each time.
     pub fn keep_packs_open(&mut self, below: usize) {
         self.open_below = below;
     }
 
-    /// What a flush would write now.
+    /// Returns what a flush would write now.
     pub fn pending(&self) -> Pending {
         let overhead_bytes = self.overhead + self.trie.stale_bytes();
         Pending {
@@ -275,20 +275,20 @@ impl Branch {
     /// Reads all keys and values as of a metadata commit, such as the head's.
     ///
     /// # Errors
-    /// [`LoadError`] if something of it is missing, damaged or inconsistent.
+    /// [`LoadError`] if an object is missing, damaged or inconsistent.
     pub fn load(&self, metadata: Oid) -> Result<Loaded, LoadError> {
         Snapshot::read(&self.repository, &self.names, metadata)?.load(&self.repository, &self.names, &self.config.keys)
     }
 }
 
-/// Whether a commit on the data reference is one to be merged: it can be read, and is not one of ours that the reference was
-/// moved back to.
+/// Returns whether a commit on the data reference has to be merged: it can be read, and is not one of our older commits that the
+/// reference was moved back to.
 fn is_to_be_merged(repository: &Repository, found: Oid, ours: Oid) -> bool {
     let mut graph = Graph::default();
     matches!(graph.is_ancestor(repository, found, ours), Ok(false))
 }
 
-/// What a reference was found to be.
+/// Formats the target of a reference.
 fn show(found: Option<Oid>) -> String {
     found.map_or_else(|| "no commit".into(), |oid| oid.to_string())
 }

@@ -1,7 +1,7 @@
-//! Which keys differ between two trees of values.
+//! Keys that differ between two trees of values.
 //!
-//! Directories with the same id are not looked into, so the cost grows with the difference: each directory on the way to a
-//! change is read once.
+//! Directories with equal IDs are skipped, so the cost grows with the difference: each directory on the path to a change is read
+//! once.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,25 +18,25 @@ mod finder;
 mod items;
 mod trees;
 
-/// What differs between two trees.
+/// The differences between two trees.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// By what follows the key prefix.
+    /// Changed keys, without the key prefix.
     pub keys: BTreeMap<Vec<u8>, Change>,
-    /// Files of the second tree that are new or changed and stand for no key: their path, and what is wrong.
+    /// New or changed files of the second tree that are unmappable: their path, and why.
     pub strange: Vec<(Vec<u8>, String)>,
 }
 
-/// The blobs of a key.
+/// The blobs of a key in both trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// In the first tree.
+    /// The blob in the first tree.
     pub from: Option<Oid>,
-    /// In the second one.
+    /// The blob in the second tree.
     pub to: Option<Oid>,
 }
 
-/// A tree cannot be read.
+/// A tree that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("tree {oid}: {problem}")]
 pub struct TreeError {
@@ -46,7 +46,7 @@ pub struct TreeError {
     pub problem: String,
 }
 
-/// The keys whose values differ between two trees; a tree that is `None` is empty.
+/// Returns the keys whose values differ between two trees; `None` is an empty tree.
 ///
 /// # Errors
 /// [`TreeError`] if a tree is missing or damaged.
@@ -55,17 +55,17 @@ pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> R
     among(&mut Trees::new(odb), from, to)
 }
 
-/// The same for who compares many trees.
+/// Does the same with a cache of trees, for many comparisons.
 pub(crate) fn among(trees: &mut Trees<'_>, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
     let mut walk = Walk { trees, changes: Changes::default() };
     walk.run(from, to)?;
     let mut changes = walk.changes;
-    // A value moves into a directory when other keys come to lie below it: that is no change.
+    // A value moves into a directory once other keys exist below it: that is not a change.
     changes.keys.retain(|_, change| change.from != change.to);
     Ok(changes)
 }
 
-/// The blob of a key in a tree.
+/// Returns the blob of a key in a tree.
 ///
 /// # Errors
 /// [`TreeError`].
@@ -74,7 +74,7 @@ pub fn find(repository: &Repository, tree: Oid, relative: &[u8]) -> Result<Optio
     Finder::new(odb, relative).find(tree)
 }
 
-/// Whether a tree has something at a path that stands for no key.
+/// Returns whether a tree has something unmappable at a path.
 pub fn is_strange(tree: &git2::Tree<'_>, path: &str) -> bool {
     let Ok(entry) = tree.get_path(std::path::Path::new(path)) else { return false };
     match entry.kind() {
@@ -87,7 +87,7 @@ pub fn is_strange(tree: &git2::Tree<'_>, path: &str) -> bool {
     }
 }
 
-/// An entry of a tree that another one does not have so.
+/// An entry of a tree that another tree lacks or has otherwise.
 #[derive(Debug)]
 pub struct Entry {
     /// Whether it is a directory.
@@ -96,11 +96,11 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Its blob or tree.
     pub oid: Oid,
-    /// The directories of that name in the other trees.
+    /// The directories with this name in the other trees.
     pub before: Vec<Oid>,
 }
 
-/// The files, links and directories of a tree that are not exactly so in any of the trees `before`.
+/// Returns the entries of a tree, except submodules, that none of the trees `before` has.
 pub fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry>, TreeError> {
     let tree = parse(oid, tree)?;
     let mut entries: Option<Vec<Entry>> = None;
@@ -111,7 +111,7 @@ pub fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry
         let mut known = entries.take().map(|entries| entries.into_iter().map(|entry| (entry.name, entry.before)));
         let mut known: Option<BTreeMap<_, _>> = known.as_mut().map(Iterator::collect);
         let here = added.into_iter().filter(|(kind, ..)| *kind != Kind::Submodule).filter_map(|(kind, name, oid)| {
-            // What one of the trees before had already is not new.
+            // An entry that another tree has is not new.
             let mut before = known.as_mut().map_or_else(|| Some(Vec::new()), |known| known.remove(&name))?;
             before.extend(directories.get(&name));
             Some(Entry { is_directory: kind == Kind::Directory, name, oid, before })
@@ -130,7 +130,7 @@ pub fn added(oid: Oid, tree: &[u8], before: &[(Oid, &[u8])]) -> Result<Vec<Entry
     }))
 }
 
-/// Whether a tree has nothing but files and directories, in Git's order and with names that mean nothing to any system.
+/// Returns whether a tree has only files and directories, in Git's order, with names that are safe on all systems.
 pub fn is_plain(tree: &[u8]) -> bool {
     let Ok(items) = parse(Oid::ZERO_SHA1, tree) else { return false };
     let is_plain = |item: &Item<'_>| {
@@ -141,11 +141,11 @@ pub fn is_plain(tree: &[u8]) -> bool {
             && name.len() <= 1024
             && name.iter().all(|c| c.is_ascii() && !matches!(c, b'/' | b'\\' | b':' | b'~'))
             && !matches!(name, b"." | b"..")
-            // Git's own files have other names on some systems, too.
+            // Names that some systems take for `.git`.
             && !name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b".git") || start.eq_ignore_ascii_case(b"git~"))
             && !item.oid.is_zero()
     };
-    // A file and a directory of one name are not neighbours.
+    // A file and a directory with the same name need not be adjacent.
     let mut names: Vec<_> = items.iter().map(|item| item.name).collect();
     names.sort_unstable();
     items.iter().all(is_plain)
@@ -153,7 +153,7 @@ pub fn is_plain(tree: &[u8]) -> bool {
         && names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The file or directory of this name; whether it is a directory.
+/// Returns the file or directory with this name, and whether it is a directory.
 pub fn any_entry(odb: &Odb<'_>, tree: Oid, name: &[u8]) -> Result<Option<(bool, Oid)>, TreeError> {
     let object = read(odb, tree)?;
     let items = parse(tree, object.data())?;
@@ -161,7 +161,7 @@ pub fn any_entry(odb: &Odb<'_>, tree: Oid, name: &[u8]) -> Result<Option<(bool, 
     Ok(found.map(|item| (item.kind == Kind::Directory, item.oid)))
 }
 
-/// All files and directories; whether each is a directory.
+/// Returns all files and directories, and whether each is a directory.
 pub(super) fn entries(odb: &Odb<'_>, tree: Oid) -> Result<Vec<(bool, Oid)>, TreeError> {
     let object = read(odb, tree)?;
     let items = parse(tree, object.data())?;
@@ -178,7 +178,7 @@ struct Walk<'w, 'r> {
     changes: Changes,
 }
 
-/// Two directories of the same path.
+/// Two directories at the same path.
 struct Pair {
     path: Vec<u8>,
     depth: usize,
@@ -188,7 +188,7 @@ struct Pair {
 
 impl Walk<'_, '_> {
     fn run(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
-        // Somebody may have nested directories deeper than a thread's stack.
+        // Use a heap-allocated stack: directories may be nested deeper than a thread's stack allows.
         let mut stack = vec![Pair { path: Vec::new(), depth: 0, from, to }];
         while let Some(pair) = stack.pop() {
             if pair.from == pair.to {
@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
         }
         for (name, (from, to)) in below {
             let path = joined(path, &name);
-            // The names of a key, and one more if others lie below it.
+            // The names of a key, and one more for a value beside other keys.
             if depth < path::MAX_DEPTH {
                 stack.push(Pair { path, depth: depth + 1, from, to });
             } else if to.is_some() {
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Directories of one entry each, so many names deep.
+    /// Nests this many directories with one entry each.
     fn nested(repository: &Repository, names: usize) -> Oid {
         let mut at = repository.blob(b"x").unwrap();
         for depth in 0..names {
@@ -369,7 +369,7 @@ mod tests {
         for mode in ["120000", "160000", "100664", "040000", "100600"] {
             assert!(!is_plain(&tree(&[(mode, "a")])), "{mode}");
         }
-        // An id may end with what is the first digit of an old mode.
+        // An ID may end with the first digit of an old mode.
         let ids = [b"100644 a\0", &[b'0'; 20][..], b"40000 b\0", &[b'0'; 20], b"100644 c\0", &[b'1'; 20]].concat();
         assert!(is_plain(&ids));
         assert!(!is_plain(&tree(&[(file, "b"), (file, "a")])));

@@ -1,7 +1,7 @@
-//! Commits that a reference is to move along one by one, made and sent all at once.
+//! Prebuilt commits, written and sent at once, along which a reference moves step by step.
 //!
-//! Each is the parent of the one before it: whoever has the first has all that follow. So moving the reference sends no
-//! objects, and what it has left behind is nobody's and goes with the next `git gc`.
+//! Each target is the parent of the previous one: a repository that has the first has all others. So a move sends no objects,
+//! and the commits that it leaves are pruned by the next `git gc`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::message;
 use super::pack::{self, Kind};
 use super::pack_file::WriteError;
 
-/// What the commits are like.
+/// The metadata and content of the commits.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// Author and committer.
+    /// Name of author and committer.
     pub name: &'a str,
-    /// Their address.
+    /// Their email address.
     pub email: &'a str,
-    /// A file in each commit, name and content: Git does not like commits without any.
+    /// A file in each commit, name and content, so that its tree is not empty.
     pub file: (&'a str, &'a str),
 }
 
-/// Writes `count` commits into a pack of the repository at `git_dir`, durably. `message` is given the number of those that come after.
-/// Returns them in the order in which they are to be used.
+/// Writes `count` commits into a pack of the repository at `git_dir`, durably. `message` gets the number of commits that follow.
+/// Returns the commits in their order of use.
 ///
 /// # Errors
-/// [`WriteError`], with nothing visible.
+/// [`WriteError`]; nothing is visible.
 pub fn write(
     git_dir: &Path,
     form: Form<'_>,
@@ -49,10 +49,10 @@ pub fn write(
     for after in 0..count {
         let mut content = format!("tree {tree}\n");
         if let Some(next) = commits.last() {
-            writeln!(content, "parent {next}").expect("a string takes everything");
+            writeln!(content, "parent {next}").expect("writing to a string does not fail");
         }
         write!(content, "author {identity}\ncommitter {identity}\n\n{}", message(after))
-            .expect("a string takes everything");
+            .expect("writing to a string does not fail");
         commits.push(add(Kind::Commit, content.as_bytes()));
     }
     pack.finish(&git_dir.join("objects/pack"))?;

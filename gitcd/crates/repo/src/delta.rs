@@ -1,30 +1,30 @@
 //! Git's delta encoding: a new version of an object as copies from the old one and inserted bytes.
 //!
-//! Two sources of deltas: [`Edits`] collects changes whose places are known (a directory of ten thousand
-//! entries is never compared with anything), and [`between`] finds them for two versions of a value.
+//! There are two sources of deltas: [`Edits`] collects changes at known positions (so that a directory of ten thousand entries is
+//! never compared), and [`between`] compares two versions of a value.
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-/// Most bytes that one copy instruction can name (three size bytes).
+/// Most bytes that one copy instruction can copy (three size bytes).
 const MAX_COPY: usize = 0xff_ffff;
 /// Most bytes that one insert instruction can carry.
 const MAX_INSERT: usize = 0x7f;
 /// A copy costs up to seven bytes, so shorter matches are inserted.
 const MIN_COPY: usize = 8;
-/// How many equal lines of the old version are looked at for one line of the new one.
+/// How many equal lines of the old version are considered for one line of the new one.
 const MAX_CANDIDATES: usize = 8;
 
-/// Changes of one byte string, kept as the parts that differ from the version they started from.
+/// Changes of a byte string, as the parts that differ from its starting version.
 ///
-/// Cost of a change: a binary search, plus moving the parts behind it when the length changes.
+/// A change costs a binary search, plus moving the later parts if the length changes.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Edits {
-    /// Sorted by place; no two touch.
+    /// Sorted by position; no two touch.
     hunks: Vec<Hunk>,
 }
 
-/// `old[old_at..][..old_len]` has become `new[new_at..][..new_len]`.
+/// `old[old_at..][..old_len]` was replaced by `new[new_at..][..new_len]`.
 #[derive(Debug, Clone, Copy)]
 struct Hunk {
     old_at: usize,
@@ -34,12 +34,12 @@ struct Hunk {
 }
 
 impl Edits {
-    /// Forgets everything: the current version is the one that later changes start from.
+    /// Makes the current version the starting version.
     pub(super) fn clear(&mut self) {
         self.hunks.clear();
     }
 
-    /// Records that `removed` bytes at `at` of the current version have been replaced by `inserted` bytes.
+    /// Records that `removed` bytes at `at` of the current version were replaced by `inserted` bytes.
     pub(super) fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
         let end = at + removed;
         let first = self.hunks.partition_point(|h| h.new_at + h.new_len < at);
@@ -83,10 +83,10 @@ impl Edits {
     }
 }
 
-/// Appends a delta from `old` to `new` to `out`: common beginning and end by bytes, what lies between by lines.
+/// Appends a delta from `old` to `new` to `out`: common start and end by bytes, the rest by lines.
 ///
-/// Good for pretty-printed JSON with a few changed lines; correct for anything. Takes time in proportion to the
-/// two lengths.
+/// Effective for pretty-printed JSON with a few changed lines; correct for any bytes. Takes time in proportion to the two
+/// lengths.
 pub(super) fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     header(old.len(), new.len(), out);
     let head = common(old.iter(), new.iter());
@@ -102,7 +102,8 @@ pub(super) fn between(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     program.finish();
 }
 
-/// The same for two versions of a tree: entry by entry, in Git's order. Correct for anything; takes time in proportion to the two lengths.
+/// Does the same for two versions of a tree: entry by entry, in Git's order. Correct for any bytes; takes time in proportion to
+/// the two lengths.
 pub(super) fn trees(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     header(old.len(), new.len(), out);
     let mut program = Program { old, new, start: 0, len: 0, copied_to: 0, out };
@@ -113,7 +114,7 @@ pub(super) fn trees(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
             Ordering::Greater => after = entry(new, other.end),
             Ordering::Equal => {
                 let (was, is) = (&old[one.start..one.end], &new[other.start..other.end]);
-                // A change is one of the id, nearly always.
+                // Nearly always only the ID has changed.
                 let same = if was == is { is.len() } else { common(was.iter(), is.iter()) };
                 if same > 0 {
                     program.keep(one.start, other.start, same);
@@ -125,7 +126,7 @@ pub(super) fn trees(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     program.finish();
 }
 
-/// Where an entry of a tree lies: `mode name NUL id`.
+/// Position of a tree's entry: `mode name NUL id`.
 struct Entry {
     start: usize,
     name: usize,
@@ -134,14 +135,14 @@ struct Entry {
 }
 
 impl Entry {
-    /// By which entries are sorted.
+    /// Returns the sort key of the entry.
     fn place<'t>(&self, tree: &'t [u8]) -> impl Iterator<Item = &'t u8> + use<'t> {
         let is_directory = tree[self.start] == b'4';
         tree[self.name..self.nul].iter().chain(is_directory.then_some(&b'/'))
     }
 }
 
-/// The entry that begins here; `None` at the end, and if there is none.
+/// Parses the entry that starts here; `None` at the end, or if it is malformed.
 fn entry(tree: &[u8], start: usize) -> Option<Entry> {
     let rest = tree.get(start..)?;
     let name = start + rest.iter().take(8).position(|byte| *byte == b' ')? + 1;
@@ -154,7 +155,7 @@ fn common<'a>(old: impl Iterator<Item = &'a u8>, new: impl Iterator<Item = &'a u
     old.zip(new).take_while(|(a, b)| a == b).count()
 }
 
-/// Finds lines of `new[new_part]` in `old[old_part]`: first where the last match left off, then anywhere.
+/// Matches lines of `new[new_part]` in `old[old_part]`: first where the last match ended, then anywhere.
 fn lines(program: &mut Program<'_>, old_part: std::ops::Range<usize>, new_part: std::ops::Range<usize>) {
     let mut places: HashMap<&[u8], Vec<usize>, BuildHasherDefault<DefaultHasher>> = HashMap::default();
     let mut at = old_part.start;
@@ -172,14 +173,14 @@ fn lines(program: &mut Program<'_>, old_part: std::ops::Range<usize>, new_part: 
             Some(cursor)
         } else {
             let candidates = places.get(line).map_or(&[][..], Vec::as_slice);
-            // The nearest one ahead keeps the rest of the two versions in step.
+            // The nearest line ahead keeps both versions in step.
             candidates.iter().find(|place| **place >= cursor).or(candidates.first()).copied()
         };
         if let Some(place) = found {
             program.keep(place, at, line.len());
             cursor = place + line.len();
         } else {
-            // Take it for a changed line: the next one probably follows the old one.
+            // Treat it as a changed line: the next line probably follows the old one.
             cursor += here.iter().position(|b| *b == b'\n').map_or(here.len(), |end| end + 1);
         }
         at += line.len();
@@ -190,10 +191,10 @@ fn lines(program: &mut Program<'_>, old_part: std::ops::Range<usize>, new_part: 
 struct Program<'a> {
     old: &'a [u8],
     new: &'a [u8],
-    /// The match being extended: `old[start..start + len]`, which ends at `copied_to + …` of the new version.
+    /// The pending match: `old[start..start + len]`.
     start: usize,
     len: usize,
-    /// Everything of the new version before this place is in `out`; the pending match begins here.
+    /// The new version before this position is in `out`; the pending match starts here.
     copied_to: usize,
     out: &'a mut Vec<u8>,
 }
@@ -208,13 +209,13 @@ impl Program<'_> {
         (self.start, self.len) = (old_at, len);
     }
 
-    /// Writes the pending match and the new bytes between its end and `until`.
+    /// Writes the pending match, and the new bytes between its end and `until`.
     fn emit(&mut self, until: usize) {
         if self.len >= MIN_COPY {
             copy(self.start, self.len, self.out);
             self.copied_to += self.len;
         }
-        // A match that is too short to copy is simply part of what is inserted.
+        // A match that is too short to copy becomes part of the inserted bytes.
         insert(&self.new[self.copied_to..until], self.out);
         self.copied_to = until;
         self.len = 0;
@@ -269,7 +270,7 @@ fn insert(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Applies a delta to `old`; `None` if it does not fit `old` or is malformed.
 ///
-/// Reading goes through libgit2; this is what tests hold the encoder against.
+/// gitcd reads through libgit2; tests use this to check the encoder.
 #[cfg(test)]
 fn apply(old: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = delta.iter().copied();

@@ -1,7 +1,8 @@
-//! What the metadata of keys would be, had a gitcd kept it from the first commit on: derived from the history of the data.
+//! Derives the metadata that keys would have if gitcd had written the data from the first commit on.
 //!
-//! The way leads from the head back along the first parents, as `git log --first-parent` goes, and then forward again from commit to commit
-//! ([`changes`]: equal directories are not looked into). Memory holds the id of a tree for each commit, and a record for each key that lives.
+//! The walk goes from the head back along the first parents, like `git log --first-parent`, and then forward again commit by
+//! commit ([`changes`]: equal directories are skipped). Memory holds a tree ID for each commit, and a record for each existing
+//! key.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -12,33 +13,33 @@ use super::changes::{self, TreeError, Trees};
 use super::line::Record;
 use super::object;
 
-/// How far something that takes its time has come.
+/// Progress of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// What is counted.
     pub what: &'static str,
-    /// So many are done …
+    /// Number done …
     pub done: usize,
-    /// … of so many, if that is known.
+    /// … of this total, if known.
     pub all: Option<usize>,
 }
 
-/// What a history tells of the keys of its last commit.
+/// What the history says about the keys of its last commit.
 #[derive(Debug, Default)]
 pub(super) struct Derived {
-    /// By what follows the key prefix.
+    /// Records by key, without the key prefix.
     pub(super) records: HashMap<Vec<u8>, Record>,
     /// The revision of the last commit that changed keys.
     pub(super) revision: i64,
-    /// So many commits were gone through.
+    /// Number of commits read.
     pub(super) commits: usize,
 }
 
-/// Progress is told once for so many commits.
+/// Number of commits between two progress reports.
 pub(super) const EVERY: usize = 256;
 
-/// Goes through the history of a data commit, at most `depth` commits of it. The first of them that has keys gets the revision `first`, and each one
-/// after it that changes keys the next one. A key that comes to be has this `version`.
+/// Walks the history of a data commit, at most `depth` commits. The oldest one with keys gets the revision `first`, and each
+/// later one that changes keys the next revision. A new key has this `version`.
 ///
 /// # Errors
 /// [`TreeError`] if a commit or a directory cannot be read.
@@ -58,7 +59,7 @@ pub(super) fn derive(
         if at % EVERY == 0 {
             progress(Progress { what: "commits", done: at, all: Some(line.len()) });
         }
-        // What stands for no key is told of if it is still there at the end.
+        // Unmappable files are only reported if the last commit has them.
         let changed = changes::among(&mut trees, before, Some(tree))?.keys;
         before = Some(tree);
         if changed.is_empty() {
@@ -81,7 +82,7 @@ pub(super) fn derive(
     Ok(derived)
 }
 
-/// The trees of a commit and of its first parents, the newest first, `depth` at most. A shallow clone may end before they do.
+/// Returns the trees of a commit and of its first parents, newest first, at most `depth`. A shallow clone may end earlier.
 fn line(
     repository: &Repository,
     odb: &Odb<'_>,
@@ -102,7 +103,7 @@ fn line(
     Ok(trees)
 }
 
-/// The tree and the first parent of a commit.
+/// Returns the tree and the first parent of a commit.
 pub(super) fn commit(odb: &Odb<'_>, oid: Oid) -> Result<(Oid, Option<Oid>), TreeError> {
     let failed = |problem: String| TreeError { oid, problem };
     let object = object::read(odb, oid).map_err(|error| failed(error.message().to_owned()))?;
@@ -126,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// One commit after the other, by stock Git's rules: files by paths.
+    /// A history made by stock Git's rules: files by path.
     struct Made {
         _folder: tempfile::TempDir,
         repository: Repository,
@@ -141,7 +142,7 @@ mod tests {
         }
 
         fn commit(&mut self, files: &BTreeMap<String, u8>, more: &[Oid]) -> Oid {
-            let mut index = git2::Index::new().expect("there is memory");
+            let mut index = git2::Index::new().expect("memory suffices");
             for (path, value) in files {
                 let blob = self.repository.blob(&[*value]).expect("the disk has room");
                 let zero = git2::IndexTime::new(0, 0);
@@ -163,7 +164,7 @@ mod tests {
             }
             let tree = index.write_tree_to(&self.repository).expect("the disk has room");
             let tree = self.repository.find_tree(tree).expect("it was just written");
-            let who = git2::Signature::new("a", "a@b", &git2::Time::new(1, 0)).expect("it is plain");
+            let who = git2::Signature::new("a", "a@b", &git2::Time::new(1, 0)).expect("the name is plain");
             let parents: Vec<_> = self.head.iter().chain(more).collect();
             let parents: Vec<_> = parents.into_iter().map(|oid| self.repository.find_commit(*oid).unwrap()).collect();
             let parents: Vec<_> = parents.iter().collect();

@@ -1,7 +1,7 @@
-//! The entries of one directory, in the bytes of its Git tree object.
+//! The entries of a directory, in the bytes of its Git tree object.
 //!
-//! A directory may have ten thousand entries and change many times a second, so the bytes are edited in place
-//! instead of being made anew, and remember what changed since they were last packed.
+//! A directory may have ten thousand entries and change many times a second, so the bytes are edited in place, with a record of
+//! what changed since they were last packed.
 
 use std::cmp::Ordering;
 
@@ -15,13 +15,13 @@ use super::pack::{self, Kind, Placed};
 const ID_LEN: usize = 20;
 const FILE: &[u8] = b"100644 ";
 const DIRECTORY: &[u8] = b"40000 ";
-/// A version that ends its chain is made from the first one of the pack, if that takes at most one part in so many
-/// of the whole.
+/// A version at the end of its chain is stored as a delta against the first one of the pack, if that takes at most one part in
+/// this many of the whole.
 const REBASE_GAIN: usize = 2;
-/// Hashes are resumed at multiples of so many bytes.
+/// Hashes are resumed at multiples of this many bytes.
 const CHECKPOINT: usize = 16 * 1024;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     /// A value.
@@ -36,32 +36,32 @@ pub enum ParseError {
     /// Not a Git tree.
     #[error("the tree object is malformed at byte {0}")]
     Malformed(usize),
-    /// Something that is neither a file nor a directory.
+    /// An entry that is neither a file nor a directory.
     #[error("entry {name:?} is a {kind}; only files and directories can hold keys")]
     Special {
-        /// Its name.
+        /// The entry's name.
         name: String,
-        /// What it is.
+        /// Its kind.
         kind: &'static str,
     },
-    /// Names out of order, or twice.
+    /// Names out of order or duplicate.
     #[error("entry {0:?} is not in Git's order")]
     Unsorted(String),
 }
 
 /// The sorted entries of one directory. At most 4 GiB.
 ///
-/// Finding takes a binary search; replacing an id nothing more; adding and removing move the bytes behind.
+/// Find and replace take a binary search; add and remove also move the bytes behind the entry.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     raw: Vec<u8>,
-    /// Where each entry begins.
+    /// Start of each entry.
     starts: Vec<u32>,
-    /// What [`Self::write`] wrote last.
+    /// The version that [`Self::write`] wrote last.
     last: Option<Version>,
-    /// The version that is whole in the pack, or made directly from that one; see [`Self::write`].
+    /// The version that is whole in the pack, or a direct delta against it; see [`Self::write`].
     first: Option<Version>,
-    /// Hash states at every [`CHECKPOINT`] of the bytes last hashed, with their length; entries beyond a change are dropped.
+    /// Length of the bytes last hashed, and hash states at every [`CHECKPOINT`]; states beyond a change are dropped.
     hashed: (usize, Vec<Sha1>),
 }
 
@@ -73,7 +73,7 @@ struct Version {
 }
 
 impl Entries {
-    /// Takes the content of a tree object that is in the repository.
+    /// Parses a tree object from the repository.
     ///
     /// # Errors
     /// [`ParseError`] if it is not a well-formed tree of files and directories.
@@ -116,17 +116,17 @@ impl Entries {
         Ok(entries)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// All entries, in Git's order.
+    /// Returns all entries, in Git's order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Entry, &[u8], Oid)> {
         (0..self.len()).map(|index| {
             let (kind, name) = self.get(index);
@@ -134,12 +134,12 @@ impl Entries {
         })
     }
 
-    /// The id of the entry of this kind and name.
+    /// Returns the ID of the entry with this kind and name.
     pub(super) fn find(&self, kind: Entry, name: &[u8]) -> Option<Oid> {
         self.search(kind, name).ok().map(|index| self.id_at(index))
     }
 
-    /// Adds an entry, or gives the one of this kind and name another id. There must be none of the other kind.
+    /// Adds an entry, or replaces the ID of the one with this kind and name. There must be no entry of the other kind.
     pub(super) fn set(&mut self, kind: Entry, name: &[u8], oid: Oid) {
         match self.search(kind, name) {
             Ok(index) => {
@@ -171,7 +171,7 @@ impl Entries {
         }
     }
 
-    /// Removes an entry; gives its id.
+    /// Removes an entry and returns its ID.
     pub(super) fn remove(&mut self, kind: Entry, name: &[u8]) -> Option<Oid> {
         let index = self.search(kind, name).ok()?;
         let oid = self.id_at(index);
@@ -185,11 +185,11 @@ impl Entries {
         Some(oid)
     }
 
-    /// Adds the tree object to the pack: whole the first time, later as a delta of the known changes.
+    /// Adds the tree object to the pack: whole the first time, later as a delta of the recorded changes.
     ///
-    /// Deltas build on each other until a chain is full; the next version is then made from the first one, so that a
-    /// large directory is not written out again every fifty versions. Gives the id, and the bytes that it took
-    /// in the pack if it was written whole.
+    /// Deltas build on each other until a chain is full; the next version is then a delta against the first one, so that a large
+    /// directory is not written whole every fifty versions. Returns the ID, and the bytes it took in the pack if it was written
+    /// whole.
     pub(super) fn write(&mut self, pack: &mut pack::Writer, scratch: &mut Vec<u8>) -> (Oid, usize) {
         let oid = self.hash();
         let before = pack.len();
@@ -217,7 +217,7 @@ impl Entries {
         (oid, if whole { pack.len() - before } else { 0 })
     }
 
-    /// The object id; only what follows the first change since the last call is hashed, if the length is the same.
+    /// Returns the object ID. If the length is unchanged, only the bytes from the first change on are hashed.
     fn hash(&mut self) -> Oid {
         let len = self.raw.len();
         if len < 2 * CHECKPOINT {
@@ -298,7 +298,7 @@ impl Version {
     }
 }
 
-/// Git sorts a directory as if its name ended with a slash.
+/// Compares names as Git does: a directory as if its name ended with a slash.
 fn git_order(a: &[u8], a_kind: Entry, b: &[u8], b_kind: Entry) -> Ordering {
     let len = a.len().min(b.len());
     let next = |name: &[u8], kind| match kind {
@@ -306,6 +306,6 @@ fn git_order(a: &[u8], a_kind: Entry, b: &[u8], b_kind: Entry) -> Ordering {
         Entry::Directory => b'/',
         Entry::File => 0,
     };
-    // Names have no NUL, so a file whose name is the beginning of the other comes first.
+    // Names have no NUL, so a file whose name is a prefix of the other comes first.
     a[..len].cmp(&b[..len]).then_with(|| next(a, a_kind).cmp(&next(b, b_kind))).then_with(|| a.len().cmp(&b.len()))
 }

@@ -1,7 +1,7 @@
-//! A branch as somebody else writes it: read once, then followed from one metadata commit to a later one.
+//! Follows a branch that another process writes: read once, then advanced from one metadata commit to a later one.
 //!
-//! What has the same id in both is not looked into, so that the cost grows with the difference: a leaf of the trie for every key
-//! that was written, and the directories on the way to its value.
+//! Objects with equal IDs are skipped, so that the cost grows with the difference: a leaf of the trie for every written key, and
+//! the directories on the path to its value.
 
 use std::collections::HashMap;
 
@@ -19,32 +19,32 @@ use super::state::State;
 use super::trie::Trie;
 use crate::git_dir;
 
-/// Reads the branch from the objects of its own repository. References are not looked at.
+/// Reads a branch from the objects of its own repository, without its references.
 #[derive(Debug)]
 pub struct Follower {
     config: Config,
     names: Names,
-    /// What was read last.
+    /// The last metadata commit read.
     at: Oid,
 }
 
-/// What lies between two metadata commits.
+/// The difference between two metadata commits.
 #[derive(Debug)]
 pub struct Step {
-    /// Where the branch stands after it.
+    /// The branch's state after it.
     pub state: State,
     /// The data commit.
     pub data: Oid,
-    /// Keys that were written, as they are now.
+    /// Written keys, in their current versions.
     pub put: Vec<LoadedKey>,
-    /// Keys that are not there any more.
+    /// Deleted keys.
     pub gone: Vec<Bytes>,
 }
 
 type Node = Option<(Entry, Oid)>;
 
 impl Follower {
-    /// Reads all keys and values as of a metadata commit. Gives its data commit, too.
+    /// Reads all keys and values as of a metadata commit. Also returns its data commit.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -58,12 +58,12 @@ impl Follower {
         Ok((follower, loaded, data))
     }
 
-    /// What has happened up to a later metadata commit. After an error it can be asked again.
+    /// Returns the changes up to a later metadata commit. Can be retried after an error.
     ///
     /// # Errors
     /// [`LoadError`].
     pub fn advance(&mut self, metadata: Oid) -> Result<Step, LoadError> {
-        // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+        // Reopen the repository: packs come and go with every exchange, and an open one keeps packs that are gone.
         let repository = self.repository(metadata)?;
         let reader = |commit| Reader::new(&repository, &self.names.metadata, commit);
         let (before, after) = (reader(self.at)?, reader(metadata)?);
@@ -79,7 +79,7 @@ impl Follower {
         let is_there: std::collections::HashSet<&Bytes> = new.iter().map(|line| &line.key).collect();
         let gone = old.keys().filter(|key| !is_there.contains(key)).cloned().collect();
         let values = Values::new(&repository, &self.config, &self.names, (&after, &root), data)?;
-        // How a value is stored may differ where the value does not.
+        // Compare records: the stored form may differ where the value does not.
         let is_written = |line: &&Line| old.get(&line.key).is_none_or(|before| before.record != line.record);
         let put = new.iter().filter(is_written).map(|line| {
             let value = values.of(line)?;
@@ -100,7 +100,7 @@ impl Follower {
     }
 }
 
-/// The lines of leaves that differ.
+/// The key records of leaves that differ.
 #[derive(Debug, Default)]
 struct Lines {
     old: Vec<Line>,
@@ -127,7 +127,7 @@ impl Lines {
             }
             return Ok(());
         }
-        // A node of few keys has become one of many, or the other way round.
+        // A leaf has become an inner node, or the other way round.
         let mut all = |reader: &Reader<'_>, node: Node, lines: &mut Vec<Line>| -> Result<(), LoadError> {
             if let Some((kind, oid)) = node {
                 lines.extend(Trie::lines_of(&reader.node(path, kind, oid)?));
@@ -143,7 +143,7 @@ fn child(node: &Entries, digit: u8) -> Node {
     [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, node.find(kind, &[digit])?)))
 }
 
-/// Reads values one by one.
+/// Reads values one at a time.
 struct Values<'v> {
     repository: &'v Repository,
     config: &'v Config,

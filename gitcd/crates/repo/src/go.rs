@@ -1,6 +1,6 @@
-//! Branches that the Go implementation of gitcd wrote: recognised, and read once, when they are converted.
+//! Branches of the Go implementation of gitcd: detected, and read once for their conversion.
 //!
-//! Source of the layout, and what becomes of it: `docs/design/go-gitcd.md`.
+//! Source of the layout and its conversion: `docs/design/go-gitcd.md`.
 
 use std::collections::HashMap;
 
@@ -12,27 +12,27 @@ use super::derive::{EVERY, Progress};
 use super::line::Record;
 use super::object;
 
-/// What it says of the branch, at the top of the tree of a metadata commit.
+/// Files about the branch, at the top of a metadata commit's tree.
 const REVISION: &[u8] = b".revision";
 const DATA: &[u8] = b".data";
-/// What it says of a key, each in a file of the key's directory.
+/// Files about a key, in the key's directory.
 const OF_KEYS: [&[u8]; 4] = [b"CREATE", b"MOD", b"VERSION", LEASE];
 const LEASE: &[u8] = b"LEASE";
 
 /// A branch as of its last metadata commit.
 #[derive(Debug)]
 pub(super) struct Branch {
-    /// Where the store was.
+    /// The store's revision.
     pub(super) revision: i64,
-    /// The data commit that is described.
+    /// The data commit that the metadata describes.
     pub(super) data: Oid,
     /// Every file of that commit.
     pub(super) keys: Vec<Key>,
-    /// What can be no key, and why.
+    /// Unmappable files, and why.
     pub(super) strange: Vec<(Vec<u8>, String)>,
 }
 
-/// A key, which is its path just so: nothing is escaped.
+/// A key, which is its path, without escapes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) path: Vec<u8>,
@@ -40,10 +40,10 @@ pub(super) struct Key {
     pub(super) record: Record,
 }
 
-/// Whether a metadata commit is one of the Go implementation's.
+/// Returns whether a metadata commit was written by the Go implementation.
 ///
 /// # Errors
-/// [`TreeError`] if it cannot be read.
+/// [`TreeError`] if the commit cannot be read.
 pub fn is_metadata(repository: &Repository, commit: Oid) -> Result<bool, TreeError> {
     let odb = repository.odb().map_err(|error| failed(commit, error.message()))?;
     let (tree, _) = super::derive::commit(&odb, commit)?;
@@ -54,7 +54,7 @@ pub fn is_metadata(repository: &Repository, commit: Oid) -> Result<bool, TreeErr
 /// Reads a branch.
 ///
 /// # Errors
-/// [`TreeError`] if an object is missing, or something in the metadata is no number.
+/// [`TreeError`] if an object is missing, or a number in the metadata is invalid.
 pub(super) fn read(
     repository: &Repository,
     metadata: Oid,
@@ -74,7 +74,7 @@ pub(super) fn read(
     };
     let (files, _) = super::derive::commit(&reader.numbers.odb, data).map_err(here)?;
     let mut branch = Branch { revision, data, keys: Vec::new(), strange: Vec::new() };
-    // Somebody may have nested directories deeper than a thread's stack.
+    // Use a heap-allocated stack: directories may be nested deeper than a thread's stack allows.
     let mut stack = vec![(Vec::new(), files, Some(top))];
     while let Some((path, files, described)) = stack.pop() {
         reader.directory(&path, files, described, &mut branch, &mut stack)?;
@@ -82,7 +82,7 @@ pub(super) fn read(
             progress(Progress { what: "keys read", done: branch.keys.len(), all: None });
         }
     }
-    // Merges of its own left keys that were newer than the store.
+    // Merges of the Go implementation left keys that were newer than the store's revision.
     branch.revision = branch.keys.iter().map(|key| key.record.mod_revision).fold(branch.revision, i64::max).max(1);
     let revision = branch.revision;
     for record in branch.keys.iter_mut().map(|key| &mut key.record) {
@@ -102,7 +102,7 @@ struct Reader<'r> {
     trees: Trees<'r>,
 }
 
-/// The same few numbers are in many files.
+/// A cache of numbers: many files have the same few.
 struct Numbers<'r> {
     odb: Odb<'r>,
     known: HashMap<Oid, i64>,
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a key's directory says; 0 for what it does not say. Merges of the Go implementation may lose some of it.
+    /// Reads the record of a key, with 0 for missing numbers: merges of the Go implementation may lose some.
     fn record(&mut self, described: Option<Oid>) -> Result<Record, TreeError> {
         let mut numbers = [0; 4];
         for entry in described.map(|oid| self.trees.entries(oid)).transpose()?.unwrap_or_default() {
@@ -165,11 +165,11 @@ impl Reader<'_> {
 }
 
 impl Numbers<'_> {
-    /// What a blob says in digits.
+    /// Parses a decimal number in a blob.
     fn of(&mut self, blob: Oid, name: &[u8]) -> Result<i64, TreeError> {
         let wrong = |text: &str| {
             let name = String::from_utf8_lossy(name);
-            failed(blob, format!("{name} is {text:?}, which is no such number"))
+            failed(blob, format!("{name} is {text:?}, which is not a valid number"))
         };
         let number = if let Some(known) = self.known.get(&blob) {
             *known
@@ -179,7 +179,7 @@ impl Numbers<'_> {
             self.known.insert(blob, number);
             number
         };
-        // Leases have ids of their clients' choice.
+        // Clients choose the IDs of leases.
         if name != LEASE && !(0..=Revision::MAX_STORED.get()).contains(&number) {
             return Err(wrong(&number.to_string()));
         }
@@ -192,7 +192,7 @@ impl Numbers<'_> {
     }
 }
 
-/// A file at the top.
+/// Returns the blob of a file at the top.
 fn file(odb: &Odb<'_>, tree: Oid, name: &[u8]) -> Result<Oid, TreeError> {
     match changes::any_entry(odb, tree, name)? {
         Some((false, blob)) => Ok(blob),

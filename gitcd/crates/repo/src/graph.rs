@@ -1,8 +1,8 @@
-//! Ancestry: where the histories of two commits meet.
+//! Ancestry: the merge bases of two commits.
 //!
-//! Source: the algorithm is that of Git's `commit-reach.c` (`paint_down_to_common`), with one addition: some edges do not
-//! count. A merge that left keys out has the other branch as a parent without having those keys; for them its
-//! history goes another way ([`gitcd_core::scope`]).
+//! Source: Git's algorithm in `commit-reach.c` (`paint_down_to_common`), except that some edges do not count. A merge that left
+//! keys out has the other branch as a parent without having those keys; for these keys its history does not include that parent
+//! ([`gitcd_core::scope`]).
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,7 +20,7 @@ pub use apart::Apart;
 pub use edited::Edit;
 pub use missing::Missing;
 
-/// What is known of a commit.
+/// A commit, as far as ancestry needs it.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// Its tree.
@@ -29,11 +29,11 @@ pub struct Commit {
     pub parents: Vec<Oid>,
     /// Committer's time, in seconds since 1970.
     pub time: i64,
-    /// Of which parent it has only a part, and which.
+    /// The parent that was not merged whole, and the scope of the merge.
     pub partial: Option<(Oid, Arc<Scope>)>,
 }
 
-/// A commit cannot be read.
+/// A commit that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("commit {oid}: {problem}")]
 pub struct GraphError {
@@ -43,19 +43,19 @@ pub struct GraphError {
     pub problem: String,
 }
 
-/// The commits seen so far. Commits never change, so it may live as long as its repository.
+/// The commits read so far. Commits are immutable, so the graph may live as long as its repository.
 #[derive(Debug, Default)]
 pub struct Graph {
     commits: HashMap<Oid, Arc<Commit>>,
-    /// Where pairs of them meet, as far as somebody has asked.
+    /// Merge bases of pairs that were computed.
     meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
     edits: edited::Remembered,
 }
 
-/// So many commits are remembered,
+/// Limit of cached commits.
 const REMEMBERED: usize = 200_000;
-/// and so many pairs.
+/// Limit of cached pairs.
 const REMEMBERED_PAIRS: usize = 20_000;
 
 const ONE: u8 = 1;
@@ -64,16 +64,16 @@ const STALE: u8 = 4;
 const RESULT: u8 = 8;
 const WALKED: u8 = 16;
 
-/// How two commits are related.
+/// The relation of two commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
-    /// The best common ancestors, by id; none if the histories have nothing in common.
+    /// The best common ancestors, by ID; empty if the histories are unrelated.
     pub bases: Vec<Oid>,
-    /// What merges left out that are in one history, or that were come across where the two meet.
+    /// Scopes of partial merges that are in only one history, or were found on the way to the merge bases.
     pub scopes: Vec<Arc<Scope>>,
 }
 
-/// Where two histories meet for keys of which merges left out just these.
+/// Merge bases for keys with the same decisions about partial merges.
 #[derive(Clone, Debug)]
 struct Filtered {
     decided: Vec<(Scope, bool)>,
@@ -81,10 +81,10 @@ struct Filtered {
 }
 
 impl Graph {
-    /// A commit.
+    /// Returns a commit.
     ///
     /// # Errors
-    /// [`GraphError`] if it is not there or is no commit.
+    /// [`GraphError`] if it does not exist or is not a commit.
     pub fn commit(&mut self, repository: &Repository, oid: Oid) -> Result<Arc<Commit>, GraphError> {
         if let Some(commit) = self.commits.get(&oid) {
             return Ok(commit.clone());
@@ -99,7 +99,7 @@ impl Graph {
         Ok(commit)
     }
 
-    /// Whether `ancestor` is `commit` or one of its ancestors.
+    /// Returns whether `ancestor` is `commit` or one of its ancestors.
     ///
     /// # Errors
     /// [`GraphError`].
@@ -107,8 +107,8 @@ impl Graph {
         Ok(ancestor == commit || self.meet(repository, ancestor, commit, |_| false)?.bases == [ancestor])
     }
 
-    /// Where two histories meet, all edges counted. Remembers it: whoever merges several common ancestors asks again for every
-    /// key.
+    /// Returns the merge bases of two commits, counting all edges, and caches them: a merge with several bases needs them for
+    /// every key.
     ///
     /// # Errors
     /// [`GraphError`].
@@ -125,8 +125,8 @@ impl Graph {
         Ok(meeting)
     }
 
-    /// Where two histories meet for a key: an edge to a parent of which a merge did not take it does not count, wherever it is. Even
-    /// below a common ancestor: what that one left out both may have by other ways. Remembers it.
+    /// Returns the merge bases for a key, and caches them. An edge to a parent does not count if the merge left the key out, even
+    /// below a common ancestor: both sides may have the key's history by other edges.
     ///
     /// # Errors
     /// [`GraphError`].
@@ -161,8 +161,8 @@ impl Graph {
         Ok(bases)
     }
 
-    /// Where two histories meet. An edge to a parent that was not taken whole does not count if `left_out` says so of its
-    /// scope. Reads the commits that are in one history only, and some more.
+    /// Returns the merge bases of two commits. An edge to a parent that was not merged whole does not count if `left_out` returns
+    /// true for its scope. Reads the commits that are in one history only, and some more.
     ///
     /// # Errors
     /// [`GraphError`].
@@ -208,13 +208,13 @@ impl Graph {
             flags.insert(oid, flag);
             queue.push((self.commit(repository, oid)?.time, oid));
         }
-        // Those in the queue that can still lead to a base.
+        // Number of queued commits that can still lead to a base.
         let mut fresh = 2_usize;
         let mut found = Vec::new();
         let mut waiting: HashMap<Oid, bool> = [(one, true), (other, true)].into();
         while fresh > 0 {
             let Some((_, oid)) = queue.pop() else { break };
-            // One that was queued again in another colour.
+            // Skip commits that were queued again with other flags.
             let Some(was_fresh) = waiting.remove(&oid) else { continue };
             fresh -= usize::from(was_fresh);
             let own = flags.get_mut(&oid).expect("what is queued has flags");
@@ -250,7 +250,7 @@ impl Graph {
         Ok((found, flags))
     }
 
-    /// Without those that are ancestors of others, which clocks that went backwards can bring.
+    /// Drops bases that are ancestors of others, which clock skew can cause.
     fn independent(
         &mut self,
         repository: &Repository,
@@ -276,12 +276,12 @@ fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
     let problem = |problem: &str| GraphError { oid, problem: problem.to_owned() };
     let object = super::object::read(odb, oid).map_err(|error| problem(error.message()))?;
     if object.kind() != git2::ObjectType::Commit {
-        return Err(problem("it is no commit"));
+        return Err(problem("it is not a commit"));
     }
     parse(object.data()).ok_or_else(|| problem("it is malformed"))
 }
 
-/// A commit, if it is one.
+/// Parses a commit; `None` if it is malformed.
 pub fn parse(data: &[u8]) -> Option<Commit> {
     let end = data.windows(2).position(|pair| pair == b"\n\n").unwrap_or(data.len());
     let mut lines = data[..end].split(|byte| *byte == b'\n');
@@ -356,7 +356,7 @@ mod tests {
                     let is_ancestor = one == other || repository.graph_descendant_of(*other, *one).unwrap();
                     prop_assert_eq!(graph.is_ancestor(&repository, *one, *other).unwrap(), is_ancestor);
                     let missing = graph.missing(&repository, *one, *other, 1000).unwrap();
-                    // Not what Git says, which counts wrong if clocks went backwards.
+                    // Computed here, since `git rev-list` miscounts with clock skew.
                     let theirs = leading_to(&repository, *one);
                     let theirs: Vec<_> = theirs.difference(&leading_to(&repository, *other)).copied().collect();
                     let oldest = theirs.iter().map(|oid| repository.find_commit(*oid).unwrap().time().seconds()).min();
@@ -364,7 +364,7 @@ mod tests {
                     let ours = leading_to(&repository, *other);
                     let ours: Vec<_> = ours.difference(&leading_to(&repository, *one)).copied().collect();
                     let apart = graph.apart(&repository, *one, *other, 1000).unwrap();
-                    // Clocks that went backwards may make more of them than there are.
+                    // Clock skew may yield more of them than there are.
                     let apart = apart.expect("there are fewer");
                     let has = |all: &[Oid], some: &[Oid]| some.iter().all(|oid| all.contains(oid));
                     prop_assert!(has(&apart.one, &theirs) && has(&apart.other, &ours), "{apart:?}");

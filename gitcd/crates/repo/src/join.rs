@@ -1,43 +1,44 @@
-//! What a metadata commit says of histories that came together since the one before it.
+//! History links: what a metadata commit records about histories that were combined since the previous one.
 //!
-//! A merge commit has its parents in the order of their ids, so that two branches that merge one another make the same commit; and a
-//! fast-forward makes commits of another store ours, whose revisions are other ones here. Which side was this branch only its own metadata can tell.
+//! A merge commit has its parents in the order of their IDs, so that two branches that merge each other make the same commit. And
+//! a fast-forward takes over commits of another store, whose revisions do not apply here. Only the branch's own metadata knows
+//! which side was this branch.
 
 use std::fmt;
 
 use git2::Oid;
 
-/// Histories that came together.
+/// A history link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// A merge commit was made of both.
+    /// A merge commit of both.
     Merged {
         /// The commit of this branch.
         ours: Oid,
         /// The other one.
         theirs: Oid,
     },
-    /// Theirs became ours.
+    /// A fast-forward to their commit.
     FastForward {
-        /// The commit of this branch, as the metadata commit before knew it.
+        /// The commit of this branch in the previous metadata commit.
         ours: Oid,
         /// The other one.
         theirs: Oid,
     },
-    /// The metadata was derived from data that was there.
+    /// The metadata was derived from existing data.
     Adopted {
-        /// The data.
+        /// The data commit.
         data: Oid,
     },
-    /// The metadata commit before is one of the Go implementation's.
+    /// The previous metadata commit is one of the Go implementation.
     Converted {
-        /// That one.
+        /// The previous metadata commit.
         metadata: Oid,
     },
 }
 
 impl Join {
-    /// All that a message of a metadata commit says.
+    /// Parses the history links in a metadata commit's message.
     pub fn all(message: &str) -> Vec<Self> {
         message.lines().skip(1).filter_map(Self::parse).collect()
     }

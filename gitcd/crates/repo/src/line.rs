@@ -1,27 +1,27 @@
-//! What the metadata says about one key: a line of text.
+//! Key records: the metadata of a key, as a line of text.
 //!
-//! `<key> <create revision> <mod revision> <version> <lease> <form> <flag>`, with one space between fields. The key
-//! is the whole key with everything but visible ASCII escaped, the lease is in hexadecimal or `-`.
+//! `<key> <create revision> <mod revision> <version> <lease> <form> <flag>`, with one space between fields. The key is the whole
+//! key, escaped except for visible ASCII; the lease is in hexadecimal or `-`.
 
 use bytes::Bytes;
 
 use gitcd_core::revision::Revision;
 use gitcd_merge::form::Form;
 
-/// What etcd knows about a key besides its value.
+/// The numbers that etcd stores for a key besides its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Revision that created the key.
     pub create_revision: i64,
-    /// Revision that changed it last.
+    /// Revision that last changed the key.
     pub mod_revision: i64,
-    /// Number of changes since it was created, starting with 1.
+    /// Number of writes since its creation, starting with 1.
     pub version: i64,
-    /// The lease it is attached to; 0 for none.
+    /// The attached lease; 0 for none.
     pub lease: i64,
 }
 
-/// Where the value of a key is.
+/// Location of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     /// In the data tree.
@@ -30,7 +30,7 @@ pub(super) enum Home {
     Local,
 }
 
-/// One key of the metadata.
+/// The metadata of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// The whole key.
@@ -43,38 +43,38 @@ pub(super) struct Line {
     pub home: Home,
 }
 
-/// Why a text is not a list of lines.
+/// Why a text is not a list of key records.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("line {number}: {problem}")]
 pub struct LineError {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// What is wrong with it.
+    /// What is wrong.
     pub problem: &'static str,
 }
 
-/// What is wrong with a number that is almost the last one of all.
+/// The error for a number that is almost the largest one.
 pub(super) const NO_ROOM: &str = "a number is so large that it leaves no room for writes to come";
 
 impl Line {
-    /// Appends the line with its line feed.
+    /// Appends the line, including its line feed.
     pub(super) fn format(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         escape(&self.key, out);
         let Record { create_revision, mod_revision, version, lease } = self.record;
-        write!(out, " {create_revision} {mod_revision} {version} ").expect("a vector takes everything");
+        write!(out, " {create_revision} {mod_revision} {version} ").expect("writing to a vector does not fail");
         match lease {
             0 => out.push(b'-'),
-            lease => write!(out, "{lease:x}").expect("a vector takes everything"),
+            lease => write!(out, "{lease:x}").expect("writing to a vector does not fail"),
         }
         let flag = match self.home {
             Home::Data => 'd',
             Home::Local => 'l',
         };
-        writeln!(out, " {} {flag}", self.form.code()).expect("a vector takes everything");
+        writeln!(out, " {} {flag}", self.form.code()).expect("writing to a vector does not fail");
     }
 
-    /// Reads a whole list.
+    /// Parses a list of lines.
     ///
     /// # Errors
     /// [`LineError`] with the number of the first line that [`Self::format`] does not write.
@@ -129,10 +129,10 @@ fn decimal(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok().filter(|_| canonical)?.parse().ok()
 }
 
-/// A lease id; the digits that `{:x}` writes and no others.
+/// Parses a lease ID, exactly as `{:x}` writes it.
 pub(super) fn hexadecimal(digits: &[u8]) -> Option<i64> {
     let canonical = digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) && !digits.starts_with(b"0");
-    // No digits, no lease: 0 stands for none and has no line.
+    // An empty field is invalid: 0 stands for no lease, and is written as `-`.
     let digits = std::str::from_utf8(digits).ok().filter(|_| canonical)?;
     u64::from_str_radix(digits, 16).ok().map(|id| id as i64)
 }

@@ -1,7 +1,7 @@
-//! Reads a branch back from the repository.
+//! Loads a branch from the repository.
 //!
-//! Everything is checked against everything: the metadata must be the trie of its keys, every key must have its file
-//! and every file its key. What does not fit is an error that names the reference, the commit and the path in it.
+//! Everything is cross-checked: the metadata must be the trie of its keys, every key must have its file and every file its key.
+//! An inconsistency is an error that names the reference, the commit and the path in it.
 
 use std::num::NonZero;
 use std::panic;
@@ -21,17 +21,17 @@ use super::state::{FORMAT, State};
 use super::tree::Tree;
 use super::trie::Trie;
 
-/// A thread that reads values has its own view of the repository: more of them gain little.
+/// Maximum number of threads: each has its own view of the repository, so more gain little.
 const MOST_THREADS: usize = 4;
-/// Fewer keys are not worth a thread.
+/// Minimum number of keys for a thread.
 const LEAST_SHARE: usize = 2_000;
 
-/// A branch as of one metadata commit.
+/// The content of a branch as of a metadata commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// Where the branch stands.
+    /// The state of the branch.
     pub state: State,
-    /// Every key, in no useful order.
+    /// Every key, unordered.
     pub keys: Vec<LoadedKey>,
 }
 
@@ -46,7 +46,7 @@ pub struct LoadedKey {
     pub record: Record,
 }
 
-/// Names of a branch's references.
+/// The names of a branch's references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     /// Such as `refs/heads/main`.
@@ -113,7 +113,7 @@ impl Snapshot {
         keys.shrink_to_fit();
         let local_keys = lines.iter().filter(|line| line.home == Home::Local).count();
         drop(lines);
-        // Different keys have different paths, so equal numbers leave no file without a key.
+        // Different keys have different paths, so with equal counts every file has a key.
         if self.data.len() != keys.len() - local_keys {
             let data = Reader::new(repository, &names.data, self.parents.data)?;
             return Err(self.file_without_key(&data, &self.data, Home::Data, space));
@@ -125,7 +125,7 @@ impl Snapshot {
         Ok(Loaded { state: self.state, keys })
     }
 
-    /// The values of some keys, read by a thread of its own: libgit2's objects cannot be shared.
+    /// Reads the values of some keys on its own thread: libgit2's objects cannot be shared.
     fn values_apart(
         &self,
         folder: &Path,
@@ -184,7 +184,7 @@ impl Snapshot {
     }
 }
 
-/// Where a branch stands, by the root of its metadata.
+/// Reads the state of a branch, given the root of its metadata.
 pub(super) fn state(reader: &Reader<'_>, root: &Entries) -> Result<State, LoadError> {
     let file = |name: &[u8]| match root.find(Entry::File, name) {
         Some(oid) => reader.blob(name, oid),
@@ -200,7 +200,7 @@ pub(super) fn state(reader: &Reader<'_>, root: &Entries) -> Result<State, LoadEr
     Ok(state)
 }
 
-/// The root of the trie.
+/// Returns the root of the trie.
 pub(super) fn keys(reader: &Reader<'_>, root: &Entries) -> Result<(Entry, Oid), LoadError> {
     let found = [Entry::File, Entry::Directory].into_iter().find_map(|kind| Some((kind, root.find(kind, b"keys")?)));
     found.ok_or_else(|| reader.error(b"keys", Problem::Missing))
@@ -223,11 +223,11 @@ pub(super) fn value(
     Ok(value.into())
 }
 
-/// Puts the path of a key into `path`; `false` if the key prefix contradicts where the key is recorded to be.
+/// Writes the path of a key to `path`; returns `false` if the key prefix contradicts the recorded location.
 pub(super) fn place(space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> bool {
     let key = match (line.home, space.placement(&line.key)) {
         (Home::Data, Placement::Data) => space.relative(&line.key),
-        // What became ephemeral after it was committed is where it was, until it is deleted.
+        // A key that became ephemeral after it was committed stays where it was until it is deleted.
         (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => space.relative(&line.key),
         (Home::Local, Placement::Local | Placement::Ephemeral) => &line.key,
         _ => return false,
@@ -236,7 +236,7 @@ pub(super) fn place(space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Puts the path of a data key's relative part, or of a local key, into `path`.
+/// Writes the path of a data key's relative part, or of a local key, to `path`.
 pub(super) fn join(key: &[u8], path: &mut Vec<u8>) {
     path.clear();
     for name in path::encode(key) {

@@ -1,7 +1,7 @@
-//! What the metadata says of one key, without reading what it says of the others.
+//! Lookup of one key in the metadata, without reading the other keys.
 //!
-//! Costs one small object for each level of the trie (`docs/design/git.md`, *The metadata tree*): four for 100,000 keys. Who asks one commit
-//! after the other reads only those that differ from the commit before.
+//! Reads one small object for each level of the trie (`docs/design/git.md`, *The metadata tree*): four for 100,000 keys.
+//! Successive lookups in neighbouring commits read only objects that differ.
 
 use git2::{Odb, Oid};
 use gitcd_merge::form::Form;
@@ -11,37 +11,37 @@ use super::line::{Home, Line, Record};
 use super::object;
 use super::trie::{digit, hash};
 
-/// A key as of one metadata commit.
+/// A key as of a metadata commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Its revisions.
     pub record: Record,
     /// How its value is stored.
     pub form: Form,
-    /// Whether it is kept with the metadata and not in the data tree.
+    /// Whether it is stored with the metadata instead of in the data tree.
     pub is_local: bool,
 }
 
-/// Looks for one key in the metadata of several commits.
+/// Looks up one key in the metadata of several commits.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     key: Vec<u8>,
     hash: [u8; 20],
-    /// The nodes that led to the last answer, from the root on.
+    /// The nodes on the path to the last answer, from the root on.
     way: Vec<Oid>,
     answer: Option<Known>,
 }
 
 impl Lookup {
-    /// For a whole key.
+    /// Creates a lookup of a whole key.
     pub fn new(key: &[u8]) -> Self {
         Self { key: key.to_vec(), hash: hash(key), way: Vec::new(), answer: None }
     }
 
-    /// What the metadata with this tree says; `None` if it does not have the key.
+    /// Returns the key's metadata in this tree; `None` if the key does not exist.
     ///
     /// # Errors
-    /// [`TreeError`] if an object is missing or is not what the metadata consists of.
+    /// [`TreeError`] if an object is missing or malformed.
     pub fn find(&mut self, odb: &Odb<'_>, tree: Oid) -> Result<Option<Known>, TreeError> {
         let missing = || TreeError { oid: tree, problem: "it is not the tree of a metadata commit".into() };
         let (mut is_directory, mut node) = changes::any_entry(odb, tree, b"keys")?.ok_or_else(missing)?;
@@ -58,7 +58,7 @@ impl Lookup {
             if depth == 2 * self.hash.len() {
                 return Err(TreeError { oid: node, problem: "the metadata is deeper than its keys are long".into() });
             }
-            let name = char::from_digit(digit(&self.hash, depth) as u32, 16).expect("it is below 16");
+            let name = char::from_digit(digit(&self.hash, depth) as u32, 16).expect("a digit is below 16");
             let Some(child) = changes::any_entry(odb, node, &[name as u8])? else {
                 self.answer = None;
                 break;
@@ -77,7 +77,7 @@ impl Lookup {
     }
 }
 
-/// Any key of the data tree; `None` if the metadata with this tree has none.
+/// Returns any key of the data tree; `None` if the metadata with this tree has none.
 ///
 /// # Errors
 /// [`TreeError`].

@@ -1,23 +1,23 @@
-//! Objects that are files of their own, as the stock `git` leaves them.
+//! Loose objects, as stock `git` writes them.
 //!
-//! A crash of whoever wrote one may leave it cut, and libgit2 reads such a file for ever. So what is copied from where others
-//! write is looked at first.
+//! A crash may leave a truncated file, which libgit2 would inflate without end. So objects that other programs may have written
+//! are checked before they are copied.
 
 use std::path::{Path, PathBuf};
 
 use git2::Oid;
 use libdeflater::{DecompressionError, Decompressor};
 
-/// The objects of a repository that have files of their own.
+/// The loose objects of a repository.
 #[derive(Debug)]
 pub(crate) struct Loose {
     objects: PathBuf,
-    /// Whether there is a folder for ids that begin with this byte: mostly there is none, and then nothing has to be opened.
+    /// Whether a folder exists for IDs that start with this byte: mostly there is none, and no file needs to be opened.
     folders: [bool; 256],
 }
 
 impl Loose {
-    /// For a repository's folder of objects, as it is now.
+    /// Reads a repository's object folder as it is now.
     pub(crate) fn of(objects: PathBuf) -> Self {
         let mut folders = [false; 256];
         for entry in std::fs::read_dir(&objects).into_iter().flatten().flatten() {
@@ -30,7 +30,7 @@ impl Loose {
         Self { objects, folders }
     }
 
-    /// What is wrong with an object's file, if it has one.
+    /// Returns what is wrong with an object's loose file, if it has one.
     pub(crate) fn problem(&self, oid: Oid) -> Option<String> {
         if self.folders[usize::from(oid.as_bytes()[0])] { problem(&self.objects, oid) } else { None }
     }
@@ -47,7 +47,7 @@ fn problem(objects: &Path, oid: Oid) -> Option<String> {
         match Decompressor::new().zlib_decompress(&file, &mut content) {
             Ok(_) => return None,
             Err(DecompressionError::InsufficientSpace) => content.resize(content.len().saturating_mul(4), 0),
-            Err(DecompressionError::BadData) => return Some("its file is cut or damaged".to_owned()),
+            Err(DecompressionError::BadData) => return Some("its file is truncated or damaged".to_owned()),
         }
     }
 }
@@ -62,7 +62,7 @@ mod tests {
         let repository = git2::Repository::init_bare(folder.path()).unwrap();
         let objects = folder.path().join("objects");
         let large = repository.blob(&vec![b'x'; 100_000]).unwrap();
-        assert_eq!(Loose::of(objects.clone()).problem(large), None, "it can become much larger");
+        assert_eq!(Loose::of(objects.clone()).problem(large), None, "highly compressed content is valid");
         let oid = repository.blob(b"a value").unwrap();
         assert_eq!(Loose::of(objects.clone()).problem(oid), None);
         let name = oid.to_string();

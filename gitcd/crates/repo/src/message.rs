@@ -1,25 +1,25 @@
-//! The words of a commit: what an operator reads in `git log`.
+//! Messages of commits, for operators who read `git log`.
 
 use std::fmt::Write;
 
 use super::join::Join;
 
-/// What happened to a key.
+/// The kind of a key's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// It was not there before.
+    /// The key did not exist before.
     Create,
-    /// It has another value.
+    /// The key has another value.
     Update,
-    /// It is gone.
+    /// The key was deleted.
     Delete,
 }
 
-/// A subject names so many groups of changes; the rest is counted.
+/// Limit of groups of changes that a subject names; the rest is counted.
 const MAX_GROUPS: usize = 6;
-/// So many groups are told apart; changes beyond them are only counted, so that adding stays cheap.
+/// Limit of groups that are distinguished; changes beyond are only counted, so that adding stays cheap.
 const MAX_SORTED: usize = 64;
-/// Longest client name in a trailer, in bytes.
+/// Maximum length of a client name in a trailer, in bytes.
 const MAX_CLIENT: usize = 256;
 
 impl Verb {
@@ -32,7 +32,7 @@ impl Verb {
     }
 }
 
-/// Collects changes for a subject. Cheap for ten thousand changes: one text per group, not per change.
+/// Collects changes for a subject. Cheap for ten thousand changes: one text for each group, not for each change.
 #[derive(Debug, Default)]
 pub struct Subject {
     groups: Vec<Group>,
@@ -42,7 +42,7 @@ pub struct Subject {
 #[derive(Debug)]
 struct Group {
     verb: Verb,
-    /// The path of its first change.
+    /// The path of the first change.
     path: String,
     count: usize,
 }
@@ -63,12 +63,12 @@ impl Subject {
         }
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// `update deployments/default/nginx`, or `create 3 pods, update leases/kube-system/kube-scheduler`.
+    /// Formats the subject: `update deployments/default/nginx`, or `create 3 pods, update leases/kube-system/kube-scheduler`.
     pub fn text(&mut self) -> String {
         self.groups.sort_by(|a, b| a.verb.cmp(&b.verb).then_with(|| a.path.cmp(&b.path)));
         let mut text = String::new();
@@ -79,48 +79,48 @@ impl Subject {
                 1 => write!(text, "{separator}{verb} {}", group.path),
                 count => write!(text, "{separator}{verb} {count} {}", component(&group.path)),
             }
-            .expect("a string takes everything");
+            .expect("writing to a string does not fail");
         }
         let rest = self.groups.iter().skip(MAX_GROUPS).map(|group| group.count).sum::<usize>() + self.beyond;
         if rest > 0 {
-            write!(text, ", and {rest} more").expect("a string takes everything");
+            write!(text, ", and {rest} more").expect("writing to a string does not fail");
         }
         text
     }
 }
 
-/// The trailers of a data commit.
+/// Formats the trailers of a data commit.
 pub(super) fn trailers(first: i64, last: i64, clients: &[String]) -> String {
     let mut text = if first == last { format!("Revision: {last}\n") } else { format!("Revision: {first}-{last}\n") };
     let mut seen: Vec<String> = Vec::new();
     for client in clients {
         let client = one_line(client);
         if !client.is_empty() && !seen.contains(&client) {
-            writeln!(text, "Client: {client}").expect("a string takes everything");
+            writeln!(text, "Client: {client}").expect("writing to a string does not fail");
             seen.push(client);
         }
     }
     text
 }
 
-/// The message of a metadata commit.
+/// Formats the message of a metadata commit.
 pub(super) fn metadata(revision: i64, joins: &[Join]) -> String {
     let mut text = format!("metadata at revision {revision}\n");
     for (number, join) in joins.iter().enumerate() {
         let blank = if number == 0 { "\n" } else { "" };
-        writeln!(text, "{blank}{join}").expect("a string takes everything");
+        writeln!(text, "{blank}{join}").expect("writing to a string does not fail");
     }
     text
 }
 
-/// Clients choose their names: none may add lines to a message.
+/// Sanitizes a client name, which clients choose: it must not add lines to a message.
 fn one_line(client: &str) -> String {
     let mut line: String = client.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.truncate(line.floor_char_boundary(MAX_CLIENT));
     line.trim().to_owned()
 }
 
-/// A name or e-mail address as Git accepts it in a commit.
+/// Sanitizes a name or email address for a commit.
 pub(super) fn identity(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
     text.trim().to_owned()

@@ -1,4 +1,4 @@
-//! Objects, as they are read.
+//! Reading of objects.
 
 use std::sync::Once;
 
@@ -6,13 +6,13 @@ use git2::{ErrorClass, ErrorCode, ObjectType, Odb, OdbObject, Oid, Repository};
 
 use super::pack::{self, Kind};
 
-/// Reads an object, and compares it with its id.
+/// Reads an object and checks its ID.
 ///
-/// libgit2 does so for every read with a SHA-1 that also looks for collisions, which takes most of the time of a read of a large
-/// directory. What others send is looked at in that way once, when it comes. So libgit2's own comparison ends with the first call.
+/// libgit2 does so for every read with a collision-detecting SHA-1, which takes most of the time to read a large directory.
+/// Received objects are checked that way once, on arrival. So the first call turns libgit2's own check off.
 ///
 /// # Errors
-/// libgit2's, or that the content is another one's.
+/// An error of libgit2, or a hash mismatch.
 pub fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2::Error> {
     static BY_US: Once = Once::new();
     BY_US.call_once(|| git2::opts::strict_hash_verification(false));
@@ -21,7 +21,7 @@ pub fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2::Error
         ObjectType::Commit => Kind::Commit,
         ObjectType::Tree => Kind::Tree,
         ObjectType::Blob => Kind::Blob,
-        // No reader of ours asks for tags.
+        // gitcd never reads tags this way.
         _ => return Ok(object),
     };
     let found = pack::id(kind, object.data());
@@ -32,12 +32,12 @@ pub fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2::Error
     Ok(object)
 }
 
-/// The bytes of an id.
+/// Returns the bytes of an ID.
 pub fn bytes(oid: Oid) -> [u8; 20] {
-    oid.as_bytes().try_into().expect("an object id has 20 bytes")
+    oid.as_bytes().try_into().expect("an object ID has 20 bytes")
 }
 
-/// Whether a tree is that of a Kubernetes: a kube-apiserver makes these folders when it starts.
+/// Returns whether a tree is that of a Kubernetes cluster: kube-apiserver creates these folders when it starts.
 ///
 /// # Errors
 /// A tree is missing or damaged.
@@ -47,9 +47,9 @@ pub fn holds_kubernetes(repository: &Repository, tree: Oid) -> Result<bool, git2
     Ok(["namespaces", "apiregistration.k8s.io"].into_iter().any(is_there))
 }
 
-/// What an annotated tag is of, through tags of tags; an object that is no tag, or cannot be read, is itself.
+/// Returns the object that an annotated tag refers to, through nested tags; any other or unreadable object is returned itself.
 pub fn peeled(odb: &Odb<'_>, oid: Oid) -> Oid {
-    /// Deepest nesting of tags that is followed.
+    /// Maximum depth of nested tags.
     const MOST: usize = 16;
     let of_tag = |oid: Oid| {
         let (_, kind) = odb.read_header(oid).ok()?;

@@ -1,7 +1,7 @@
-//! Builds one Git pack in memory and puts it, with its index, into a repository.
+//! Builds a Git pack in memory and writes it, with its index, to a repository.
 //!
-//! A flush writes a pack, or writes it again with more in it. A later version of an object is an `OFS_DELTA` against the one
-//! before it in the same pack, so the caller keeps the [`Placed`] of what it wrote last.
+//! A flush writes a new pack, or extends the previous one and rewrites it. A later version of an object is an `OFS_DELTA` against
+//! the previous one in the same pack, so the caller keeps the [`Placed`] of the last version.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,12 +10,12 @@ use git2::Oid;
 use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
-/// Longest chain of deltas; readers resolve every link of it.
+/// Maximum length of a chain of deltas; readers resolve every link of it.
 pub(super) const MAX_DEPTH: u8 = 50;
-/// What is smaller is stored: for a commit or a small delta, which are ids for the most part, deflate would take as long as
-/// all the rest together (it makes codes for every object anew) and save some seventy bytes.
+/// Smaller objects are stored: for a commit or a small delta, which are mostly IDs, deflate would take as long as everything else
+/// together (it builds codes for every object) and save about seventy bytes.
 const STORE_BELOW: usize = 384;
-/// What is larger, a directory of thousands of entries above all, is written whole in every pack that touches it: a better
+/// Larger objects, mostly directories of thousands of entries, are written whole in every pack that changes them: better
 /// compression takes a few milliseconds and saves a sixteenth of what a quiet branch writes to disk.
 const THOROUGH_FROM: usize = 64 << 10;
 const HEADER_LEN: usize = 12;
@@ -23,7 +23,7 @@ const CHECKSUM_LEN: usize = 20;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 
-/// What an object is.
+/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A commit.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Starts the hash of an object of `len` bytes: its content follows.
+    /// Starts the hash of an object of `len` bytes; its content follows.
     pub(crate) fn hasher(self, len: usize) -> Sha1 {
         let name = match self {
             Kind::Commit => "commit ",
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// How an entry begins: type and uncompressed length.
+/// Appends the head of an entry: type and uncompressed length.
 pub(super) fn entry_head(out: &mut Vec<u8>, kind: u8, len: usize) {
     let mut byte = kind << 4 | (len & 0xf) as u8;
     let mut rest = len >> 4;
@@ -72,7 +72,7 @@ pub(super) fn entry_head(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.push(byte);
 }
 
-/// The id of an object.
+/// Returns the ID of an object.
 pub(super) fn id(kind: Kind, content: &[u8]) -> Oid {
     let mut hash = kind.hasher(content.len());
     hash.update(content);
@@ -80,28 +80,28 @@ pub(super) fn id(kind: Kind, content: &[u8]) -> Oid {
 }
 
 pub(crate) fn finish(hash: Sha1) -> Oid {
-    Oid::from_bytes(&hash.finalize()).expect("a SHA-1 has the 20 bytes of an object id")
+    Oid::from_bytes(&hash.finalize()).expect("a SHA-1 has the 20 bytes of an object ID")
 }
 
-/// Where an object lies in a pack.
+/// Position of an object in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// Place of its header, from the beginning of the pack.
+    /// Offset of its header in the pack.
     offset: u64,
-    /// Number of deltas to apply to a whole object.
+    /// Number of deltas on top of a whole object.
     depth: u8,
-    /// Which pack of the writer it is in.
+    /// Sequence number of the writer's pack.
     pack: u32,
 }
 
 impl Placed {
-    /// Whether a delta against this object would be one too many.
+    /// Returns whether a delta against this object would make the chain too long.
     pub(super) fn ends_chain(self) -> bool {
         self.depth >= MAX_DEPTH
     }
 }
 
-/// A pack that is being built, and what is needed for its index.
+/// A pack under construction, and the data for its index.
 pub(super) struct Writer {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -111,11 +111,11 @@ pub(super) struct Writer {
     thorough: Compressor,
     scratch: Vec<u8>,
     pack: u32,
-    /// The name under which the pack so far is in a repository.
+    /// The name of the pack in the repository, if a part of it was written.
     pub(super) written: Option<String>,
 }
 
-/// An object's line in the index.
+/// An object's entry in the index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub oid: Oid,
@@ -123,7 +123,7 @@ pub(super) struct Entry {
     pub(super) crc: u32,
 }
 
-/// A pack whose bytes are final, ready to be written.
+/// A pack with final bytes, ready to be written.
 pub(super) struct Sealed<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) entries: &'a [Entry],
@@ -159,7 +159,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Begins the next, empty pack; nothing placed before is in it.
+    /// Starts the next, empty pack; earlier objects are not in it.
     pub(super) fn restart(&mut self) {
         self.bytes.clear();
         self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
@@ -169,17 +169,17 @@ impl Writer {
         self.written = None;
     }
 
-    /// Bytes of the pack so far.
+    /// Returns the size of the pack so far.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether `placed` is in this pack, so that a delta may refer to it.
+    /// Returns whether `placed` is in this pack, so that a delta may refer to it.
     pub(super) fn holds(&self, placed: Placed) -> bool {
         placed.pack == self.pack
     }
 
-    /// Adds an object as it is; one that this pack has is not written again.
+    /// Adds a whole object, unless this pack has it.
     ///
     /// `oid` must be [`id`] of the same kind and content.
     pub(super) fn whole(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> Placed {
@@ -191,8 +191,8 @@ impl Writer {
         self.close(oid, offset, 0)
     }
 
-    /// Adds an object of `len` bytes as a delta against one of the same kind in this pack; an object that this pack
-    /// has is not written again. `None`, with nothing written, if `base` is elsewhere or ends its chain.
+    /// Adds an object of `len` bytes as a delta against one of the same kind in this pack, unless this pack has it. Returns
+    /// `None`, with nothing written, if `base` is elsewhere or ends its chain.
     pub(super) fn delta(&mut self, oid: Oid, delta: &[u8], base: Placed) -> Option<Placed> {
         if let Some(placed) = self.placed.get(&oid) {
             return Some(*placed);
@@ -206,8 +206,8 @@ impl Writer {
         Some(self.close(oid, offset, base.depth + 1))
     }
 
-    /// Adds an object as a delta against one that is elsewhere: this makes the pack a thin one, for a repository that has `base` and
-    /// completes it. An object that this pack has is not written again.
+    /// Adds an object, unless this pack has it, as a delta against one that is elsewhere. This makes the pack a thin one, for a
+    /// repository that has `base` and completes the pack.
     pub(super) fn thin(&mut self, oid: Oid, delta: &[u8], base: Oid) -> Placed {
         if let Some(placed) = self.placed.get(&oid) {
             return *placed;
@@ -218,14 +218,14 @@ impl Writer {
         self.close(oid, offset, 1)
     }
 
-    /// The object's type and uncompressed length; gives the place where it begins.
+    /// Appends the object's type and uncompressed length; returns its offset.
     fn header(&mut self, kind: u8, len: usize) -> u64 {
         let offset = self.bytes.len() as u64;
         entry_head(&mut self.bytes, kind, len);
         offset
     }
 
-    /// How far back the base lies, in Git's own variable-length form (each continued group counts from one).
+    /// Appends the distance to the base in Git's variable-length encoding (each continued group counts from one).
     fn distance(&mut self, mut back: u64) {
         let mut groups = [0u8; 10];
         let mut at = groups.len() - 1;
@@ -252,7 +252,7 @@ impl Writer {
         }
         let len = compressor
             .zlib_compress(content, &mut self.scratch)
-            .expect("the buffer has the size that the compressor asked for");
+            .expect("the buffer has the size that the compressor requires");
         self.bytes.extend_from_slice(&self.scratch[..len]);
     }
 
@@ -264,8 +264,8 @@ impl Writer {
         placed
     }
 
-    /// Completes the bytes: object count, checksum; sorts the entries for the index. [`Self::restart`] or [`Self::unseal`] must
-    /// follow.
+    /// Completes the bytes with object count and checksum, and sorts the entries for the index. [`Self::restart`] or
+    /// [`Self::unseal`] must follow.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
         let count = u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
@@ -275,13 +275,13 @@ impl Writer {
         Sealed { bytes: &self.bytes, entries: &self.entries, checksum }
     }
 
-    /// Takes the checksum off again, so that more can be added.
+    /// Removes the checksum, so that more can be added.
     pub(super) fn unseal(&mut self) {
         self.bytes.truncate(self.bytes.len() - CHECKSUM_LEN);
     }
 }
 
-/// Object ids are hashes already: their first eight bytes serve.
+/// Object IDs are hashes already: use their first eight bytes.
 #[derive(Default)]
 struct IdHasher(u64);
 

@@ -1,4 +1,4 @@
-//! Puts a finished pack and its index (version 2) into a repository, durably.
+//! Writes a finished pack and its index (version 2) to a repository, durably.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 
 use super::pack::{Entry, Sealed, Writer};
 
-/// A pack that is on disk.
+/// A pack on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finished {
     /// Its checksum in hexadecimal, as in the names `pack-<checksum>.pack` and `.idx`.
@@ -24,7 +24,7 @@ pub(super) struct Finished {
 
 /// Why a pack could not be written. Nothing of it is visible to readers of the repository.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path:?}; the repository is as before")]
+#[error("cannot {action} {path:?}; the repository is unchanged")]
 pub struct WriteError {
     action: &'static str,
     path: PathBuf,
@@ -39,30 +39,30 @@ impl From<durable::Error> for WriteError {
 }
 
 impl Writer {
-    /// Writes the pack and its index into `folder` (a repository's `objects/pack`) and begins the next pack.
+    /// Writes the pack and its index into `folder` (a repository's `objects/pack`) and starts the next pack.
     ///
-    /// Both files are fsynced before the first gets its name, and the index gets its name last: a reader that sees
-    /// an index finds its pack. The folder is fsynced before this returns.
+    /// Both files are fsynced before they are renamed, and the index is renamed last: a reader that sees an index finds its pack.
+    /// The folder is fsynced before this returns.
     ///
     /// # Errors
-    /// [`WriteError`]. An fsync that failed must not be tried again: what the objects in memory refer to is then not
-    /// in the repository, so open the branch anew.
+    /// [`WriteError`]. A failed fsync must not be retried: objects that memory refers to are then not in the repository, so
+    /// reopen the branch.
     pub(super) fn finish(&mut self, folder: &Path) -> Result<Finished, WriteError> {
         self.publish(folder, 0)
     }
 
-    /// Like [`Self::finish`], but goes on with the pack while it is smaller than `open_below`: the next call writes it again with
-    /// what was added, and removes what this one wrote. So a repository that takes many small steps has few packs, and
-    /// each step is a delta against the one before.
+    /// Does the same as [`Self::finish`], but keeps the pack open while it is smaller than `open_below`: the next call rewrites
+    /// it with what was added, and removes the former file. So a repository with many small steps has few packs, and each step is
+    /// a delta against the previous one.
     ///
     /// Readers that know the former pack find its objects in the new one when they look again, which Git and libgit2 do.
     ///
     /// # Errors
-    /// [`WriteError`], as [`Self::finish`].
+    /// [`WriteError`], as for [`Self::finish`].
     pub(super) fn publish(&mut self, folder: &Path, open_below: usize) -> Result<Finished, WriteError> {
         let finished = write(&self.seal(), folder).inspect_err(|_| self.restart())?;
         if let Some(before) = self.written.take().filter(|before| *before != finished.name) {
-            // The index first: nobody begins to use a pack without one. What stays behind is only a copy.
+            // Remove the index first: without it no process starts to use the pack. A file that stays is only a duplicate.
             for extension in ["idx", "pack"] {
                 let _ = fs::remove_file(folder.join(format!("pack-{before}.{extension}")));
             }
@@ -76,7 +76,7 @@ impl Writer {
         Ok(finished)
     }
 
-    /// Writes the pack and its index into a folder that nobody reads yet, and begins the next pack. The caller makes both durable.
+    /// Writes the pack and its index into a folder without readers, and starts the next pack. The caller makes both durable.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -90,7 +90,7 @@ impl Writer {
         Ok(written?)
     }
 
-    /// Whether the pack that was written last goes on.
+    /// Returns whether the last written pack is kept open.
     pub(super) fn is_open(&self) -> bool {
         self.written.is_some()
     }
@@ -99,8 +99,8 @@ impl Writer {
 fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     let (name, index) = (name(pack), index(pack));
     durable::make_folder_in(folder.parent().unwrap_or(folder), folder)?;
-    // Names that begin with `tmp_` are what `git prune` removes when a crash leaves them behind. Others may write the same pack
-    // at this moment: then the one replaces the other, and nobody sees a difference.
+    // `git prune` removes files that start with `tmp_` if a crash leaves them. If another process writes the same pack now, one
+    // replaces the other without any difference.
     let own = rand::random::<u32>();
     let (pack_path, index_path) =
         (folder.join(format!("tmp_pack_{name}_{own:08x}")), folder.join(format!("tmp_idx_{name}_{own:08x}")));
@@ -118,17 +118,17 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     })
 }
 
-/// The pack's checksum, which its files are called by.
+/// Returns the checksum, which is part of the pack's file names.
 fn name(pack: &Sealed<'_>) -> String {
     use std::fmt::Write as _;
     let mut name = String::with_capacity(40);
     for byte in pack.checksum {
-        write!(name, "{byte:02x}").expect("a string takes everything");
+        write!(name, "{byte:02x}").expect("writing to a string does not fail");
     }
     name
 }
 
-/// The index: fan-out by first byte, ids, checksums, places, and a table for places beyond 2 GiB.
+/// Returns the index: fan-out by first byte, IDs, checksums, offsets, and a table of offsets beyond 2 GiB.
 fn index(pack: &Sealed<'_>) -> Vec<u8> {
     const FAR: u32 = 0x8000_0000;
     let mut out = Vec::with_capacity(1100 + pack.entries.len() * 28);
@@ -167,7 +167,7 @@ fn index(pack: &Sealed<'_>) -> Vec<u8> {
     out
 }
 
-/// A file on its way to its name; removed if it does not get there.
+/// A file to be renamed; removed on drop otherwise.
 struct Temporary {
     path: Option<PathBuf>,
 }
@@ -191,7 +191,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Nothing refers to it; `git prune` would remove it too.
+            // Nothing refers to the file; `git prune` would remove it too.
             drop(fs::remove_file(path));
         }
     }

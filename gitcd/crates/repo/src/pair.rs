@@ -1,4 +1,4 @@
-//! The pair of commits that a branch consists of, and the local file that records the last finished one.
+//! The committed heads of a branch, and the local file that records the last ones.
 //!
 //! ```text
 //! gitcd pair 1
@@ -15,32 +15,32 @@ use git2::Oid;
 
 use gitcd_core::durable;
 
-/// A data commit and the metadata commit that describes it.
+/// The committed heads: a data commit and the metadata commit that describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// What a person reads.
+    /// The data commit, for users.
     pub data: Oid,
-    /// What belongs to it.
+    /// The metadata commit.
     pub metadata: Oid,
 }
 
-/// Why the recorded pair could not be read or written.
+/// Why the recorded heads could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairError {
-    /// The file is there but is not what was written.
+    /// The file's content is invalid.
     #[error("{path:?} is damaged; delete it if the branch's two references belong together")]
     Damaged {
         /// The file.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] durable::Error),
 }
 
 impl Pair {
-    /// The recorded pair; `None` if none is recorded.
+    /// Returns the recorded heads; `None` if none are recorded.
     pub(super) fn read(path: &Path) -> Result<Option<Pair>, PairError> {
         match fs::read(path) {
             Ok(text) => match parse(&text) {
@@ -52,7 +52,7 @@ impl Pair {
         }
     }
 
-    /// Records this pair; after a crash the file holds either the former pair or this one.
+    /// Records these heads; after a crash the file holds either the former ones or these.
     pub(super) fn write(self, path: &Path) -> Result<(), PairError> {
         let folder = path.parent().expect("the pair file lies in a branch's state folder");
         durable::make_folder(folder)?;
@@ -70,7 +70,7 @@ fn parse(text: &[u8]) -> Option<Pair> {
     let mut lines = text.lines().skip(1);
     let mut id = |name| Oid::from_str(lines.next()?.strip_prefix(name)?).ok();
     let pair = Pair { data: id("data ")?, metadata: id("metadata ")? };
-    // Whatever was read must be what would be written, checksum included.
+    // The text must equal what would be written, including the checksum.
     (format(pair) == text).then_some(pair)
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_read_back_and_any_changed_byte_is_noticed() {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let path = folder.path().join("default").join("pair");
         assert!(matches!(Pair::read(&path), Ok(None)));
         let pair = Pair {

@@ -1,8 +1,8 @@
-//! Git's framing: four hexadecimal digits with the length of a line, themselves included, and the line.
+//! Git's pkt-line framing: four hexadecimal digits with the length of the line, including themselves, and the line.
 
-/// Longest line with its length; Git's own limit.
+/// Maximum length of a line with its four digits; Git's own limit.
 pub const MAX_BYTES: usize = 65_520;
-/// Between the parts of a request of protocol version 2.
+/// The delimiter between the parts of a request in protocol version 2.
 pub const DELIMITER: &[u8] = b"0001";
 /// The end of a list of lines.
 pub const FLUSH: &[u8] = b"0000";
@@ -10,7 +10,7 @@ pub const FLUSH: &[u8] = b"0000";
 /// Appends a line.
 ///
 /// # Panics
-/// If it is longer than Git allows; what callers write is cut before.
+/// If the line is longer than Git allows; callers must truncate it.
 pub fn put(out: &mut Vec<u8>, line: &[u8]) {
     let length = line.len() + 4;
     assert!(length <= MAX_BYTES, "a line of {length} bytes");
@@ -18,20 +18,20 @@ pub fn put(out: &mut Vec<u8>, line: &[u8]) {
     out.extend_from_slice(line);
 }
 
-/// What the four digits say.
+/// The meaning of the four digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     /// The end of a message.
     Flush,
-    /// Between two parts, in protocol version 2.
+    /// The delimiter of two parts in protocol version 2.
     Delimiter,
-    /// The end of an answer, in protocol version 2.
+    /// The end of a response in protocol version 2.
     End,
-    /// The bytes that follow.
+    /// A line with this many bytes after the digits.
     Line(usize),
 }
 
-/// Reads the four digits; `None` if they are none, or mean nothing.
+/// Parses the four digits; `None` if they are invalid.
 pub fn head(digits: [u8; 4]) -> Option<Head> {
     if !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;

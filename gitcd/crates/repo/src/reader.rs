@@ -1,4 +1,4 @@
-//! Reads objects below one commit, and says where something is wrong.
+//! Reads the objects of a commit, with errors that locate the problem.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use super::trie::{Node, ShapeError};
 #[derive(Debug, thiserror::Error)]
 #[error("{reference}, commit {commit}, {path:?}: {problem}; {}", problem.remedy(reference))]
 pub struct LoadError {
-    /// The reference that leads to the commit.
+    /// The reference with the commit.
     pub reference: String,
     /// The commit.
     pub commit: Oid,
-    /// The place in its tree; empty for the commit itself.
+    /// The path in its tree; empty for the commit itself.
     pub path: String,
     /// What is wrong.
     pub problem: Problem,
@@ -34,32 +34,32 @@ pub enum Problem {
     Unreadable {
         /// The object.
         oid: Oid,
-        /// What libgit2 said.
+        /// libgit2's error.
         source: git2::Error,
     },
-    /// An object of one kind is where another kind should be.
+    /// An object has the wrong type.
     #[error("the object {oid} is a {found}, not a {expected}")]
     Kind {
         /// The object.
         oid: Oid,
-        /// What it should be.
+        /// The expected type.
         expected: ObjectType,
-        /// What it is.
+        /// The actual type.
         found: String,
     },
-    /// A metadata commit must have the former one, unless it is the first, and the data commit as its parents.
+    /// A metadata commit must have the previous one, unless it is the first, and the data commit as parents.
     #[error("a metadata commit has one or two parents, this one has {0}")]
     Parents(usize),
     /// The tree of a metadata commit lacks a file.
     #[error("the file is missing")]
     Missing,
-    /// Another version of gitcd wrote this.
+    /// Another version of gitcd wrote the metadata.
     #[error("the format is {0:?}, this version reads \"gitcd metadata 1\"")]
     Format(String),
-    /// A line cannot be read.
+    /// A key record cannot be parsed.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// The blobs of the keys are not divided as they must be.
+    /// The blobs of keys are not divided as the trie requires.
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// A directory cannot be read.
@@ -68,16 +68,16 @@ pub enum Problem {
     /// A name stands for both a file and a directory.
     #[error("it is both a file and a directory")]
     Twice,
-    /// The metadata has a key that the tree does not have.
+    /// A key of the metadata has no file in the tree.
     #[error("the metadata has the key {0:?}, but there is no such file")]
     NoFile(String),
-    /// The tree has a file that the metadata does not know.
+    /// A file of the tree has no key in the metadata.
     #[error("the metadata has no key for this file")]
     NoKey,
-    /// The metadata says that a key is in the data tree (or local), and the key prefix says otherwise.
+    /// The recorded location of a key contradicts the key prefix.
     #[error("the key {0:?} is not where the key prefix puts it; use the prefix with which the branch was created")]
     Elsewhere(String),
-    /// A blob is not in its form.
+    /// A blob does not match its form.
     #[error(transparent)]
     Value(#[from] form::DecodeError),
 }
@@ -95,16 +95,16 @@ impl Problem {
     }
 }
 
-/// What a metadata commit refers to.
+/// The parents of a metadata commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parents {
-    /// The metadata commit before it.
+    /// The previous metadata commit.
     pub(super) previous: Option<Oid>,
     /// The data commit that it describes.
     pub(super) data: Oid,
 }
 
-/// A directory that still lacks some of its children.
+/// A directory whose children are still being read.
 struct Unfinished {
     path: Vec<u8>,
     name: Box<[u8]>,
@@ -113,7 +113,7 @@ struct Unfinished {
     children: HashMap<Box<[u8]>, Box<Directory>>,
 }
 
-/// Reads objects below one commit and turns what goes wrong into errors that say where.
+/// Reads the objects of a commit, and locates errors by path.
 pub(super) struct Reader<'r> {
     repository: &'r Repository,
     odb: Odb<'r>,
@@ -141,7 +141,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The commit's parents and the id of its tree.
+    /// Returns the commit's parents and the ID of its tree.
     pub(super) fn commit(&self) -> Result<(Vec<Oid>, Oid), LoadError> {
         let unreadable = |source| self.error(b"", Problem::Unreadable { oid: self.commit, source });
         let object = self.repository.find_object(self.commit, None).map_err(unreadable)?;
@@ -179,19 +179,19 @@ impl<'r> Reader<'r> {
         Entries::parse(object.data().to_vec()).map_err(|problem| self.error(path, problem))
     }
 
-    /// Everything below a directory, values excepted.
+    /// Reads everything below a directory, except values.
     pub(super) fn tree(&self, path: &[u8], oid: Oid) -> Result<Tree, LoadError> {
-        // Trees may be deeper than a thread's stack, so the way down is kept here.
+        // Use a heap-allocated stack: trees may be deeper than a thread's stack allows.
         let mut way = vec![self.unfinished(path.to_vec(), &[], oid)?];
         loop {
-            let last = way.last_mut().expect("the root leaves the way by returning");
+            let last = way.last_mut().expect("the loop returns with the root");
             if let Some((name, oid)) = last.missing.pop() {
                 let separator = if last.path.is_empty() { "" } else { "/" };
                 let path = [&last.path, separator.as_bytes(), &name].concat();
                 way.push(self.unfinished(path, &name, oid)?);
                 continue;
             }
-            let done = way.pop().expect("it was there above");
+            let done = way.pop().expect("the stack is not empty");
             let directory = Directory::new(done.entries, done.children);
             match way.last_mut() {
                 Some(parent) => parent.children.insert(done.name, Box::new(directory)),

@@ -1,7 +1,7 @@
-//! A pack that somebody sent, read whole in memory.
+//! A received pack, read whole into memory.
 //!
-//! Source: `gitformat-pack(5)`. What is read here is as sound as what `git index-pack --fix-thin` takes: the checksum, every length, every
-//! delta and its base; the ids are computed, not believed. Whatever is large, or has tags, is left to Git ([`Refused::Elsewhere`]).
+//! Source: `gitformat-pack(5)`. The checks are as strict as those of `git index-pack --fix-thin`: the checksum, every length,
+//! every delta and its base; IDs are computed. Large packs, and packs with tags, are left to Git ([`Refused::Elsewhere`]).
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,35 +16,35 @@ use super::object;
 use super::pack::{self, Kind};
 use super::pack_file::WriteError;
 
-/// What is read at most.
+/// Limits of what is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Objects.
+    /// Number of objects.
     pub objects: u32,
-    /// Bytes of all of them, and of their deltas.
+    /// Bytes of all objects and their deltas.
     pub bytes: usize,
 }
 
 /// Why a pack was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It is beyond the bounds, or has something that only Git knows.
-    #[error("it is for Git")]
+    /// The pack exceeds the limits, or has something that only Git supports.
+    #[error("it is left to Git")]
     Elsewhere,
-    /// It is damaged.
+    /// The pack is damaged.
     #[error("{0}")]
     Damaged(&'static str),
-    /// A delta's base is neither in the pack nor here.
+    /// A delta's base is neither in the pack nor in the repository.
     #[error("the base {0} of a delta is missing")]
     NoBase(Oid),
 }
 
-/// The objects of a pack, in its order.
+/// The objects of a pack, in the pack's order.
 #[derive(Debug)]
 pub struct Received {
     objects: Vec<Object>,
     by_id: HashMap<Oid, usize>,
-    /// The pack as it came.
+    /// The pack as received.
     pack: Vec<u8>,
 }
 
@@ -53,21 +53,21 @@ struct Object {
     kind: Kind,
     oid: Oid,
     content: Vec<u8>,
-    /// The delta and the one in this pack that it is against.
+    /// The delta and the number of its base, if that is in this pack.
     delta: Option<(Vec<u8>, usize)>,
-    /// What its entry is against, wherever that is.
+    /// The base of its entry, in the pack or elsewhere.
     base: Option<Oid>,
     packed: Packed,
 }
 
-/// Where the content of an entry is in the pack, deflated, and how many bytes it has when it is not.
+/// Position of an entry's deflated content in the pack, and its inflated size.
 #[derive(Clone, Debug)]
 struct Packed {
     deflated: Range<usize>,
     size: usize,
 }
 
-/// An entry as it is in the pack.
+/// An entry of the pack.
 struct Entry {
     form: Form,
     content: Vec<u8>,
@@ -76,22 +76,22 @@ struct Entry {
 
 enum Form {
     Whole(Kind),
-    /// Against the entry of this number.
+    /// A delta against the entry with this number.
     Near(usize),
     Against(Oid),
 }
 
-/// Bases may be read whose bytes are so many times those of the objects.
+/// Limit of the bytes of bases read from the repository, as a multiple of the limit for objects.
 const READ_FACTOR: usize = 8;
 const HEADER: usize = 12;
-/// Programs put bases before what is against them; whoever does not, is Git's.
+/// Passes over the pack: programs write bases before their deltas, other packs are left to Git.
 const MOST_PASSES: usize = 64;
 const TAG: u8 = 4;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 const TOO_SHORT: Refused = Refused::Damaged("the pack ends too early");
 
-/// Reads a pack; `odb` has the bases that a thin one leaves out, and what is `recent` is a part of it that needs not be read again.
+/// Reads a pack. `odb` has the bases that a thin pack leaves out; packs in `recent` need not be read from it.
 ///
 /// # Errors
 /// [`Refused`].
@@ -115,7 +115,7 @@ pub fn read(pack: &[u8], odb: &Odb<'_>, recent: &[Arc<Received>], bounds: Bounds
     Ok(Received { objects, by_id, pack: pack.to_vec() })
 }
 
-/// A pack of so many entries, as [`Received::entry`] gives them.
+/// Builds a pack from entries that [`Received::entry`] returned.
 pub fn pack_of(count: u32, entries: &[u8]) -> Vec<u8> {
     let mut bytes = [&b"PACK\0\0\0\x02"[..], &count.to_be_bytes(), entries].concat();
     let checksum = Sha1::digest(&bytes);
@@ -147,7 +147,7 @@ fn unpack(mut rest: &[u8], count: u32, room: &mut usize) -> Result<Vec<Entry>, R
             }
             _ => return Err(Refused::Damaged("an object is of no known kind")),
         };
-        // One more, so that the end is found.
+        // One more byte, so that the inflater reaches the end.
         let mut content = vec![0; size + 1];
         inflater.reset(true);
         let status = inflater.decompress(rest, &mut content, FlushDecompress::Finish);
@@ -172,9 +172,9 @@ struct Resolver<'o, 'r> {
     reading: usize,
     done: Vec<Option<Object>>,
     by_id: HashMap<Oid, usize>,
-    /// Bases that are not here: nothing brings them but the pack.
+    /// Bases that are not in the repository: only the pack can have them.
     missing: HashSet<Oid>,
-    /// Whether an object came twice, which no program does.
+    /// Whether an object is duplicate, which no program sends.
     is_twice: bool,
 }
 
@@ -189,7 +189,7 @@ impl<'o> Resolver<'o, '_> {
                     later.push((number, entry));
                 }
             }
-            // Bases may come later in a pack, but not in a circle.
+            // A base may come later in a pack, but not in a cycle.
             if later.len() == before && before > 0 {
                 let base = later.iter().find_map(|(_, entry)| match entry.form {
                     Form::Against(base) => Some(base),
@@ -208,7 +208,7 @@ impl<'o> Resolver<'o, '_> {
         Err(Refused::Elsewhere)
     }
 
-    /// Resolves an entry; gives it back if its base is not known yet.
+    /// Resolves an entry; returns it if its base is not known yet.
     fn one(&mut self, number: usize, entry: Entry) -> Result<Option<Entry>, Refused> {
         let (kind, content, near, base) = match &entry.form {
             Form::Whole(kind) => {
@@ -224,7 +224,7 @@ impl<'o> Resolver<'o, '_> {
             },
             Form::Against(id) => match self.by_id.get(id) {
                 Some(near) => {
-                    let object = self.done[*near].as_ref().expect("those with ids are done");
+                    let object = self.done[*near].as_ref().expect("objects with an ID are resolved");
                     let content = patched(&object.content, &entry.content, &mut self.room)?;
                     (object.kind, content, Some(*near), *id)
                 }
@@ -245,12 +245,12 @@ impl<'o> Resolver<'o, '_> {
         Ok(None)
     }
 
-    /// An object that is not in the pack.
+    /// Returns an object that is not in the pack.
     fn elsewhere(&self, id: Oid) -> Option<Elsewhere<'o>> {
         if let Some(received) = self.recent.iter().find(|received| received.get(id).is_some()) {
             return Some(Elsewhere::Recent(received));
         }
-        // Where many are missing the folders are not read anew for each.
+        // If many are missing, do not refresh the object database for each.
         if !self.missing.is_empty() && !self.odb.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
             return None;
         }
@@ -280,42 +280,42 @@ enum Elsewhere<'o> {
 impl Elsewhere<'_> {
     fn get(&self, id: Oid) -> (ObjectType, &[u8]) {
         match self {
-            Self::Recent(received) => received.get(id).expect("it was found there"),
+            Self::Recent(received) => received.get(id).expect("the received pack has the object"),
             Self::Stored(object) => (object.kind(), object.data()),
         }
     }
 }
 
 impl Received {
-    /// Kind, id and content of each.
+    /// Returns type, ID and content of each object.
     pub fn objects(&self) -> impl Iterator<Item = (ObjectType, Oid, &[u8])> {
         self.objects.iter().map(|object| (object_type(object.kind), object.oid, &*object.content))
     }
 
-    /// Kind and content of one.
+    /// Returns type and content of an object.
     pub fn get(&self, oid: Oid) -> Option<(ObjectType, &[u8])> {
         let object = &self.objects[*self.by_id.get(&oid)?];
         Some((object_type(object.kind), &object.content))
     }
 
-    /// Bytes that it takes in memory, about.
+    /// Returns the approximate bytes in memory.
     pub fn bytes(&self) -> usize {
         let contents = self.objects.iter().map(|object| object.content.len());
         let deltas = self.objects.iter().filter_map(|object| Some(object.delta.as_ref()?.0.len()));
         contents.chain(deltas).sum::<usize>() + self.pack.len()
     }
 
-    /// Its number in the pack.
+    /// Returns an object's number in the pack.
     pub fn position(&self, oid: Oid) -> Option<usize> {
         self.by_id.get(&oid).copied()
     }
 
-    /// What an object's entry is against: in the pack, or elsewhere.
+    /// Returns the base of an object's entry, in the pack or elsewhere.
     pub fn base(&self, oid: Oid) -> Option<Oid> {
         self.objects[*self.by_id.get(&oid)?].base
     }
 
-    /// The entry of an object as it came, for another pack. Its base, if it has one, is named by its id.
+    /// Appends an object's entry as received, for another pack. Its base, if any, is given by ID.
     pub fn entry(&self, oid: Oid, out: &mut Vec<u8>) {
         let Some(object) = self.by_id.get(&oid).map(|number| &self.objects[*number]) else { return };
         let kind = if object.base.is_some() { REF_DELTA } else { object.kind as u8 };
@@ -324,28 +324,27 @@ impl Received {
         out.extend_from_slice(&self.pack[object.packed.deflated.clone()]);
     }
 
-    /// Lets an opened repository's readers find them, without writing anything.
+    /// Makes the objects visible to readers of an opened repository, without writing anything.
     ///
     /// # Errors
-    /// libgit2's.
+    /// Errors of libgit2.
     pub fn show(&self, repository: &Repository) -> Result<(), git2::Error> {
         let odb = Odb::new()?;
         let _memory = odb.add_new_mempack_backend(1000)?;
-        // While nothing else is in it: before a write every other place is looked at, and read anew when it is not there.
+        // Write while the database has no other backend: otherwise each write would search and refresh them all.
         self.objects().try_for_each(|(kind, _, content)| odb.write(kind, content).map(drop))?;
         odb.add_disk_alternate(&repository.commondir().join("objects").to_string_lossy())?;
         repository.set_odb(&odb)
     }
 
-    /// Writes them as a pack of their own into a folder that nobody reads yet; the caller makes it durable. Nothing in it refers to
-    /// what is elsewhere.
+    /// Writes the objects as a pack into a folder without readers; the caller makes it durable. The pack is self-contained.
     ///
     /// # Errors
     /// [`WriteError`].
     pub fn draft(&self, folder: &Path) -> Result<(), WriteError> {
         let mut writer = pack::Writer::default();
         let mut placed = HashMap::new();
-        // A base may come after what is against it.
+        // A base may come after its delta.
         let mut waiting: Vec<usize> = (0..self.objects.len()).collect();
         while !waiting.is_empty() {
             waiting.retain(|number| {
@@ -388,7 +387,7 @@ fn take(rest: &mut &[u8]) -> Result<u8, Refused> {
     Ok(*first)
 }
 
-/// Kind and size of an entry.
+/// Parses type and size of an entry.
 fn head(rest: &mut &[u8]) -> Result<(u8, usize), Refused> {
     let first = take(rest)?;
     let size = if first & 0x80 == 0 { 0 } else { number(rest)? };
@@ -396,12 +395,12 @@ fn head(rest: &mut &[u8]) -> Result<(u8, usize), Refused> {
     Ok((first >> 4 & 7, size.ok_or(Refused::Elsewhere)?))
 }
 
-/// A number in groups of seven bits, the lowest first.
+/// Parses a number in groups of seven bits, lowest first.
 fn number(rest: &mut &[u8]) -> Result<usize, Refused> {
     let (mut number, mut shift) = (0_usize, 0_u32);
     loop {
         let byte = take(rest)?;
-        // No size of a pack that is read here has so many bits.
+        // No size in a pack within the limits has so many bits.
         if shift > 49 {
             return Err(Refused::Elsewhere);
         }
@@ -413,7 +412,7 @@ fn number(rest: &mut &[u8]) -> Result<usize, Refused> {
     }
 }
 
-/// How far back a base lies: the highest group first, and each that follows counts from one.
+/// Parses the distance to a base: highest group first, and each continued group counts from one.
 fn distance(rest: &mut &[u8]) -> Result<usize, Refused> {
     let mut byte = take(rest)?;
     let mut back = usize::from(byte & 0x7f);
@@ -424,7 +423,7 @@ fn distance(rest: &mut &[u8]) -> Result<usize, Refused> {
     Ok(back)
 }
 
-/// What a delta makes of its base.
+/// Applies a delta to its base.
 fn patched(base: &[u8], mut delta: &[u8], room: &mut usize) -> Result<Vec<u8>, Refused> {
     const WRONG: Refused = Refused::Damaged("a delta does not fit its base");
     if number(&mut delta)? != base.len() {
@@ -438,7 +437,7 @@ fn patched(base: &[u8], mut delta: &[u8], room: &mut usize) -> Result<Vec<u8>, R
         let part = if command & 0x80 == 0 {
             let (part, after) = delta.split_at_checked(usize::from(*command)).ok_or(WRONG)?;
             delta = after;
-            // Zero is reserved.
+            // The instruction 0 is reserved.
             if part.is_empty() {
                 return Err(WRONG);
             }

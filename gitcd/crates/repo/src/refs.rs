@@ -1,12 +1,10 @@
-//! Durable updates of references, side by side with stock Git.
+//! Durable updates of references, compatible with stock Git.
 //!
-//! libgit2 neither syncs references nor their folders, so gitcd moves them itself, in
-//! Git's own way: the new value is written to `<ref>.lock`, which only one process can
-//! create, and renamed over the old one after a comparison.
+//! libgit2 syncs neither references nor their folders, so gitcd moves them itself, in Git's own way: the new value is written to
+//! `<ref>.lock`, which only one process can create, and renamed over the old one after a comparison.
 //!
-//! A crash must not leave a lock that nobody dares to remove. Therefore the value is first
-//! written and synced in a file of gitcd's own, and the lock is a hard link to it: after a
-//! restart [`Refs::release`] can tell gitcd's locks from those of others.
+//! A crash must not leave a lock that no program dares to remove. So the value is first written and synced to a file of gitcd,
+//! and the lock is a hard link to it: after a restart, [`Refs::release`] can distinguish gitcd's locks from others.
 //!
 //! ```
 //! use gitcd_repo::refs::{RefError, Refs};
@@ -22,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Refs::update_all`] moves several at once, all or none; [`Refs::list`] reads all.
+//! [`Refs::update_all`] moves several references, all or none; [`Refs::list`] reads all.
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -54,32 +52,32 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest chain of symbolic references that is followed; Git's own limit.
 const MAX_SYMBOLIC: usize = 5;
 
-/// The references of one repository, which other processes may read and write as well.
+/// The references of a repository, which other processes may read and write as well.
 ///
-/// Those of a linked work tree alone (its `HEAD`, `refs/bisect`) are not seen. Calls block on
-/// the disk. The file system must have hard links.
+/// References that only a linked work tree has (its `HEAD`, `refs/bisect`) are not visible. Calls block on the disk. The file
+/// system must support hard links.
 #[derive(Debug)]
 pub struct Refs {
     root: PathBuf,
     patience: Duration,
 }
 
-/// Folders that this process has made durable, up to the root of their references, by device, number and birth too: another one may come
-/// to be at the same place, even with the same number.
+/// Folders that this process has made durable, up to the root of their references. They are identified by device, inode number
+/// and birth time too, since another folder may get the same path, or even the same inode number.
 static SETTLED: Mutex<BTreeSet<Folder>> = Mutex::new(BTreeSet::new());
 type Folder = (u64, u64, Option<SystemTime>, PathBuf);
-/// So many are remembered.
+/// Limit of these folders.
 const MOST_SETTLED: usize = 10_000;
 
-/// What a move survives.
+/// What a move has to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// The end of this process.
+    /// A crash of this process.
     Crash,
     PowerLoss,
 }
 
-/// What is stored under one name.
+/// The stored value of a reference.
 #[derive(Debug, PartialEq, Eq)]
 enum Stored {
     Absent,
@@ -88,7 +86,7 @@ enum Stored {
 }
 
 impl Refs {
-    /// The references of the repository at `git_dir`: a bare one, a `.git` folder or the folder around it.
+    /// Opens the references of the repository at `git_dir`: a bare one, a `.git` folder or the folder around it.
     ///
     /// # Errors
     /// [`RefError::Storage`] if the repository does not keep references in files,
@@ -100,7 +98,7 @@ impl Refs {
         {
             return Ok(Self { root, patience: PATIENCE });
         }
-        // libgit2 would refuse such a repository, but not in words that help.
+        // libgit2 would refuse such a repository as well, but without a helpful message.
         for config in [git_dir.join("config"), git_dir.join(".git/config")] {
             if config.is_file() {
                 let config = git2::Config::open(&config).map_err(open)?;
@@ -117,14 +115,14 @@ impl Refs {
         Ok(Self { root: repository.commondir().to_owned(), patience: PATIENCE })
     }
 
-    /// Makes updates wait for at most `patience` (2 s unless set) while another process holds a lock.
+    /// Sets how long updates wait for another process that holds a lock (2 s by default).
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The object that `name` refers to, through symbolic references; `None` if there is none.
+    /// Returns the object that `name` refers to, following symbolic references; `None` if the reference does not exist.
     ///
     /// Reads one file, and all of `packed-refs` if the reference has no file of its own.
     ///
@@ -143,10 +141,10 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
-    /// The reference that `name` is another name of, if it is one.
+    /// Returns the target of `name` if it is a symbolic reference.
     ///
     /// # Errors
-    /// As [`Refs::read`].
+    /// As for [`Refs::read`].
     pub fn symbolic(&self, name: &str) -> Result<Option<String>, RefError> {
         match self.stored(valid(name)?)? {
             Stored::Symbolic(target) => Ok(Some(target)),
@@ -154,16 +152,16 @@ impl Refs {
         }
     }
 
-    /// Makes `name` refer to `new` if it refers to `expected` now (`None`: does not exist).
+    /// Moves `name` to `new` if it refers to `expected` now (`None`: does not exist).
     ///
-    /// When this returns, the move survives a power loss. A symbolic reference is followed, not
-    /// replaced. Writes no reflog, and does not look whether `new` exists. Costs two or more
-    /// syncs: of the file, of its folder, and the first time of the folders above.
+    /// When this returns, the move survives a power loss. A symbolic reference is followed, not replaced. Writes no reflog, and
+    /// does not check whether `new` exists. Costs two or more fsyncs: of the file, of its folder, and the first time of the
+    /// folders above.
     ///
     /// # Errors
-    /// [`RefError::Moved`] if the reference is not as expected, [`RefError::Locked`] if another
-    /// process held it all the time, [`RefError::Conflict`] if another name is in the way; nothing
-    /// has changed then. After [`RefError::Io`] it may have moved or not, durably or not.
+    /// [`RefError::Moved`] if the reference is not as expected, [`RefError::Locked`] if another process holds its lock too long,
+    /// [`RefError::Conflict`] if another name prevents it; then nothing was changed. After [`RefError::Io`] it may have moved or
+    /// not, durably or not.
     pub fn update(&self, name: &str, new: Oid, expected: Option<Oid>) -> Result<(), RefError> {
         self.advance(name, new, expected, After::PowerLoss)
     }
@@ -193,20 +191,20 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
-    /// Makes `name` refer to `new`, whatever it refers to now. Nothing is written if that is so already. Of several that do so at the
-    /// same time, one is the last.
+    /// Moves `name` to `new`, whatever it refers to now. Writes nothing if that is the case already. The last of several
+    /// concurrent calls wins.
     ///
     /// # Errors
-    /// Those of [`Refs::update`], with [`RefError::Moved`] only if others go on to move it all the time.
+    /// Those of [`Refs::update`]; [`RefError::Moved`] only if others keep moving the reference.
     pub fn set(&self, name: &str, new: Oid) -> Result<(), RefError> {
         self.put(name, new, After::PowerLoss)
     }
 
-    /// The same for a reference that only notes something that can be found out again: after a power loss it may be what it was before.
-    /// Costs a sync less.
+    /// Does the same for a reference that can be reconstructed: after a power loss it may have its former value. Costs one fsync
+    /// less.
     ///
     /// # Errors
-    /// As [`Refs::set`].
+    /// As for [`Refs::set`].
     pub fn note(&self, name: &str, new: Oid) -> Result<(), RefError> {
         self.put(name, new, After::Crash)
     }
@@ -227,7 +225,8 @@ impl Refs {
         }
     }
 
-    /// Makes what `name` refers to now survive a power loss: whoever has moved it may have been killed before that. Costs a few syncs at once.
+    /// Makes the current value of `name` survive a power loss: the process that moved it may have been killed before. Costs a few
+    /// concurrent fsyncs.
     ///
     /// # Errors
     /// [`RefError::Invalid`] or [`RefError::Io`].
@@ -238,16 +237,16 @@ impl Refs {
         let all: Vec<&Path> = [&file, &packed].into_iter().map(PathBuf::as_path).chain(above).collect();
         let found: Vec<_> = all.into_iter().filter(|path| path.exists()).collect();
         match durable::sync_all(&found) {
-            // Git has packed it at this moment, or moved it.
+            // Git has just packed or moved the reference.
             Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(durable::sync(&self.root)?),
             synced => Ok(synced?),
         }
     }
 
-    /// Removes the lock of `name` if a gitcd that ended in the middle of an update left it;
-    /// tells whether there was one. Locks of other programs stay.
+    /// Removes the lock of `name` if a gitcd that crashed during an update left it; returns whether it did. Locks of other
+    /// programs stay.
     ///
-    /// The caller makes sure that no other gitcd is at work on this reference.
+    /// The caller ensures that no other gitcd is updating this reference.
     ///
     /// # Errors
     /// [`RefError::Invalid`] or [`RefError::Io`].
@@ -255,8 +254,8 @@ impl Refs {
         Lock::release(self, valid(name)?)
     }
 
-    /// Removes the locks of all references that a gitcd has left that ended in the middle of an update, and tells how many.
-    /// Locks of other programs, and those that a gitcd holds now, stay.
+    /// Removes the locks of all references that crashed gitcd processes left, and returns how many. Locks of other programs, and
+    /// of running gitcd processes, stay.
     ///
     /// # Errors
     /// [`RefError::Io`].
@@ -264,7 +263,7 @@ impl Refs {
         lock::release_all(self)
     }
 
-    /// Renames the lock over the reference and syncs the folders.
+    /// Renames the lock to the reference and syncs the folders.
     fn publish(&self, name: &str, mut lock: Lock, after: After) -> Result<(), RefError> {
         let path = self.file(name);
         let folder = parent(&path).to_owned();
@@ -282,7 +281,7 @@ impl Refs {
         }
         let identity = fs::metadata(&folder).ok();
         let identity = identity.map(|found| (found.dev(), found.ino(), found.created().ok(), folder.clone()));
-        // An old file may stand in folders that whoever made them never synced.
+        // An existing file may be in folders that were never synced.
         let is_settled = !is_new && identity.as_ref().is_some_and(|folder| SETTLED.lock().contains(folder));
         for above in folder.ancestors() {
             durable::sync(above)?;
@@ -301,8 +300,7 @@ impl Refs {
         Ok(())
     }
 
-    /// Fails if `name`, which does not exist, cannot exist beside a name that does: files
-    /// cannot be folders.
+    /// Fails if `name`, which does not exist, conflicts with an existing name: a file cannot be a folder.
     fn check_names(&self, name: &str) -> Result<(), RefError> {
         let conflict =
             |existing: &str| Err(RefError::Conflict { name: name.to_owned(), existing: existing.to_owned() });
@@ -321,9 +319,9 @@ impl Refs {
         Ok(())
     }
 
-    /// What is stored under `name`: in its own file, or else in `packed-refs`.
+    /// Returns the value stored under `name`: in its own file, otherwise in `packed-refs`.
     ///
-    /// In this order: who packs references writes the pack before it deletes the files.
+    /// In this order: `git pack-refs` writes the packed file before it deletes the others.
     fn stored(&self, name: &str) -> Result<Stored, RefError> {
         match self.stored_in_file(name)? {
             Stored::Absent => {
@@ -334,7 +332,7 @@ impl Refs {
         }
     }
 
-    /// What is stored in the reference's own file.
+    /// Returns the value in the reference's own file.
     fn stored_in_file(&self, name: &str) -> Result<Stored, RefError> {
         let path = self.file(name);
         let text = match fs::read(&path) {
@@ -354,12 +352,12 @@ impl Refs {
         stored.ok_or(RefError::Corrupt { path })
     }
 
-    /// The folder that the references are in.
+    /// Returns the folder of the references.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Fails if the repository is gone.
+    /// Fails if the repository was removed.
     pub(crate) fn check_root(&self) -> Result<(), RefError> {
         let path = self.file("refs");
         fs::metadata(&path).map(drop).map_err(|source| RefError::Io { path, source })
@@ -370,12 +368,12 @@ impl Refs {
     }
 }
 
-/// Whether a folder is a repository itself, with its references in files of its own. libgit2 finds that out, too, but by reading every configuration that there
-/// is: for a look at one reference that is nearly all that it costs.
+/// Returns whether a folder is itself a repository that stores references in files. libgit2 could find out as well, but reads
+/// every configuration file, which would be most of the cost of reading one reference.
 fn is_plain(folder: &Path) -> bool {
     let is_folder = |name: &str| fs::metadata(folder.join(name)).is_ok_and(|found| found.is_dir());
     let is_missing = |name: &str| fs::symlink_metadata(folder.join(name)).is_err();
-    // What a later version or an extension changes, and whether somebody else's repository may be trusted, libgit2 knows.
+    // Leave later formats, extensions and the ownership of other users' repositories to libgit2.
     let is_usual = fs::read_to_string(folder.join("config")).is_ok_and(|text| {
         let text = text.to_ascii_lowercase();
         let version =
@@ -398,12 +396,12 @@ fn valid(name: &str) -> Result<&str, RefError> {
     }
 }
 
-/// Names outside `refs/` could mean other files of the repository, unless they are like `HEAD`.
+/// Checks a name. Outside `refs/` it could mean other files of the repository, unless it is like `HEAD`.
 fn is_valid(name: &str) -> bool {
     git2::Reference::is_valid_name(name) && (name.starts_with("refs/") || !name.contains('/'))
 }
 
-/// An object id in full; git2 alone would also take the beginning of one.
+/// Parses a full object ID; git2 would also accept a prefix.
 fn object_id(text: &[u8]) -> Option<Oid> {
     let text = str::from_utf8(text).ok()?;
     Oid::from_str(text).ok().filter(|_| text.len() == 40)
@@ -417,8 +415,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().expect("files of references lie in the repository's folder")
 }
 
-/// Removes `folder` and those in it as far as they hold no files. What cannot be removed stays:
-/// the rename that needs the place then says so.
+/// Removes `folder` and its subfolders as far as they have no files. If something remains, the rename that needs the place fails.
 fn remove_empty_folders(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -428,7 +425,7 @@ fn remove_empty_folders(folder: &Path) {
     let _not_empty = fs::remove_dir(folder);
 }
 
-/// Some file in `folder` or below.
+/// Returns a file in `folder` or below.
 fn first_file(folder: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.find_map(|entry| match entry.file_type() {

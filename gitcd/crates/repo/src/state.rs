@@ -1,4 +1,4 @@
-//! What the metadata says about a branch as a whole: the files `format`, `state` and `leases`.
+//! The state of a branch in the metadata: the files `format`, `state` and `leases`.
 
 use std::io::Write;
 
@@ -6,24 +6,24 @@ use gitcd_core::revision::Revision;
 
 use super::line::{LineError, NO_ROOM, escape, hexadecimal, unescape};
 
-/// Content of the file `format`.
+/// The content of the file `format`.
 pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";
 
-/// Where a branch stands.
+/// The state of a branch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
-    /// The revision that the commit contains everything up to.
+    /// The last revision in the commit.
     pub revision: i64,
-    /// Revisions below this one are compacted.
+    /// The compact revision.
     pub compact_revision: i64,
-    /// Names the local state that continues this history; an id without meaning.
+    /// The incarnation of the local state that continues this history; an opaque ID.
     pub incarnation: String,
-    /// Id and granted time to live in seconds of every lease.
+    /// ID and granted time to live in seconds of every lease.
     pub leases: Vec<(i64, i64)>,
 }
 
 impl State {
-    /// The content of the file `state`.
+    /// Formats the file `state`.
     pub(super) fn format_numbers(&self) -> Vec<u8> {
         let State { revision, compact_revision, incarnation, .. } = self;
         let mut text = format!("revision {revision}\ncompact_revision {compact_revision}\nincarnation ").into_bytes();
@@ -32,18 +32,18 @@ impl State {
         text
     }
 
-    /// The content of the file `leases`: one a line, by id.
+    /// Formats the file `leases`: one lease on each line, by ID.
     pub(super) fn format_leases(&self) -> Vec<u8> {
         let mut leases = self.leases.clone();
         leases.sort_unstable_by_key(|(id, _)| *id as u64);
         let mut text = Vec::with_capacity(leases.len() * 24);
         for (id, ttl) in leases {
-            writeln!(text, "{id:016x} {ttl}").expect("a vector takes everything");
+            writeln!(text, "{id:016x} {ttl}").expect("writing to a vector does not fail");
         }
         text
     }
 
-    /// Reads the file `state`; there are no leases yet.
+    /// Parses the file `state`, without leases.
     pub(super) fn parse_numbers(text: &[u8]) -> Result<Self, LineError> {
         let mut lines = text.split_inclusive(|b| *b == b'\n');
         let mut value = |number, name: &str| {
@@ -72,12 +72,12 @@ impl State {
             leases: Vec::new(),
         };
         match lines.next() {
-            Some(_) => Err(LineError { number: 4, problem: "it is one too many" }),
+            Some(_) => Err(LineError { number: 4, problem: "the line is unexpected" }),
             None => Ok(state),
         }
     }
 
-    /// Reads the file `leases`.
+    /// Parses the file `leases`.
     pub(super) fn parse_leases(text: &[u8]) -> Result<Vec<(i64, i64)>, LineError> {
         let lines = text.split_inclusive(|b| *b == b'\n').enumerate();
         let parse = |line: &[u8]| {
@@ -88,7 +88,7 @@ impl State {
         };
         lines
             .map(|(index, line)| {
-                let problem = "it is not an id of 16 hexadecimal digits and a number of seconds";
+                let problem = "it is not an ID of 16 hexadecimal digits and a number of seconds";
                 parse(line).ok_or(LineError { number: index + 1, problem })
             })
             .collect()

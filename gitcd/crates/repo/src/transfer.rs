@@ -1,7 +1,7 @@
-//! Objects of one repository in a pack of another.
+//! Copies objects of a repository into a pack for another.
 //!
-//! Like a flush, a transfer is one pack, or goes on with the pack of the one before: it becomes visible, durably, with everything
-//! in it. A directory or value that changes from commit to commit is a delta against its version before, as in a flush.
+//! Like a flush, a transfer writes one pack, or extends the previous one: it becomes visible, durably, with everything in it. A
+//! directory or value that changes from commit to commit is a delta against its previous version, as in a flush.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::pack::{self, Kind, Placed};
 use super::pack_file::WriteError;
 use super::received::Received;
 
-/// Objects could not be copied.
+/// Why objects could not be copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -29,7 +29,7 @@ pub enum TransferError {
         /// What is wrong.
         said: String,
     },
-    /// There is more than was allowed for.
+    /// The content exceeds the limit.
     #[error("it is too large to send in one pack")]
     TooLarge,
     /// The pack could not be written.
@@ -41,25 +41,26 @@ pub enum TransferError {
 #[derive(Debug, Default)]
 pub struct Pack {
     writer: pack::Writer,
-    /// Whether deltas may refer to directories that are not in the pack, since the other repository has them.
+    /// Whether deltas may refer to directories outside the pack, which the other repository has.
     is_thin: bool,
-    /// Bytes of content that may still be added, if there is a bound.
+    /// Bytes of content that may still be added, if limited.
     room: Option<usize>,
     seen: HashSet<Oid>,
-    /// Directories elsewhere that deltas refer to. One that comes again is sent whole: it might be a delta against what is one against it.
+    /// Directories outside the pack that deltas refer to. If one of them is to be added, it is written whole: as a delta it might
+    /// form a cycle.
     bases: HashSet<Oid>,
-    /// The last version of a directory or file in this pack, by its path.
+    /// The last version of a directory or file in this pack, by path.
     last: HashMap<Vec<u8>, Version>,
     path: Vec<u8>,
     depth: usize,
     scratch: Vec<u8>,
-    /// Those of a repository to which not only gitcd writes, where a file may be cut.
+    /// Loose objects of a repository that other programs write to, whose files may be truncated.
     loose: Option<Loose>,
-    /// What needs not be read from files.
+    /// Received packs, which need not be read from files.
     recent: Vec<Arc<Received>>,
 }
 
-/// An object, wherever it was found.
+/// An object and where it was found.
 enum Found<'o> {
     Stored(git2::OdbObject<'o>),
     Recent(Arc<Received>, Oid),
@@ -69,7 +70,7 @@ impl Found<'_> {
     fn data(&self) -> &[u8] {
         match self {
             Self::Stored(object) => object.data(),
-            Self::Recent(received, oid) => received.get(*oid).expect("it was found there").1,
+            Self::Recent(received, oid) => received.get(*oid).expect("the received pack has the object").1,
         }
     }
 }
@@ -81,20 +82,20 @@ struct Version {
     content: Vec<u8>,
 }
 
-/// Larger directories and values are not kept for deltas.
+/// Larger directories and values are not kept as bases of deltas.
 const KEPT: usize = 8 << 20;
-/// Directories below one another: Git's own bound (`core.maxTreeDepth`). Deeper ones would need more than a thread's stack.
+/// Limit of nested directories, as Git has it (`core.maxTreeDepth`). Deeper ones could overflow a thread's stack.
 const MAX_DEPTH: usize = 2048;
-/// A pack goes on up to this size.
+/// Size up to which a pack is extended.
 const OPEN_BELOW: usize = 512 << 10;
 
 impl Pack {
-    /// One to be sent to a repository that completes it, with so many bytes of content.
+    /// Creates a thin pack, for a repository that completes it, with at most `bytes` of content.
     pub fn thin(bytes: usize) -> Self {
         Self { is_thin: true, room: Some(bytes), ..Self::default() }
     }
 
-    /// Looks at objects that are files of their own in this folder before they are read.
+    /// Checks loose objects in this folder before they are read.
     pub fn distrust(&mut self, objects: PathBuf) {
         self.loose = Some(Loose::of(objects));
     }
@@ -108,7 +109,7 @@ impl Pack {
         read(odb, oid, kind).map(Found::Stored)
     }
 
-    /// Whether an object may be read.
+    /// Checks whether an object may be read.
     ///
     /// # Errors
     /// [`TransferError::Read`].
@@ -117,7 +118,7 @@ impl Pack {
         problem.map_or(Ok(()), |said| Err(TransferError::Read { oid, said }))
     }
 
-    /// Adds a tree and what is in it, as far as none of the trees `before` has it, which the other repository has or gets.
+    /// Adds a tree and its content, except for what the trees `before` have, which the other repository has or gets.
     ///
     /// # Errors
     /// [`TransferError::Read`].
@@ -131,7 +132,7 @@ impl Pack {
         }
         let (content, entries, base) = {
             let object = self.read(odb, tree, ObjectType::Tree)?;
-            // From one commit to the next, a directory before is the one that was added last.
+            // From one commit to the next, the previous directory is usually the last one added.
             let kept = self.last.get(&self.path).filter(|last| before.contains(&last.oid));
             let mut distinct = HashSet::new();
             let read: Vec<_> = before
@@ -147,7 +148,7 @@ impl Pack {
                 .collect();
             let entries = changes::added(tree, object.data(), &old)
                 .map_err(|error| TransferError::Read { oid: error.oid, said: error.problem })?;
-            // What is in the pack already is no base from elsewhere.
+            // An object in the pack is no base outside of it.
             let mut elsewhere = old.iter().filter(|(oid, _)| self.is_thin && !self.seen.contains(oid));
             let base = elsewhere.next().map(|(oid, content)| (*oid, content.to_vec()));
             (object.data().to_vec(), entries, base)
@@ -162,7 +163,7 @@ impl Pack {
                 self.depth -= 1;
             } else if !self.seen.contains(&oid) {
                 if self.room.is_some() {
-                    // Before it is read: it may be larger than what there is room for in memory.
+                    // Check the size before reading: the object may exceed the available memory.
                     self.check(oid)?;
                     let header = odb.read_header(oid);
                     let (bytes, _) =
@@ -174,7 +175,7 @@ impl Pack {
             }
             self.path.truncate(len);
         }
-        // A directory is a small delta, as a rule.
+        // A directory is usually a small delta.
         self.take_room(if base.is_some() { content.len() / 16 } else { content.len() })?;
         self.add(Kind::Tree, tree, content, base);
         Ok(())
@@ -221,11 +222,11 @@ impl Pack {
         }
     }
 
-    /// Puts the pack into a repository, durably; returns the bytes written. A small pack goes on: what is added next is written
-    /// together with it, and takes its place.
+    /// Writes the pack to a repository, durably; returns the bytes written. A small pack stays open: the next call rewrites it
+    /// with what was added since.
     ///
     /// # Errors
-    /// [`TransferError::Write`], with nothing new visible.
+    /// [`TransferError::Write`]; nothing new is visible.
     pub fn publish(&mut self, repository: &Repository) -> Result<u64, TransferError> {
         let published = self.writer.publish(&repository.commondir().join("objects/pack"), OPEN_BELOW);
         if !self.writer.is_open() {
@@ -236,14 +237,14 @@ impl Pack {
         Ok(published.pack_bytes + published.index_bytes)
     }
 
-    /// What is to be sent; begins anew.
+    /// Returns the pack's bytes, and starts a new pack.
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.writer.seal().bytes.to_vec();
         self.restart();
         bytes
     }
 
-    /// Begins anew, after an error or for another repository.
+    /// Starts a new pack, after an error or for another repository.
     pub fn restart(&mut self) {
         self.writer.restart();
         self.seen.clear();
@@ -254,17 +255,17 @@ impl Pack {
     }
 }
 
-/// What is built at most.
+/// Limits of a pack to build.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Commits in the pack.
+    /// Number of commits.
     pub commits: usize,
-    /// Bytes of content, about.
+    /// Approximate bytes of content.
     pub bytes: usize,
 }
 
-/// A thin pack, in memory, with what `wanted` needs, for a repository that has what is in the history of those `there` that are here;
-/// `None` if it would be larger than `bounds`. What is `recent` is a part of the repository that needs not be read again.
+/// Builds a thin pack in memory, with what `wanted` needs, for a repository that has the histories of the commits `there` that
+/// exist here too; `None` if it would exceed `bounds`. Packs in `recent` need not be read from the repository.
 ///
 /// # Errors
 /// [`TransferError::Read`].
@@ -285,7 +286,7 @@ pub fn thin(
     for oid in wanted {
         walk.push(*oid).map_err(failed)?;
     }
-    // What is there and not here says nothing.
+    // Commits that do not exist here are ignored.
     for oid in there.iter().filter(|oid| here.find_commit(**oid).is_ok()) {
         walk.hide(*oid).map_err(failed)?;
     }
@@ -329,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// What it was is a base then, and must not be a delta against what is one against it: Git before 2.50 takes that for damage.
+    /// Its earlier version is then a base, and must not be a delta against a delta of itself: Git before 2.50 reports damage.
     #[test]
     fn a_directory_that_is_again_what_it_was_is_no_delta_in_a_circle() {
         let folder = tempfile::tempdir().unwrap();
@@ -373,7 +374,7 @@ mod tests {
         git(to.path(), &["rev-list", "--objects", "--quiet", &commits[2].to_string()], b"");
     }
 
-    /// Where a chain of deltas ends, the next one begins.
+    /// After the end of a chain of deltas, the next one starts.
     #[test]
     fn a_thin_pack_of_more_commits_than_deltas_in_a_row_is_understood_by_libgit2() {
         let folder = tempfile::tempdir().unwrap();

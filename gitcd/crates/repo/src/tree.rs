@@ -1,7 +1,7 @@
-//! A tree of values in memory, ready to be written as Git trees after every few changes.
+//! A tree of values in memory, written as Git trees after every few changes.
 //!
-//! Paths are entry names joined by slashes. A key that is also a directory of other keys is the entry
-//! [`VALUE`] of that directory while there are others; callers never see the difference.
+//! Paths are entry names joined by slashes. If a key is also a directory of other keys, its value is the entry [`VALUE`] of that
+//! directory; this is transparent to callers.
 
 use std::collections::HashMap;
 
@@ -24,28 +24,28 @@ pub(super) struct Tree {
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     entries: Entries,
-    /// Those with a stale name may be missing in `entries`.
+    /// Stale children may be missing in `entries`.
     children: HashMap<Box<[u8]>, Box<Directory>>,
-    /// Names of the children that have changed since they were last written.
+    /// Names of the children that changed since they were last written.
     stale: Vec<Box<[u8]>>,
     is_stale: bool,
 }
 
-/// What has become of a directory.
+/// The result of writing a directory.
 enum Written {
     Empty,
-    /// Nothing is left but its own value: it becomes a file again.
+    /// Only its own value is left: it becomes a file again.
     OnlyValue(Oid),
     Tree(Oid),
 }
 
 impl Directory {
-    /// A directory that is in the repository; every entry that is a directory must be among the children.
+    /// Creates a directory that is in the repository; `children` must have every subdirectory.
     pub(super) fn new(entries: Entries, children: HashMap<Box<[u8]>, Box<Directory>>) -> Self {
         Directory { entries, children, stale: Vec::new(), is_stale: false }
     }
 
-    // Keys may be a thousand levels deep, so what can do without recursion does.
+    // Keys may be a thousand levels deep, so avoid recursion where possible.
 
     fn put(&mut self, path: &[u8], oid: Oid) -> bool {
         let mut directory = self;
@@ -59,7 +59,7 @@ impl Directory {
         directory.entries.len() > before
     }
 
-    /// The child of this name, made if there is none, about to change.
+    /// Returns the child with this name, created if missing, and marks it as stale.
     fn stale_child(&mut self, name: &[u8]) -> &mut Directory {
         if !self.children.contains_key(name) {
             let mut child = Box::<Directory>::default();
@@ -68,7 +68,7 @@ impl Directory {
             }
             self.children.insert(name.into(), child);
         }
-        let child = self.children.get_mut(name).expect("it was made above");
+        let child = self.children.get_mut(name).expect("the child was created above");
         if !std::mem::replace(&mut child.is_stale, true) {
             self.stale.push(name.into());
         }
@@ -76,7 +76,7 @@ impl Directory {
     }
 
     fn remove(&mut self, path: &[u8]) -> bool {
-        // Nothing may be marked or made on the way to a file that is not there.
+        // Mark or create nothing on the path to a missing file.
         if self.find(path).is_none() {
             return false;
         }
@@ -121,7 +121,7 @@ impl Directory {
         }
     }
 
-    /// Writes what is stale, the deepest first. `overhead` grows by what was written whole.
+    /// Writes what is stale, deepest first. Adds the bytes written whole to `overhead`.
     fn write(
         &mut self,
         pack: &mut pack::Writer,
@@ -159,7 +159,7 @@ impl Directory {
 }
 
 impl Tree {
-    /// A tree that is in the repository.
+    /// Creates a tree that is in the repository.
     pub(super) fn new(root: Directory) -> Self {
         let mut tree = Tree { root, ..Tree::default() };
         let mut files = 0;
@@ -168,45 +168,45 @@ impl Tree {
         tree
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     pub(super) fn len(&self) -> usize {
         self.files
     }
 
-    /// Whether there is no file.
+    /// Returns whether there are no files.
     pub(super) fn is_empty(&self) -> bool {
         self.files == 0
     }
 
-    /// Sets the content of the file of a key.
+    /// Sets the blob of a key's file.
     pub(super) fn put(&mut self, path: &[u8], oid: Oid) {
         self.files += usize::from(self.root.put(path, oid));
     }
 
-    /// Removes the file of a key; whether there was one.
+    /// Removes a key's file; returns whether there was one.
     pub(super) fn remove(&mut self, path: &[u8]) -> bool {
         let removed = self.root.remove(path);
         self.files -= usize::from(removed);
         removed
     }
 
-    /// The content of the file of a key.
+    /// Returns the blob of a key's file.
     pub(super) fn find(&self, path: &[u8]) -> Option<Oid> {
         self.root.find(path)
     }
 
-    /// Whether other keys lie below this path, so that the value of its own key is the entry [`VALUE`] there.
+    /// Returns whether other keys exist below this path, so that the value of its own key is the entry [`VALUE`] there.
     pub(super) fn is_directory(&self, path: &[u8]) -> bool {
         let mut directory = &self.root;
         path.split(|b| *b == b'/').all(|name| directory.children.get(name).map(|child| directory = child).is_some())
     }
 
-    /// Calls `found` for every file as of the last [`Self::write`], in Git's order, with the path that is in Git.
+    /// Calls `found` for every file as of the last [`Self::write`], in Git's order, with the path in Git.
     pub(super) fn each(&self, mut found: impl FnMut(&[u8], Oid)) {
         self.root.each(&mut Vec::new(), &mut found);
     }
 
-    /// Adds every changed directory to the pack; gives the id of the root.
+    /// Adds every changed directory to the pack; returns the ID of the root.
     pub(super) fn write(&mut self, pack: &mut pack::Writer) -> Oid {
         match self.root.write(pack, &mut self.scratch, &mut self.overhead, true) {
             Written::Tree(oid) => oid,
@@ -214,7 +214,7 @@ impl Tree {
         }
     }
 
-    /// Bytes spent on whole directories since this was last asked.
+    /// Returns the bytes spent on whole directories since the last call.
     pub(super) fn take_overhead(&mut self) -> usize {
         std::mem::take(&mut self.overhead)
     }

@@ -1,9 +1,9 @@
-//! The lines of all keys, in a trie of blobs.
+//! The key records, in a trie of blobs.
 //!
-//! A node of at most [`LEAF_KEYS`] keys is a blob of their sorted lines; a node of more is a tree of up to sixteen
-//! nodes, chosen by the next hexadecimal digit of the SHA-1 of the key. So the shape depends on the set of keys
-//! only, and one changed key changes one small blob and a few small trees. A flush writes each node once, hence always
-//! whole: a delta needs a former version in the same pack.
+//! A node with at most [`LEAF_KEYS`] keys is a blob of their sorted lines; a larger node is a tree of up to sixteen nodes, chosen
+//! by the next hexadecimal digit of the key's SHA-1. So the shape only depends on the set of keys, and a changed key changes one
+//! small blob and a few small trees. A flush writes each node once, and therefore whole: a delta needs a former version in the
+//! same pack.
 
 use git2::Oid;
 
@@ -14,16 +14,16 @@ mod node;
 
 pub(super) use node::{Node, digit, hash};
 
-/// Most keys of one blob.
+/// Maximum number of keys in a blob.
 pub(super) const LEAF_KEYS: usize = 48;
 
 /// The metadata of all keys. Every operation takes time in proportion to the depth and the size of one leaf.
 #[derive(Debug, Default)]
 pub(super) struct Trie {
     root: Node,
-    /// Length of what has changed, before compression.
+    /// Length of all changed nodes, before compression.
     stale_bytes: usize,
-    /// What became of it last time, for `stale_bytes` bytes: packed length and length before.
+    /// Packed length and length before compression of the last write.
     last: Option<(usize, usize)>,
 }
 
@@ -31,21 +31,21 @@ pub(super) struct Trie {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("node {node:?}: {problem}")]
 pub struct ShapeError {
-    /// The digits that lead to it; empty for the root.
+    /// The digits on the path to the node; empty for the root.
     pub node: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub problem: &'static str,
 }
 
 impl ShapeError {
-    /// The name of a node is not a digit.
+    /// Returns the error for a node whose name is not a digit.
     pub(super) fn unknown_node() -> Self {
         ShapeError { node: String::new(), problem: "the names of nodes are hexadecimal digits" }
     }
 }
 
 impl Trie {
-    /// The trie with this root, which is in the repository.
+    /// Creates the trie with this root, which is in the repository.
     ///
     /// # Errors
     /// [`ShapeError`] if it is not the one trie of its keys.
@@ -54,35 +54,35 @@ impl Trie {
         Ok(Trie { root, ..Trie::default() })
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.root.keys()
     }
 
-    /// Adds a key, or replaces what is known about it; whether it is new.
+    /// Adds or replaces a key record; returns whether the key is new.
     pub(super) fn put(&mut self, line: Line) -> bool {
         let hash = hash(&line.key);
         self.root.put(line, &hash, 0, &mut self.stale_bytes)
     }
 
-    /// Removes a key; gives what was known about it.
+    /// Removes a key and returns its record.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Line> {
         self.root.remove(key, &hash(key), 0, &mut self.stale_bytes)
     }
 
-    /// Calls `found` for every key, in no useful order.
+    /// Calls `found` for every key record, unordered.
     pub(super) fn each<'t>(&'t self, mut found: impl FnMut(&'t Line)) {
         self.root.each(&mut found);
     }
 
-    /// The lines of a node and of all below it, in no useful order.
+    /// Returns the key records of a node and of all nodes below it, unordered.
     pub(super) fn lines_of(node: &Node) -> Vec<Line> {
         let mut lines = Vec::with_capacity(node.keys());
         node.each(&mut |line| lines.push(line.clone()));
         lines
     }
 
-    /// Adds every changed node to the pack. Gives the root's id and whether it is a leaf.
+    /// Adds every changed node to the pack. Returns the root's ID and whether it is a leaf.
     pub(super) fn write(&mut self, pack: &mut pack::Writer) -> (Oid, bool) {
         let before = pack.len();
         let oid = self.root.write(pack, &mut Vec::new());
@@ -93,9 +93,9 @@ impl Trie {
         (oid, self.root.is_leaf())
     }
 
-    /// An estimate of what [`Self::write`] would add to a pack now, in bytes.
+    /// Estimates what [`Self::write`] would add to a pack now, in bytes.
     pub(super) fn stale_bytes(&self) -> usize {
-        // Lines of similar keys shrink to a third or less.
+        // Lines of similar keys compress to a third or less.
         let (packed, raw) = self.last.unwrap_or((1, 3));
         self.stale_bytes * packed / raw
     }

@@ -1,5 +1,5 @@
-//! Whether a branch is what it should be: its metadata against its data, its values against how they are stored, its records against one
-//! another. Git itself (`git fsck`) says whether objects are whole.
+//! Verification of a branch: metadata against data, values against their stored forms, and key records for consistency.
+//! `git fsck` checks the objects themselves.
 
 use std::collections::HashSet;
 
@@ -12,28 +12,28 @@ use super::load::{Names, Snapshot, place, value};
 use super::reader::{LoadError, Reader};
 use super::state::State;
 
-/// What was looked at, and what is wrong with it.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Where the store was.
+    /// The store's revision.
     pub revision: i64,
-    /// Keys of the data tree.
+    /// Number of keys in the data tree.
     pub keys: usize,
-    /// Keys that are kept with the metadata.
+    /// Number of keys stored with the metadata.
     pub local_keys: usize,
-    /// Bytes of their values, as they were put.
+    /// Bytes of all values, as they were put.
     pub bytes: u64,
-    /// What is wrong, in words that name the key or file; at most [`MOST`].
+    /// The problems, each with the key or file; at most [`MOST`].
     pub findings: Vec<String>,
-    /// How much more is wrong.
+    /// Number of further problems.
     pub more: usize,
 }
 
-/// So many findings are told.
+/// Limit of listed problems.
 pub const MOST: usize = 100;
 
 impl Verified {
-    /// Whether everything is as it should be.
+    /// Returns whether there are no problems.
     pub fn is_good(&self) -> bool {
         self.findings.is_empty()
     }
@@ -47,10 +47,11 @@ impl Verified {
     }
 }
 
-/// Looks at every key and value of a branch as of a metadata commit. `progress` is told how many of how many keys were looked at.
+/// Verifies every key and value of a branch as of a metadata commit. Calls `progress` with the number of keys checked and of all
+/// keys.
 ///
 /// # Errors
-/// [`LoadError`] if the metadata cannot be read at all; what is wrong with single keys is among the findings.
+/// [`LoadError`] if the metadata cannot be read at all; problems of single keys are findings.
 pub fn verify(
     repository: &Repository,
     config: &Config,
@@ -82,7 +83,7 @@ pub fn verify(
                 verified.bytes += value.len() as u64;
                 let (form, blob) = form::encode(&value);
                 if form::decode(form, &blob).ok().as_deref() != Some(&value[..]) {
-                    verified.find(format!("{}: its value would not be read as it is written", shown(line)));
+                    verified.find(format!("{}: its value is not in its canonical form", shown(line)));
                 }
             }
             Err(error) => verified.find(error.to_string()),
@@ -109,7 +110,7 @@ fn shown(line: &Line) -> String {
     line.key.escape_ascii().to_string()
 }
 
-/// The numbers of a key among one another, and those of the store.
+/// Checks the numbers of a key against each other and against the store's.
 fn record(line: &Line, state: &State, verified: &mut Verified) {
     let record = line.record;
     if record.create_revision > record.mod_revision || record.mod_revision > state.revision {

@@ -1,9 +1,9 @@
-//! Follows the references of a repository on this file system, whoever moves them.
+//! Watches the references of a repository on the local file system, whichever program moves them.
 //!
-//! A thread of its own listens to the system's word of changed files, reads again what is in doubt and compares. What it tells are
-//! states, not events: whoever is slow gets the difference between what it saw last and what there is now, and never a queue.
-//! Changes within a few milliseconds are told together. Where the system tells nothing (a network file system, too many watches) it
-//! looks by itself: every ten seconds, and several times a second if it hears nothing at all.
+//! A thread waits for notifications of changed files, rereads what is in doubt and compares. It reports states, not events: a
+//! slow reader gets the difference between its last state and the current one, and never a queue. Changes within a few
+//! milliseconds are reported together. Where the system sends no notifications (on a network file system, or with too many
+//! watches), the thread polls: every ten seconds, and several times a second if there are no notifications at all.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -48,47 +48,47 @@ use self::deaf::Notifier;
 #[cfg(target_os = "linux")]
 use self::inotify::Notifier;
 
-/// How often to look even though nothing was heard.
+/// Poll interval with notifications.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The same where nothing can be heard.
+/// Poll interval without notifications.
 const DEAF_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A burst of changes has ended when nothing is heard for so long …
+/// A burst of changes ends when there are no notifications for this time …
 const QUIET: Duration = Duration::from_millis(2);
 /// … or after this time in any case.
 const BURST: Duration = Duration::from_millis(20);
 
-/// References and what they refer to.
+/// References and their targets.
 pub type Snapshot = Arc<BTreeMap<String, Oid>>;
 
-/// A reference that is no longer what it was.
+/// A change of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefChange {
     /// Its full name.
     pub reference: String,
-    /// What it referred to; `None`: it did not exist.
+    /// Its former target; `None`: it did not exist.
     pub old: Option<Oid>,
-    /// What it refers to; `None`: it does not exist any more.
+    /// Its new target; `None`: it no longer exists.
     pub new: Option<Oid>,
 }
 
-/// Why references cannot be followed.
+/// Why references cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// They cannot be read.
+    /// The references cannot be read.
     #[error(transparent)]
     Refs(#[from] RefError),
-    /// No thread or pipe can be had.
+    /// The system cannot create a thread or a pipe.
     #[error("cannot follow the references of {path:?}")]
     System {
         /// The repository.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Follows references until it and all of its [`Changes`] are dropped.
+/// Watches references until it and all of its [`Changes`] are dropped.
 #[derive(Clone, Debug)]
 pub struct RefWatcher {
     latest: watch::Receiver<Snapshot>,
@@ -96,14 +96,14 @@ pub struct RefWatcher {
 }
 
 impl RefWatcher {
-    /// Follows the references in the repository at `git_dir` that are `wanted`. Reads them all before it returns: not for a thread
-    /// that must not wait. Costs a thread, and a watch of the system for every folder of references.
+    /// Watches the `wanted` references of the repository at `git_dir`. Blocks until it has read them all. Costs a thread, and a
+    /// watch of the system for every folder of references.
     ///
     /// # Errors
     /// [`WatchError`].
     pub fn new(git_dir: &Path, wanted: impl Fn(&str) -> bool + Send + 'static) -> Result<Self, WatchError> {
         let refs = Refs::open(git_dir)?;
-        // Listening first: what changes while the references are read is heard.
+        // Start the notifications first, so that changes during the first read are noticed.
         let notifier = Notifier::new(refs.root());
         Self::start(refs, notifier, Box::new(wanted))
     }
@@ -122,52 +122,52 @@ impl RefWatcher {
             end.set_nonblocking(true).map_err(system)?;
         }
         let thread = std::thread::Builder::new().name("references".to_owned());
-        // It ends by itself when the other end of the pair is closed.
+        // The thread exits when the other end of the pair is closed.
         thread.spawn(move || follower.run(&woken, &sender)).map_err(system)?;
         Ok(Self { latest, wake: Arc::new(wake) })
     }
 
-    /// The references as they were found last.
+    /// Returns the last known references.
     pub fn latest(&self) -> Snapshot {
         self.latest.borrow().clone()
     }
 
-    /// What changes from now on, compared with [`RefWatcher::latest`] at this moment.
+    /// Returns a reader of the changes from now on, compared with the current [`RefWatcher::latest`].
     pub fn changes(&self) -> Changes {
         let mut latest = self.latest.clone();
         let seen = latest.borrow_and_update().clone();
         Changes { latest, seen, _wake: self.wake.clone() }
     }
 
-    /// Whether it still follows; it gives up when the repository is gone.
+    /// Returns whether the watcher is running; it stops when the repository is removed.
     pub fn is_alive(&self) -> bool {
         self.latest.has_changed().is_ok()
     }
 
-    /// Lets it look at once, for those who know of a change that the system may not tell.
+    /// Triggers a read, after a change that the system may not report.
     pub fn look(&self) {
-        // Full means that it has been asked already.
+        // A full pipe means that a read is pending.
         let _asked = (&*self.wake).write(&[0]);
     }
 }
 
-/// What changes, as seen by one reader.
+/// A reader of changes.
 #[derive(Debug)]
 pub struct Changes {
     latest: watch::Receiver<Snapshot>,
     seen: Snapshot,
-    /// As long as somebody reads, the thread lives.
+    /// The thread runs while there are readers.
     _wake: Arc<UnixStream>,
 }
 
 impl Changes {
-    /// The references as this reader knows them.
+    /// Returns the last references that this reader has seen.
     pub fn seen(&self) -> &Snapshot {
         &self.seen
     }
 
     /// Waits for the next changes, sorted by name: from [`Changes::seen`] to the latest state. Nothing is lost if the future is
-    /// dropped. `None` if the references cannot be followed any more, as when the repository is gone.
+    /// dropped. `None` if the references can no longer be watched, for example because the repository was removed.
     pub async fn next(&mut self) -> Option<Vec<RefChange>> {
         loop {
             self.latest.changed().await.ok()?;
@@ -180,7 +180,7 @@ impl Changes {
         }
     }
 
-    /// The same as a stream.
+    /// Returns the changes as a stream.
     pub fn into_stream(self) -> impl Stream<Item = Vec<RefChange>> {
         futures::stream::unfold(self, async |mut changes| Some((changes.next().await?, changes)))
     }
@@ -193,10 +193,10 @@ fn difference(old: &BTreeMap<String, Oid>, new: &BTreeMap<String, Oid>) -> Vec<R
     names.into_iter().map(change).filter(|change| change.old != change.new).collect()
 }
 
-/// Which references to follow.
+/// Which references to watch.
 type Wanted = dyn Fn(&str) -> bool + Send;
 
-/// What has to be read again.
+/// The dirty set: what has to be reread.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Doubt {
     files: BTreeSet<String>,
@@ -269,11 +269,11 @@ impl Follower {
         }
     }
 
-    /// Until something can be heard, somebody wakes us, or the time is over.
+    /// Waits for a notification, a trigger, or the end of the time.
     fn wait(&self, woken: &UnixStream, time: Duration) {
         let mut sources = vec![PollFd::new(woken, PollFlags::IN)];
         sources.extend(self.notifier.as_ref().map(|notifier| PollFd::new(notifier, PollFlags::IN)));
-        // An interruption is as good as a wake-up.
+        // An interruption counts as a trigger.
         let _woken = poll(&mut sources, Timespec::try_from(time).ok().as_ref());
     }
 
@@ -289,7 +289,7 @@ impl Follower {
         }
     }
 
-    /// Reads again what is in doubt. Files before the packed ones: who packs references writes the pack before it deletes the files.
+    /// Rereads the dirty set. Files before the packed ones: `git pack-refs` writes the packed file before it deletes the others.
     fn read(&mut self, doubt: &Doubt) -> Result<(), RefError> {
         if doubt.everything {
             if let Some(notifier) = &mut self.notifier {
@@ -308,7 +308,7 @@ impl Follower {
     }
 }
 
-/// Where the system tells nothing that is understood here.
+/// For systems whose notifications are not supported.
 #[cfg(not(target_os = "linux"))]
 mod deaf {
     use std::io;

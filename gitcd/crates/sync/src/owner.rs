@@ -86,7 +86,8 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
     let joiner = &branch.joiner;
     let moved = || {
         let branch = update.reference.trim_start_matches("refs/heads/");
-        let advice = format!("the branch has moved on: fetch and merge, or push to {}{branch} to have it merged", people::FOR);
+        let advice =
+            format!("the branch has moved on: fetch and merge, or push to {}{branch} to have it merged", people::FOR);
         Err(Refusal::new(&advice))
     };
     if !anywhere {

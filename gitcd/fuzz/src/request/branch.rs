@@ -1,4 +1,4 @@
-//! A store with everything that a branch has but Git.
+//! A store with all parts of a branch except Git.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 
 use super::super::disk;
 
-/// Small, so that a few requests fill some of them.
+/// Small, so that a few requests fill several segments.
 const SEGMENT_BYTES: u64 = 4096;
-/// Small, so that old values leave memory.
+/// Small, so that old values are evicted.
 const OLD_VALUE_BYTES: usize = 64;
 
 pub(super) struct Branch {
@@ -39,7 +39,7 @@ impl Branch {
             journal: journal.expect("the disk has room"),
             segments,
             superseded: Vec::new(),
-            alarms: Alarms::read(folder.path()).expect("there are none"),
+            alarms: Alarms::read(folder.path()).expect("there are no alarms"),
             merges: Vec::new(),
         };
         let limits = Limits { old_value_bytes: OLD_VALUE_BYTES, ..Limits::default() };
@@ -47,7 +47,7 @@ impl Branch {
         Self { store, writer, folder }
     }
 
-    /// Stops the store; what it says must then be in its journal and in a backup.
+    /// Stops the store, and checks its content against its journal and a backup.
     pub(super) async fn finish(self) {
         self.store.stop().await;
         self.writer.join();
@@ -102,5 +102,5 @@ fn same(store: &Store, version: &Version, put: Option<&gitcd::journal::record::P
         (version.create_revision, version.version, version.lease),
         (put.create_revision, put.version, put.lease)
     );
-    assert_eq!(version.value(store.segments()).expect("it is in the journal"), put.value);
+    assert_eq!(version.value(store.segments()).expect("the value is in the journal"), put.value);
 }

@@ -1,4 +1,4 @@
-//! The methods that take one message.
+//! The unary methods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Service {
         })
     }
 
-    /// Calls one of ten methods with a message that is decoded first; what does not decode is no request.
+    /// Calls one of ten methods with a decoded message; ignores a message that does not decode.
     pub(super) async fn call(&self, method: u8, message: &[u8]) {
         let backend = &self.0;
         // Messages hold slices of this, as they hold slices of a connection's buffer.
@@ -84,11 +84,11 @@ impl Service {
         }
     }
 
-    /// A pair that was put is there, as it was put on top of what was there before.
+    /// Checks that a put stores the pair, based on the previous one.
     async fn put(&self, request: pb::PutRequest) {
         let before = self.pair(request.key.clone()).await;
         let Some(response) = answered(self.0.put(Request::new(request.clone())).await) else { return };
-        let revision = response.header.expect("there is a header").revision;
+        let revision = response.header.expect("the response has a header").revision;
         assert_eq!(response.prev_kv, before.clone().filter(|_| request.prev_kv));
         let before = before.unwrap_or_else(|| KeyValue { create_revision: revision, ..KeyValue::default() });
         let expected = KeyValue {
@@ -109,7 +109,7 @@ impl Service {
         found.pop()
     }
 
-    /// An answer is as it was asked for, and the same in parts.
+    /// Checks that a response matches its request, and that the streamed response is the same.
     async fn range(&self, request: pb::RangeRequest, response: &pb::RangeResponse) {
         let pairs = &response.kvs;
         assert!(response.count >= pairs.len() as i64);

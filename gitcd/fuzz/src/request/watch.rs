@@ -1,4 +1,4 @@
-//! One watch stream, and whether it told everything that happened.
+//! One watch stream, and whether it reported all events.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,17 +25,17 @@ pub(super) struct Watch {
     responses: JoinHandle<Vec<pb::WatchResponse>>,
 }
 
-/// A watcher that was made and not canceled, and what it was told.
+/// A watcher that was created and not canceled, and the events that it received.
 struct Told {
     keys: KeyRange,
-    /// The first revision that it has to be told of.
+    /// The first revision that must be reported to it.
     from: i64,
     filters: Vec<i32>,
     events: Vec<(i64, EventType, Bytes)>,
 }
 
 impl Watch {
-    /// With `small`, nearly every response is split for those who asked for fragments.
+    /// With `small`, nearly every response is split for watchers that requested fragments.
     pub(super) fn start(store: &Arc<Store>, small: bool) -> Self {
         let (requests, asked) = unbounded();
         let (answers, mut answered) = mpsc::channel(16);
@@ -48,7 +48,7 @@ impl Watch {
             while let Some(response) = answered.recv().await {
                 match response {
                     Ok(response) => responses.push(response),
-                    // The end that the client brings about; every value is in the journal.
+                    // The client ends the stream; all values are in the journal.
                     Err(status) => assert_eq!(status.code(), Code::Cancelled, "{status:?}"),
                 }
             }
@@ -66,17 +66,17 @@ impl Watch {
     }
 
     fn send(&self, request: pb::WatchRequest) {
-        self.requests.unbounded_send(Ok(request)).expect("the stream goes on until the client ends it");
+        self.requests.unbounded_send(Ok(request)).expect("the stream is open until the client ends it");
     }
 
-    /// Ends the stream, and compares what it told with what is in the log.
+    /// Ends the stream, and compares the reported events with the log.
     pub(super) async fn finish(self, store: &Store) {
-        // All that was marked is delivered before progress is.
+        // All marked events are delivered before the progress response.
         self.send(pb::WatchRequest { request_union: Some(RequestUnion::ProgressRequest(pb::WatchProgressRequest {})) });
-        // A client that only has nothing more to ask would hear on.
+        // A client that merely stops sending requests would still receive events.
         self.requests
             .unbounded_send(Err(Status::cancelled("the client is gone")))
-            .expect("the stream goes on until then");
+            .expect("the stream is open until then");
         let Self { creates, responses, .. } = self;
         let responses = responses.await.expect("the stream ends");
         let current = store.revision().get();
@@ -90,7 +90,7 @@ impl Watch {
                 .collect();
             assert!(watcher.events.is_sorted_by_key(|(revision, ..)| *revision));
             assert!(watcher.events.iter().all(|(revision, ..)| (watcher.from..=current).contains(revision)));
-            // What was compacted meanwhile may have been told before.
+            // Events that were compacted meanwhile may have been reported before.
             let told: Vec<_> = watcher.events.into_iter().filter(|(revision, ..)| *revision >= first).collect();
             assert_eq!(told, expected, "from {} on", watcher.from);
         }
@@ -109,15 +109,15 @@ fn event(revision: i64, change: &Change) -> (i64, EventType, Bytes) {
     (revision, kind, change.version.key.clone())
 }
 
-/// Goes through the responses as a client does. Every request to create a watcher has exactly one answer, in order.
+/// Processes the responses like a client. Every create request must have exactly one answer, in order.
 fn told(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreateRequest>) -> Vec<Told> {
     let mut watchers = HashMap::new();
     for response in responses {
         let id = response.watch_id;
         if response.created {
-            let create = creates.pop_front().expect("it was asked for");
+            let create = creates.pop_front().expect("the client requested the watcher");
             if !response.canceled {
-                let current = response.header.expect("there is a header").revision;
+                let current = response.header.expect("the response has a header").revision;
                 let from = if create.start_revision == 0 { current + 1 } else { create.start_revision };
                 let key = if create.key.is_empty() { Bytes::from_static(&[0]) } else { create.key };
                 let keys = KeyRange::new(key, create.range_end);
@@ -129,7 +129,7 @@ fn told(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreate
         }
         for event in response.events {
             let watcher: &mut Told = watchers.get_mut(&id).expect("events are for a watcher");
-            let (kind, pair) = (event.r#type(), event.kv.expect("an event has its pair"));
+            let (kind, pair) = (event.r#type(), event.kv.expect("an event has a key-value pair"));
             assert!(event.prev_kv.is_none_or(|previous| previous.mod_revision < pair.mod_revision));
             watcher.events.push((pair.mod_revision, kind, pair.key));
         }

@@ -1,8 +1,8 @@
 //! `gitcd log`.
 
 use gitcd_history::fields::{self, Field};
-use gitcd_history::when::When;
 use gitcd_history::versions::Version;
+use gitcd_history::when::When;
 use gitcd_history::{CommitInfo, Decision, History};
 use gitcd_merge::Conflict;
 use serde_json::json;

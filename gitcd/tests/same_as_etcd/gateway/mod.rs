@@ -1,4 +1,4 @@
-//! etcd's API in JSON: the same requests by HTTP to both servers, and the same answers.
+//! etcd's JSON API: both servers get the same HTTP requests, and must send the same responses.
 
 mod exchange;
 mod pages;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::exchange::{Answer, Way, post, send};
 use crate::support::{Kind, Server};
 
-/// What may differ: who answers, how large its files are.
+/// Fields whose values may differ: identities and sizes.
 const OWN: [&str; 12] = [
     "cluster_id",
     "member_id",
@@ -30,7 +30,7 @@ const OWN: [&str; 12] = [
     "hash",
 ];
 
-/// Leaves the presence of what may differ, and nothing of its value.
+/// Replaces the values of these fields, so that only their presence is compared.
 fn comparable(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -45,14 +45,14 @@ fn comparable(mut value: Value) -> Value {
     value
 }
 
-/// What must be the same of an answer: status, head, JSON.
+/// The compared part of a response: status, content type, gRPC content type, JSON.
 type Heard = (u16, Option<String>, Option<String>, Value);
 
 async fn heard(answer: Answer) -> Heard {
     let (kind, metadata) = (answer.header("content-type"), answer.header("grpc-metadata-content-type"));
     let status = answer.status;
     let text = answer.text().await;
-    let value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("it is JSON: {text}"));
+    let value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("the response must be JSON: {text}"));
     (status, kind, metadata, comparable(value))
 }
 
@@ -61,7 +61,7 @@ async fn pair() -> [Server; 2] {
     [etcd, other]
 }
 
-/// Sends a request to both; returns what both said.
+/// Sends a request to both servers, asserts equal responses, and returns one.
 async fn same(servers: &[Server; 2], request: Request<String>) -> Heard {
     let etcd = heard(send(&servers[0], Way::Plain, request.clone()).await).await;
     let other = heard(send(&servers[1], Way::Plain, request.clone()).await).await;
@@ -103,7 +103,7 @@ async fn keys_are_written_and_read_in_json() {
         post("/v3/kv/deleterange", json!({ "key": key, "prev_kv": true })),
         post("/v3/kv/compaction", json!({ "revision": 3, "physical": true })),
         post("/v3/kv/range", json!({ "key": key })),
-        // What follows the object is not read.
+        // Bytes after the object are not read.
         post("/v3/kv/range", format!("{} and nonsense", json!({ "key": key }))),
     ] {
         let (status, ..) = same(&servers, request.clone()).await;
@@ -143,7 +143,7 @@ async fn leases_locks_and_elections_are_had_in_json() {
         let (status, ..) = same(&servers, request.clone()).await;
         assert_eq!(status, 200, "{request:?}");
     }
-    // Time goes on between the two.
+    // The remaining time differs between the two.
     for path in ["/v3/lease/grant", "/v3/lease/timetolive"] {
         for server in &servers {
             let request = post(path, json!({ "TTL": 600, "ID": 8 }));
@@ -192,7 +192,7 @@ async fn the_other_services_are_had_in_json() {
     ] {
         same(&servers, post(path, body)).await;
     }
-    // The sum is over what is stored, which is stored in other ways.
+    // Each server hashes its own storage format.
     for server in &servers {
         let (status, _, _, answer) = heard(send(server, Way::Plain, post("/v3/maintenance/hash", "{}")).await).await;
         assert!(status == 200 && answer["hash"] == "its own", "{answer}");

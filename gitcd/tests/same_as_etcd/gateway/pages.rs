@@ -1,4 +1,4 @@
-//! Pages for people and probes: methods, heads, and what is no page.
+//! Web pages and probes: methods, headers, and paths that do not exist.
 
 use http::{Method, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,7 +39,7 @@ async fn pages_take_the_methods_and_have_the_heads_that_etcds_have() {
                 let answer = send(server, Way::Plain, request.clone()).await;
                 let head = (answer.status, HEADERS.map(|name| answer.header(name)));
                 let text = answer.text().await;
-                // Which checks there are comes out of a map, and what variables and figures say is each server's own.
+                // The order of checks is random in etcd, and variables and metrics have each server's own values.
                 let mut lines: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
                 lines.sort();
                 if ["/debug/vars", "/metrics", "/version"].contains(&path) && head.0 == 200 {
@@ -61,7 +61,7 @@ async fn variables_are_json() {
         assert!(variables["file_descriptor_limit"].as_u64().is_some_and(|limit| limit > 10), "{variables}");
         assert_eq!(variables["raft.status"]["raftState"], "StateLeader");
         assert_eq!(variables["raft.status"]["id"], variables["raft.status"]["lead"]);
-        // etcd serves before its cluster has agreed on a version.
+        // etcd serves before its cluster version is set.
         let versions = eventually("the version of the cluster", async || {
             let versions: serde_json::Value = serde_json::from_str(&server.page("/version").await).unwrap();
             (versions["etcdcluster"] == "3.6.0").then_some(versions)
@@ -71,12 +71,15 @@ async fn variables_are_json() {
     }
 }
 
-/// What a server says to these bytes before it hangs up.
+/// Sends these bytes and returns the status and body of the response, once the server closes the connection.
 async fn said(server: &Server, request: &str) -> (String, Option<String>) {
-    let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
-    stream.write_all(request.as_bytes()).await.expect("the server listens");
+    let mut stream = TcpStream::connect(server.address()).await.expect("the server is listening");
+    stream.write_all(request.as_bytes()).await.expect("the server reads its input");
     let mut answer = String::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it hangs up").expect("it is text");
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer))
+        .await
+        .expect("the server closes the connection")
+        .expect("the response is UTF-8");
     let status = answer.split_whitespace().nth(1).unwrap_or_default().to_owned();
     (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()))
 }

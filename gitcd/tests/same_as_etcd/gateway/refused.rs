@@ -1,4 +1,4 @@
-//! What the gateway refuses, and how it says so.
+//! Requests that the gateway refuses, and its errors.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ async fn bad_json_is_refused_and_changes_nothing() {
         r#"{"key":{}}"#,
         r#"{"key" "eA=="}"#,
     ] {
-        // Each says in words of its own what is wrong.
+        // The messages differ.
         let answers = async |server| {
             let (status, kind, metadata, answer) =
                 heard(send(server, Way::Plain, post("/v3/kv/put", body)).await).await;
@@ -83,7 +83,7 @@ async fn limits_are_those_of_grpc() {
     assert_eq!(status, 200);
     let (status, .., answer) = same(&servers, large(1_600_000)).await;
     assert_eq!((status, &answer["message"]), (400, &json!("etcdserver: request is too large")));
-    // Nobody waits for so much.
+    // Sent to gitcd alone, which refuses to read that much.
     let (status, .., answer) = heard(send(&servers[1], Way::Plain, large(30_000_000)).await).await;
     assert_eq!((status, &answer["code"]), (429, &json!(8)));
     let ops = |number: usize| json!({ "success": vec![json!({ "request_range": { "key": "eA==" } }); number] });
@@ -125,7 +125,7 @@ async fn web_pages_may_send_requests_only_if_that_is_allowed() {
     assert_eq!((answer.status, allowed.as_deref()), (200, Some("http://page.example")));
     assert_eq!(send(&allowing, Way::Plain, from("http://other.example")).await.status, 403);
 
-    // etcd allows all unless told otherwise.
+    // etcd allows all origins by default.
     let (etcd, all) = tokio::join!(Server::start(Kind::Etcd), Launch::new(Kind::Gitcd).argument("--cors=*").start());
     for request in [from("http://page.example"), post("/v3/kv/range", "{}"), asked("/v3/kv/range"), asked("/health")] {
         let mut heads = Vec::new();
@@ -140,7 +140,7 @@ async fn web_pages_may_send_requests_only_if_that_is_allowed() {
     }
 }
 
-/// What a browser asks before it sends a request of another page.
+/// A browser's preflight request for a cross-origin request.
 fn asked(path: &str) -> Request<String> {
-    Request::builder().method(Method::OPTIONS).uri(path).body(String::new()).expect("the path is one")
+    Request::builder().method(Method::OPTIONS).uri(path).body(String::new()).expect("the path is valid")
 }

@@ -1,4 +1,4 @@
-//! The same over TLS, with HTTP/1.1 and HTTP/2.
+//! The gateway over TLS, with HTTP/1.1 and HTTP/2.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn file(folder: &Path, name: &str, contents: &str) -> String {
 
 #[tokio::test]
 async fn requests_are_answered_over_tls_by_either_protocol_and_the_client_is_known() {
-    let authority = Authority::new("everybody");
+    let authority = Authority::new("test");
     let Pair { cert, key } = authority.issue("server");
     let folder = tempfile::tempdir().unwrap();
     let [cert, key, trusted] = [("cert", &*cert), ("key", &*key), ("trusted", authority.pem())]
@@ -49,7 +49,7 @@ async fn requests_are_answered_over_tls_by_either_protocol_and_the_client_is_kno
             post("/v3/kv/range", "{}"),
             post("/v3/kv/none", "{}"),
         ] {
-            // Whether gRPC's head comes before an error is not always the same in etcd.
+            // In etcd, an error sometimes comes with gRPC's headers and sometimes without.
             let heard = async |server| {
                 let (status, kind, _, answer) = heard(send(server, way, request.clone()).await).await;
                 (status, kind, answer)

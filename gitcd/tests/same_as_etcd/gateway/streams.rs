@@ -1,4 +1,4 @@
-//! Streams: a line of JSON for each message.
+//! Streams: one line of JSON per message.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn streams(servers: &[Server; 2], request: Request<String>) -> [Answer; 2]
     answers
 }
 
-/// The next line of both.
+/// Reads the next line of both streams, which must be equal.
 async fn next(answers: &mut [Answer; 2]) -> Option<Value> {
     let [etcd, other] = answers;
     let (etcd, other) = (etcd.line().await.map(comparable), other.line().await.map(comparable));
@@ -72,7 +72,7 @@ async fn a_stream_ends_with_its_deadline_or_its_error() {
     let create = json!({ "create_request": { "key": text("/registry/a") } });
     let mut answers = streams(&servers, request.body(create.to_string()).unwrap()).await;
     assert_eq!(next(&mut answers).await.unwrap()["result"]["created"], true);
-    // etcd has two words for it, by which of its halves is the first to see the end.
+    // etcd has two messages for it, depending on which of its halves sees the end first.
     let [etcd, other] = &mut answers;
     let (etcd, other) = (etcd.line().await.unwrap(), other.line().await.unwrap());
     assert_eq!((&etcd["error"]["code"], &other["error"]["code"]), (&json!(4), &json!(4)), "{etcd} {other}");
@@ -88,7 +88,7 @@ async fn a_stream_ends_with_its_deadline_or_its_error() {
         }
         assert_eq!((&codes[0], &codes[1]), (&(400, json!(3)), &(400, json!(3))), "{path}");
     }
-    // etcd says nothing at all to what it does not understand in a stream, and leaves it open.
+    // etcd sends nothing for an invalid message in a stream, and leaves it open.
     for body in ["x", r#"{"create_request":"#, r#"{"create_request":{"key":5}}"#] {
         let mut answer = send(&servers[1], Way::Plain, post("/v3/watch", body)).await;
         assert_eq!(answer.status, 400, "{body}");
@@ -132,8 +132,8 @@ async fn a_watch_outlives_the_end_of_its_requests() {
         assert!(answers.message().await.unwrap().unwrap().created);
         server.client().await.put(put("/registry/a", "1")).await.ok();
         assert_eq!(answers.message().await.unwrap().unwrap().events.len(), 1, "{kind:?}");
-        // And so does one by HTTP that asked for nothing, which gets no answer before there is one.
+        // So does one over HTTP without a request, which gets no response before its first message.
         let asked = send(&server, Way::Plain, post("/v3/watch", ""));
-        tokio::time::timeout(Duration::from_millis(300), asked).await.err().expect("nothing is answered");
+        tokio::time::timeout(Duration::from_millis(300), asked).await.err().expect("the watch is not answered");
     }
 }

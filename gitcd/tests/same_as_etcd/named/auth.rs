@@ -1,4 +1,4 @@
-//! Auth, on a server without users.
+//! The Auth service of a server without users.
 
 use gitcd::proto::etcdserverpb::{
     AuthDisableRequest, AuthEnableRequest, AuthRoleAddRequest, AuthRoleDeleteRequest, AuthRoleGetRequest,

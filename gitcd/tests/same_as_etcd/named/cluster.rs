@@ -1,4 +1,4 @@
-//! Cluster: one member, which stays.
+//! Cluster: its one member cannot be removed.
 
 use gitcd::proto::etcdserverpb::{
     MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest,
@@ -42,7 +42,8 @@ async fn the_address_for_peers_is_the_one_that_is_given() {
 async fn the_only_member_cannot_be_removed_or_promoted_and_others_are_not_known() {
     same(async |client| {
         let own = client.aside().member_list(MemberListRequest::default()).await.ok().members[0].id;
-        for (name, id) in [("no id", 0), ("an unknown one", 1), ("the one beside it", own ^ 1), ("the last one", !own)]
+        for (name, id) in
+            [("no id", 0), ("an unknown one", 1), ("own ID with a bit flipped", own ^ 1), ("own ID inverted", !own)]
         {
             client.note("case", name);
             let aside = client.aside();
@@ -58,8 +59,7 @@ async fn the_only_member_cannot_be_removed_or_promoted_and_others_are_not_known(
     .await;
 }
 
-/// etcd first refuses to go on without enough members, but by then takes changes for some seconds as unhealthy: the member
-/// has to have been there for a while.
+/// Valid addresses are not compared: etcd refuses them for too few started members, but as unhealthy in its first seconds.
 #[tokio::test]
 async fn members_with_bad_addresses_are_not_added() {
     same(async |client| {

@@ -1,4 +1,4 @@
-//! Elections by all kinds of names and keys.
+//! Elections with all kinds of names and keys.
 
 use gitcd::proto::etcdserverpb::PutRequest;
 use gitcd::proto::v3electionpb::{CampaignRequest, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest};
@@ -9,10 +9,10 @@ use crate::support::{Client, PATIENCE, same};
 async fn elect(client: &Client) -> LeaderKey {
     client.lease_grant(grant(1, 600)).await.ok();
     let request = CampaignRequest { name: "/e".into(), lease: 1, value: "one".into() };
-    client.campaign(request).await.ok().leader.expect("there is a leader")
+    client.campaign(request).await.ok().leader.expect("a campaign returns the leader")
 }
 
-/// Keys that are those of the leader, or are not.
+/// The leader's key and variations of it, each with the name of its case.
 fn keys(leader: &LeaderKey) -> Vec<(&'static str, Option<LeaderKey>)> {
     let other = |change: fn(&mut LeaderKey)| {
         let mut other = leader.clone();
@@ -65,7 +65,7 @@ async fn proclaiming_without_a_lease_gets_one_of_a_minute() {
 async fn resigning() {
     same(async |client| {
         let leader = elect(&client).await;
-        // The right one last.
+        // The leader's own key comes last.
         for (name, leader) in keys(&leader).into_iter().rev() {
             client.note("a key", name);
             client.resign(ResignRequest { leader }).await;
@@ -83,19 +83,19 @@ async fn campaigning() {
             client.lease_grant(grant(lease, 600)).await.ok();
         }
         let table = [
-            // First, since its rivals are all keys that start with a slash.
+            // First, as it competes with all keys that start with a slash.
             ("no name", "", 1, "one"),
             ("a name", "/e", 1, "one"),
             ("the same", "/e", 1, "one"),
-            ("with another word", "/e", 1, "two"),
-            ("without a word", "/e", 1, ""),
+            ("with another value", "/e", 1, "two"),
+            ("without a value", "/e", 1, ""),
             ("a slash", "/", 1, "one"),
             ("a slash at the end", "/e/", 1, "one"),
             ("a name below another", "/e/1", 1, "one"),
             ("a negative lease", "/f", -5, "one"),
             ("the last lease", "/g", i64::MAX, "one"),
-            ("a lease that is not there", "/h", 99, "one"),
-            ("a negative one that is not there", "/h", -99, "one"),
+            ("an unknown lease", "/h", 99, "one"),
+            ("an unknown negative lease", "/h", -99, "one"),
         ];
         for (name, election, lease, value) in table {
             client.note("case", name);
@@ -116,15 +116,15 @@ async fn asking_who_leads() {
         client.delete_range(delete("/gone/1")).await.ok();
         let table = [
             ("an election", "/e"),
-            ("nobody", "/none"),
+            ("an election without candidates", "/none"),
             ("no name", ""),
             ("a slash", "/"),
             ("a slash at the end", "/e/"),
             ("a name without its slash", "e"),
             ("the leader's key", "/e/1"),
-            ("keys that somebody put", "/plain"),
+            ("keys of plain puts", "/plain"),
             ("keys further below", "/deep"),
-            ("keys that are gone", "/gone"),
+            ("deleted keys", "/gone"),
         ];
         for (name, election) in table {
             client.note("case", name);
@@ -142,30 +142,30 @@ async fn observing() {
         let mut leader = elect(&client).await;
         let mut words = client.observe("/e").await;
         let mut next = async || {
-            let word = tokio::time::timeout(PATIENCE, words.message()).await.expect("there is a word");
-            let word = word.expect("the stream goes on").expect("it does not end");
-            let revision = word.header.expect("it has a header").revision;
+            let word = tokio::time::timeout(PATIENCE, words.message()).await.expect("a value arrives in time");
+            let word = word.expect("the stream is open").expect("another message follows");
+            let revision = word.header.expect("a response has a header").revision;
             (revision, word.kv.map(|kv| (kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)))
         };
         client.note("at first", next().await.1);
         for word in ["two", "two", "", "\0", "five"] {
             client.proclaim(ProclaimRequest { leader: Some(leader.clone()), value: word.into() }).await.ok();
-            client.note("a word", next().await.1);
+            client.note("a value", next().await.1);
         }
         client.lease_grant(grant(2, 600)).await.ok();
         for lease in [2, 1, 2, 1] {
             client.resign(ResignRequest { leader: Some(leader) }).await.ok();
             let request = CampaignRequest { name: "/e".into(), lease, value: "mine".into() };
-            leader = client.campaign(request).await.ok().leader.expect("there is a leader");
+            leader = client.campaign(request).await.ok().leader.expect("a campaign returns the leader");
             client.note("a new leader", next().await.1);
         }
-        // Written by hand, under the leader's key.
+        // A plain put to the leader's key.
         client.put(PutRequest { lease: 1, ..put("/e/1", "by hand") }).await.ok();
-        client.note("somebody else's word", next().await.1);
+        client.note("a value of a plain put", next().await.1);
         client.lease_revoke(revoke(1)).await.ok();
         let request = CampaignRequest { name: "/e".into(), lease: 2, value: "last".into() };
         client.campaign(request).await.ok();
-        client.note("after the end of a lease", next().await.1);
+        client.note("after a lease was revoked", next().await.1);
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Leases by all kinds of ids.
+//! Leases with all kinds of IDs.
 
 use gitcd::proto::etcdserverpb::{LeaseLeasesRequest, LeaseTimeToLiveRequest, PutRequest};
 

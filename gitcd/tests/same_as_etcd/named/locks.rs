@@ -1,4 +1,4 @@
-//! Locks by all kinds of names.
+//! Locks with all kinds of names.
 
 use gitcd::proto::v3lockpb::{LockRequest, UnlockRequest};
 
@@ -11,21 +11,21 @@ async fn locking() {
         for lease in [1, -5, i64::MAX] {
             client.lease_grant(grant(lease, 600)).await.ok();
         }
-        client.put(put("held", "by nobody")).await.ok();
+        client.put(put("held", "by a plain put")).await.ok();
         let table = [
-            // First, since its rivals are all keys that start with a slash.
+            // First, as it competes with all keys that start with a slash.
             ("no name", "", 1),
             ("a name", "/l", 1),
             ("the same", "/l", 1),
             ("a slash", "/", 1),
             ("a slash at the end", "/l/", 1),
             ("a name below another", "/l/1", 1),
-            ("a key that is there", "held", 1),
+            ("an existing key", "held", 1),
             ("spaces and more", " \t\u{e4}\u{1f512}", 1),
             ("a negative lease", "/m", -5),
             ("the last lease", "/n", i64::MAX),
-            ("a lease that is not there", "/o", 99),
-            ("a negative one that is not there", "/o", -99),
+            ("an unknown lease", "/o", 99),
+            ("an unknown negative lease", "/o", -99),
         ];
         for (name, lock, lease) in table {
             client.note("case", name);

@@ -17,16 +17,16 @@ async fn the_status_in_every_state() {
     same(async |client| {
         in_every_state(&client, async |client| {
             let mut status = client.aside().status(StatusRequest {}).await.ok();
-            // Out of a map in etcd, in no order.
+            // In random order in etcd.
             status.errors.sort();
             let header = status.header.unwrap();
             let leads = status.leader == header.member_id;
-            // Alarms come out of a map, in no order.
+            // In random order in etcd.
             let mut errors = status.errors.clone();
             errors.sort();
             client.note("status", (header.revision, leads, status.is_learner, errors, status.downgrade_info.clone()));
             client.note("quota", status.db_size_quota);
-            // An empty etcd has a file all the same.
+            // An empty etcd has a database file, too.
             assert!(header.revision == 1 || status.db_size > 0 && status.db_size_in_use > 0, "{status:?}");
         })
         .await;
@@ -120,7 +120,7 @@ async fn leadership_moves_only_to_the_leader() {
         let own = client.aside().status(StatusRequest {}).await.ok().header.unwrap().member_id;
         let aside = client.aside();
         client.note("to itself", aside.move_leader(MoveLeaderRequest { target_id: own }).await.ok());
-        for (name, target_id) in [("to nobody", 0), ("to somebody unknown", 1), ("to the last id", u64::MAX)] {
+        for (name, target_id) in [("to no member", 0), ("to an unknown member", 1), ("to the last ID", u64::MAX)] {
             client.note("case", name);
             client.move_leader(MoveLeaderRequest { target_id }).await.refused(Code::FailedPrecondition);
         }
@@ -150,7 +150,7 @@ async fn downgrades_are_checked_and_called_off() {
             let action = DowngradeAction::Validate.into();
             client.downgrade(DowngradeRequest { action, version: version.into() }).await;
         }
-        // What makes sense is refused by gitcd, and so not compared.
+        // gitcd refuses valid downgrades, so they are not compared.
         for version in ["3.4.0", "3.6.0", "", "x"] {
             let action = DowngradeAction::Enable.into();
             client.downgrade(DowngradeRequest { action, version: version.into() }).await;

@@ -1,4 +1,4 @@
-//! Members that are not there, and the one that is.
+//! Unknown members, and the only one.
 
 use gitcd::proto::etcdserverpb::{
     MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest, MoveLeaderRequest,
@@ -8,26 +8,26 @@ use tonic::Code;
 use super::states::in_every_state;
 use crate::support::{Client, same};
 
-/// The id of the only member.
+/// The ID of the only member.
 async fn own(client: &Client) -> u64 {
     client.aside().member_list(MemberListRequest::default()).await.ok().members[0].id
 }
 
-/// Ids that nobody has; those made of the member's own are not the same on two servers.
+/// Unknown member IDs. Those derived from the member's own ID differ between the two servers.
 fn strangers(own: u64) -> [(&'static str, u64); 12] {
     [
-        ("no id", 0),
-        ("the first id", 1),
-        ("the last id", u64::MAX),
-        ("the last one with a sign", i64::MAX as u64),
-        ("the first one with a sign", i64::MIN as u64),
-        ("half of the bits", u64::from(u32::MAX)),
-        ("the other half", !u64::from(u32::MAX)),
-        ("the one below", own.wrapping_sub(1)),
-        ("the one above", own.wrapping_add(1)),
-        ("one bit off", own ^ (1 << 40)),
-        ("its opposite", !own),
-        ("its bytes from behind", own.swap_bytes() ^ 2),
+        ("no ID", 0),
+        ("the first ID", 1),
+        ("the last ID", u64::MAX),
+        ("the greatest signed ID", i64::MAX as u64),
+        ("the smallest signed ID", i64::MIN as u64),
+        ("the lower half of the bits", u64::from(u32::MAX)),
+        ("the upper half of the bits", !u64::from(u32::MAX)),
+        ("own ID minus one", own.wrapping_sub(1)),
+        ("own ID plus one", own.wrapping_add(1)),
+        ("own ID with a bit flipped", own ^ (1 << 40)),
+        ("own ID inverted", !own),
+        ("own ID with swapped bytes", own.swap_bytes() ^ 2),
     ]
 }
 
@@ -67,7 +67,7 @@ async fn strangers_are_not_updated_whatever_their_addresses() {
             for (name, id) in strangers(own(&client).await) {
                 let peer_ur_ls = urls.iter().map(|url| (*url).to_owned()).collect();
                 let updated = client.aside().member_update(MemberUpdateRequest { id, peer_ur_ls }).await.result();
-                let refused = updated.expect_err("nobody has this id");
+                let refused = updated.expect_err("no member has this ID");
                 client.note(name, (urls, refused.code(), refused.message()));
             }
         }
@@ -106,7 +106,7 @@ async fn who_votes_already_is_promoted_in_no_state() {
         in_every_state(&client, async |client| {
             let id = own(client).await;
             let promoted = client.aside().member_promote(MemberPromoteRequest { id }).await.result();
-            let refused = promoted.expect_err("it is no learner");
+            let refused = promoted.expect_err("the member is no learner");
             client.note("itself", (refused.code(), refused.message()));
             client.member_promote(MemberPromoteRequest { id: 1 }).await;
         })

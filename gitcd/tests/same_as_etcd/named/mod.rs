@@ -1,6 +1,6 @@
-//! Tables of named cases: for each method whatever a client may try, in every state of the server that could matter to it.
+//! Tables of named cases: for each method everything that a client may try, in every state of the server that could matter.
 //!
-//! The name of a case is a step of the transcript, so that a difference is found by it.
+//! The name of a case is a step of the transcript, so that a difference can be located by it.
 
 mod auth;
 mod cluster;

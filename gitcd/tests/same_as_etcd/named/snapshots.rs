@@ -1,4 +1,4 @@
-//! Snapshots as streams: what is in them is each server's own, how they are sent is not.
+//! Snapshot streams: the contents differ between the servers, but not how they are sent.
 
 use gitcd::proto::etcdserverpb::{SnapshotRequest, StatusRequest};
 use sha2::{Digest, Sha256};
@@ -7,14 +7,14 @@ use super::states::in_every_state;
 use crate::support::build::put;
 use crate::support::{Client, eventually, same};
 
-/// What is at the end of a snapshot, for whoever saves it.
+/// The length of the SHA-256 sum at the end of a snapshot.
 const SUM_BYTES: usize = 32;
 
-/// Whatever two servers have in common.
+/// Notes the properties of a snapshot that both servers share.
 async fn look(client: &Client) {
     let mut answers = client.snapshot(SnapshotRequest {}).await.expect("a snapshot is sent").into_inner();
     let (mut bytes, mut rest, mut versions, mut headers) = (Vec::new(), Vec::new(), Vec::new(), 0);
-    while let Some(answer) = answers.message().await.expect("the snapshot comes whole") {
+    while let Some(answer) = answers.message().await.expect("the snapshot is complete") {
         bytes.extend_from_slice(&answer.blob);
         rest.push(answer.remaining_bytes);
         versions.push(answer.version);
@@ -22,17 +22,17 @@ async fn look(client: &Client) {
     }
     versions.dedup();
     let (data, sum) = bytes.split_at(bytes.len() - SUM_BYTES);
-    assert_eq!(Sha256::digest(data)[..], *sum, "a sum is at the end");
+    assert_eq!(Sha256::digest(data)[..], *sum, "a snapshot ends with its hash");
     client.note("headers", headers);
     client.note("versions", versions);
-    client.note("ends with nothing to come", rest.last());
-    client.note("less and less is to come", rest.is_sorted_by(|one, next| one >= next));
-    // By this etcdctl knows that there is a sum.
+    client.note("remaining bytes at the end", rest.last());
+    client.note("remaining bytes decrease", rest.is_sorted_by(|one, next| one >= next));
+    // By this length etcdctl detects the hash.
     client.note("bytes behind the last full block", bytes.len() % 512);
 }
 
-/// Waits until snapshots name a version. etcd serves before its cluster has agreed on one; until then snapshots name none, and its
-/// status reports the version before (`UnsafeDetectSchemaVersion` in `server/storage/schema/schema.go`).
+/// Waits until snapshots name a version. etcd serves before its cluster version is set; until then snapshots name none, and its
+/// status reports the previous version (`UnsafeDetectSchemaVersion` in `server/storage/schema/schema.go`).
 async fn version(client: &Client) {
     eventually("the version of the storage", async || {
         let status = client.aside().status(StatusRequest {}).await.ok();
@@ -61,9 +61,9 @@ async fn snapshots_one_after_the_other_and_at_once() {
         }
         let asides = [client.aside(), client.aside(), client.aside()];
         futures::future::join_all(asides.iter().map(look)).await;
-        // Whoever does not read on disturbs nobody.
+        // A client that stops reading must not disturb others.
         let mut begun = client.snapshot(SnapshotRequest {}).await.expect("a snapshot is sent").into_inner();
-        assert!(!begun.message().await.expect("it comes").expect("it comes").blob.is_empty());
+        assert!(!begun.message().await.expect("the stream is open").expect("a message follows").blob.is_empty());
         drop(begun);
         client.put(put("/registry/a", "1")).await.ok();
         look(&client).await;

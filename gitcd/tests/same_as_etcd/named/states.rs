@@ -1,4 +1,4 @@
-//! Ten states of a server, each made from the one before it.
+//! Ten states of a server, each derived from the previous one.
 
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, PutRequest};
@@ -14,7 +14,7 @@ const NAMES: [&str; 10] = [
     "after a deletion",
     "after a transaction",
     "with a lease",
-    "after its end",
+    "after its revocation",
     "after a refused put",
     "after a compaction",
     "without space",
@@ -25,7 +25,7 @@ fn alarm(action: AlarmAction, alarm: AlarmType) -> AlarmRequest {
     AlarmRequest { action: action.into(), alarm: alarm.into(), member_id: 7 }
 }
 
-/// Brings the server into each state and tries something there.
+/// Brings the server into each state and runs `attempt` in it.
 pub(super) async fn in_every_state(client: &Client, attempt: impl AsyncFn(&Client)) {
     for (number, name) in NAMES.into_iter().enumerate() {
         client.note("state", name);

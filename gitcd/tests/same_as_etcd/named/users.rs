@@ -1,4 +1,4 @@
-//! Users and roles that are not there.
+//! Users and roles that do not exist.
 
 use gitcd::proto::authpb::permission::Type;
 use gitcd::proto::authpb::{Permission, UserAddOptions};
@@ -20,7 +20,7 @@ fn grant(name: &str, perm: Permission) -> AuthRoleGrantPermissionRequest {
     AuthRoleGrantPermissionRequest { name: name.into(), perm: Some(perm) }
 }
 
-/// What nothing of the above may have changed.
+/// Asserts that there are still no users and roles.
 async fn nobody_is_there(client: &Client) {
     assert!(!client.auth_status(AuthStatusRequest {}).await.ok().enabled);
     assert!(client.user_list(AuthUserListRequest {}).await.ok().users.is_empty());

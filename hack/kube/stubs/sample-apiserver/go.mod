@@ -1,3 +1,3 @@
-// Stands in for a module that is not published at the version which Kubernetes
-// requires. Nothing that we build imports it.
+// A stub for a module that is not published at the version that Kubernetes
+// requires. Nothing that is built here imports it.
 module k8s.io/sample-apiserver

@@ -5,5 +5,5 @@ import (
 	intf "go.etcd.io/etcd/tests/v3/framework/interfaces"
 )
 
-// AsClient gives a client of any server the methods that the tests call.
+// AsClient adapts a client of any server to the interface of the tests.
 func AsClient(client *clientv3.Client) intf.Client { return integrationClient{Client: client} }

@@ -37,7 +37,7 @@ fn decode_str(path: &str) -> Result<Vec<u8>, DecodeError> {
     decode(path.as_bytes().split(|&byte| byte == b'/'))
 }
 
-/// Pieces that the rules are about; keys are made by gluing them together.
+/// Pieces with special rules; keys are concatenations of them.
 const NASTY: &[&[u8]] = &[
     b"/",
     b"//",
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(joined(key.as_bytes()), key);
     }
 
-    /// Whatever path decodes is the path of the key that comes out, in one of the two forms.
+    /// Every path that decodes is the path of the resulting key, in one of its two forms.
     #[test]
     fn paths_that_no_key_has_are_refused(
         path in prop::collection::vec(prop_oneof![
@@ -234,18 +234,18 @@ fn git(folder: &Path, arguments: &[&str], input: &[u8]) -> String {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the git program starts");
+        .expect("git starts");
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(input).expect("git reads its input");
     drop(stdin);
-    let output = child.wait_with_output().expect("git ends");
+    let output = child.wait_with_output().expect("git exits");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git {arguments:?}: {errors}");
     let text = String::from_utf8(output.stdout).expect("git prints text");
     text.trim_end_matches('\n').to_owned()
 }
 
-/// Every pair of nasty pieces as a key, values beside directories included.
+/// Returns every pair of nasty pieces as a key, including values beside directories.
 fn nasty_tree() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
     for first in NASTY {
@@ -299,5 +299,5 @@ fn stock_git_accepts_and_checks_out_trees_of_nasty_keys() {
     for path in listed.split_terminator('\0') {
         keys.insert(path.as_bytes().to_vec(), decode_str(path).expect("our own path"));
     }
-    assert!(keys == files, "other keys came back than were put in");
+    assert!(keys == files, "the keys read back differ from those written");
 }

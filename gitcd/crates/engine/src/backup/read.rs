@@ -1,4 +1,4 @@
-//! From a file to what can be restored.
+//! Reading and checking a backup.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,16 +12,16 @@ use sha2::{Digest, Sha256};
 
 use super::{DIGEST, Header, MAGIC};
 
-/// What a file says, checked.
+/// A backup's checked content.
 #[derive(Clone, Debug)]
 pub struct Backup {
-    /// Its second line.
+    /// The file's second line.
     pub header: Header,
-    /// Leases: id and granted time to live in seconds.
+    /// Leases: ID and granted time to live in seconds.
     pub leases: Vec<(i64, i64)>,
-    /// The pairs at the base, each as the write that put it.
+    /// The key-value pairs at the base, each as the write that put it.
     pub pairs: Vec<Write>,
-    /// All writes after the base, in order and without a gap.
+    /// All writes after the base, in order and without gaps.
     pub writes: Vec<Write>,
 }
 
@@ -29,7 +29,7 @@ pub struct Backup {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file system refused.
+    /// The file cannot be read.
     #[error("cannot read {path:?}")]
     Io {
         /// The file.
@@ -37,7 +37,7 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// It is an etcd's.
+    /// The file is a snapshot of etcd.
     #[error(
         "{path:?} is a snapshot of etcd's own database; start an etcd with it (`etcdutl snapshot restore`), then copy the keys: \
          `etcdctl make-mirror --dest-prefix= <gitcd's endpoint>`"
@@ -46,27 +46,27 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// It is something else, or made by a newer gitcd.
-    #[error("{path:?} does not start with {:?}: it is no snapshot that this gitcd can read", String::from_utf8_lossy(MAGIC.trim_ascii_end()))]
+    /// The file has another format, or a newer gitcd wrote it.
+    #[error("{path:?} does not start with {:?}: not a snapshot that this gitcd can read", String::from_utf8_lossy(MAGIC.trim_ascii_end()))]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// It was changed or cut off.
-    #[error("{path:?} is damaged: {problem}; take another copy of it")]
+    /// The file was modified or truncated.
+    #[error("{path:?} is damaged: {problem}; use another copy")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong.
         problem: String,
     },
 }
 
-/// Where bbolt has its magic number: behind the page header of the first page.
+/// Position and value of bbolt's magic number, after the header of the first page.
 const BOLT_MAGIC: (usize, [u8; 4]) = (16, 0xED0C_DAED_u32.to_le_bytes());
 
 impl Backup {
-    /// Reads and checks a file; all of it is in memory then.
+    /// Reads and checks a file, all of it into memory.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -85,7 +85,7 @@ impl Backup {
         let content = length.saturating_sub(DIGEST as u64);
         let mut content = Digesting { inner: file.take(content), hasher: Sha256::new() };
         let parsed = parse(&mut content);
-        // The digest first: a damaged file may well say something that looks different from damage.
+        // Check the digest first: damage may look like another error to the parser.
         let digested = io::copy(&mut content, &mut io::sink()).and_then(|_| {
             let mut digest = [0; DIGEST];
             content.inner.into_inner().read_exact(&mut digest)?;
@@ -100,7 +100,7 @@ impl Backup {
         Ok(backup)
     }
 
-    /// All pairs at the newest revision, by key.
+    /// Returns all key-value pairs at the newest revision, in key order.
     pub fn newest(&self) -> Vec<(Bytes, Revision, Put)> {
         let mut newest = BTreeMap::new();
         for write in self.pairs.iter().chain(&self.writes) {
@@ -138,7 +138,7 @@ impl Backup {
             return Err(format!("it ends at revision {last} instead of {}", header.revision));
         }
         if header.base < 1 || !(0..=header.revision).contains(&header.compact_revision) {
-            return Err("its revisions make no sense".to_owned());
+            return Err("its revisions are inconsistent".to_owned());
         }
         if header.revision > Revision::MAX_STORED.get() {
             return Err(format!("revision {} leaves no room for writes to come", header.revision));
@@ -159,14 +159,14 @@ fn parse(content: &mut impl Read) -> Result<Backup, String> {
                 Record::Grant { id, ttl } => leases.push((id, ttl)),
                 Record::Write(write) if pairs.len() < header.pairs => pairs.push(write),
                 Record::Write(write) => writes.push(write),
-                other => return Err(format!("{other:?} has no place in it")),
+                other => return Err(format!("unexpected record {other:?}")),
             }
         }
     }
     Ok(Backup { header, leases, pairs, writes })
 }
 
-/// A short line; byte by byte, since what follows is not text.
+/// Reads a short line, byte by byte: what follows is binary.
 fn line(content: &mut impl Read) -> io::Result<Vec<u8>> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     while line.len() < 4096 {
@@ -176,7 +176,7 @@ fn line(content: &mut impl Read) -> io::Result<Vec<u8>> {
         }
         line.push(byte[0]);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the second line does not end"))
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the second line is unterminated"))
 }
 
 fn next_frame(content: &mut impl Read, frame: &mut Vec<u8>) -> io::Result<Option<()>> {
@@ -188,7 +188,7 @@ fn next_frame(content: &mut impl Read, frame: &mut Vec<u8>) -> io::Result<Option
         return Ok(None);
     }
     frame.clear();
-    // Room is made for what is there, not for what is claimed.
+    // Allocate for the bytes that exist, not for the length that the frame claims.
     content.by_ref().take(length).read_to_end(frame)?;
     if frame.len() as u64 == length && crc32fast::hash(frame) == u32::from_le_bytes(crc) {
         return Ok(Some(()));

@@ -1,4 +1,4 @@
-//! What is written is read back, and nothing else is.
+//! Backups that gitcd wrote are read back; all others are rejected.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn delete(key: &'static str, revision: i64) -> Write {
     Write { revision: Revision::new(revision), time_ms: 0, client: String::new(), changes }
 }
 
-/// A file made by hand, as `docs/design/backup.md` describes it.
+/// Creates a file as `docs/design/backup.md` describes it, without the writer.
 fn file(header: &str, records: &[Record]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup");
@@ -96,7 +96,7 @@ fn what_its_digest_covers_but_makes_no_sense_is_refused_with_the_reason() {
     refused(HEADER, &without(3), "revision 7 follows 5");
     refused(HEADER, &without(4), "ends at revision 6");
     refused(HEADER, &records()[..2], "1 pairs instead of 2");
-    refused(HEADER, &[Record::Revoke { id: 1 }], "has no place");
+    refused(HEADER, &[Record::Revoke { id: 1 }], "unexpected record");
     refused("{}", &records(), "missing field");
 }
 
@@ -126,7 +126,7 @@ fn pairs_that_are_none_and_revisions_that_cannot_go_on_are_refused() {
     let last = last.replace("\"pairs\":2", "\"pairs\":0");
     refused(&last, &[Record::Write(put("a", i64::MIN, "1"))], "revision -9223372036854775808 follows");
     refused(&last, &[], "revision 9223372036854775807 leaves no room for writes to come");
-    refused(&HEADER.replace(":6", ":-6"), &records(), "no sense");
+    refused(&HEADER.replace(":6", ":-6"), &records(), "revisions are inconsistent");
 }
 
 #[test]

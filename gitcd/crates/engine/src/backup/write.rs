@@ -1,4 +1,4 @@
-//! From a store to a file.
+//! Writing a backup of a store.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,17 +15,18 @@ use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FRAME_BYTES, Header, MAGIC};
 
-/// Everything at one moment, shared with the store.
+/// The store's content at one revision, shared with the store.
 struct View {
     header: Header,
     pairs: Vec<Arc<Version>>,
     entries: Vec<Entry>,
 }
 
-/// Writes the store as it is now. Writers wait while the keys are listed (about 100 ns each), not while values are written.
+/// Writes a backup of the store's current state. Writers wait while the keys are listed (about 100 ns each), not while values are
+/// written.
 ///
 /// # Errors
-/// Of `out`, or if an old value cannot be read back from the journal.
+/// Errors of `out`, or an old value cannot be read back from the journal.
 pub fn write(store: &Store, out: impl Write) -> io::Result<Header> {
     let leases = store.leases();
     let View { header, pairs, entries } = store.with_index(view);
@@ -65,13 +66,14 @@ pub fn write(store: &Store, out: impl Write) -> io::Result<Header> {
     Ok(header)
 }
 
-/// The log as far as it reaches back, and the pairs right before it.
+/// Returns the log since the compaction, and the key-value pairs right before it.
 fn view(index: &Index, revision: Revision) -> View {
     let compacted = index.compacted();
     let entries: Vec<_> = index.log_from(compacted).take_while(|entry| entry.revision <= revision).cloned().collect();
     let all = KeyRange::From(Bytes::new());
     let (base, pairs) = match entries.first() {
-        // What was before the compact revision is known only for what that write changed; the rest did not change.
+        // The state before the compact revision: the previous versions of what that write changed, and all other keys as they
+        // are.
         Some(first) if first.revision == compacted => {
             let before = first.changes().iter().filter_map(|change| change.previous.clone());
             let others = index.range(&all, compacted).filter(|version| version.mod_revision < compacted).cloned();
@@ -92,7 +94,7 @@ fn view(index: &Index, revision: Revision) -> View {
     View { header, pairs, entries }
 }
 
-/// Records in frames: length, checksum, payload.
+/// Writes records in frames: length, checksum, payload.
 struct Frames<W: Write> {
     out: Digesting<W>,
     payload: Vec<u8>,
@@ -117,7 +119,7 @@ impl<W: Write> Frames<W> {
         if !self.payload.is_empty() {
             self.close()?;
         }
-        // An empty one is the end.
+        // An empty frame marks the end.
         self.close()?;
         Ok(self.out)
     }

@@ -1,36 +1,36 @@
-//! When the open pack is written.
+//! When to write the open pack.
 
 use std::time::{Duration, Instant};
 
 use gitcd_repo::branch::Pending;
 
-/// The shortest time between two packs.
+/// Minimum time between two packs.
 pub(super) const MIN_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-/// No write waits longer than this for a pack, whatever the pack costs. A directory of 50,000 entries takes 1.1 MB whole: at its rate a quiet branch can
-/// afford that every 43 seconds. The journal has the write meanwhile.
+/// No write waits longer than this for a pack, whatever the pack costs. A directory of 50,000 entries takes 1.1 MB whole: the
+/// rate allows that every 43 seconds on a quiet branch. Meanwhile the journal has the write.
 const MAX_LAG: Duration = Duration::from_mins(1);
-/// Bytes that values, deltas and commits have earned for directories are remembered up to this much, and half of it is
-/// forgotten in this time: a quiet branch keeps to its rate.
+/// Limit of the bytes that values, deltas and commits earn for directories. Half of the credit expires in the half-life, so that
+/// a quiet branch keeps to its rate.
 const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
 const CREDIT_HALF_LIFE: Duration = Duration::from_secs(2);
-/// The part of a burst's bytes that is put aside for its end, where little is left to be written, but large directories are to
-/// be written with it.
+/// Share of a burst's bytes that is reserved for its end, when few values are left to write, but large directories must be
+/// written with them.
 const RESERVED: f64 = 0.25;
 const MAX_RESERVE_BYTES: f64 = (16 << 20) as f64;
 const RESERVE_HALF_LIFE: Duration = Duration::from_secs(4);
-/// The reserve is for writes that have waited so long.
+/// Age of the oldest write from which the reserve is used.
 const RESERVE_AFTER: Duration = Duration::from_secs(3);
 
-/// Sees to it that directories which have to be written whole cost no more than their share of the disk: late if they are all
-/// there is, at once if what they carry is large in comparison.
+/// Keeps directories that have to be written whole within their share of the disk: a pack is late if they are most of it, and on
+/// time if its other content is large in comparison.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Bytes a second for directories.
+    /// Bytes per second for directories.
     rate: f64,
     last_flush: Instant,
-    /// What the last flush left over.
+    /// Bytes that the last flush left over.
     credit: f64,
-    /// What was put aside.
+    /// Bytes reserved for the end of a burst.
     reserve: f64,
 }
 
@@ -39,12 +39,12 @@ impl Budget {
         Self { rate: bytes_per_second.max(1) as f64, last_flush: now, credit: 0.0, reserve: 0.0 }
     }
 
-    /// When the last pack was written.
+    /// Returns when the last pack was written.
     pub(super) fn last_flush(&self) -> Instant {
         self.last_flush
     }
 
-    /// When to write a pack whose oldest revision came in at `oldest`.
+    /// Returns when to write a pack whose oldest revision was staged at `oldest`.
     pub(super) fn due_at(&self, pending: &Pending, oldest: Instant, now: Instant) -> Instant {
         let unpaid = (-self.balance(pending, now)).max(0.0);
         let paid_at = Duration::try_from_secs_f64(unpaid / self.rate)
@@ -56,7 +56,7 @@ impl Budget {
         paid_at.min(at_last).max(oldest + MIN_FLUSH_INTERVAL)
     }
 
-    /// A flush of `pending` went from `started` to `ended`.
+    /// Accounts for a flush of `pending` from `started` to `ended`.
     pub(super) fn flushed(&mut self, pending: &Pending, started: Instant, ended: Instant) {
         let balance = self.balance(pending, started);
         let since = started - self.last_flush;
@@ -70,8 +70,8 @@ impl Budget {
         remaining(self.reserve, RESERVE_HALF_LIFE, now - self.last_flush) + pending.useful_bytes as f64 * RESERVED
     }
 
-    /// What a flush would leave over, not counting the time since the last one: negative if directories and leaves
-    /// that must be written whole cost more than what they carry, and what was left over, allow.
+    /// Returns the credit after a flush, without what the time since the last one earns. It is negative if directories and leaves
+    /// that must be written whole cost more than the other content and the remaining credit allow.
     fn balance(&self, pending: &Pending, now: Instant) -> f64 {
         let left = remaining(self.credit, CREDIT_HALF_LIFE, now - self.last_flush);
         left + pending.useful_bytes as f64 / 2.0 - pending.overhead_bytes as f64
@@ -92,7 +92,7 @@ mod tests {
         Pending { pack_bytes: useful_bytes, commits: 1, overhead_bytes, useful_bytes }
     }
 
-    /// A branch under load whose directories and metadata take `directories` bytes in every pack.
+    /// Simulates a branch under load whose directories and metadata take `directories` bytes in every pack.
     struct Load {
         budget: Budget,
         now: Instant,
@@ -107,7 +107,7 @@ mod tests {
             Self { budget: Budget::new(RATE, now), now, directories, useful: 0, oldest: None }
         }
 
-        /// Goes on for a while. Gives the longest time that a write waited for its pack, and how many packs were written.
+        /// Simulates `time`. Returns the longest lag of a write behind its pack, and the number of packs.
         fn run(&mut self, time: Duration, bytes_per_second: usize) -> (Duration, u32) {
             let (end, mut most, mut packs) = (self.now + time, Duration::ZERO, 0);
             while self.now < end {
@@ -151,7 +151,7 @@ mod tests {
             let mut load = Load::new(directories);
             let (lag, _) = load.run(Duration::from_secs(30), BURST);
             assert!(lag <= Duration::from_secs(4), "{directories} bytes of directories: {lag:?} in the burst");
-            // What is left over goes out with what little comes in.
+            // The rest of the burst is written although little follows.
             let (_, packs) = load.run(Duration::from_secs(4), 10_000);
             assert!(packs > 0, "{directories} bytes of directories");
         }

@@ -1,4 +1,4 @@
-//! What becomes of log entries in a commit, and the commit of a merge.
+//! Log entries as changes of a commit, and the commit of a merge.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use gitcd_repo::branch::{Action, Change, CommitError, Merging, Record, Revisions
 use super::{Committer, Failure};
 
 impl Committer {
-    /// One commit with two parents, at once: others wait for it.
+    /// Makes and flushes a commit with two parents at once: other branches wait for it.
     pub(super) fn merge(&mut self, merge: &Merge) -> Result<(), Failure> {
         if merge.writes > 0 && self.staged >= merge.last() {
-            // It was committed before this process began.
+            // Already committed by an earlier process.
             return Ok(());
         }
         let entries = self.store.log(merge.first, merge.writes as usize);
@@ -28,7 +28,7 @@ impl Committer {
         let (changes, _) = self.changes(&entries)?;
         let time = UNIX_EPOCH + Duration::from_millis(merge.time_ms.max(0) as u64);
         let (first, last) = (merge.first.get(), merge.last().get());
-        let id = |bytes: &[u8; 20]| git2::Oid::from_bytes(bytes).expect("an object id has 20 bytes");
+        let id = |bytes: &[u8; 20]| git2::Oid::from_bytes(bytes).expect("an object ID has 20 bytes");
         let blobs = merge.blobs.iter().filter_map(|(at, blob)| {
             let change = entries.get(usize::try_from(*at).ok()?)?.changes().first()?;
             Some((change.version.key.clone(), id(blob)))
@@ -43,8 +43,11 @@ impl Committer {
         match self.branch.merge(&merging) {
             Ok(_) => {}
             Err(error @ CommitError::Theirs { .. }) => {
-                // What it brought is ours all the same; the next merge joins the histories.
-                tracing::error!(error = chain(&error), "a merge becomes an ordinary commit");
+                // The merged changes are kept; the next merge links the histories.
+                tracing::error!(
+                    error = chain(&error),
+                    "cannot make the merge commit; its changes become an ordinary commit"
+                );
                 self.branch.commit(&merging.revisions)?;
             }
             Err(error) => return Err(error.into()),
@@ -54,8 +57,8 @@ impl Committer {
         self.flush()
     }
 
-    /// What is about to be committed was written by clients who had seen what others are to join with ours, and who may take back a change that all of them
-    /// made. So their commits come before it. Whoever joins the same two makes the same commit.
+    /// Merges the deferred commits of others before this commit: its clients have seen them, and may revert a change that all
+    /// branches made. The merge commit is deterministic, so that branches that merge the same two make the same one.
     pub(super) fn join_first(&mut self, changes: &[Change], time: SystemTime) -> Result<(), Failure> {
         let is_data = |change: &Change| self.config.keys.placement(&change.key) == Placement::Data;
         let ours = self.branch.head().data;
@@ -70,17 +73,17 @@ impl Committer {
             match self.branch.merge(&merging) {
                 Ok(_) => self.flush()?,
                 Err(error @ CommitError::Theirs { .. }) => {
-                    tracing::debug!(error = chain(&error), "the next pull joins what has the same tree");
+                    tracing::debug!(error = chain(&error), "merge deferred to the next pull");
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        // Not before: after a failure it is tried again.
+        // Only now, so that a failure is retried.
         self.store.forget_left(ours);
         Ok(())
     }
 
-    /// The last state of every key that entries change, and who changed them.
+    /// Returns the last state of every changed key, and the clients that changed them.
     pub(super) fn changes(&self, entries: &[Entry]) -> Result<(Vec<Change>, Vec<String>), Failure> {
         let mut changes: BTreeMap<Bytes, Action> = BTreeMap::new();
         let mut clients: Vec<String> = Vec::new();

@@ -1,29 +1,29 @@
-//! How many revisions a commit takes.
+//! How many revisions go into one commit.
 
 use std::time::{Duration, Instant};
 
-/// Commits may take this share of one processor core before revisions are put together.
+/// Share of one processor core for commits, above which revisions are batched.
 const SHARE: f64 = 0.15;
-/// The part of a commit's time that one change costs in any granularity.
+/// Cost of one change within a commit, in any granularity.
 const CHANGE_COST: Duration = Duration::from_micros(8);
 
-/// How many revisions a commit takes.
+/// How many revisions go into one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// One while the committer keeps up, more under load.
     #[default]
     Adaptive,
-    /// Always one, however far behind that leaves it.
+    /// Always one, however large the backlog becomes.
     Revision,
-    /// All that wait.
+    /// The whole backlog.
     Batch,
 }
 
-/// Decides how many revisions a commit takes, by what commits cost lately.
+/// Decides how many revisions go into one commit, by the recent cost of commits.
 #[derive(Debug)]
 pub(super) struct Pace {
     granularity: Granularity,
-    /// What a commit costs beyond its changes, in seconds; a moving average.
+    /// Moving average of a commit's cost beyond its changes, in seconds.
     cost: f64,
     last: Instant,
 }
@@ -38,7 +38,7 @@ impl Pace {
         self.cost += (fixed - self.cost) * 0.05;
     }
 
-    /// The size of the next commits, given how many revisions wait.
+    /// Returns the number of revisions for the next commits, given the backlog.
     pub(super) fn group(&mut self, backlog: usize) -> usize {
         let elapsed = self.last.elapsed().as_secs_f64().clamp(0.001, 1.0);
         self.last = Instant::now();

@@ -1,4 +1,4 @@
-//! A trace for every pack: the commits in it and what makes it durable.
+//! Traces of packs: the commits in a pack, and what makes it durable.
 
 use gitcd_core::revision::Revision;
 use tracing::field::Empty;
@@ -6,7 +6,7 @@ use tracing::{Span, info_span};
 
 use gitcd_core::trace::{self, TARGET};
 
-/// The trace of the pack that is open.
+/// The trace of the open pack.
 #[derive(Debug)]
 pub(super) struct Trace {
     branch: String,
@@ -18,7 +18,7 @@ impl Trace {
         Self { branch: branch.to_owned(), pack: Span::none() }
     }
 
-    /// The span of one commit.
+    /// Returns the span of one commit.
     pub(super) fn commit(&mut self, first: Revision, last: Revision, changes: usize) -> Span {
         if !trace::on() {
             return Span::none();
@@ -34,7 +34,7 @@ impl Trace {
         )
     }
 
-    /// The span of writing the pack and moving the references.
+    /// Returns the span of writing the pack and moving the references.
     pub(super) fn flush(&mut self, revision: Revision) -> Span {
         if !trace::on() {
             return Span::none();
@@ -50,7 +50,7 @@ impl Trace {
         )
     }
 
-    /// The pack is in Git, or was given up.
+    /// Ends the trace: the pack is in Git, or was given up.
     pub(super) fn end(&mut self) {
         self.pack = Span::none();
     }

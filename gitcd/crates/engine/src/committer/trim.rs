@@ -1,4 +1,4 @@
-//! Keeps the journal short: what is in Git and compacted need not be replayed.
+//! Trims the journal: what is in Git and compacted need not be replayed.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use gitcd_mvcc::version::{ValueLost, Version};
 
 use super::Committer;
 
-/// Pairs that are collected at a time: writes wait meanwhile.
+/// Number of ephemeral key-value pairs per chunk; writes wait while one is collected.
 const CHUNK: usize = 1024;
 
 impl Committer {
-    /// Lets go of the journal's oldest segments once the compaction has passed a pair that replay can start from.
+    /// Deletes the journal's oldest segments once the compaction has passed a commit that replay can start from.
     pub(super) fn trim(&mut self) {
         let compacted = self.store.compacted();
         let segments = self.store.segments();
-        // A watch may start at the compact revision: replay starts below it. Only while writes are refused for want of
-        // room there may be nothing below, ever; then such a watch is told to list again after a restart.
+        // A watch may start at the compact revision, so replay must start below it. There may be no commit below it while writes
+        // are refused for want of room; then such a watch gets the compaction error after a restart, and its client relists.
         let stuck = self.store.refused().is_some();
         let admits = |base: Revision| base < compacted || (stuck && base == compacted);
         let usable = self.bases.iter().take_while(|(revision, _)| admits(*revision)).count();
@@ -32,7 +32,7 @@ impl Committer {
         let Some(&(base, metadata)) = self.bases.front() else { return };
         let dropped = segments.sealed().into_iter().take_while(|(_, last)| *last <= base).last();
         if let Some((sequence, _)) = dropped {
-            // If it is compacted further meanwhile, the next commit trims.
+            // If the store is compacted meanwhile, the next commit trims.
             let Some(ephemeral) = ephemeral(&self.store, &self.config.keys, compacted, CHUNK) else { return };
             let write = |version: &Arc<Version>| Ok(write_of(version, version.value(segments)?));
             let snapshot = |ephemeral| Snapshot {
@@ -49,13 +49,14 @@ impl Committer {
                 Err(error) => tracing::warn!(error, "journal not trimmed"),
             }
         } else if self.over_bound() {
-            // Half of what could go: who resumes soon still finds its events. All of it once writes are refused.
+            // Compact half of what could be compacted, so that clients that resume soon still find their events; all of it if
+            // writes are refused.
             let half = if stuck { self.bases.len() - 1 } else { self.bases.len() / 2 };
             let (target, _) = self.bases[half];
             if target > compacted {
                 tracing::warn!(
                     bytes = segments.bytes(), revision = %target,
-                    "the journal is at its bound: compacting; clients should compact regularly"
+                    "the journal has reached its size limit: compacting; clients should compact regularly"
                 );
                 self.store.raise_compaction(target);
             }
@@ -63,8 +64,8 @@ impl Committer {
     }
 }
 
-/// The ephemeral pairs as they were at the compact revision `at`, `None` if that is not the compact revision any more.
-/// Walks over ephemeral keys only, and holds writes up for one `chunk` of them at a time.
+/// Returns the ephemeral key-value pairs as of the compact revision `at`, or `None` if the store was compacted further. Visits
+/// ephemeral keys only, and blocks writes for one `chunk` of them at a time.
 fn ephemeral(store: &Store, keys: &KeySpace, at: Revision, chunk: usize) -> Option<Vec<Arc<Version>>> {
     let mut found = Vec::new();
     for (mut start, end) in keys.ephemeral_ranges() {
@@ -113,7 +114,7 @@ mod tests {
         }
         let compacted = index.revision();
         index.compact(compacted);
-        // Later than the compaction: it must not be seen.
+        // After the compaction, so these must not be seen.
         for number in 0..10 {
             let now = revision(&index);
             let gone = Arc::new(Version::tombstone(names(number)[0].clone().into(), now));

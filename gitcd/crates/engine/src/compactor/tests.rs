@@ -2,13 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A compactor on a clock and a store that the test moves.
+/// A compactor with a simulated clock and store.
 struct Simulation {
     compactor: Compactor,
     start: Instant,
     now: Instant,
     revision: i64,
-    /// The newest revision at every look.
+    /// The newest revision at every sample.
     history: Vec<(Duration, i64)>,
 }
 
@@ -19,7 +19,7 @@ impl Simulation {
         Self { compactor, start: now, now, revision: 1, history: vec![(Duration::ZERO, 1)] }
     }
 
-    /// Lets time pass up to the next look. Gives what is to be compacted.
+    /// Advances the time to the next sample. Returns the revision to compact.
     fn look(&mut self, writes: i64) -> Option<i64> {
         self.now += self.compactor.interval();
         self.revision += writes;
@@ -35,13 +35,13 @@ impl Simulation {
         self.now - self.start
     }
 
-    /// The newest revision at the last look that is so long ago.
+    /// Returns the newest revision at the last sample that is at least this old.
     fn revision_before(&self, age: Duration) -> i64 {
         let then = self.elapsed().saturating_sub(age);
         self.history.iter().rev().find(|(time, _)| *time <= then).map_or(1, |(_, revision)| *revision)
     }
 
-    /// Looks so many times, with one write between two of them; gives minutes and revisions of the compactions.
+    /// Takes this many samples, with one write before each; returns minutes and revisions of the compactions.
     fn minutes(&mut self, looks: usize) -> Vec<(u64, i64)> {
         let mut compactions = Vec::new();
         for _ in 0..looks {
@@ -57,14 +57,14 @@ impl Simulation {
 #[test]
 fn a_short_retention_is_compacted_once_in_that_time() {
     let mut simulation = Simulation::new(Retention::Period(Duration::from_mins(10)));
-    // A look a minute, of which the first is at revision 1; what is compacted is at least ten minutes old.
+    // One sample a minute, the first at revision 1; compacted revisions are at least ten minutes old.
     assert_eq!(simulation.minutes(40), [(10, 1), (20, 10), (30, 20), (40, 30)]);
 }
 
 #[test]
 fn a_long_retention_is_compacted_every_hour_after_it_has_passed_once() {
     let mut simulation = Simulation::new(Retention::Period(Duration::from_hours(3)));
-    // A look in six minutes.
+    // One sample every six minutes.
     assert_eq!(simulation.minutes(50), [(180, 1), (240, 10), (300, 20)]);
 }
 
@@ -99,7 +99,7 @@ fn a_count_of_revisions_is_kept_every_five_minutes() {
     assert_eq!(simulation.look(1), Some(1));
     simulation.done(1);
     assert_eq!(simulation.look(1000), Some(1001));
-    assert_eq!(simulation.look(1), Some(1002), "the last one failed");
+    assert_eq!(simulation.look(1), Some(1002), "the previous compaction failed");
 }
 
 #[test]

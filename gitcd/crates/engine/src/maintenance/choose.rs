@@ -1,28 +1,28 @@
-//! Which packs become one.
+//! Which packs to repack.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Each pack that stays is at least so many times as large as all smaller ones together.
+/// Each remaining pack is at least this many times as large as all smaller ones together.
 const FACTOR: u64 = 2;
-/// Files beside a pack that say that it is not an ordinary one: somebody keeps it, fetches the rest of it when needed, or waits for the end of what is in it.
+/// Extensions of files that exclude a pack: it is kept, belongs to a partial clone, or is a cruft pack.
 const SET_APART: [&str; 3] = ["keep", "promisor", "mtimes"];
 
 /// A pack in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pack {
-    /// Its file name without an extension: `pack-<checksum>`.
+    /// File name without an extension: `pack-<checksum>`.
     pub(super) name: String,
-    /// Its size.
+    /// Size in bytes.
     pub(super) bytes: u64,
-    /// When it was written, or asked for something that was about to be written.
+    /// Modification time: when the pack was written, or Git last reused an object in it.
     pub(super) modified: SystemTime,
 }
 
-/// The packs of a folder that may be joined: whoever wrote them has `settled` for so long what goes into the next one.
+/// Returns the packs of a folder that may be repacked: with an index, not excluded, and unmodified for `settled`.
 pub(super) fn ordinary(folder: &Path, now: SystemTime, settled: Duration) -> Vec<Pack> {
-    // What is settled, whether it has an index, and whether it is set apart.
+    // Size and modification time if settled, whether it has an index, whether it is excluded.
     type Found = (Option<(u64, SystemTime)>, bool, bool);
     let mut found: HashMap<String, Found> = HashMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -48,7 +48,7 @@ pub(super) fn ordinary(folder: &Path, now: SystemTime, settled: Duration) -> Vec
     ordinary.collect()
 }
 
-/// The indexes of all packs but these.
+/// Returns the indexes of all other packs.
 pub(super) fn others(folder: &Path, packs: &[Pack]) -> Vec<PathBuf> {
     let known: HashSet<&str> = packs.iter().map(|pack| pack.name.as_str()).collect();
     let found = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -61,15 +61,15 @@ pub(super) fn others(folder: &Path, packs: &[Pack]) -> Vec<PathBuf> {
     found.filter(is_other).collect()
 }
 
-/// Those that become one: the small ones, so that what is left are packs each of which is at least twice as large as all smaller ones together.
-/// So over time every object is written again a logarithmic number of times.
+/// Returns the packs to combine: the small ones, so that each remaining pack is at least twice as large as all smaller ones
+/// together. So over time every object is rewritten a logarithmic number of times.
 pub(super) fn geometric(mut packs: Vec<Pack>) -> Vec<Pack> {
     packs.sort_by(|one, other| (one.bytes, &one.name).cmp(&(other.bytes, &other.name)));
-    // How many of the smallest ones must go for the rest to be in proportion …
+    // The number of smallest packs to combine so that the others are in proportion …
     let in_proportion = |larger: &Pack, smaller: &Pack| larger.bytes >= FACTOR * smaller.bytes;
     let broken = packs.windows(2).rposition(|pair| !in_proportion(&pair[1], &pair[0]));
     let Some(mut count) = broken.map(|at| at + 2) else { return Vec::new() };
-    // … also to the one that they become.
+    // … also to the combined pack.
     let mut bytes: u64 = packs[..count].iter().map(|pack| pack.bytes).sum();
     while let Some(next) = packs.get(count).filter(|next| next.bytes < FACTOR * bytes) {
         bytes += next.bytes;
@@ -102,10 +102,10 @@ mod tests {
     fn small_packs_are_joined_and_large_ones_are_left_alone() {
         assert_eq!(joined(&[]), [0; 0]);
         assert_eq!(joined(&[5]), [0; 0]);
-        assert_eq!(joined(&[1, 2, 4, 8]), [0; 0], "they are in proportion");
+        assert_eq!(joined(&[1, 2, 4, 8]), [0; 0], "the packs are in proportion");
         assert_eq!(joined(&[1000, 1, 1, 1]), [1, 1, 1]);
-        assert_eq!(joined(&[1, 1, 4, 8]), [1, 1], "what they become is half of the next one");
-        assert_eq!(joined(&[1, 1, 3, 7]), [1, 1, 3, 7], "one leads to the next");
+        assert_eq!(joined(&[1, 1, 4, 8]), [1, 1], "the combined pack is half of the next one");
+        assert_eq!(joined(&[1, 1, 3, 7]), [1, 1, 3, 7], "each combined pack includes the next one");
     }
 
     proptest! {

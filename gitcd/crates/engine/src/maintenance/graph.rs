@@ -1,14 +1,14 @@
-//! Git's commit-graph after a loss of power.
+//! Repair of Git's commit-graph after a loss of power.
 //!
-//! Git makes each part of it durable, but not the list of the parts, nor the folder. A list that is damaged, or that names a part that is not there, is
-//! complained of by every `git log`, and is an error to `git fsck`.
+//! Git syncs each part of the graph, but neither the list of the parts nor the folder. If the list is damaged, or names a missing
+//! part, every `git log` prints a warning and `git fsck` fails.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Removes the list of the parts if it is not what Git has written. Nothing is lost: whatever is in it is in the commits, and it is written
-/// again when packs are joined.
+/// Removes the list of the parts if it is damaged. Nothing is lost: the graph only caches what is in the commits, and the next
+/// repack writes it again.
 pub fn mend(repository: &Path) {
     let folder = repository.join("objects/info/commit-graphs");
     let list = folder.join("commit-graph-chain");
@@ -25,8 +25,8 @@ pub fn mend(repository: &Path) {
     };
     if !is_whole {
         match fs::remove_file(&list) {
-            Ok(()) => tracing::info!(file = %list.display(), "removed a list that a loss of power has damaged"),
-            Err(error) => tracing::warn!(file = %list.display(), %error, "cannot remove a damaged list"),
+            Ok(()) => tracing::info!(file = %list.display(), "removed a damaged commit-graph list"),
+            Err(error) => tracing::warn!(file = %list.display(), %error, "cannot remove a damaged commit-graph list"),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The objects that a pack has, by its index.
+//! The objects of a pack, by its index.
 //!
-//! Source: Git's `gitformat-pack`, *pack-\*.idx files*, version 2: a magic number, the version, 256 cumulative counts, then all ids in order.
+//! Source: Git's `gitformat-pack`, *pack-\*.idx files*, version 2: a magic number, the version, 256 cumulative counts, then all
+//! IDs in order.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use std::path::Path;
 const HEAD: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_BYTES: usize = 4 * 256;
 
-/// The id of an object.
+/// The ID of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id([u8; 20]);
 
@@ -30,7 +31,7 @@ impl Id {
     }
 }
 
-/// The ids of an index, in order.
+/// Iterates over the IDs of an index, in order.
 struct Ids {
     file: BufReader<File>,
     left: u32,
@@ -43,7 +44,7 @@ impl Ids {
         file.read_exact(&mut head)?;
         file.read_exact(&mut fanout)?;
         let Some(count) = fanout.last_chunk().filter(|_| head == HEAD) else {
-            return Err(io::Error::other(format!("{} is no index of version 2", path.display())));
+            return Err(io::Error::other(format!("{} is not a pack index of version 2", path.display())));
         };
         Ok(Self { file, left: u32::from_be_bytes(*count) })
     }
@@ -57,19 +58,20 @@ impl Ids {
     }
 }
 
-/// The ids of an index, in order.
+/// Returns the IDs of an index, in order.
 ///
 /// # Errors
-/// It cannot be read.
+/// The index cannot be read.
 pub(super) fn ids(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Id>>> {
     let mut ids = Ids::open(path)?;
     Ok(std::iter::from_fn(move || ids.next().transpose()))
 }
 
-/// Whether every object of one pack is in another one, but for some. Reads both indexes once. Without another one, whether there are no others.
+/// Returns whether the pack `whole` has all objects of the pack `part` except those in `but`. Reads both indexes once. `None` is
+/// a pack without objects.
 ///
 /// # Errors
-/// One of them cannot be read.
+/// One of the indexes cannot be read.
 pub(super) fn has_all(whole: Option<&Path>, part: &Path, but: &BTreeSet<Id>) -> io::Result<bool> {
     let (mut whole, mut part) = (whole.map(Ids::open).transpose()?, Ids::open(part)?);
     let mut next = || whole.as_mut().map_or(Ok(None), Ids::next);

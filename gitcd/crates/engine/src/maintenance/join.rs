@@ -1,7 +1,8 @@
-//! Makes one pack of several.
+//! Combines several packs into one.
 //!
-//! `git pack-objects` writes it into a folder of its own, looking for deltas among all objects. It gets its place when it is durable and
-//! each object of the others is in it; then these go. A crash at any point leaves copies, never a gap.
+//! `git pack-objects` writes the new pack into a separate folder, searching for deltas among all objects. The pack moves to its
+//! place once it is durable and has every object of the old packs; then these are removed. A crash at any point leaves
+//! duplicates, never a gap.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,11 +19,11 @@ use tokio::sync::watch;
 use super::choose::Pack;
 use super::index::{self, Id};
 
-/// Others come first.
+/// The priority of `git`.
 const NICE: i32 = 10;
-/// One that takes so long hangs.
+/// A `git` that runs this long hangs.
 const LIMIT: Duration = Duration::from_hours(6);
-/// What bounds the processor and the memory that it takes.
+/// Limits of the processor and memory use.
 pub(super) const BOUNDS: [&str; 10] = [
     "-c",
     "pack.threads=1",
@@ -33,13 +34,13 @@ pub(super) const BOUNDS: [&str; 10] = [
     "-c",
     "core.fsync=pack,pack-metadata,commit-graph",
     "-c",
-    // One pack is asked for.
+    // The result must be a single pack.
     "pack.packSizeLimit=0",
 ];
-/// A commit-graph that is being written for so long nobody writes any more.
+/// Age at which the lock of a commit-graph belongs to a killed process.
 const GRAPH_LIMIT: Duration = Duration::from_hours(1);
 
-/// Why packs were not joined. They are as they were.
+/// Why maintenance failed. The packs are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// `git` failed.
@@ -47,10 +48,10 @@ pub enum JoinError {
     Git {
         /// The subcommand.
         command: &'static str,
-        /// What it printed.
+        /// The error output.
         said: String,
     },
-    /// The server stops.
+    /// The server is stopping.
     #[error("stopped")]
     Stopped,
     /// `git` cannot be started.
@@ -59,30 +60,30 @@ pub enum JoinError {
     /// A file or folder cannot be written.
     #[error(transparent)]
     Durable(#[from] durable::Error),
-    /// The new pack cannot be read.
-    #[error("cannot read what was joined: {0}")]
+    /// A pack index or git's output cannot be read.
+    #[error("cannot read packs or the output of git: {0}")]
     Read(#[source] io::Error),
     /// The new pack lacks objects.
     #[error("the new pack lacks objects of {0}")]
     Lacks(String),
-    /// The repository has changed meanwhile.
+    /// An object became reachable during the prune.
     #[error("an unreachable object is referenced again")]
     Moved,
 }
 
 impl JoinError {
-    /// `git` told something else than ids.
+    /// Returns the error for `git` output that is not a list of IDs.
     pub(super) fn listed() -> Self {
-        Self::Read(io::Error::other("git lists something that is no object id"))
+        Self::Read(io::Error::other("git lists something other than object IDs"))
     }
 }
 
-/// Where a repository is kept in order.
+/// Paths of a repository for maintenance.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The repository's own folder.
+    /// The repository's folder.
     pub(super) repository: PathBuf,
-    /// Where a pack is written, as if it were the objects of a repository; nobody else uses it as long as the lock is held.
+    /// Where a pack is drafted, as if it were a repository's object folder; exclusive to the holder of the lock.
     pub(super) draft: PathBuf,
 }
 
@@ -91,7 +92,7 @@ impl Place {
         self.repository.join("objects/pack")
     }
 
-    /// Whether one of these packs is not there any more.
+    /// Returns whether one of these packs no longer exists.
     pub(super) fn lacks_any(&self, packs: &[Pack]) -> bool {
         packs.iter().any(|pack| !self.packs().join(format!("{}.pack", pack.name)).exists())
     }
@@ -100,14 +101,14 @@ impl Place {
         self.draft.join("pack")
     }
 
-    /// Gives the room back of what could not be finished, which may be what there was no room for.
+    /// Frees the space of unfinished work, since lack of space may be why it failed.
     pub(super) fn give_back(&self) {
         if let Err(error) = self.clear() {
-            tracing::warn!(%error, "cannot remove what is not needed; the next round tries again");
+            tracing::warn!(%error, "cannot remove unfinished files; the next run tries again");
         }
     }
 
-    /// Removes what a `git` that was killed has left. Nothing in there is anybody's.
+    /// Removes what a killed `git` left. The folder holds nothing else.
     pub(super) fn clear(&self) -> Result<(), durable::Error> {
         let drafts = self.drafts();
         durable::make_folder(&drafts)?;
@@ -123,7 +124,7 @@ impl Place {
     }
 }
 
-/// Makes one of several packs.
+/// Combines several packs into one.
 pub(super) async fn join(
     git: &Program,
     place: &Place,
@@ -146,7 +147,7 @@ async fn draft(git: &Program, place: &Place, packs: &[Pack], stopped: &watch::Re
     published.await.expect("publishing a pack does not panic")
 }
 
-/// Drafts one pack of what `input` tells, and returns its name.
+/// Drafts one pack of the packs or objects that `input` lists, and returns its name.
 pub(super) async fn make_pack(
     git: &Program,
     place: &Place,
@@ -158,14 +159,14 @@ pub(super) async fn make_pack(
     let base = base.to_str().ok_or_else(|| JoinError::Run(io::Error::other("the repository's path is not UTF-8")))?;
     let words = [&["pack-objects", "--delta-base-offset", "--non-empty", "-q"], how, &[base]].concat();
     let mut command = git.command(&[&BOUNDS[..], &words].concat());
-    // So that what it has not finished when it is killed is not among the packs.
+    // Keeps unfinished files out of the repository's packs if `git` is killed.
     command.env("GIT_OBJECT_DIRECTORY", &place.draft);
     command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&place.repository.join("objects")));
     let said = run(command, place, "pack-objects", input, stopped).await?;
     Ok(format!("pack-{}", said.trim()))
 }
 
-/// Writes down what commits follow which, for those who read the history: what is new, or `all` of it.
+/// Writes the commit-graph, which makes history reads fast: a part for the new commits, or `all` of it.
 pub(super) async fn write_commit_graph(
     git: &Program,
     place: &Place,
@@ -175,7 +176,7 @@ pub(super) async fn write_commit_graph(
     let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
     let modified = lock.metadata().and_then(|metadata| metadata.modified()).ok();
     if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRAPH_LIMIT) {
-        // Of one that was killed. With it nobody could write one any more.
+        // The lock of a killed process would block all later writers.
         remove(&lock);
     }
     let split = if all { "--split=replace" } else { "--split" };
@@ -184,8 +185,8 @@ pub(super) async fn write_commit_graph(
     run(command, place, "commit-graph", Vec::new(), stopped).await.map(drop)
 }
 
-/// Puts a drafted pack into its place, and removes those that it was made of; it has all that they have, `but` for some. None is drafted if
-/// nothing else is in them.
+/// Moves a drafted pack to its place and removes the packs that it replaces, after checking that it has all of their objects
+/// `but` these. `name` is `None` if there are no other objects.
 pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &BTreeSet<Id>) -> Result<(), JoinError> {
     let (draft, folder) = (&place.drafts(), place.packs());
     let index = name.map(|name| draft.join(format!("{name}.idx")));
@@ -200,7 +201,7 @@ pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &B
         .flatten()
         .map(|entry| entry.path())
         .collect();
-    // The index last: who sees it finds the rest.
+    // Rename the index last: a pack is used once its index is visible.
     files.sort_by_key(|path| path.extension().is_some_and(|extension| extension == "idx"));
     durable::sync_all(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     for file in files.iter().filter(|file| name.is_some_and(|name| file.file_stem().is_some_and(|stem| stem == name))) {
@@ -208,20 +209,20 @@ pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &B
         std::fs::rename(file, &to).map_err(durable::Error::of("rename", file))?;
     }
     durable::sync(&folder)?;
-    // It names packs that go now. Without it Git looks into each.
+    // It names packs that are removed now. Without it, Git searches each pack.
     if folder.join("multi-pack-index").exists() {
         remove(&folder.join("multi-pack-index"));
-        // Not after them: it would be damaged.
+        // Before they are removed, or it would be damaged.
         durable::sync(&folder)?;
     }
     for pack in packs.iter().filter(|pack| Some(pack.name.as_str()) != name) {
         let of = |extension: &str| folder.join(format!("{}.{extension}", pack.name));
         let modified = of("pack").metadata().and_then(|metadata| metadata.modified());
-        // Somebody has found something in it meanwhile, or written it again, or wants to keep it: it stays, as a copy.
+        // Git has reused an object in it or rewritten it meanwhile, or it is marked as kept: it stays, as a duplicate.
         if modified.is_ok_and(|at| at > pack.modified) || of("keep").exists() {
             continue;
         }
-        // The index first: nobody begins to use a pack without one.
+        // Remove the index first: without it no process starts to use the pack.
         for extension in ["idx", "pack", "rev", "bitmap"] {
             remove(&of(extension));
         }
@@ -229,7 +230,7 @@ pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &B
     Ok(())
 }
 
-/// What stays is only a copy, and goes with the next round.
+/// Removes a file. If that fails, it is only a duplicate, and the next repack removes it.
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
@@ -238,7 +239,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Runs `git` after everybody else, and returns what it said. If it is stopped it has time to remove what it has not finished.
+/// Runs `git` at low priority and returns its output. If stopped, it gets time to remove its unfinished files.
 pub(super) async fn run(
     mut started: Command,
     place: &Place,
@@ -249,7 +250,7 @@ pub(super) async fn run(
     started.env("GIT_DIR", &place.repository).stdin(Stdio::piped());
     let mut running = Running::start(&mut started).map_err(JoinError::Run)?;
     if let Some(pid) = running.child().id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-        // It is as good without.
+        // The priority is an optimization.
         let _ended = rustix::process::setpriority_process(Some(pid), NICE);
     }
     let child = running.child();
@@ -257,7 +258,7 @@ pub(super) async fn run(
     let work = async {
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // One that ends early says why.
+                // If `git` exits early, its error output says why.
                 let _ended = stdin.write_all(&input).await;
             }
         };
@@ -281,7 +282,7 @@ pub(super) async fn run(
             Err(error) => Err(JoinError::Run(error)),
         }
     };
-    let late = |_| Err(JoinError::Git { command, said: format!("no end within {LIMIT:?}") });
+    let late = |_| Err(JoinError::Git { command, said: format!("timed out after {LIMIT:?}") });
     let mut stopped = stopped.clone();
     let outcome = tokio::select! {
         ended = tokio::time::timeout(LIMIT, work) => ended.unwrap_or_else(late),

@@ -1,8 +1,9 @@
-//! Throws away what nothing has led to for a long time.
+//! Prunes objects that have been unreachable for a grace period.
 //!
-//! `git rev-list` tells what references, reflogs and work trees lead to. What else is in ordinary packs or files of its own is written down with the
-//! time at which it was seen so first, however old it is: a branch may have been moved back a moment ago. Once that is a grace period ago, and
-//! nothing younger leads to it either, its packs are written anew without it. A crash at any point leaves copies, or what would have been thrown away; never a gap.
+//! `git rev-list` lists what is reachable from references, reflogs and work trees. All other objects, loose or in ordinary packs,
+//! are recorded with the time at which they were first seen unreachable, whatever their age: a branch may have been moved back a
+//! moment ago. After the grace period, unless a more recent unreachable object refers to them, their packs are rewritten without
+//! them. A crash at any point leaves duplicates or unreachable objects, never a gap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,24 +21,24 @@ use super::index::{self, Id};
 use super::join::{BOUNDS, JoinError, Place, make_pack, publish, run, write_commit_graph};
 use super::record::Record;
 
-/// Git touches a pack in which it finds what it was about to write: somebody may be about to refer to that.
+/// Git touches a pack that has an object it was about to write, and may be about to refer to that object.
 const UNTOUCHED: Duration = Duration::from_hours(1);
-/// A line of what `git rev-list` tells: an id and a line feed.
+/// Length of a line of `git rev-list`: an ID and a line feed.
 const LINE_BYTES: usize = 41;
-/// So many ids are compared at a time.
+/// Number of IDs compared at a time.
 const AT_A_TIME: usize = 1 << 20;
-/// Everything that is not to be thrown away hangs on these.
+/// The roots of all objects that must be kept.
 const ROOTS: [&str; 3] = ["--all", "--reflog", "--indexed-objects"];
 
-/// Something that nothing leads to.
+/// An unreachable object.
 struct Unreachable {
-    /// The packs that it is in, by their number.
+    /// Numbers of the packs that have it.
     packs: Vec<usize>,
-    /// When its own file was written or asked for last, if it has one.
+    /// Modification time of its loose file, if it has one.
     loose: Option<SystemTime>,
-    /// Nothing has led to it since, as far as is known.
+    /// Unreachable since this time, as far as is known.
     since: SystemTime,
-    /// Somebody wrote it a moment ago, or was about to.
+    /// Written, or about to be written again, a moment ago.
     is_touched: bool,
 }
 
@@ -46,7 +47,7 @@ impl Unreachable {
         Self { packs: Vec::new(), loose: None, since, is_touched: false }
     }
 
-    /// It is in a file that was written, or asked for, at this time.
+    /// Accounts for a file with this object and this modification time.
     fn touch(&mut self, at: SystemTime, now: SystemTime) {
         if !is_untouched(at, now) {
             self.is_touched = true;
@@ -59,9 +60,9 @@ fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified).is_ok_and(|age| age >= UNTOUCHED)
 }
 
-/// Throws away what nothing has led to for `grace`, and tells how many objects that were.
+/// Prunes objects that were unreachable for `grace`, and returns their number.
 ///
-/// Takes as long as `git rev-list --objects --all`, and writes again what is left of the packs that have something of it.
+/// Takes as long as `git rev-list --objects --all`, and rewrites the rest of the affected packs.
 pub(super) async fn prune(
     git: &Program,
     place: &Place,
@@ -97,7 +98,7 @@ async fn look_and_prune(
     let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) =
         found.unreachable.iter().partition(|(_, it)| since(it) >= grace && !it.is_touched);
     if !old.is_empty() {
-        // What is young may be about to be referred to, with all that it leads to.
+        // A new reference may be about to be made to a young object, and so to all that it refers to.
         let led_to = place.draft.join("led-to");
         let roots = young.keys().copied().chain(&found.apart);
         let mut input: Vec<u8> = roots.flat_map(|id| [id.hex().as_bytes(), b"\n"].concat()).collect();
@@ -130,9 +131,9 @@ async fn look_and_prune(
     }
     let named = rest_of(place, &affected, &old).await?;
     let name = if named.is_empty() { None } else { Some(make_pack(git, place, &[], named, stopped).await?) };
-    // It names commits, also such as go now, and nobody finds them any more then.
+    // The old graph names commits that are pruned now.
     write_commit_graph(git, place, true, stopped).await?;
-    // Somebody may have referred to something of it meanwhile.
+    // Objects may have become reachable meanwhile.
     let recent = place.draft.join("recent");
     let walk = [&["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"], &ROOTS[..]].concat();
     list(git, place, &walk, before, &recent, stopped).await?;
@@ -153,7 +154,7 @@ async fn look_and_prune(
     removed.await
 }
 
-/// How long something has to stay, as the repository's `gc.pruneExpire` says it in one of Git's ways.
+/// Returns the grace period that the repository's `gc.pruneExpire` sets, in any of Git's formats.
 pub(super) async fn grace(
     git: &Program,
     place: &Place,
@@ -167,11 +168,11 @@ pub(super) async fn grace(
     let before = text.trim().parse().map_or(Some(SystemTime::UNIX_EPOCH), |seconds| {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
     });
-    // Beyond the end of time is `now`; the beginning of it is `never`. Git counts from the clock.
+    // `now` is a time beyond the range of the clock, `never` is the epoch. Git counts from the current time.
     Ok(before.and_then(|before| SystemTime::now().duration_since(before).ok()).unwrap_or_default())
 }
 
-/// Runs `git` with what it tells going to a file.
+/// Runs `git` with its output redirected to a file.
 async fn list(
     git: &Program,
     place: &Place,
@@ -183,7 +184,7 @@ async fn list(
     let file = File::create(to).map_err(durable::Error::of("create", to))?;
     let mut command = git.command(&[&BOUNDS[..], words].concat());
     command.stdout(Stdio::from(file));
-    // Before 2.34 a reference to something that is missing would be passed over, with all that is behind it.
+    // Git before 2.34 would skip references to missing objects, and all that is reachable from them.
     command.env("GIT_REF_PARANOIA", "1");
     let name = match words[0] {
         "rev-list" => "rev-list",
@@ -196,16 +197,17 @@ async fn list(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JoinError> + Send + 'static,
 ) -> Result<T, JoinError> {
-    tokio::task::spawn_blocking(work).await.expect("looking for what can be thrown away does not panic")
+    tokio::task::spawn_blocking(work).await.expect("searching for unreachable objects does not panic")
 }
 
-/// The ids of a list, one a line.
+/// Returns the IDs of a list with one per line.
 fn ids(path: &Path) -> Result<impl Iterator<Item = Result<Id, JoinError>>, JoinError> {
     let lines = BufReader::new(File::open(path).map_err(JoinError::Read)?).lines();
     Ok(lines.map(|line| Id::parse(&line.map_err(JoinError::Read)?).ok_or_else(JoinError::listed)))
 }
 
-/// The tips that were reached, as `^id` lines. What a reference led to only before or behind the walk was not: a walk must not end there.
+/// Returns the tips that were reached, as `^id` lines. A later walk must not stop at a tip that was not reached, since its
+/// reference moved before or after the walk.
 fn known_tips(tips: &Path, reached: &Path) -> Result<Vec<u8>, JoinError> {
     let text = fs::read_to_string(tips).map_err(JoinError::Read)?;
     let tips: BTreeSet<Id> = text.lines().filter_map(|line| Id::parse(line.strip_prefix('^')?)).collect();
@@ -213,11 +215,11 @@ fn known_tips(tips: &Path, reached: &Path) -> Result<Vec<u8>, JoinError> {
     Ok(known.iter().flat_map(|id| ["^", &id.hex(), "\n"].concat().into_bytes()).collect())
 }
 
-/// What nothing leads to, and the packs that may be written anew.
+/// The unreachable objects, and the packs that may be rewritten.
 struct Found {
     packs: Vec<Pack>,
     unreachable: BTreeMap<Id, Unreachable>,
-    /// The same in packs that stay as they are. Somebody may be about to refer to them.
+    /// Unreachable objects in packs that must not be rewritten: they count as roots.
     apart: Vec<Id>,
     folder: PathBuf,
 }
@@ -252,7 +254,7 @@ impl Found {
                 let since = record.since(id).unwrap_or(*modified);
                 let found = unreachable.entry(*id).or_insert_with(|| Unreachable::since(since));
                 found.loose = Some(*modified);
-                // Git touches such a file when somebody writes the same again.
+                // Git touches a loose object's file when the same object is written again.
                 found.since = found.since.max(*modified);
                 found.touch(*modified, now);
             }
@@ -265,7 +267,7 @@ impl Found {
         Ok(Self { packs, unreachable, apart, folder })
     }
 
-    /// The packs that have something of it and that nobody has touched for a while, by number and whole.
+    /// Returns the packs that have old objects and were not touched for a while, as numbers and as packs.
     fn affected(&self, old: &BTreeSet<Id>, now: SystemTime) -> (BTreeSet<usize>, Vec<Pack>) {
         let mut numbers: BTreeSet<usize> =
             old.iter().flat_map(|id| self.unreachable[id].packs.iter().copied()).collect();
@@ -283,7 +285,7 @@ impl Found {
     }
 }
 
-/// What is to stay of these packs, one id a line.
+/// Returns the objects of these packs that are kept, one ID per line.
 async fn rest_of(place: &Place, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Vec<u8>, JoinError> {
     let (folder, packs, old) = (place.packs(), packs.to_vec(), old.clone());
     blocking(move || {
@@ -302,7 +304,7 @@ async fn rest_of(place: &Place, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Ve
     .await
 }
 
-/// The ids of a list that are wanted, in order.
+/// Returns the wanted IDs of a list, in order.
 fn reached_in(path: &Path, is_wanted: impl Fn(&Id) -> bool) -> Result<Vec<Id>, JoinError> {
     let mut file = BufReader::with_capacity(256 << 10, File::open(path).map_err(JoinError::Read)?);
     let (mut found, mut line) = (Vec::new(), [0; LINE_BYTES]);
@@ -321,7 +323,7 @@ fn reached_in(path: &Path, is_wanted: impl Fn(&Id) -> bool) -> Result<Vec<Id>, J
     Ok(found)
 }
 
-/// Objects in files of their own, and when each was written or asked for last.
+/// Returns the loose objects, and the modification time of each.
 fn loose(place: &Place) -> Vec<(Id, SystemTime)> {
     let mut found = Vec::new();
     for first in 0..=u8::MAX {
@@ -337,14 +339,14 @@ fn loose(place: &Place) -> Vec<(Id, SystemTime)> {
     found
 }
 
-/// Removes an object's file, unless somebody has just asked for it.
+/// Removes a loose object's file, unless it was just touched.
 fn remove_loose(place: &Place, id: &Id, now: SystemTime) {
     let hex = id.hex();
     let folder = place.repository.join("objects").join(&hex[..2]);
     let path = folder.join(&hex[2..]);
     let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
     if modified.is_ok_and(|at| is_untouched(at, now)) {
-        // What stays is found again.
+        // If this fails, the next run finds the object again.
         let _ = fs::remove_file(&path);
         let _not_empty = fs::remove_dir(&folder);
     }

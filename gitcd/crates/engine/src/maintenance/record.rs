@@ -1,6 +1,6 @@
-//! Since when nothing has led to which objects.
+//! The record of unreachable objects, and since when they are unreachable.
 //!
-//! The file is only about what may be thrown away: without it that takes a grace period longer.
+//! If the file is lost, pruning only takes another grace period.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::join::Place;
 
 const FORMAT: &str = "gitcd unreachable 1";
 
-/// What was found at one time.
+/// The result of one search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     looked: SystemTime,
@@ -31,18 +31,18 @@ impl Record {
         self.since.insert(id, seconds(since));
     }
 
-    /// Since when nothing has led to an object, if that is known.
+    /// Returns since when an object is unreachable, if recorded.
     pub(super) fn since(&self, id: &Id) -> Option<SystemTime> {
         self.since.get(id).map(|since| UNIX_EPOCH + Duration::from_secs(*since))
     }
 
-    /// When somebody looked last; `None` if nobody did or it cannot be told.
+    /// Returns the time of the last search; `None` if there was none or the record cannot be parsed.
     pub(super) fn looked(repository: &Path) -> Option<SystemTime> {
-        // Most of it is not needed for that, and it is seldom long.
+        // This parses more than needed, but the record is rarely long.
         parse(&fs::read_to_string(file(repository)).ok()?).map(|record| record.looked)
     }
 
-    /// What was found last; nothing if nobody has looked or it cannot be told.
+    /// Returns the last record; an empty one if there is none or it cannot be parsed.
     pub(super) fn read(place: &Place) -> Self {
         let text = fs::read_to_string(file(&place.repository)).unwrap_or_default();
         parse(&text).unwrap_or_else(|| Self::new(UNIX_EPOCH))
@@ -51,7 +51,7 @@ impl Record {
     pub(super) fn write(&self, place: &Place) -> Result<(), durable::Error> {
         let mut text = format!("{FORMAT}\nlooked {}\n", seconds(self.looked));
         for (id, since) in &self.since {
-            writeln!(text, "{} {since}", id.hex()).expect("a string takes everything");
+            writeln!(text, "{} {since}", id.hex()).expect("writing to a string does not fail");
         }
         durable::replace(&file(&place.repository), text.as_bytes())
     }

@@ -12,7 +12,7 @@ fn git(repository: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A repository whose history is in so many old packs, one commit in each.
+/// Creates a repository whose history is in this many old packs, one commit in each.
 fn with_packs(folder: &Path, packs: usize) -> Oid {
     let repository = Repository::init_bare(folder).unwrap();
     let author = Signature::now("a", "a@b").unwrap();
@@ -72,28 +72,28 @@ async fn many_packs_become_few_small_ones_and_everything_is_there() {
             .sum::<u64>()
     };
     let large = size();
-    // As `git maintenance` of a person might leave it: it names packs that go.
+    // As `git maintenance` may leave it: it names packs that will be removed.
     git(folder.path(), &["multi-pack-index", "write"]);
     let maintenance = round(folder.path(), false).await;
     assert_eq!(done(&maintenance), (1, 0));
     assert!(count(folder.path()) <= 2, "{}", count(folder.path()));
-    assert!(size() * 2 < large, "{} of {large} bytes: values are changes of one another", size());
+    assert!(size() * 2 < large, "{} of {large} bytes: values are stored as deltas", size());
     git(folder.path(), &["fsck", "--full", "--strict"]);
     git(folder.path(), &["commit-graph", "verify"]);
     assert!(folder.path().join("objects/info/commit-graphs").is_dir());
     assert_eq!(git(folder.path(), &["rev-list", "--objects", "--all"]), before);
-    // An open repository finds it all.
+    // A repository opened earlier still finds everything.
     assert_eq!(Repository::open(folder.path()).unwrap().find_commit(tip).unwrap().id(), tip);
     let left: Vec<_> = std::fs::read_dir(folder.path().join("gitcd-maintenance/objects/pack")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "there is nothing to do any more");
+    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "nothing is left to do");
 }
 
 #[tokio::test]
 async fn who_asks_gets_one_pack_however_few_there_are() {
     let folder = tempfile::tempdir().unwrap();
     with_packs(folder.path(), 3);
-    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "they are few");
+    assert_eq!(done(&round(folder.path(), false).await), (0, 0), "the packs are few");
     assert_eq!(done(&round(folder.path(), true).await), (1, 0));
     assert_eq!(count(folder.path()), 1);
     git(folder.path(), &["fsck", "--full", "--strict"]);
@@ -102,7 +102,7 @@ async fn who_asks_gets_one_pack_however_few_there_are() {
 #[tokio::test]
 async fn the_repository_says_whether_and_when() {
     let folder = tempfile::tempdir().unwrap();
-    // Git takes colons for the ends of paths.
+    // Git treats colons as separators of paths.
     let folder = folder.path().join("a:\"b");
     std::fs::create_dir(&folder).unwrap();
     let many = FEW + 2;
@@ -130,7 +130,7 @@ async fn nobody_is_disturbed_who_keeps_it_in_order_already() {
     File::open(folder.path().join("gc.pid")).unwrap().set_modified(long_ago).unwrap();
     let taken = look(folder.path(), true, SETTLED).unwrap();
     assert!(taken.is_some());
-    assert_eq!(done(&round(folder.path(), true).await), (0, 0), "somebody has the lock");
+    assert_eq!(done(&round(folder.path(), true).await), (0, 0), "another process holds the lock");
     drop(taken);
     assert_eq!(done(&round(folder.path(), true).await), (1, 0));
 }
@@ -153,7 +153,7 @@ async fn what_cannot_be_joined_stays_as_it_was_and_is_left_alone_for_a_while() {
     std::fs::write(&broken, &whole).unwrap();
     age(folder.path());
     git(folder.path(), &["fsck", "--full"]);
-    assert_eq!(done(&round(folder.path(), true).await), (1, 0), "what was left by the one before does no harm");
+    assert_eq!(done(&round(folder.path(), true).await), (1, 0), "leftovers of the previous run do no harm");
 }
 
 #[test]
@@ -187,8 +187,8 @@ async fn what_is_stopped_leaves_nothing_and_what_was_killed_is_cleared_away() {
     assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);
     maintenance.round(true, &stopped).await;
     assert_eq!((done(&maintenance), count(folder.path())), ((0, 0), 3));
-    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0, "it was asked to end");
-    // A graph that one had begun to write an hour ago and more keeps nobody from writing one.
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0, "git was terminated");
+    // A commit-graph lock that is older than an hour does not block writing.
     let graphs = folder.path().join("objects/info/commit-graphs");
     std::fs::create_dir_all(&graphs).unwrap();
     let lock = File::create(graphs.join("commit-graph-chain.lock")).unwrap();

@@ -1,4 +1,4 @@
-//! A new branch.
+//! Creation of a branch.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -19,49 +19,50 @@ use gitcd_repo::refs::Refs;
 
 use super::{OpenError, StateLock, first_snapshot, set_aside, start_journal, state_folder};
 
-/// How a branch begins.
+/// Options for a new branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
-    /// The clock of the new branch.
+    /// The first revision of the new branch.
     pub revision: Revision,
-    /// The version that adopted keys have.
+    /// The version of adopted keys.
     pub version: i64,
-    /// How many commits of existing history to look at, from the newest on; `None`: all. What is older came with the first of them.
+    /// How many existing commits to read, from the newest on; `None`: all. Keys that are older get the revision of the oldest
+    /// commit read.
     pub depth: Option<NonZero<usize>>,
-    /// Make it anew even if it exists: the history in Git stays, revisions start again.
+    /// Create the branch even if it exists: the history in Git stays, revisions start again.
     pub force: bool,
 }
 
-/// What [`init`] found.
+/// What [`init`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initialized {
-    /// There was nothing.
+    /// Created a branch that did not exist.
     Created,
-    /// There was history without metadata; its files are keys now.
+    /// Adopted history without metadata; its files are keys now.
     Adopted {
-        /// The number of keys,
+        /// Number of keys.
         keys: usize,
-        /// and of commits that tell when they changed.
+        /// Number of commits that date their changes.
         commits: usize,
-        /// The revision of the last one.
+        /// The last revision.
         revision: i64,
     },
-    /// The Go implementation of gitcd had written it.
+    /// Converted a branch of the Go implementation of gitcd.
     Converted {
-        /// The number of keys.
+        /// Number of keys.
         keys: usize,
-        /// Where its store was.
+        /// The last revision of its store.
         revision: i64,
-        /// So many of its files have other names now.
+        /// Number of renamed files.
         renamed: usize,
-        /// So many were left out, because they are ephemeral here.
+        /// Number of keys left out because they are ephemeral here.
         left_out: usize,
     },
-    /// It was there already; nothing was changed.
+    /// The branch existed; nothing was changed.
     Present,
 }
 
-/// Makes a branch, unless it is there.
+/// Creates a branch, unless it exists.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -69,7 +70,7 @@ pub fn init(config: &Config, beginning: Beginning) -> Result<Initialized, OpenEr
     init_with(config, beginning, &mut |_| ())
 }
 
-/// The same, and tells how far it has come.
+/// Does the same as [`init`], and reports its progress.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -78,7 +79,7 @@ pub fn init_with(
     beginning: Beginning,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Initialized, OpenError> {
-    // A file is told as what it is; what else stands in the way is found when the branch is made.
+    // Reports a file in the way as such; other obstacles are found when the branch is created.
     branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
     let incarnation: Incarnation = rand::random();
@@ -92,7 +93,7 @@ pub fn init_with(
     let (branch, done) = if let Ok(repository) = git2::Repository::open(&config.repository) {
         let lock = StateLock::take(config)?;
         let refs = Refs::open(&git_dir(&config.repository))?;
-        // Of one that was killed.
+        // Left by a killed process.
         for name in [&config.data_reference, &config.metadata_reference] {
             refs.release(name)?;
             refs.settle(name)?;
@@ -102,7 +103,7 @@ pub fn init_with(
         let is_of_go = metadata.is_some_and(|metadata| go::is_metadata(&repository, metadata).unwrap_or(false));
         let made = match (metadata, data) {
             (Some(_), _) if is_of_go && !beginning.force => convert(config, &incarnation, progress)?,
-            // The metadata comes first: one that was killed in between is completed.
+            // The metadata reference is created first: complete a creation that was interrupted in between.
             (Some(_), None) if !beginning.force => {
                 let opened = Branch::open(config.clone()).map_err(Box::new)?;
                 return Ok(opened.map_or(Initialized::Present, |_| Initialized::Created));
@@ -111,8 +112,8 @@ pub fn init_with(
             (_, Some(_)) => adopt(config, beginning, state, progress)?,
             (_, None) => (create()?, Initialized::Created),
         };
-        // Only now: a refusal must leave what is not in Git yet where it was. (A start after a crash in between sees
-        // that the local state is of another life.)
+        // Only now: after a refusal, uncommitted state must stay in place. (If a crash prevents this, the next start finds local
+        // state of another incarnation.)
         set_aside(lock.folder())?;
         made
     } else {
@@ -120,7 +121,7 @@ pub fn init_with(
     };
     let folder = state_folder(config);
     durable::make_folder(&folder)?;
-    // A first segment, so that a journal that is missing later is known to be missing.
+    // Create a first segment, so that a missing journal is detected later.
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
     let state = branch.state();
     let mut snapshot = first_snapshot(incarnation, Revision::new(state.revision), branch.head().metadata);
@@ -130,7 +131,7 @@ pub fn init_with(
     Ok(done)
 }
 
-/// Makes a branch of data that is there.
+/// Creates a branch from existing data.
 fn adopt(
     config: &Config,
     beginning: Beginning,
@@ -141,12 +142,12 @@ fn adopt(
         let tree = repository.find_reference(&config.data_reference)?.peel_to_tree()?.id();
         object::holds_kubernetes(&repository, tree)
     });
-    // What cannot be read is reported by what reads all of it.
+    // Errors are reported by the code that reads everything.
     let is_kubernetes = is_kubernetes.unwrap_or(false);
     let schemas = Schemas::builtin();
     let admission = Admission { schemas: &schemas, is_kubernetes, completes: false };
     let check = |relative: &[u8], value: &[u8]| {
-        // As a gitcd lays it out in Git.
+        // As gitcd formats it in Git.
         let in_words = |findings: Vec<_>| {
             admit::reason(
                 &findings,
@@ -163,7 +164,7 @@ fn adopt(
     Ok((branch, done))
 }
 
-/// Makes a branch of what the Go implementation has written.
+/// Creates a branch from what the Go implementation wrote.
 fn convert(
     config: &Config,
     incarnation: &Incarnation,
@@ -175,10 +176,10 @@ fn convert(
     Ok((branch, done))
 }
 
-/// The command line that makes this branch, for a shell.
+/// Returns the shell command that creates this branch.
 pub(super) fn command(config: &Config) -> String {
     let name = &config.name;
-    // What the flags need not say, since it follows from the name.
+    // The defaults for this name, which need no flags.
     let usual = Config::named(config.repository.clone(), name);
     let mut flags = vec![format!("--repo={}", config.repository.display())];
     let mut add = |flag: &str, value: &str| flags.push(format!("--{flag}={name}={value}"));

@@ -1,4 +1,4 @@
-//! Why a branch cannot be served or made.
+//! Why a branch cannot be served or created.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,21 +12,21 @@ use gitcd_repo::refs::RefError;
 
 use gitcd_mvcc::snapshot::SnapshotError;
 
-/// Why a branch cannot be served. Nothing of it was changed.
+/// Why a branch cannot be served. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no branch yet.
+    /// The branch does not exist.
     #[error("{repository:?} has no branch {reference}; make it with `{init}`")]
     Missing {
         /// The repository.
         repository: PathBuf,
         /// The data reference.
         reference: String,
-        /// The command that makes it.
+        /// The command that creates it.
         init: String,
     },
-    /// The Go implementation wrote it.
+    /// The branch was written by the Go implementation.
     #[error(
         "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; convert it with `{init}`: \
          keys, revisions and history stay"
@@ -37,9 +37,9 @@ pub enum OpenError {
         /// The command that converts it.
         init: String,
     },
-    /// Another process serves it.
+    /// Another process serves the branch.
     #[error(
-        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer: end that one \
+        "branch {reference} of {repository:?} is served by another gitcd (it holds {lock:?}); a branch has one writer: stop that one \
          first, or serve a clone that follows this branch (--remote-names)"
     )]
     Locked {
@@ -53,11 +53,11 @@ pub enum OpenError {
     /// The local state, or the repository around it, cannot be read or written.
     #[error("cannot {action} {path:?}; gitcd needs to read and write it")]
     Folder {
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A restore was interrupted.
@@ -71,25 +71,25 @@ pub enum OpenError {
         /// The data reference.
         reference: String,
     },
-    /// There would be no revisions left.
+    /// The bump would leave too few revisions.
     #[error("revision {revision} cannot be raised by {bump}: too few would be left for writes; a billion is plenty")]
     Bump {
-        /// The backup's.
+        /// The revision of the backup.
         revision: Revision,
-        /// What was asked for.
+        /// The requested bump.
         bump: i64,
     },
-    /// The prefixes are not those that the branch was served with.
+    /// The branch was served with other prefixes.
     #[error(
-        "the branch was served with other prefixes: {path:?} says\n{recorded}and now it is\n{given}\
-         where a key is kept depends on them; serve it with the recorded --key-prefixes and --ephemeral-prefixes"
+        "the branch was served with other prefixes: {path:?} says\n{recorded}but the flags say\n{given}\
+         they determine where each key is stored; serve the branch with the recorded --key-prefixes and --ephemeral-prefixes"
     )]
     Keys {
-        /// Where they are recorded.
+        /// The file that records them.
         path: PathBuf,
-        /// What is recorded.
+        /// The recorded prefixes.
         recorded: String,
-        /// What the flags say.
+        /// The prefixes of the flags.
         given: String,
     },
     /// The branch in Git cannot be used.
@@ -98,7 +98,7 @@ pub enum OpenError {
     /// The content of the branch cannot be read.
     #[error(transparent)]
     Load(#[from] Box<LoadError>),
-    /// The branch cannot be made.
+    /// The branch cannot be created.
     #[error(transparent)]
     Create(#[from] Box<CreateError>),
     /// The existing history cannot become a branch.
@@ -113,7 +113,7 @@ pub enum OpenError {
     /// The snapshot is damaged.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A branch that resumes from Git cannot record that there.
+    /// A branch that resumes from Git cannot record the new revision there.
     #[error(transparent)]
     Flush(#[from] branch::FlushError),
     /// Git lost commits that the journal relies on.
@@ -127,23 +127,23 @@ pub enum OpenError {
         reference: String,
         /// The data reference.
         data_reference: String,
-        /// What Git has.
+        /// The revision in Git.
         found: Revision,
-        /// What the journal continues.
+        /// The revision at which the journal starts.
         base: Revision,
-        /// The metadata commit of that.
+        /// The metadata commit of `base`.
         metadata: Oid,
         /// The local state.
         folder: PathBuf,
     },
-    /// The journal does not continue what Git has.
+    /// The journal does not continue at the revision in Git.
     #[error("journal in {folder:?}: revision {found} follows {expected}; restore the folder from a copy")]
     Gap {
         /// The journal.
         folder: PathBuf,
-        /// The last one that was found in order.
+        /// The last revision in order.
         expected: Revision,
-        /// What came after it.
+        /// The revision that follows it.
         found: Revision,
     },
 }

@@ -1,4 +1,4 @@
-//! One writer for a branch, among all processes.
+//! The lock that ensures one writer for each branch on this machine.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,45 +10,45 @@ use rustix::fs::FlockOperation;
 
 use super::{OpenError, state_folder};
 
-/// The right to write a branch: a lock that the system drops with the process.
+/// The exclusive right to write a branch: locks that the system releases when the process exits.
 #[derive(Debug)]
 pub struct StateLock {
     _files: Vec<File>,
     folder: PathBuf,
 }
 
-/// The folder of a branch's local state and those above, up to the repository.
+/// The folder of a branch's local state and its parents, up to the repository.
 const FOLDERS: usize = 3;
 
 impl StateLock {
     /// Takes the lock.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] if another process has it, [`OpenError::Folder`].
+    /// [`OpenError::Locked`] if another process holds it, [`OpenError::Folder`].
     pub fn take(config: &Config) -> Result<Self, OpenError> {
         let folder = state_folder(config);
         durable::make_folder(&folder)?;
-        // One lock for the local state, one for each reference: the same branch under another name is the same branch.
+        // One lock for the local state and one for each reference, so that a branch under another name is locked, too.
         let locks = folder.with_file_name("locks");
         durable::make_folder(&locks)?;
         let of_reference = |name: &str| locks.join(file_name(name));
         let paths =
             [folder.join("lock"), of_reference(&config.data_reference), of_reference(&config.metadata_reference)];
-        // Whoever made these folders may have been killed before they were durable, and what is in them would be lost with them.
+        // Sync the folders in any case: the process that created them may have been killed before it did.
         let folders = folder.ancestors().take(FOLDERS).collect::<Vec<_>>();
         durable::sync_all(&folders)?;
         let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
         Ok(Self { _files: files, folder })
     }
 
-    /// Whether a process of this machine writes a branch, whatever its name.
+    /// Returns whether a process on this machine writes the branch with this reference, whatever its name.
     pub fn is_taken(repository: &Path, reference: &str) -> bool {
         let path = git_dir(repository).join("gitcd/locks").join(file_name(reference));
         let Ok(file) = File::open(path) else { return false };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
-    /// Where the branch's local state is.
+    /// Returns the folder of the branch's local state.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

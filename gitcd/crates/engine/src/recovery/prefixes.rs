@@ -9,7 +9,8 @@ use gitcd_repo::branch::Config;
 
 use super::OpenError;
 
-/// Refuses to serve with other prefixes than before: where a key lives depends on them, and so does what is in Git.
+/// Checks that the prefixes are those the branch was served with: the placement of keys depends on them, and so does what is in
+/// Git.
 pub(super) fn check(config: &Config, folder: &Path) -> Result<(), OpenError> {
     let path = folder.join("keys");
     let given = config.keys.to_string();
@@ -21,8 +22,8 @@ pub(super) fn check(config: &Config, folder: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Records the prefixes of a branch that is about to be served. Not earlier: a start that is refused, perhaps because
-/// they are wrong, must not keep the right ones out.
+/// Records the prefixes of a branch that is about to be served. Called late: a start that is refused, perhaps because they are
+/// wrong, must not record them.
 pub(super) fn record(config: &Config, folder: &Path) -> Result<(), OpenError> {
     let path = folder.join("keys");
     if path.exists() {

@@ -1,4 +1,4 @@
-//! What the journal's records make of the state that replay starts from.
+//! Replay: applies the journal's records to the state in Git and the snapshot.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -16,14 +16,14 @@ use gitcd_mvcc::merge::Merge;
 use gitcd_mvcc::snapshot::Snapshot;
 use gitcd_mvcc::version::Version;
 
-/// What recovery has so far.
+/// The state recovered so far.
 pub(super) struct Replay<'a> {
     config: &'a Config,
     pub(super) index: Index,
     pub(super) leases: Leases,
     pub(super) bases: Vec<(Revision, [u8; 20])>,
     base: Revision,
-    /// Ephemeral keys below this revision are in the snapshot.
+    /// Ephemeral keys older than this revision come from the snapshot.
     ephemeral_below: Revision,
     pub(super) gap: Option<(Revision, Revision)>,
     /// The last revision in Git.
@@ -31,13 +31,13 @@ pub(super) struct Replay<'a> {
     /// Merges that may not be in Git.
     pub(super) merges: Vec<Merge>,
     segments: Arc<Segments>,
-    /// The segment that is being replayed.
+    /// The segment being replayed.
     segment: u64,
-    /// Versions that were superseded in it.
+    /// Versions superseded in this segment.
     superseded: Vec<Arc<Version>>,
-    /// Superseded versions. The value has left memory if the journal has it: somebody who asks gets it from there.
+    /// Superseded versions. Values that the journal has are evicted from memory, and read back on demand.
     pub(super) old: Vec<Weak<Version>>,
-    /// How many of these there were when the others were last forgotten.
+    /// Length of `old` after dead versions were last removed.
     alive: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Replay<'a> {
         let mut leases = Leases::default();
         let now = Instant::now();
         snapshot.leases.iter().for_each(|(id, ttl)| leases.grant(*id, *ttl, now));
-        // A write at the compact revision itself comes from the journal if that starts below: a watch may start there.
+        // If the journal covers the compact revision, the write at that revision comes from the journal: a watch may start there.
         for write in
             snapshot.ephemeral.iter().filter(|write| write.revision < snapshot.compacted.max(snapshot.revision.next()))
         {
@@ -77,10 +77,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Drops what is compacted, and lets the values of other old versions leave memory, which so has to hold those of one
-    /// segment only, not of the whole journal.
+    /// Prunes what is compacted, and evicts the values of the segment's superseded versions. So memory holds superseded values of
+    /// only one segment.
     pub(super) fn settle(&mut self) {
-        // What is still to be replayed below the compact revision must be pruned as well, so that waits for all of it.
+        // Writes below the compact revision that are not replayed yet must be pruned as well, so wait until they are.
         if self.index.revision() >= self.index.compacted() {
             while self.index.prune(self.head, 1 << 16) {}
         }
@@ -88,7 +88,7 @@ impl<'a> Replay<'a> {
             self.old.retain(|version| version.strong_count() > 0);
             self.alive = self.old.len().max(1 << 10);
         }
-        // What came from Git or the snapshot has no place in the journal and stays; it is one value for a key at most.
+        // Values from Git or the snapshot are not in the journal and stay in memory; there is at most one for each key.
         self.old.extend(self.superseded.drain(..).map(|version| {
             version.evict(&self.segments);
             Arc::downgrade(&version)
@@ -109,14 +109,14 @@ impl<'a> Replay<'a> {
                 self.write(write, replayed);
             }
             Record::Grant { id, ttl } => self.leases.grant(*id, *ttl, Instant::now()),
-            // Keys that it had may have to be committed with it.
+            // Its keys may have to be committed with the lease.
             Record::Revoke { id } => drop(self.leases.end(*id, self.index.revision().next())),
             Record::Compact(revision) => self.index.compact(*revision),
             Record::Committed { revision, metadata } if *revision > self.base => {
                 self.bases.push((*revision, *metadata));
             }
             Record::Merge(merge) => {
-                // One without writes at the head may be in Git or not: the committer finds out.
+                // A merge without writes at the head may be in Git or not: the committer finds out.
                 if merge.last() > self.head || (merge.writes == 0 && merge.before() >= self.head) {
                     self.merges.push(merge.clone());
                 }
@@ -226,11 +226,11 @@ mod tests {
             let pairs = replay.index.range(&all, Revision::new(revision));
             let mut values: Vec<_> = pairs.map(|version| version.value(&segments).unwrap()).collect();
             values.sort();
-            assert!(values == [value(revision - 1), value(revision)], "at revision {revision}");
+            assert!(values == [value(revision - 1), value(revision)], "revision {revision}");
         }
         assert_eq!(replay.index.log_from(Revision::ZERO).next().unwrap().revision.get(), compacted);
-        // The write at the compact revision stays, with the pair before it; the two newest are in memory.
+        // The write at the compact revision stays, with the version before it; the two newest are in memory.
         let evicted = replay.old.iter().filter(|version| version.strong_count() > 0).count();
-        assert_eq!(evicted as i64, WRITES - compacted + 1, "what is compacted is gone");
+        assert_eq!(evicted as i64, WRITES - compacted + 1, "compacted versions are pruned");
     }
 }

@@ -1,4 +1,4 @@
-//! A branch from a backup.
+//! Restore of a branch from a backup.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,26 +13,26 @@ use gitcd_repo::branch::{self, Action, Branch, Config, Revisions, State};
 use super::{OpenError, StateLock, first_snapshot, start_journal, state_folder};
 use crate::backup::Backup;
 
-/// What a frame of the journal is filled to.
+/// Size of the journal's frames.
 const FRAME_BYTES: usize = 4 << 20;
 
-/// Half of all revisions: the other half is for writes to come.
+/// Half of all revisions; the other half is left for later writes.
 const MAX_BUMPED: i64 = i64::MAX / 2;
 
-/// Makes a branch with what a backup has: keys, history since the compaction, leases with their full time to live.
+/// Creates a branch from a backup: keys, history since the compaction, leases with their full time to live.
 ///
-/// With `bump`, the newest revision is raised by so much and everything before it is compacted: clients that have seen
-/// revisions after the backup was taken then list again instead of taking old news for new.
+/// With `bump`, the newest revision is raised by it and everything before is compacted: clients that have seen revisions after
+/// the backup must then relist, rather than take old states for new ones.
 ///
-/// Takes about 20 µs a key, for as many bytes of memory as the file has.
+/// Takes about 20 µs for each key, and as much memory as the file's size.
 ///
 /// # Errors
-/// [`OpenError`], among others if the branch exists. A crash leaves a branch that is refused until it is removed.
+/// [`OpenError`], for example if the branch exists. After a crash, the branch is refused until it is removed.
 pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Revision, OpenError> {
-    // A file is told as what it is; what else stands in the way is found when the branch is made.
+    // Reports a file in the way as such; other obstacles are found when the branch is created.
     branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
-    // A folder that is no repository yet has nobody who could serve it.
+    // No process can serve a folder that is not a repository yet.
     let _lock = git2::Repository::open(&config.repository).is_ok().then(|| StateLock::take(config)).transpose()?;
     let incarnation: Incarnation = rand::random();
     let (base, compacted, pairs, writes) = match bump {
@@ -65,7 +65,7 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
         clients: vec!["restored from a backup".to_owned()],
         changes: committed.iter().filter_map(change).collect(),
     };
-    // While this is there nobody takes a part for the whole.
+    // While this file exists, the incomplete branch is refused.
     let made = Branch::create_with(config.clone(), &state, &revisions, || {
         let folder = state_folder(config);
         durable::make_folder(&folder)?;
@@ -87,7 +87,7 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
     Ok(newest)
 }
 
-/// The file that says that a branch is not complete.
+/// Name of the file that marks an incomplete restore.
 pub(super) const RESTORING: &str = "restoring";
 
 fn change(write: &Write) -> Option<branch::Change> {

@@ -1,4 +1,4 @@
-//! What a server sets when it creates or updates an object, for a file that lacks it.
+//! Completes a file with what a server sets when it creates or updates an object.
 
 use sha1::{Digest, Sha1};
 
@@ -7,22 +7,23 @@ use super::{Origin, text};
 use crate::object::hex;
 use crate::value::{Map, Syntax, Value};
 
-/// A file that is to be completed.
+/// A file to be completed.
 pub(super) struct Draft<'a> {
     pub(super) map: Map,
     pub(super) syntax: Syntax,
-    /// As its author wrote it.
+    /// The file's original content.
     pub(super) original: &'a [u8],
     /// The object that it replaces.
     pub(super) old: Option<&'a Value>,
     pub(super) relative: &'a [u8],
-    /// Where it is, if its kind is known to be there.
+    /// The object's location, if its kind is known to be stored there.
     pub(super) location: Option<&'a Location<'a>>,
     /// Whether [`without_empty_times`] has removed something.
     pub(super) is_cleaned: bool,
 }
 
-/// Removes the times that are empty strings, which mean the same as none, but which Kubernetes cannot read. Returns whether there was one.
+/// Removes times that are empty strings, which mean the same as absent ones, but which Kubernetes cannot parse. Returns whether
+/// there were any.
 pub(super) fn without_empty_times(object: &mut Value) -> bool {
     let Value::Map(map) = object else { return false };
     let Some(Value::Map(metadata)) = map.get_mut("metadata") else { return false };
@@ -32,11 +33,11 @@ pub(super) fn without_empty_times(object: &mut Value) -> bool {
     !empty.is_empty()
 }
 
-/// Times of an object's life.
+/// Timestamps in the metadata.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 impl Draft<'_> {
-    /// The name and the namespace that the path says and the object leaves out.
+    /// Returns the name and the namespace from the path that the object lacks.
     pub(super) fn said_by_path(&self) -> Vec<(&'static str, String)> {
         let Some(location) = self.location else { return Vec::new() };
         let metadata = self.map.get("metadata").and_then(Value::as_map);
@@ -46,7 +47,7 @@ impl Draft<'_> {
         name.into_iter().chain(namespace.map(|namespace| ("namespace", namespace.to_owned()))).collect()
     }
 
-    /// The completed file; `None` if nothing was missing, or if the commit that brought it is not known.
+    /// Returns the completed file; `None` if nothing was missing, or if the commit that introduced the file is unknown.
     pub(super) fn complete(mut self, origin: impl FnOnce() -> Option<Origin>) -> Option<Vec<u8>> {
         let from_path = self.said_by_path();
         let whole = |name: &str| self.map.get("metadata").and_then(|metadata| metadata.at(&[name])).cloned();
@@ -94,7 +95,7 @@ impl Draft<'_> {
         Some(Value::Map(self.map).write_over(self.syntax, self.original))
     }
 
-    /// Raises the generation if the content is another one. Returns whether it did.
+    /// Raises the generation if the content changed. Returns whether it did.
     fn new_generation(&mut self) -> bool {
         let Some(Value::Map(old)) = self.old else { return false };
         let generation = |map: &Map| map.get("metadata")?.as_map()?.get("generation")?.as_text()?.parse::<i64>().ok();
@@ -110,12 +111,12 @@ impl Draft<'_> {
     }
 }
 
-/// Whether a scalar is `null` or an empty string.
+/// Returns whether a scalar is `null` or an empty string.
 fn is_absent(value: &Value) -> bool {
     matches!(value, Value::Scalar(text) if matches!(&**text, "null" | "\"\""))
 }
 
-/// A name-based UUID (RFC 9562, version 5) in the namespace of object identifiers.
+/// Returns a name-based UUID (RFC 9562, version 5) in the namespace of object identifiers.
 pub(super) fn uuid(name: &str) -> String {
     const NAMESPACE: [u8; 16] =
         [0x6b, 0xa7, 0xb8, 0x12, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8];
@@ -127,7 +128,7 @@ pub(super) fn uuid(name: &str) -> String {
     [hex[..4].concat(), hex[4..6].concat(), hex[6..8].concat(), hex[8..10].concat(), hex[10..].concat()].join("-")
 }
 
-/// RFC 3339 in UTC, to the second, as Kubernetes writes times.
+/// Formats a time as RFC 3339 in UTC, to the second, like Kubernetes.
 fn timestamp(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.

@@ -1,11 +1,11 @@
-//! What is wrong with a file.
+//! Findings: what is wrong with a file.
 
 use std::fmt;
 
 use super::position;
 use crate::secrecy::Exposure;
 
-/// A step from an object to a value in it.
+/// A step on the path to a value in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A field.
@@ -14,43 +14,43 @@ pub(super) enum Step {
     Item(usize),
 }
 
-/// Something that is wrong with a file, with the line and the field that it is about.
+/// A problem of a file, with its line and field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The line, counted from 1, once [`Self::located`] has looked for it.
+    /// The line, from 1, once [`Self::located`] has determined it.
     pub line: Option<usize>,
     /// The field, such as `spec.ports[0].port`; empty for the whole file.
     pub field: String,
-    /// What is wrong, and what to do. No value of the file is in it: that may be a secret.
+    /// What is wrong, and what to do. Contains no value of the file, which may be a secret.
     pub problem: String,
     /// Whether this is only a warning: Kubernetes accepts the file.
     pub is_warning: bool,
-    /// Where it is, unless it is about the whole file.
+    /// The path, unless the finding is about the whole file.
     pub(super) at: Option<Vec<Step>>,
 }
 
 impl Finding {
-    /// About the whole file.
+    /// Creates a finding about the whole file.
     pub fn whole(problem: impl Into<String>) -> Self {
         Self { line: None, field: String::new(), problem: problem.into(), is_warning: false, at: None }
     }
 
-    /// About a place in the file.
+    /// Creates a finding about a value in the file.
     pub(super) fn at(path: &[Step], problem: impl Into<String>) -> Self {
         Self { field: show(path), at: Some(path.to_vec()), ..Self::whole(problem) }
     }
 
-    /// About a field, by the names on the way to it.
+    /// Creates a finding about a field, given the names on the path to it.
     pub(super) fn of(path: &[&str], problem: impl Into<String>) -> Self {
         let path: Vec<Step> = path.iter().map(|name| Step::Field((*name).to_owned())).collect();
         Self::at(&path, problem)
     }
 
-    /// About a field as Kubernetes writes it (`field.Path`), such as `spec.ports[0].port` or `data[a.b]`.
+    /// Creates a finding about a field as Kubernetes formats it (`field.Path`), such as `spec.ports[0].port` or `data[a.b]`.
     pub fn of_field(field: &str, problem: impl Into<String>) -> Self {
         let mut path = Vec::new();
         for part in field.split_inclusive(']').flat_map(|part| match part.split_once('[') {
-            // Dots in brackets are a part of a name.
+            // Within brackets, dots are part of a name.
             Some((before, inside)) => [before, inside],
             None => [part, ""],
         }) {
@@ -66,7 +66,7 @@ impl Finding {
         Self::at(&path, problem)
     }
 
-    /// The same with its line in the file as its author wrote it. Costs a pass over the file.
+    /// Returns the finding with its line in the file's original content. Takes one pass over the file.
     #[must_use]
     pub fn located(self, file: &[u8]) -> Self {
         let text = std::str::from_utf8(file).ok();
@@ -75,10 +75,10 @@ impl Finding {
     }
 }
 
-/// Findings in the reason for a refusal; the rest is left out.
+/// Limit of findings in the reason for a rejection.
 const MOST: usize = 3;
 
-/// Why a file was refused, in words for its author: with lines, and with as much of the names of fields as may be printed.
+/// Formats why a file was rejected, for its author: with lines, and with the names of fields as far as they may be printed.
 pub fn reason(findings: &[Finding], file: &[u8], exposure: Exposure) -> String {
     let shown = findings.iter().take(MOST).map(|finding| {
         let finding = finding.clone().located(file);
@@ -103,7 +103,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// `spec.ports[0].port`; the names of keys with dots are in brackets.
+/// Formats a path, such as `spec.ports[0].port`; keys with dots are in brackets.
 fn show(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {

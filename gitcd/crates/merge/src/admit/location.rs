@@ -1,22 +1,22 @@
-//! Whether an object is where its kind is kept.
+//! Whether an object is stored where its kind belongs.
 
 use super::finding::Finding;
 use super::text;
 use crate::schema::{Folder, Schemas, group};
 use crate::value::Value;
 
-/// Folders of kube-apiserver with what only it reads and writes: addresses of servers, ranges of addresses and ports.
+/// Folders that only kube-apiserver uses: addresses of servers, ranges of addresses and ports.
 const INTERNAL: [&str; 3] = ["masterleases", "peerserverleases", "ranges"];
 
-/// What a path says of an object.
+/// The namespace and name in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location<'p> {
-    /// Of a kind that has namespaces.
+    /// The namespace, of a namespaced kind.
     pub(super) namespace: Option<&'p str>,
     pub(super) name: &'p str,
 }
 
-/// Whether this is in a folder that is kube-apiserver's own.
+/// Returns whether a path is in a folder that only kube-apiserver uses.
 pub(super) fn is_internal(path: &str) -> bool {
     INTERNAL.iter().any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
 }
@@ -66,7 +66,7 @@ pub(super) fn locate<'p>(
             return Err(wrong(format!("kube-apiserver does not store {}; remove the file", named(of.0, of.1))));
         }
     }
-    // As kube-apiserver keeps custom resources, of a definition that is not here.
+    // A custom resource without a known definition, as kube-apiserver stores it.
     let components: Vec<&str> = path.split('/').collect();
     Ok(match components[..] {
         [first, _, namespace, name] if first == of.0 && first.contains('.') => {
@@ -76,7 +76,7 @@ pub(super) fn locate<'p>(
     })
 }
 
-/// Whether a kind that is known has the version that an object says.
+/// Checks whether a known kind has the object's version.
 pub(super) fn is_known(schemas: &Schemas, object: &Value) -> Result<(), Finding> {
     let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
     if schemas.of(&api_version, &kind).is_some() {
@@ -95,12 +95,12 @@ fn has(folder: &Folder, of: (&str, &str)) -> bool {
     folder.kinds.iter().any(|(group, kind)| (group.as_str(), kind.as_str()) == of)
 }
 
-/// `Deployment.apps`, as kubectl names kinds.
+/// Formats a kind like kubectl: `Deployment.apps`.
 fn named(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-/// Where the objects of a kind are: `deployments/NAMESPACE/NAME`.
+/// Returns where the objects of a kind are stored: `deployments/NAMESPACE/NAME`.
 fn place(schemas: &Schemas, of: (&str, &str)) -> Option<String> {
     let (path, folder) = schemas.folder_of(of.0, of.1)?;
     Some(format!("{path}/{}NAME", if folder.is_namespaced { "NAMESPACE/" } else { "" }))

@@ -1,11 +1,11 @@
-//! In which line of a JSON or YAML text a value is.
+//! Finds the line of a value in a JSON or YAML text.
 //!
-//! Not a parser: it follows one path through a text that was read before, by indentation and brackets. What it does not understand,
-//! such as aliases and multi-line keys, ends the search, and the line of what was found until then is returned.
+//! This is not a parser: it follows one path through a text that was parsed before, by indentation and brackets. What it does not
+//! support, such as aliases and multi-line keys, ends the search, and the last line found is returned.
 
 use super::finding::Step;
 
-/// The line of what a path leads to, or of the last part of it that is there; `None` if not even its first step is.
+/// Returns the line of the value at a path, or of the last existing part of the path; `None` if not even its first step exists.
 pub(super) fn line(text: &str, path: &[Step]) -> Option<usize> {
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if start.starts_with('{') {
@@ -16,21 +16,21 @@ pub(super) fn line(text: &str, path: &[Step]) -> Option<usize> {
     block(text, &lines, path)
 }
 
-/// The number of the line that a byte is in.
+/// Returns the line number of a byte.
 fn number(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
 #[derive(Clone, Copy)]
 struct Line<'t> {
-    /// How many columns its content is indented by.
+    /// Number of columns by which its content is indented.
     indent: usize,
     content: &'t str,
-    /// Where its content starts in the text.
+    /// Offset of its content in the text.
     at: usize,
 }
 
-/// The lines that have content, without comments, directives and the marks of documents.
+/// Returns the lines with content, without comments, directives and document markers.
 fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive('\n')
         .scan(0, |at, line| {
@@ -50,7 +50,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         })
 }
 
-/// Follows a path through lines, of which the first is the start of the value. A nested value ends where a line is indented less.
+/// Follows a path through lines, the first of which starts the value. A nested value ends at a line that is indented less.
 fn block(text: &str, lines: &[Line<'_>], path: &[Step]) -> Option<usize> {
     let (step, rest) = path.split_first()?;
     let indent = lines.first()?.indent;
@@ -82,7 +82,7 @@ fn block(text: &str, lines: &[Line<'_>], path: &[Step]) -> Option<usize> {
     }
     let below = &lines[at + 1..];
     let found = match step {
-        // `- name: a`: the value starts in the line of its dash.
+        // `- name: a`: the value starts on the line of its dash.
         Step::Item(_) if !start.is_empty() && !start.starts_with('#') => {
             let first = Line { indent: indent + offset, content: start, at: line.at + offset };
             let nested = below.iter().take_while(|line| line.indent > indent).copied();
@@ -90,7 +90,7 @@ fn block(text: &str, lines: &[Line<'_>], path: &[Step]) -> Option<usize> {
             block(text, &nested, rest)
         }
         _ => {
-            // The items of a list may be where its key is.
+            // List items may have the indentation of the list's key.
             let is_below = |line: &&Line<'_>| {
                 line.indent > indent || matches!(step, Step::Field(_)) && line.indent == indent && is_item(line.content)
             };
@@ -105,7 +105,7 @@ fn is_item(content: &str) -> bool {
     content == "-" || content.starts_with("- ")
 }
 
-/// The key of a line `key: value`, and what follows its colon.
+/// Returns the key of a line `key: value`, and what follows the colon.
 fn key(content: &str) -> Option<(String, &str)> {
     if content.starts_with(['"', '\'']) {
         let end = quoted(content)?;
@@ -122,7 +122,7 @@ fn key(content: &str) -> Option<(String, &str)> {
     Some((content[..colon.0].trim_end().to_owned(), &content[colon.0 + 1..]))
 }
 
-/// Where a quoted scalar at the start ends, behind its last quote.
+/// Returns the end of the quoted scalar at the start of a text, after the last quote.
 fn quoted(text: &str) -> Option<usize> {
     let quote = text.chars().next()?;
     let mut chars = text.char_indices().skip(1).peekable();
@@ -148,7 +148,7 @@ fn unquoted(text: &str) -> String {
     }
 }
 
-/// A reader of JSON and of what YAML writes in brackets.
+/// A reader of JSON and of YAML in flow style.
 struct Flow<'t> {
     text: &'t str,
     at: usize,
@@ -159,7 +159,7 @@ impl<'t> Flow<'t> {
         &self.text[self.at..]
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn space(&mut self) {
         loop {
             let trimmed = self.rest().trim_start();
@@ -182,7 +182,7 @@ impl<'t> Flow<'t> {
         is_at
     }
 
-    /// Where the value that a path leads to starts, or its key; or as far as the path leads.
+    /// Returns where the value at a path starts, or its key; otherwise where the last existing part of the path starts.
     fn find(&mut self, path: &[Step]) -> Option<usize> {
         let (step, rest) = path.split_first()?;
         let mut number = 0;
@@ -213,7 +213,7 @@ impl<'t> Flow<'t> {
         }
     }
 
-    /// Passes over a value; `None` where the text ends before it does.
+    /// Skips a value; `None` if the text ends within it.
     fn value(&mut self) -> Option<()> {
         self.space();
         let mut depth = 0_usize;
@@ -240,7 +240,7 @@ impl<'t> Flow<'t> {
         }
     }
 
-    /// Takes a scalar; always at least one character of it.
+    /// Reads a scalar; consumes at least one character.
     fn scalar(&mut self) -> String {
         self.space();
         let rest = self.rest();

@@ -1,9 +1,9 @@
-//! Whether Kubernetes can read a scalar: as its Go types do.
+//! Whether Kubernetes can decode a scalar, by the rules of its Go types.
 
-/// What multiplies a quantity, but for exponents.
+/// Suffixes of quantities, except for exponents.
 const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// A quantity: `ParseQuantity` of `k8s.io/apimachinery/pkg/api/resource`.
+/// Returns whether a text is a quantity: `ParseQuantity` of `k8s.io/apimachinery/pkg/api/resource`.
 pub(super) fn is_quantity(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -21,7 +21,7 @@ pub(super) fn is_quantity(text: &str) -> bool {
     SUFFIXES.contains(&suffix) || is_exponent() == Some(true)
 }
 
-/// Base64 with padding, of one or more lines: `base64.StdEncoding`.
+/// Returns whether a text is base64 with padding, on one or more lines: `base64.StdEncoding`.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
@@ -30,7 +30,7 @@ pub(super) fn is_base64(text: &str) -> bool {
         && text[..text.len() - padding].iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-/// A time of RFC 3339, with as many digits behind the seconds as `fraction` allows: `time.Parse`.
+/// Returns whether a text is an RFC 3339 time, with as many fractional digits as `fraction` allows: `time.Parse`.
 pub(super) fn is_time(text: &str, fraction: impl Fn(usize) -> bool) -> bool {
     read_time(text, fraction).is_some()
 }
@@ -85,7 +85,7 @@ mod tests {
         for good in
             ["0", "1", "-1", "+1.5", "1.", ".5", "100m", "1Gi", "1.5Gi", "1e3", "1E-3", "12E", "0.1n", "5Ei", "1e"]
         {
-            // "1e" has an empty exponent, which is no number.
+            // "1e" has an empty exponent, so it is not a number.
             assert_eq!(is_quantity(good), good != "1e", "{good}");
         }
         for bad in ["", " 1", "1 Gi", "1gi", "1K", "1KB", "a", ".", "+", "1e1.5", "1..2", "true", "0x1", "1mm", "--1"] {

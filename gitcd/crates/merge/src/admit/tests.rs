@@ -1,4 +1,4 @@
-//! Accepted and refused files.
+//! Accepted and rejected files.
 
 use super::complete::uuid;
 use super::*;
@@ -12,7 +12,7 @@ fn check(relative: &str, value: &str, before: Option<&str>) -> Result<Option<Vec
     reasoned(&admission, relative, value, before)
 }
 
-/// With the reason in words.
+/// Admits a file; returns the formatted reason for a rejection.
 fn reasoned(
     admission: &Admission<'_>,
     relative: &str,
@@ -59,14 +59,14 @@ fn identity_and_generation_are_completed_the_same_way_by_everyone() {
         text,
         MAP.replace("\"uid\":\"u\"", &format!("\"uid\":\"{uid}\",\"creationTimestamp\":\"2026-10-26T07:33:20Z\""))
     );
-    assert_eq!(check("configmaps/n/a", &new, Some(MAP)), Ok(Some(MAP.as_bytes().to_vec())), "it stays the same object");
+    assert_eq!(check("configmaps/n/a", &new, Some(MAP)), Ok(Some(MAP.as_bytes().to_vec())), "the identity is kept");
     let before = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","uid":"u","generation":3},"spec":{"replicas":1}}"#;
     let after = before.replace("\"replicas\":1", "\"replicas\":2");
     let completed = String::from_utf8(check("deployments/n/d", &after, Some(before)).unwrap().unwrap()).unwrap();
     assert_eq!(completed, after.replace("\"generation\":3", "\"generation\":4"));
 }
 
-/// The same in a store of Kubernetes.
+/// Admits a file to a store of Kubernetes.
 fn strictly(relative: &str, value: &str, before: Option<&str>) -> Result<String, String> {
     let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: true };
     let admitted = reasoned(&admission, relative, value, before)?;
@@ -125,7 +125,7 @@ fn a_value_of_another_type_is_refused_with_line_field_and_remedy() {
     let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"password":"hunter2!"}}"#;
     let reason = refused("secrets/n/a", secret);
     assert_eq!(reason, "line 1: data.password: is not base64; encode the bytes, with padding");
-    // Of kinds of which nothing is known, what every object has.
+    // Of unknown kinds, the fields that every object has are checked.
     let unknown = "apiVersion: a.example.com/v1\nkind: B\nmetadata: {name: a, labels: {x: 1}}\nspec: 7\n";
     assert!(refused("a.example.com/bs/a", unknown).starts_with("line 3: metadata.labels.x"));
 }
@@ -199,7 +199,7 @@ fn the_path_says_name_and_namespace() {
         refused("minions/a", "apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\n")
             .contains("no namespaces")
     );
-    // A change of what is there keeps its identity.
+    // A changed file keeps the object's identity.
     let before = strictly("deployments/default/web", DEPLOYMENT, None).unwrap();
     let after =
         strictly("deployments/default/web", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"), Some(&before)).unwrap();
@@ -207,7 +207,7 @@ fn the_path_says_name_and_namespace() {
     for field in ["uid", "creationTimestamp", "namespace"] {
         assert_eq!(text(&before, &["metadata", field]), text(&after, &["metadata", field]), "{field}");
     }
-    // Without a completion the file has to say it.
+    // Without completion, the file must have the field.
     let admission = Admission { schemas: &Schemas::builtin(), is_kubernetes: true, completes: false };
     let reason = reasoned(&admission, "deployments/default/web", DEPLOYMENT, None).unwrap_err();
     assert_eq!(reason, "line 3: metadata.namespace: is missing; write namespace: \"default\"");
@@ -236,7 +236,7 @@ fn an_object_is_in_the_folder_of_its_kind_only() {
     let review = "apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nmetadata: {name: a}\n";
     assert!(refused("tokenreviews/a", review).contains("kube-apiserver does not store TokenReview"));
     assert!(refused("a/b", "apiVersion: v1\nkind: Pots\nmetadata: {name: b}\n").contains("no kind Pots in v1"));
-    // A broken one that is there does not stand in the way of a correct one.
+    // An existing broken file does not prevent a correct one.
     for before in ["hello: world\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\n"] {
         assert!(strictly("deployments/default/web", DEPLOYMENT, Some(before)).is_ok(), "{before}");
     }
@@ -262,7 +262,7 @@ fn what_is_no_object_does_not_enter_a_store_of_kubernetes() {
         assert!(strictly(path, file, None).is_err(), "{path} {file:?}");
     }
     assert!(refused("pods/x", "{\"apiVersion\": \"v1\",\n \"kind\": }").starts_with("line 2: "));
-    // Other stores hold any values, in folders of all names.
+    // Other stores may hold any values, in folders of any name.
     for (path, file) in [
         ("README.md", "# Our keys\n"),
         ("pods/default/x", "hello: world\n"),
@@ -272,7 +272,7 @@ fn what_is_no_object_does_not_enter_a_store_of_kubernetes() {
     ] {
         assert!(check(path, file, None).is_ok(), "{path} {file:?}");
     }
-    // What kube-apiserver itself writes.
+    // Written by kube-apiserver itself.
     let address = r#"{"kind":"Endpoints","apiVersion":"v1","metadata":{},"subsets":[]}"#;
     let range = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"10.0.0.0/24","data":"AA=="}"#;
     for (path, value) in [("masterleases/10.0.0.1", address), ("ranges/serviceips", range)] {

@@ -1,6 +1,7 @@
-//! Whether each field of an object has a value that Kubernetes can read.
+//! Whether each field of an object has a value that Kubernetes can decode.
 //!
-//! kube-apiserver decodes what is stored into its Go types. One file that it cannot decode makes all objects of the kind unlistable.
+//! kube-apiserver decodes stored objects into its Go types. A single file that it cannot decode makes all objects of the kind
+//! unlistable.
 
 use super::finding::{Finding, Step};
 use super::scalar;
@@ -10,20 +11,20 @@ use crate::value::Value;
 /// Deeper values are not checked.
 const MAX_DEPTH: usize = 512;
 
-/// The check ends after so many findings.
+/// Number of findings after which the check ends.
 const MANY: usize = 20;
 
-/// Looks at all fields of an object.
+/// Checks all fields of an object.
 #[derive(Default)]
 pub(super) struct Types {
-    /// Whether to report fields that Kubernetes does not know, and drops.
+    /// Whether to report unknown fields, which Kubernetes drops.
     pub(super) unknown: bool,
     pub(super) path: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
 
 impl Types {
-    /// Checks a value, and what is below it.
+    /// Checks a value and everything below it.
     pub(super) fn check(&mut self, value: &Value, node: Node<'_>) {
         let shape = node.shape();
         if self.findings.len() >= MANY {
@@ -67,12 +68,12 @@ impl Types {
     }
 }
 
-/// What is wrong with a value itself, whatever is below it.
+/// Returns what is wrong with a value itself, ignoring its content.
 fn problem(value: &Value, shape: Shape) -> Option<String> {
     let scalar = match value {
         Value::Scalar(scalar) if &**scalar == "null" => return None,
         Value::Scalar(scalar) => &**scalar,
-        // Go reads a list of numbers as bytes, too.
+        // Go also decodes a list of numbers as bytes.
         Value::List(items) if shape == Shape::Bytes => {
             let is_byte = |item: &Value| item.as_text().is_some_and(|text| text.parse::<u8>().is_ok());
             return (!items.iter().all(is_byte)).then(|| unlike(value, shape));
@@ -119,7 +120,7 @@ fn is_integral(number: &str) -> bool {
     number.parse::<f64>().is_ok_and(|number| number.fract() == 0.0)
 }
 
-/// What is there, what must be there, and what to do. The value itself is not printed.
+/// Formats the actual type, the required type, and what to do, without the value itself.
 fn unlike(value: &Value, shape: Shape) -> String {
     let is = match value {
         Value::Map(_) => "an object",

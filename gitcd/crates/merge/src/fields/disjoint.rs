@@ -1,9 +1,9 @@
-//! Maps and map lists of one object that may not have a key in common.
+//! Maps and map lists of an object that must not have a key in common.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Fields;
-use crate::lists::Keys;
+use super::lists::Keys;
 use crate::owners::Step;
 use crate::schema::Node;
 use crate::value::{Map, Value};
@@ -12,7 +12,7 @@ use crate::value::{Map, Value};
 type Key = Vec<String>;
 
 impl Fields<'_> {
-    /// Keeps a key that the sides put into different fields of a group in one field only: by default, that of the side that wrote
+    /// Keeps a key that the sides put into different fields of a group in only one field: by default, that of the side that wrote
     /// the key later.
     pub(super) fn disjoint(&mut self, merged: &mut Map, sides: [&Map; 2], group: &[String], node: Node<'_>) {
         if group.iter().filter(|name| merged.get(name).is_some()).count() < 2 {
@@ -24,13 +24,13 @@ impl Fields<'_> {
             return;
         }
         let of_sides = sides.map(|side| by_key(side, group, node));
-        // All at once: an object may have as many keys as fit it.
+        // Collect all values once: an object may have very many keys.
         let values =
             sides.map(|side| group.iter().map(|name| values(side.get(name), node.field(name))).collect::<Vec<_>>());
         let mut gone: Vec<BTreeSet<Key>> = vec![BTreeSet::new(); group.len()];
         for key in repeated {
             let [Some([one]), Some([other])] = [0, 1].map(|side| of_sides[side].get(&key).map(Vec::as_slice)) else {
-                // The side is invalid already: leave it as it is.
+                // A side was invalid before: leave it as it is.
                 continue;
             };
             let places = [*one, *other];
@@ -56,7 +56,7 @@ impl Fields<'_> {
     }
 }
 
-/// Which fields of a group have each key, by their places in it.
+/// Returns which fields of a group have each key, by their index in the group.
 fn by_key(map: &Map, group: &[String], node: Node<'_>) -> BTreeMap<Key, Vec<usize>> {
     let mut found: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (place, name) in group.iter().enumerate() {
@@ -67,7 +67,7 @@ fn by_key(map: &Map, group: &[String], node: Node<'_>) -> BTreeMap<Key, Vec<usiz
     found
 }
 
-/// The values of a map, or the items of a map list, by their keys. Of some items with one key, the first.
+/// Returns the values of a map, or the items of a map list, by key. Of items with the same key, returns the first.
 fn values<'v>(value: Option<&'v Value>, below: Option<Node<'_>>) -> BTreeMap<Key, &'v Value> {
     match (value, below.and_then(Keys::of)) {
         (Some(Value::Map(map)), None) => map.iter().map(|(key, value)| (vec![key.into_owned()], value)).collect(),
@@ -91,7 +91,7 @@ fn step(key: &Key, below: Option<Node<'_>>) -> Step {
     }
 }
 
-/// Removes keys from a map or map list, and the field itself if it is then empty, as the API does.
+/// Removes keys from a map or map list, and the field itself if it becomes empty, like the API.
 fn remove(map: &mut Map, name: &str, gone: &BTreeSet<Key>, below: Option<Node<'_>>) {
     let is_empty = match map.get_mut(name) {
         Some(Value::Map(fields)) => {

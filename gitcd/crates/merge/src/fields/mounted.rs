@@ -10,7 +10,7 @@ use crate::value::{Map, Value};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Lists of a pod's spec, and where containers name their items.
+/// Lists of a pod's spec, and the fields of containers that refer to their items.
 const REFERRED: [(&str, &[&[&str]]); 2] =
     [("volumes", &[&["volumeMounts"], &["volumeDevices"]]), ("resourceClaims", &[&["resources", "claims"]])];
 

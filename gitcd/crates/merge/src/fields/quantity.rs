@@ -1,4 +1,4 @@
-//! Amounts of resources: `k8s.io/apimachinery/pkg/api/resource`.
+//! Resource quantities: `k8s.io/apimachinery/pkg/api/resource`.
 
 /// Parses a quantity into units of 10⁻⁹, rounded away from zero; `None` if the text is not a quantity or is too large to compare.
 pub(super) fn nano(text: &str) -> Option<i128> {
@@ -28,7 +28,7 @@ pub(super) fn nano(text: &str) -> Option<i128> {
     Some(if is_negative { -amount } else { amount })
 }
 
-/// A factor, and the exponent of ten that it is multiplied with.
+/// Returns the factor of a suffix, and the power of ten to multiply with.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     Some(match suffix {
         "n" => (1, -9),

@@ -1,4 +1,4 @@
-//! Groups of fields that Kubernetes validates against one another: each side's change is valid, but their mixture may not be.
+//! Groups of fields that Kubernetes validates together: each side's change is valid, but their combination may not be.
 //!
 //! `docs/design/merge-schema.md` has the list.
 
@@ -7,7 +7,7 @@ use super::super::schema::Node;
 use super::super::value::{Map, Value};
 use super::{Fields, pick, valid};
 
-/// How a Service is reached.
+/// Fields that define how a Service is reached.
 const EXPOSURE: &[&str] = &[
     "type",
     "clusterIP",
@@ -24,10 +24,10 @@ const EXPOSURE: &[&str] = &[
     "loadBalancerSourceRanges",
 ];
 
-/// Fields that are compared with one another.
+/// A group of fields that are validated together.
 struct Group {
     fields: &'static [&'static str],
-    /// Whether the merged fields are valid together; `None` if every mixture counts as invalid.
+    /// Returns whether the merged fields are valid together; `None` if any combination counts as invalid.
     is_valid: Option<fn(&Map) -> bool>,
 }
 
@@ -41,7 +41,7 @@ impl Group {
     }
 }
 
-/// The groups of a type.
+/// Returns the groups of a type.
 fn groups(type_name: &str) -> &'static [Group] {
     match type_name {
         "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec" => {
@@ -128,13 +128,13 @@ impl Fields<'_> {
                 }
                 continue;
             };
-            // A side that is invalid already is left as it is.
+            // Leave a side as it is if it was invalid before.
             if is_valid(merged) || !sides.into_iter().all(is_valid) {
                 continue;
             }
             let of_sides = of_sides();
             let winner = self.take(merged, of_sides.clone(), fields);
-            // Fields of another group, which came from the other side, can ask for its fields here.
+            // Fields of another group, which were taken from the other side, may require its fields here.
             if !is_valid(merged) {
                 self.conflicts.pop();
                 self.take_from(merged, of_sides.map(Value::Map), fields, 1 - winner);
@@ -152,7 +152,7 @@ impl Fields<'_> {
         else {
             return false;
         };
-        // One that it had already is changed by hand only.
+        // A port that had a node port before can only be changed by a user.
         if before.get("nodePort").is_some() {
             return false;
         }

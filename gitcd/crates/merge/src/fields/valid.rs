@@ -1,4 +1,5 @@
-//! Whether fields of an object are valid together, by the rules of Kubernetes' validation. A value that cannot be parsed counts as valid.
+//! Checks whether fields of an object are valid together, by the rules of Kubernetes' validation. A value that cannot be parsed
+//! counts as valid.
 //!
 //! Sources: `pkg/apis/core/validation` (`ValidateService`, `ValidatePodSpec`, `validateHostUsers`, `validatePodDNSConfig`,
 //! `validateContainerPorts`, `ValidateContainerResourceRequirements`, `ValidateSecurityContext`), `pkg/apis/apps/validation`
@@ -13,7 +14,7 @@ use std::collections::HashSet;
 use super::quantity::nano;
 use crate::value::{Map, Value};
 
-/// Whether `progressDeadlineSeconds` exceeds `minReadySeconds`.
+/// Returns whether `progressDeadlineSeconds` exceeds `minReadySeconds`.
 pub(super) fn deadline(spec: &Map) -> bool {
     number(spec, "minReadySeconds").unwrap_or(0) < number(spec, "progressDeadlineSeconds").unwrap_or(600)
 }
@@ -22,18 +23,18 @@ pub(super) fn replicas(spec: &Map) -> bool {
     number(spec, "maxReplicas").is_none_or(|max| number(spec, "minReplicas").unwrap_or(1) <= max)
 }
 
-/// Whether a `CertificateSigningRequest` is not both approved and denied.
+/// Returns whether a `CertificateSigningRequest` is not both approved and denied.
 pub(super) fn approval(status: &Map) -> bool {
     let has = |name: &str| texts(list(status, "conditions"), "type").any(|found| found == name);
     !(has("Approved") && has("Denied"))
 }
 
-/// Whether the names of a container's ports are distinct, and its ports on the host.
+/// Returns whether a container's port names are distinct, and its host ports.
 pub(super) fn container_ports(container: &Map) -> bool {
     are_distinct(texts(list(container, "ports"), "name")) && are_distinct(ports_on_host(container))
 }
 
-/// Whether the containers of a pod have distinct ports on the host.
+/// Returns whether the containers of a pod have distinct host ports.
 pub(super) fn host_ports(spec: &Map) -> bool {
     are_distinct(list(spec, "containers").iter().filter_map(Value::as_map).flat_map(ports_on_host))
 }
@@ -46,7 +47,7 @@ fn ports_on_host(container: &Map) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether only a privileged container propagates its mounts.
+/// Returns whether the container is privileged, if it propagates mounts bidirectionally.
 pub(super) fn propagation(container: &Map) -> bool {
     let is_privileged = || match container.get("securityContext") {
         Some(Value::Map(context)) => is(context, "privileged", "true"),
@@ -56,25 +57,25 @@ pub(super) fn propagation(container: &Map) -> bool {
     !list(container, "volumeMounts").iter().any(propagates) || is_privileged()
 }
 
-/// Whether a mount that is recursively read-only is read-only, and is not propagated.
+/// Returns whether a recursively read-only mount is read-only and not propagated.
 pub(super) fn recursive_read_only(mount: &Map) -> bool {
     let is_recursive = ["Enabled", "IfPossible"].iter().any(|value| is(mount, "recursiveReadOnly", value));
     let is_propagated = text(mount, "mountPropagation").is_some_and(|value| !matches!(&*value, "" | "None"));
     !is_recursive || is(mount, "readOnly", "true") && !is_propagated
 }
 
-/// Whether a Job with a policy for failures of its pods restarts none of their containers.
+/// Returns whether a Job with a pod failure policy never restarts containers.
 pub(super) fn failure_policy(spec: &Map) -> bool {
     let policy = spec.get("template").and_then(|template| template.at(&["spec", "restartPolicy"]));
     spec.get("podFailurePolicy").is_none() || policy.and_then(Value::as_text).is_some_and(|policy| policy == "Never")
 }
 
-/// Whether the labels of a template have what its selector asks for. Expressions of the selector are not evaluated.
+/// Returns whether the labels of a template match the selector's labels. Expressions of the selector are not evaluated.
 pub(super) fn selector(spec: &Map) -> bool {
     let Some(Value::Map(selector)) = spec.get("selector") else { return true };
     let wanted = match selector.get("matchLabels") {
         Some(Value::Map(labels)) => labels,
-        // That of a `ReplicationController` has labels only.
+        // A `ReplicationController` has only labels in its selector.
         None if selector.get("matchExpressions").is_none() => selector,
         _ => return true,
     };
@@ -82,7 +83,7 @@ pub(super) fn selector(spec: &Map) -> bool {
     wanted.iter().all(|(name, value)| label(&name) == value.as_text())
 }
 
-/// Whether a `CustomResourceDefinition` has all versions that its objects are stored in.
+/// Returns whether a `CustomResourceDefinition` has all versions in which its objects are stored.
 pub(super) fn stored_versions(definition: &Map) -> bool {
     let versions = definition.get("spec").and_then(|spec| spec.at(&["versions"])?.as_list()).unwrap_or_default();
     let stored = definition.get("status").and_then(|status| status.at(&["storedVersions"])?.as_list());
@@ -90,7 +91,7 @@ pub(super) fn stored_versions(definition: &Map) -> bool {
     names.all(|stored| texts(versions, "name").any(|name| name == stored))
 }
 
-/// Whether a `ValidatingAdmissionPolicyBinding` has an action, and does not both deny and warn.
+/// Returns whether a `ValidatingAdmissionPolicyBinding` has an action, and does not both deny and warn.
 pub(super) fn actions(spec: &Map) -> bool {
     let actions = list(spec, "validationActions");
     let has = |name: &str| actions.iter().any(|action| action.as_text().is_some_and(|action| action == name));
@@ -98,12 +99,12 @@ pub(super) fn actions(spec: &Map) -> bool {
     !actions.is_empty() && !is_contradiction
 }
 
-/// Whether a pod has a container.
+/// Returns whether a pod has a container.
 pub(super) fn containers(spec: &Map) -> bool {
     !list(spec, "containers").is_empty()
 }
 
-/// Whether a pod with `dnsPolicy: None` has a name server.
+/// Returns whether a pod with `dnsPolicy: None` has a name server.
 pub(super) fn dns(spec: &Map) -> bool {
     let has_servers = || match spec.get("dnsConfig") {
         Some(Value::Map(config)) => !list(config, "nameservers").is_empty(),
@@ -112,12 +113,13 @@ pub(super) fn dns(spec: &Map) -> bool {
     text(spec, "dnsPolicy").is_none_or(|policy| policy != "None") || has_servers()
 }
 
-/// Whether a pod with `hostUsers: false` uses no host namespace.
+/// Returns whether a pod with `hostUsers: false` uses no host namespace.
 pub(super) fn host_users(spec: &Map) -> bool {
     !is(spec, "hostUsers", "false") || !["hostNetwork", "hostPID", "hostIPC"].iter().any(|name| is(spec, name, "true"))
 }
 
-/// Whether no request exceeds its limit. For huge pages and extended resources, which cannot be overcommitted, both must be equal.
+/// Returns whether no request exceeds its limit. For huge pages and extended resources, which cannot be overcommitted, both must
+/// be equal.
 pub(super) fn resources(resources: &Map) -> bool {
     let (Some(Value::Map(limits)), Some(Value::Map(requests))) = (resources.get("limits"), resources.get("requests"))
     else {
@@ -131,7 +133,7 @@ pub(super) fn resources(resources: &Map) -> bool {
     })
 }
 
-/// Whether a container that is privileged or adds `CAP_SYS_ADMIN` does not set `allowPrivilegeEscalation: false`.
+/// Returns whether a container that is privileged or adds `CAP_SYS_ADMIN` does not set `allowPrivilegeEscalation: false`.
 pub(super) fn privileges(context: &Map) -> bool {
     let adds_all = || match context.get("capabilities") {
         Some(Value::Map(capabilities)) => {
@@ -142,8 +144,8 @@ pub(super) fn privileges(context: &Map) -> bool {
     !is(context, "allowPrivilegeEscalation", "false") || !(is(context, "privileged", "true") || adds_all())
 }
 
-/// Whether a Service has a port (unless it is headless or of type `ExternalName`), and several ports all have names, with distinct
-/// names and distinct node ports.
+/// Returns whether a Service has a port (unless it is headless or of type `ExternalName`), and whether several ports all have
+/// names, with distinct names and distinct node ports.
 pub(super) fn service_ports(spec: &Map) -> bool {
     let ports = list(spec, "ports");
     let is_external = text(spec, "type").is_some_and(|it| it == "ExternalName");
@@ -160,15 +162,15 @@ pub(super) fn service_ports(spec: &Map) -> bool {
     }
 }
 
-/// Whether a headless Service with a selector has at most one IP family. Two are valid only in a dual-stack cluster, which the
-/// merge cannot know.
+/// Returns whether a headless Service with a selector has at most one IP family. Two are valid only in a dual-stack cluster,
+/// which the merge cannot know.
 pub(super) fn families(spec: &Map) -> bool {
     let is_headless = text(spec, "clusterIP").is_some_and(|address| address == "None");
     let selects = matches!(spec.get("selector"), Some(Value::Map(selector)) if !selector.is_empty());
     !is_headless || !selects || list(spec, "ipFamilies").len() < 2
 }
 
-/// Whether an Ingress has rules or a default backend.
+/// Returns whether an Ingress has rules or a default backend.
 pub(super) fn ingress(spec: &Map) -> bool {
     spec.get("defaultBackend").is_some() || !list(spec, "rules").is_empty()
 }
@@ -189,7 +191,7 @@ fn list<'v>(map: &'v Map, field: &str) -> &'v [Value] {
     map.get(field).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// What items have in a field, if it is not empty.
+/// Returns the nonempty values of a field of the items.
 fn texts<'v>(items: &'v [Value], field: &'v str) -> impl Iterator<Item = String> + 'v {
     items.iter().filter_map(move |item| text(item.as_map()?, field)).filter(|text| !text.is_empty())
 }

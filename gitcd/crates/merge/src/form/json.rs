@@ -1,44 +1,44 @@
-//! A lexical walk over JSON (RFC 8259): tokens are checked and passed on, never interpreted.
+//! A lexical walk over JSON (RFC 8259): tokens are checked and forwarded, but not interpreted.
 
-/// Deepest nesting of objects and arrays.
+/// Maximum nesting of objects and arrays.
 pub(crate) const MAX_NESTING: usize = 512;
 
-/// A newline and the indentation of the deepest level.
+/// A newline followed by the indentation of the deepest level.
 static LINE: [u8; 1 + 2 * MAX_NESTING] = {
     let mut line = [b' '; 1 + 2 * MAX_NESTING];
     line[0] = b'\n';
     line
 };
 
-/// What a walk does with the tokens. `depth` is the number of open containers.
+/// A consumer of tokens. `depth` is the number of open containers.
 pub(crate) trait Sink {
-    /// Whether white space between tokens is allowed (it is never passed on).
+    /// Whether white space between tokens is allowed (it is never forwarded).
     const WHITE_SPACE: bool;
 
-    /// An opening bracket of a container that is not empty; `depth` includes it.
+    /// The opening bracket of a nonempty container; `depth` includes it.
     fn open(&mut self, bracket: u8, depth: usize);
-    /// A closing bracket of a container that is not empty; `depth` is without it.
+    /// The closing bracket of a nonempty container; `depth` excludes it.
     fn close(&mut self, bracket: u8, depth: usize);
     /// The comma between two members of the container at `depth`.
     fn comma(&mut self, depth: usize);
-    /// A field's name, with its quotes, and the colon after it.
+    /// The name of a field, with quotes, and the colon after it.
     fn key(&mut self, name: &[u8]);
-    /// A string, number or literal, as it is written, or an empty container.
+    /// A string, number or literal as written, or an empty container.
     fn value(&mut self, text: &[u8]);
-    /// Whether the walk should end here, since the result is no longer wanted.
+    /// Returns whether the walk should stop, since the result is no longer wanted.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// Lays tokens out for a person, one member a line.
+/// Formats tokens with one member on each line.
 pub(crate) struct Layout {
     text: Vec<u8>,
     most: usize,
 }
 
 impl Layout {
-    /// A layout for a text of `len` bytes, which may grow to eight times its length and 4 KiB.
+    /// Creates a layout for a text of `len` bytes, which may grow to eight times its length plus 4 KiB.
     pub(crate) fn of(len: usize) -> Self {
         Self {
             // Most Kubernetes objects grow by less than a half.
@@ -47,7 +47,7 @@ impl Layout {
         }
     }
 
-    /// The text; `None` if it has become too long.
+    /// Returns the text; `None` if it became too long.
     pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
         self.text.push(b'\n');
         (!self.is_full()).then_some(self.text)
@@ -91,7 +91,7 @@ impl Sink for Layout {
     }
 }
 
-/// Drops the white space.
+/// Removes white space.
 pub(crate) struct Squeeze(pub(super) Vec<u8>);
 
 impl Sink for Squeeze {
@@ -119,7 +119,7 @@ impl Sink for Squeeze {
     }
 }
 
-/// Only wants to know whether the text is well-formed.
+/// Only checks whether the text is well-formed.
 pub(crate) struct Check;
 
 impl Sink for Check {
@@ -132,15 +132,15 @@ impl Sink for Check {
     fn value(&mut self, _: &[u8]) {}
 }
 
-/// Where a text stops being a JSON object or array.
+/// Position at which a text is not a JSON object or array.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) offset: usize,
     pub(crate) expected: &'static str,
 }
 
-/// Passes the tokens of `text`, which must be valid UTF-8 and as a whole one JSON
-/// object or array, to `sink`. Takes one pass and a fixed amount of memory.
+/// Forwards the tokens of `text`, which must be valid UTF-8 and a single JSON object or array, to `sink`. Takes one pass and
+/// constant memory.
 pub(crate) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> {
     let mut cursor = Cursor { text, at: 0 };
     cursor.space::<S>();
@@ -182,7 +182,7 @@ pub(crate) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> 
             b'n' => sink.value(cursor.literal(b"null")?),
             _ => return Err(cursor.expected("a value")),
         }
-        // The value may be the last one of several containers.
+        // The value may be the last member of several containers.
         while depth > 0 {
             cursor.space::<S>();
             let is_object = objects[depth - 1];
@@ -213,7 +213,7 @@ pub(crate) fn walk<S: Sink>(text: &[u8], sink: &mut S) -> Result<(), Malformed> 
     }
 }
 
-/// A position in a text. NUL stands for its end: no token may hold one.
+/// A position in a text. NUL stands for the end: no token may contain it.
 struct Cursor<'t> {
     text: &'t [u8],
     at: usize,
@@ -236,7 +236,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// A field's name and the colon; the cursor ends at the field's value.
+    /// Reads a field's name and the colon, up to the value.
     fn key<S: Sink>(&mut self, sink: &mut S) -> Result<(), Malformed> {
         if self.peek() != b'"' {
             return Err(self.expected("a field's name"));
@@ -252,7 +252,7 @@ impl<'t> Cursor<'t> {
         Ok(())
     }
 
-    /// The string that begins here, with its quotes.
+    /// Reads the string at the cursor, with its quotes.
     fn string(&mut self) -> Result<&'t [u8], Malformed> {
         let start = self.at;
         self.at += 1;
@@ -269,11 +269,11 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Goes to the next quote, backslash, control character or the end; eight bytes at a time.
+    /// Advances to the next quote, backslash, control character or the end; eight bytes at a time.
     fn plain(&mut self) {
         const ONES: u64 = u64::from_ne_bytes([1; 8]);
         const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-        // In each zero byte of a word the high bit gets set; bits above the first are unreliable.
+        // Sets the high bit of each zero byte of a word; bits above the first are unreliable.
         let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
         while let Some(eight) = self.text[self.at..].first_chunk() {
             let word = u64::from_le_bytes(*eight);
@@ -328,7 +328,7 @@ impl<'t> Cursor<'t> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Skips one byte if it is one of `bytes`.
+    /// Skips a byte if it is in `bytes`.
     fn skip(&mut self, bytes: &[u8]) -> bool {
         let found = bytes.contains(&self.peek());
         self.at += usize::from(found);

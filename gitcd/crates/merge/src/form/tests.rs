@@ -14,8 +14,7 @@ const KUBERNETES: &[&str] = &[
     include_str!("testdata/crd.json"),
 ];
 
-/// JSON text without white space, odd scalars and duplicate names included. `space` is put
-/// between all tokens.
+/// JSON text with `space` between all tokens, including unusual scalars and duplicate names.
 fn json(space: &'static str) -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
         prop::sample::select(vec![
@@ -70,7 +69,7 @@ fn list(
     })
 }
 
-/// Anything: JSON, JSON cut off, JSON with some bytes replaced or added, and noise.
+/// Any bytes: JSON, truncated JSON, JSON with replaced or added bytes, and noise.
 fn any_value() -> impl Strategy<Value = Vec<u8>> {
     let text = || prop_oneof![json(""), json(" "), json("\r\n\t")];
     let noise = prop::sample::select(&b"{}[]\",:\\0e.-+ntu \n\t\0\x1f\x7f\xc3\xff"[..]);
@@ -94,7 +93,7 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// An independent opinion on whether `text` is a JSON object or array.
+/// An independent check whether `text` is a JSON object or array.
 fn is_document(text: &[u8]) -> bool {
     let starts_well = matches!(text.trim_ascii_start().first(), Some(b'{' | b'['));
     let nothing_odd = str::from_utf8(text).is_ok();
@@ -132,7 +131,7 @@ proptest! {
     fn the_layout_means_the_same_and_is_the_usual_one(text in json("")) {
         let (form, blob) = encode(text.as_bytes());
         prop_assert_eq!(form, Form::Compact);
-        // An independent layout; it differs where numbers and escapes are normalised or names repeat.
+        // An independent layout; it differs where numbers and escapes are normalized or names repeat.
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
             prop_assert_eq!(&serde_json::from_slice::<Value>(&blob).expect("still JSON"), &value);
             if serde_json::to_string(&value).expect("a value") == text {
@@ -198,7 +197,7 @@ fn objects_of_a_real_kubernetes_come_back_and_look_as_usual() {
 #[test]
 fn nesting_is_followed_to_the_limit_and_no_further() {
     let nested = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
-    // The innermost pair is empty, which opens no level.
+    // The innermost pair is empty, which adds no level.
     let deepest = format!("{{\"a\":\"{}\",\"b\":{}}}", "x".repeat(100_000), nested(MAX_NESTING));
     let (form, blob) = encode(deepest.as_bytes());
     assert_eq!(form, Form::Compact);

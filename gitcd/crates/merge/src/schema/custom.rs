@@ -9,13 +9,13 @@ use super::folders::Folder;
 use super::shape::Shape;
 use super::table::{List, Place, Table};
 
-/// Deeper schemas are refused. No value that gitcd takes apart is deeper (`docs/design/git.md`).
+/// Deeper schemas are rejected. No value that gitcd parses is deeper (`docs/design/git.md`).
 const MAX_DEPTH: usize = 512;
 
 /// Adds definitions to a table.
 pub(super) struct Definitions<'t> {
     table: &'t mut Table,
-    /// The places of every object's metadata and of a string, once they are in the table.
+    /// Indexes of the common metadata and of a string, once they are in the table.
     common: Option<(usize, usize)>,
 }
 
@@ -24,7 +24,7 @@ impl<'t> Definitions<'t> {
         Definitions { table, common: None }
     }
 
-    /// Adds the kinds of a definition, in all versions; none of them if there is an error.
+    /// Adds the kinds of a definition, in all versions; none of them in case of an error.
     pub(super) fn add(&mut self, crd: &Value) -> Result<(), String> {
         let mut import = |at: usize| self.table.import(builtin::table(), at);
         let common = *self.common.get_or_insert_with(|| (import(builtin::metadata()), import(builtin::string())));
@@ -47,13 +47,13 @@ impl<'t> Definitions<'t> {
         let mut roots = Vec::with_capacity(versions.len());
         for (i, version) in versions.iter().enumerate() {
             let within = |problem: String| format!("spec.versions[{i}].{problem}");
-            let name = text(&version["name"]).ok_or_else(|| within("name: not there".to_owned()))?;
+            let name = text(&version["name"]).ok_or_else(|| within("name: missing".to_owned()))?;
             let api_version = format!("{group}/{name}");
             if builtin::table().kind(&api_version, kind).is_some() {
                 return Err(format!("{api_version} {kind} is built in"));
             }
             let schema = match &version["schema"]["openAPIV3Schema"] {
-                // What was made as v1beta1 may have none.
+                // Definitions created as v1beta1 may have no schema.
                 Value::Null => &Map::new(),
                 schema => object(schema).map_err(|e| within(format!("schema.openAPIV3Schema{e}")))?,
             };
@@ -78,7 +78,7 @@ fn text(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
 
-/// Problems start with the path of what they are about.
+/// Messages start with the path of the problem.
 fn object(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| ": not an object".to_owned())
 }
@@ -90,7 +90,7 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// The place of a schema, `None` if there is nothing to say.
+    /// Returns the place of a schema, or `None` if it says nothing.
     fn place(&mut self, schema: &Value, depth: usize) -> Result<Option<usize>, String> {
         if depth > MAX_DEPTH {
             return Err(": too deep".to_owned());
@@ -125,7 +125,7 @@ impl Walk<'_> {
         Ok(Place { list: Some(list), items, defaults, bounds: bounds(schema, "Items"), ..Place::of(Shape::List) })
     }
 
-    /// An object or a map; `embedded`: with the metadata of a resource.
+    /// Returns the place of an object or a map; `embedded` means with the metadata of a resource.
     fn map(&mut self, schema: &Map<String, Value>, embedded: bool, depth: usize) -> Result<Place, String> {
         let atomic = match word(schema, "x-kubernetes-map-type")? {
             None | Some("granular") => false,
@@ -146,7 +146,7 @@ impl Walk<'_> {
             place.values = self.place(values, depth + 1).map_err(|e| format!(".additionalProperties{e}"))?;
         }
         if embedded {
-            // Definitions may restrict a resource's metadata, but not say what it is.
+            // Definitions may restrict a resource's metadata, but not redefine it.
             place.fields.insert("metadata".to_owned(), self.metadata);
             place.fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), self.string)));
         }
@@ -159,19 +159,19 @@ fn word<'v>(schema: &'v Map<String, Value>, name: &str) -> Result<Option<&'v str
     word.map(|value| value.as_str().ok_or_else(|| format!(".{name}: not a string"))).transpose()
 }
 
-/// A keyword; `null` is like none.
+/// Returns a keyword; `null` counts as absent.
 fn given<'v>(schema: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     schema.get(name).filter(|value| !value.is_null())
 }
 
-/// How many items or properties there may be, if the schema says so.
+/// Returns the allowed number of items or properties, if the schema limits it.
 fn bounds(schema: &Map<String, Value>, of: &str) -> Option<(usize, usize)> {
     let bound = |end: &str| schema.get(&format!("{end}{of}"))?.as_u64().and_then(|bound| usize::try_from(bound).ok());
     let (least, most) = (bound("min"), bound("max"));
     (least.is_some() || most.is_some()).then(|| (least.unwrap_or(0), most.unwrap_or(usize::MAX)))
 }
 
-/// The JSON texts of the defaults that the schema of the items has for the keys.
+/// Returns the defaults of the keys in the schema of the items, as JSON texts.
 fn defaults(schema: &Map<String, Value>, keys: &[String]) -> BTreeMap<String, Box<str>> {
     let properties = schema.get("items").and_then(|items| items.get("properties")).and_then(Value::as_object);
     let default = |key: &String| {
@@ -184,10 +184,10 @@ fn defaults(schema: &Map<String, Value>, keys: &[String]) -> BTreeMap<String, Bo
 fn keys(schema: &Map<String, Value>) -> Result<Vec<String>, String> {
     let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
     let keys = keys.and_then(|keys| keys.iter().map(|key| text(key).map(str::to_owned)).collect::<Option<Vec<_>>>());
-    keys.filter(|keys| !keys.is_empty()).ok_or_else(|| ".x-kubernetes-list-map-keys: no list of field names".to_owned())
+    keys.filter(|keys| !keys.is_empty()).ok_or_else(|| ".x-kubernetes-list-map-keys: not a list of names".to_owned())
 }
 
-/// Schemas have no keyword for unions. These are the ways in which definitions commonly say the same.
+/// Finds mutually exclusive fields in the common forms of definitions, since schemas have no keyword for them.
 fn unions(schema: &Map<String, Value>) -> Vec<Vec<String>> {
     let all_of = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
     let one_of = [schema].into_iter().chain(all_of.filter_map(Value::as_object)).filter_map(required);
@@ -201,8 +201,8 @@ fn unions(schema: &Map<String, Value>) -> Vec<Vec<String>> {
     unions
 }
 
-/// The fields that `oneOf` requires one by one: an object with two of them would match two alternatives. There may be
-/// other alternatives, such as that none of them is there.
+/// Returns the fields that `oneOf` requires one by one: an object with two of them would match two alternatives. There may be
+/// further alternatives, such as none of them.
 fn required(schema: &Map<String, Value>) -> Option<Vec<String>> {
     let mut group: Vec<String> = Vec::new();
     for alternative in schema.get("oneOf")?.as_array()?.iter().filter_map(Value::as_object) {

@@ -1,25 +1,25 @@
-//! Where kube-apiserver keeps the objects of each kind.
+//! Where kube-apiserver stores the objects of each kind.
 
 use super::Schemas;
 use super::table::Table;
 
-/// The folder of a resource, by its path below the prefix of kube-apiserver.
+/// The folder of a resource, by its path below kube-apiserver's prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// The kinds of its objects, each with its group, which is empty for the core group.
+    /// The kinds of its objects, each with its group; empty for the core group.
     pub kinds: Vec<(String, String)>,
-    /// Whether there is a folder for each namespace in it.
+    /// Whether it has a subfolder for each namespace.
     pub is_namespaced: bool,
 }
 
-/// The group of an `apiVersion`; empty for the core group.
+/// Returns the group of an `apiVersion`; empty for the core group.
 pub fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 impl Schemas {
-    /// The folder that a path below the prefix leads into, and how many components of the path it takes; `None` if no known kind
-    /// has its objects there.
+    /// Returns the folder of a path below the prefix, and its number of path components; `None` if it has no objects of a known
+    /// kind.
     pub fn folder(&self, path: &str) -> Option<(&Folder, usize)> {
         let mut ends = path.match_indices('/').map(|(at, _)| at);
         let paths = [ends.next()?, ends.next().unwrap_or(path.len())].map(|end| &path[..end]);
@@ -27,7 +27,7 @@ impl Schemas {
         paths.iter().zip(1..).find_map(|(path, components)| Some((find(path)?, components)))
     }
 
-    /// The folder in which the objects of a kind are; `None` if it is not known or they are not kept.
+    /// Returns the folder with the objects of a kind; `None` if the kind is unknown or not stored.
     pub fn folder_of(&self, group: &str, kind: &str) -> Option<(&str, &Folder)> {
         let has = |folder: &Folder| folder.kinds.iter().any(|(of, name)| of == group && name == kind);
         let folders = self.tables().flat_map(Table::folders);
@@ -37,12 +37,12 @@ impl Schemas {
             .min_by_key(|(path, _)| *path)
     }
 
-    /// Whether Kubernetes has kinds of its own in a group.
+    /// Returns whether Kubernetes has built-in kinds in a group.
     pub fn has_group(&self, group: &str) -> bool {
         self.builtin.is_some_and(|table| table.has_group(group))
     }
 
-    /// The `apiVersion`s that a kind of a group has, in the order of their names.
+    /// Returns the `apiVersion`s of a kind, in the order of their names.
     pub fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
         self.tables().map(|table| table.versions(group, kind)).find(|found| !found.is_empty()).unwrap_or_default()
     }

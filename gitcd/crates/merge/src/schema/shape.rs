@@ -1,12 +1,12 @@
-//! The JSON that Kubernetes reads at a place of an object.
+//! Types of JSON that Kubernetes accepts in an object.
 
 use serde::Deserialize;
 
-/// What may stand at a place. `null` may stand everywhere and means that nothing is there.
+/// The type of JSON at a place. `null` is valid everywhere and means absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Shape {
-    /// Anything: raw JSON, or nothing is known.
+    /// Anything: raw JSON, or the type is unknown.
     #[default]
     Any,
     /// An object, or a map.
@@ -19,25 +19,25 @@ pub enum Shape {
     String,
     /// `true` or `false`.
     Boolean,
-    /// A whole number of 32 bits, without a point or an exponent.
+    /// A 32-bit integer, without a point or an exponent.
     Int32,
-    /// The same of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// A number with an integral value, however it is written: what `integer` means in the schema of a custom resource.
+    /// A number with an integral value, in any notation: `integer` in the schema of a custom resource.
     #[serde(skip)]
     Integer,
     /// A number.
     Number,
     /// A string in base64.
     Bytes,
-    /// A string with a time of RFC 3339.
+    /// A string with an RFC 3339 time.
     Time,
-    /// The same with six digits behind the seconds.
+    /// An RFC 3339 time with six fractional digits.
     #[serde(rename = "microtime")]
     MicroTime,
     /// A quantity such as `100m` or `1.5Gi`: a string or a number.
     Quantity,
-    /// A string, or a whole number of 32 bits.
+    /// A string or a 32-bit integer.
     IntOrString,
     /// An object, `true` or `false`.
     ObjectOrBoolean,

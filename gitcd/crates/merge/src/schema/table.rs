@@ -1,4 +1,4 @@
-//! Places of objects in an arena: a place names those below it by index, since a type may contain itself.
+//! Places of objects in an arena: a place refers to its children by index, since a type may contain itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,41 +14,41 @@ pub(super) enum List {
     Atomic,
 }
 
-/// What is known of one place.
+/// The schema of a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     /// The name of a built-in type, such as `core.v1.PodSpec`.
     pub(super) type_name: Option<Box<str>>,
     pub(super) fields: BTreeMap<String, usize>,
-    /// Of every key that is no field.
+    /// The place of all keys that are not fields.
     pub(super) values: Option<usize>,
     pub(super) items: Option<usize>,
     pub(super) list: Option<List>,
-    /// The JSON text of the default of a list's key, by its name.
+    /// The default of each key of a map list, as JSON text.
     pub(super) defaults: BTreeMap<String, Box<str>>,
     pub(super) shape: Shape,
     pub(super) atomic: bool,
     pub(super) whole: bool,
     pub(super) unions: Vec<Vec<String>>,
     pub(super) disjoint: Vec<Vec<String>>,
-    /// How many items or properties a definition allows: at least and at most.
+    /// Allowed number of items or properties: minimum and maximum.
     pub(super) bounds: Option<(usize, usize)>,
 }
 
 impl Place {
-    /// A place with a value of this shape, of which nothing else is known.
+    /// Creates a place of this shape, without further information.
     pub(super) fn of(shape: Shape) -> Place {
         Place { shape, ..Place::default() }
     }
 }
 
-/// The places of some kinds.
+/// The places of a set of kinds.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     places: Vec<Place>,
-    /// By version, then by kind.
+    /// Roots by version, then by kind.
     kinds: HashMap<String, HashMap<String, usize>>,
-    /// By their paths below the prefix of kube-apiserver.
+    /// Folders by path below kube-apiserver's prefix.
     folders: HashMap<String, Folder>,
 }
 
@@ -66,12 +66,12 @@ impl Table {
         self.places.len() - 1
     }
 
-    /// How many places there are, for [`Table::truncate`].
+    /// Returns the number of places, for [`Table::truncate`].
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Drops the places from `len` on, which no other place and no kind may name.
+    /// Drops the places from `len` on, which nothing may refer to.
     pub(super) fn truncate(&mut self, len: usize) {
         self.places.truncate(len);
     }
@@ -84,7 +84,7 @@ impl Table {
         self.kinds.entry(api_version.to_owned()).or_default().insert(kind.to_owned(), root);
     }
 
-    /// The versions that a kind of a group has here, in the order of their names.
+    /// Returns the versions of a kind in this table, in the order of their names.
     pub(super) fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
         let of = |version: &&String| super::folders::group(version) == group && self.kinds[*version].contains_key(kind);
         let mut versions: Vec<&str> = self.kinds.keys().filter(of).map(String::as_str).collect();
@@ -104,7 +104,7 @@ impl Table {
         self.folders.insert(path, folder);
     }
 
-    /// Copies a place of another table with all that can be reached from it.
+    /// Copies a place of another table, with everything reachable from it.
     pub(super) fn import(&mut self, from: &Table, at: usize) -> usize {
         self.import_once(from, at, &mut HashMap::new())
     }
@@ -125,7 +125,7 @@ impl Table {
 }
 
 impl fmt::Debug for Table {
-    // All places would be thousands of lines.
+    // All places would fill thousands of lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: usize = self.kinds.values().map(HashMap::len).sum();
         f.debug_struct("Table").field("kinds", &kinds).field("places", &self.places.len()).finish_non_exhaustive()

@@ -1,10 +1,10 @@
-//! Deletions against changes: the outcome is that of the change and the deletion after it, on one kube-apiserver.
+//! Deletions and changes: the outcome is that of the change and then the deletion, on one kube-apiserver.
 
 use super::*;
 
 const KUBECTL: &str = "kubectl-edit";
 
-/// A write by a manager after the base.
+/// Adds a write by a manager after the base.
 fn written_by(object: &mut Json, manager: &str) {
     object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update", "apiVersion": "v1",
         "time": "2026-01-02T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:x": {}}}}}]);
@@ -36,13 +36,13 @@ fn a_lost_edit_is_a_conflict_if_a_person_made_it() {
     let conflicts = |changed: &Json| both_ways(Policy::Later, &base, &Json::Null, changed).conflicts;
     let lost = Conflict { field: String::new(), kept: None, lost: Some("Pod web (u1)".into()) };
     assert_eq!(conflicts(&labelled(&base, KUBECTL)), std::slice::from_ref(&lost));
-    // A file that was pushed has no entry of its own.
+    // A pushed file has no manager entry.
     assert_eq!(conflicts(&edited(&base, |pod| pod["metadata"]["labels"]["x"] = "y".into())), [lost]);
     for program in ["kube-controller-manager", "kube-scheduler", "kubelet", "shop-operator", "some-controller"] {
         assert_eq!(conflicts(&labelled(&base, program)), [], "{program}");
     }
     assert_eq!(conflicts(&edited(&base, |pod| pod["status"]["phase"] = "Running".into())), []);
-    // Its owner decides what becomes of it.
+    // Its owner decides about it.
     let owned = edited(&labelled(&base, KUBECTL), |pod| {
         pod["metadata"]["ownerReferences"] =
             json!([{"kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": true}]);
@@ -65,7 +65,7 @@ fn finalizers_that_the_change_added_hold_the_object() {
         pod["metadata"]["generation"] = 4.into();
     });
     assert_eq!(merged, expected);
-    // Its owner removes it on one side, and the other side still has what was before.
+    // Its owner removes the finalizer on one side, and the other side still has it.
     let released = edited(&expected, |pod| {
         pod["metadata"].as_object_mut().unwrap().remove("finalizers");
     });
@@ -73,7 +73,7 @@ fn finalizers_that_the_change_added_hold_the_object() {
         clean(&expected, &released, &edited(&expected, |pod| pod["status"]["phase"] = "Failed".into())),
         Json::Null
     );
-    // What the garbage collector waits for does not hold it.
+    // A finalizer for the garbage collector does not keep it.
     let foreground = edited(&base, |pod| {
         pod["metadata"]["finalizers"] = json!(["was.example.org/there", "foregroundDeletion"]);
         pod["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
@@ -96,15 +96,15 @@ fn a_pod_that_was_bound_meanwhile_ends_with_its_grace_period() {
         pod["metadata"]["deletionGracePeriodSeconds"] = 7.into();
     });
     assert_eq!(clean(&base, &Json::Null, &bound), expected);
-    // With finalizers it was still there where it was deleted, without a node.
+    // A pod with finalizers that was deleted while it was unbound still exists there.
     let gone = edited(&base, |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into());
     let held = edited(&gone, |pod| {
         pod["metadata"]["finalizers"] = json!(["x"]);
         pod["metadata"]["deletionGracePeriodSeconds"] = 0.into();
     });
     let merged = clean(&base, &held, &bound);
-    assert_eq!(merged["metadata"]["deletionGracePeriodSeconds"], 7, "it was bound, and then deleted");
-    // One that had its node before was deleted by its kubelet, or by force; one that has ended has no grace period.
+    assert_eq!(merged["metadata"]["deletionGracePeriodSeconds"], 7, "the pod was bound, and then deleted");
+    // A pod that was bound before was deleted by its kubelet, or by force; a finished one has no grace period.
     assert_eq!(
         clean(&bound, &Json::Null, &edited(&bound, |pod| pod["status"]["phase"] = "Running".into())),
         Json::Null
@@ -155,7 +155,7 @@ fn nothing_is_decided_that_matters_about_an_object_that_ends() {
     assert_eq!(both_ways(Policy::Later, &base, &one, &image("b")).conflicts, []);
 }
 
-/// What the API takes for a missing field is one.
+/// What the API treats as a missing field is one.
 #[test]
 fn null_and_empty_metadata_are_absent() {
     let base = edited(&pod(), |pod| pod["metadata"]["finalizers"] = json!([]));
@@ -184,14 +184,14 @@ fn null_and_empty_metadata_are_absent() {
     }
 }
 
-/// Values that are no objects of Kubernetes are made anew by a put.
+/// A put creates a value that is not a Kubernetes object anew.
 #[test]
 fn a_put_of_a_value_that_is_no_object_stays() {
     let (base, changed) = (json!({"a": 1}), json!({"a": 2}));
     assert_eq!(result(&both_ways(Policy::Later, &base, &Json::Null, &changed)), changed);
 }
 
-/// The namespace controller deletes what is in it, and then the finalizer in its spec.
+/// The namespace controller deletes the content, and then the finalizer in the spec.
 #[test]
 fn a_terminating_namespace_stays_until_its_content_is_deleted() {
     let base = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u"},
@@ -211,7 +211,7 @@ fn a_terminating_namespace_stays_until_its_content_is_deleted() {
     );
 }
 
-/// Together they would orphan the dependents and wait for them to be deleted.
+/// Together, they would orphan the dependents and wait for their deletion.
 #[test]
 fn of_two_propagation_policies_one_is_kept() {
     let base = edited(&pod(), |pod| pod["metadata"]["finalizers"] = json!(["held"]));

@@ -1,4 +1,4 @@
-//! Pods and their templates: fields that Kubernetes validates against one another.
+//! Pods and their templates: fields that Kubernetes validates together.
 
 use serde_json::{Value as Json, json};
 
@@ -6,7 +6,7 @@ use super::super::Policy;
 use super::related::{comes_from_one, object};
 use super::{both_ways, clean, result};
 
-/// The spec of a pod with a container that has these fields.
+/// Returns the spec of a pod with a container that has these fields.
 pub(super) fn pod(container: &Json) -> Json {
     let mut spec = json!({"containers": [{"name": "c", "image": "c:1"}]});
     let fields = container.as_object().unwrap().clone();
@@ -14,7 +14,7 @@ pub(super) fn pod(container: &Json) -> Json {
     spec
 }
 
-/// The same in the template of a Deployment.
+/// Returns the spec of a Deployment with this pod spec in its template.
 pub(super) fn template(spec: &Json) -> Json {
     json!({"template": {"spec": spec}})
 }
@@ -146,7 +146,7 @@ fn templates_have_the_labels_that_are_selected() {
             of(json!({"app": "a"}), json!({"app": "a", "v": "2"})),
         ],
     );
-    // Without a base, too: ties of fields are decided one by one.
+    // Also without a base, where ties are decided field by field.
     let labels = |labels: Json| of(json!({"matchLabels": labels}), Json::Null);
     let with = |selected: Json, of_template: Json| {
         let mut spec = labels(selected);

@@ -1,4 +1,4 @@
-//! Fields that Kubernetes validates against one another.
+//! Fields that Kubernetes validates together.
 
 use serde_json::{Value as Json, json};
 
@@ -67,7 +67,7 @@ fn a_port_that_only_got_a_node_port_goes_with_its_removal() {
     assert_eq!(merged["spec"]["ports"][0]["nodePort"], 30080);
 }
 
-/// Merges specs of which kube-apiserver would refuse the mixture: one of them is left, and the other is reported.
+/// Merges specs whose combination kube-apiserver would reject: one of them results, and the other is reported.
 pub(super) fn comes_from_one(api_version: &str, kind: &str, [base, one, other]: [Json; 3]) {
     let [base, one, other] = [base, one, other].map(|spec| object(api_version, kind, &spec));
     let merged = both_ways(Policy::Later, &base, &one, &other);
@@ -300,7 +300,7 @@ fn a_binding_of_a_policy_keeps_actions_that_are_valid_together() {
             &json!({"policyName": "p", "validationActions": actions}),
         )
     };
-    // Nothing would be left; a denial would also be a warning.
+    // No action would be left; or both `Deny` and `Warn`.
     for (base, one, other) in
         [(&["Audit", "Warn"][..], &["Audit"][..], &["Warn"][..]), (&["Audit"], &["Audit", "Warn"], &["Audit", "Deny"])]
     {

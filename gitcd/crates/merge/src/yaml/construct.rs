@@ -1,4 +1,4 @@
-//! The value of a document: scalars by their kind, aliases by what they stand for, and merge keys.
+//! The value of a document: resolves scalars, aliases and merge keys.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use super::scalar::{self, Scalar};
 use super::tree::{CORE, Content, MAX_DEPTH, Node, Tree};
 use crate::value::{Map, Value};
 
-/// Makes a value of the document's root.
+/// Returns the value of the document's root.
 pub(super) fn construct(tree: &Tree<'_>) -> Result<Value, Unreadable> {
     let Some(root) = tree.root else { return Ok(Value::Scalar("null".into())) };
     // The document itself counts as one.
     Builder { tree, decoded: 1, aliased: 0, within_alias: 0, copied: 0 }.value(root, 0)
 }
 
-/// Makes fields of a mapping, without those of merge keys: their names, in the order of the document, `None` for a merge.
+/// Returns the names of a mapping's fields, in the order of the document; `None` for a merge key.
 pub(super) fn names(tree: &Tree<'_>, children: &[usize]) -> Option<Vec<Option<String>>> {
     let name = |index: &usize| {
         let mut node = &tree.nodes[*index];
@@ -31,7 +31,7 @@ pub(super) fn names(tree: &Tree<'_>, children: &[usize]) -> Option<Vec<Option<St
     children.iter().step_by(2).map(name).collect()
 }
 
-/// Bytes of text that aliases may stand for: Kubernetes' reader shares them, here they are copied.
+/// Limit of text copied for aliases, in bytes. (Kubernetes' reader shares it.)
 const OF_ALIASES: usize = 4 << 20;
 
 struct Builder<'a, 't> {
@@ -39,11 +39,11 @@ struct Builder<'a, 't> {
     decoded: usize,
     aliased: usize,
     within_alias: usize,
-    /// Bytes of text that aliases stand for.
+    /// Bytes of text copied for aliases.
     copied: usize,
 }
 
-/// Fields of one mapping while they are collected.
+/// Fields of a mapping under construction.
 #[derive(Default)]
 struct Fields {
     map: Vec<(String, Value)>,
@@ -70,7 +70,7 @@ impl Builder<'_, '_> {
         Unreadable::new(self.node(index).line, reason.into())
     }
 
-    /// Counts a step, and refuses documents of which too much comes from aliases, by Kubernetes' measure.
+    /// Counts a step, and rejects documents that expand too much by aliases, by Kubernetes' measure.
     fn count(&mut self, index: usize) -> Result<(), Unreadable> {
         const FEW: f64 = 400_000.0;
         const MANY: f64 = 4_000_000.0;
@@ -125,7 +125,7 @@ impl Builder<'_, '_> {
         target: usize,
         step: impl FnOnce(&mut Self) -> Result<T, Unreadable>,
     ) -> Result<T, Unreadable> {
-        // The span of what is still open ends behind the alias.
+        // The span of an open node ends after the alias.
         if self.node(target).start <= self.node(alias).start && self.node(alias).span.end <= self.node(target).span.end
         {
             return Err(self.error(alias, "an anchor's value contains itself"));
@@ -136,7 +136,7 @@ impl Builder<'_, '_> {
         result
     }
 
-    /// Adds the fields of a mapping in their order: a merge replaces what comes before it, as in Kubernetes.
+    /// Adds the fields of a mapping in order: a merge key overrides what precedes it, as in Kubernetes.
     fn fill(&mut self, children: &[usize], fields: &mut Fields, depth: usize) -> Result<(), Unreadable> {
         let mut own = std::collections::HashSet::new();
         for pair in children.chunks_exact(2) {
@@ -171,11 +171,11 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Adds the fields of the mapping, or of the mappings, that a merge key has.
+    /// Adds the fields of a merge key's mapping or mappings.
     fn merge(&mut self, index: usize, fields: &mut Fields, depth: usize) -> Result<(), Unreadable> {
         let tree = self.tree;
         let sources = match &tree.nodes[index].content {
-            // Earlier ones take precedence.
+            // Earlier mappings take precedence.
             Content::List(items, _) => items.iter().rev().copied().collect(),
             _ => vec![index],
         };
@@ -208,7 +208,7 @@ fn resolve<'n>(node: &'n Node<'_>) -> Result<Scalar<'n>, String> {
             let text = std::borrow::Cow::Borrowed(text.as_ref());
             scalar::resolve(node.tag.as_deref(), &text, *style == ScalarStyle::Plain)
         }
-        _ => Err("it is no scalar".into()),
+        _ => Err("it is not a scalar".into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compares with other readers: Kubernetes' own, and one of YAML 1.2 (`hack/yaml`, built with Go).
+//! Comparison with other readers: that of Kubernetes, and one of YAML 1.2 (`hack/yaml`, built with Go).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::*;
 
-/// What the readers make of each document; `None` without a Go program.
+/// Returns what the readers make of each document; `None` without a Go toolchain.
 fn ask(documents: &[Vec<u8>]) -> Option<Vec<Json>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../hack/yaml");
     Command::new("go").arg("version").output().ok()?;
@@ -39,7 +39,7 @@ fn ask(documents: &[Vec<u8>]) -> Option<Vec<Json>> {
     Some(answers)
 }
 
-/// The same text for the same value: numbers by what they are, fields in order of their names.
+/// Formats equal values as the same text: numbers by value, fields by name.
 fn normal(value: &Json) -> String {
     match value {
         Json::Number(number) => format!("{:?}", number.as_f64()),
@@ -172,13 +172,13 @@ fn what_is_read_is_what_kubernetes_reads() {
             (0..random.random_range(1..14)).for_each(|_| text.push_str(PIECES.choose(&mut random).unwrap()));
             text.into_bytes()
         })
-        // What begins like JSON is JSON or nothing, otherwise than for Kubernetes.
+        // Unlike Kubernetes, gitcd reads text that starts like JSON only as JSON.
         .filter(|document| !document.trim_ascii_start().starts_with(b"{"))
         .collect();
-    let Some(answers) = ask(&documents) else { return eprintln!("not compared: there is no go program in PATH") };
+    let Some(answers) = ask(&documents) else { return eprintln!("not compared: there is no `go` in PATH") };
     let mut read = 0;
     for (document, answer) in documents.iter().zip(&answers) {
-        // What only we refuse is in doubt for one of them: more documents, separators, text behind a document.
+        // Documents that only gitcd rejects: several documents, separators, trailing text.
         let Ok(ours) = ours(document) else { continue };
         let text = String::from_utf8_lossy(document);
         let kube = answer.get("kube").filter(|value| value.is_object());
@@ -281,7 +281,7 @@ fn what_is_written_is_read_alike_by_readers_of_both_versions() {
         outer.set("z", inner);
         documents.push(rewrite(b"z: {}  # in braces\n", &Value::Map(outer)));
     }
-    let Some(answers) = ask(&documents) else { return eprintln!("not compared: there is no go program in PATH") };
+    let Some(answers) = ask(&documents) else { return eprintln!("not compared: there is no `go` in PATH") };
     for (place, (document, answer)) in documents.iter().zip(&answers).enumerate() {
         let value = &values[place / 2];
         let wanted = if place % 2 == 0 { normal(value) } else { normal(&serde_json::json!({ "z": value })) };

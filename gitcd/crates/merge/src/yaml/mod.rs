@@ -1,7 +1,7 @@
 //! YAML as kubectl and kube-apiserver read it, and written so that readers of YAML 1.1 and of YAML 1.2 agree.
 //!
-//! The grammar is the parser's ([`tree`]); what scalars mean ([`scalar`]), and what becomes of aliases and merge keys
-//! ([`construct`]), is that of Kubernetes. [`rewrite`] changes in a document only what has to change.
+//! The parser defines the grammar ([`tree`]); the meaning of scalars ([`scalar`]), aliases and merge keys ([`construct`]) is that
+//! of Kubernetes. [`rewrite`] changes only the necessary parts of a document.
 
 mod construct;
 #[cfg(test)]
@@ -20,12 +20,12 @@ use std::fmt;
 use self::tree::Tree;
 use super::value::{Map, Syntax, Value};
 
-/// Why a value cannot be read.
+/// Why a value cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// The line, from 1; 0 for the whole text.
     pub line: usize,
-    /// What is wrong, in words.
+    /// What is wrong.
     pub reason: String,
 }
 
@@ -46,21 +46,21 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Reads a document. Takes time and memory in proportion to it, and to what its aliases stand for, which is bounded.
+/// Parses a document. Takes time and memory in proportion to its size, and to the expansion of its aliases, which is limited.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// What is wrong, and on which line.
 pub(super) fn read(text: &str) -> Result<Value, Unreadable> {
     construct::construct(&Tree::parse(text)?)
 }
 
-/// Writes a document; `None` if it has a string or a number that YAML cannot have.
+/// Writes a document; `None` if it has a string or a number that YAML cannot represent.
 pub(super) fn write(value: &Value) -> Option<String> {
     write::document(value)
 }
 
-/// Writes `new` over a document: lines of which nothing has changed stay as they are, byte for byte. A document that cannot be
-/// read is written anew, as is one that aliases make too intricate. What results is read as `new`.
+/// Writes `new` over a document: unchanged lines are kept byte for byte. A document that cannot be parsed, or whose aliases are
+/// too intricate, is written from scratch. The result is parsed as `new`.
 ///
 /// Costs a few passes over the document.
 pub fn rewrite(original: &[u8], new: &Value) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn edited(text: &str, new: &Value) -> Option<String> {
     (read(&edited).ok()? == new).then_some(edited)
 }
 
-/// The value as it is read when it was written as YAML: numbers that have a point but no fraction are integers there.
+/// Returns the value as it is parsed after being written as YAML: numbers with a point but no fraction become integers.
 fn as_read(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Scalar(json) if json.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) => {
@@ -99,16 +99,16 @@ fn as_read(value: &Value) -> Option<Value> {
     })
 }
 
-/// Reads a document into a type, as Kubernetes reads YAML.
+/// Parses a document into a type, as Kubernetes reads YAML.
 ///
 /// # Errors
-/// What is wrong with it, and where; or why its value is not of that type.
+/// What is wrong, and on which line; or why the value does not have that type.
 pub fn from_str<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
     let json = read(text)?.write(Syntax::Json);
     serde_json::from_slice(&json).map_err(|error| Unreadable::new(0, error.to_string()))
 }
 
-/// The number of comments in a document.
+/// Returns the number of comments in a document.
 pub(super) fn comments(original: &[u8]) -> usize {
     std::str::from_utf8(original).ok().and_then(|text| Tree::parse(text).ok()).map_or(0, |tree| tree.comments)
 }

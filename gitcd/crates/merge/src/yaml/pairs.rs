@@ -1,14 +1,14 @@
-//! Finds the items of a list again in a changed one.
+//! Matches the items of a list with those of a changed one.
 
 use crate::value::{Map, Value};
 
-/// Names by which items of a list are the same one, in the order in which they are looked for.
+/// Fields that identify list items, in the order of precedence.
 const IDENTITY: [&str; 7] = ["name", "type", "uid", "key", "ip", "containerPort", "port"];
 
-/// Longest lists whose items are compared pair by pair, by the product of their lengths.
+/// Limit for comparing items pair by pair, as the product of the lists' lengths.
 const MAX_PAIRS: usize = 250_000;
 
-/// Which items of a list are the same one, in the order of both: equal ones, and those with the same identity.
+/// Returns pairs of matching items, in the order of both lists: equal ones, and those with the same identity.
 pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>> {
     let likeness = |one: &Value, other: &Value| match (one, other) {
         _ if one == other => 3,
@@ -29,7 +29,7 @@ pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>>
     if middle.len().saturating_mul(changed.len()) > MAX_PAIRS {
         return None;
     }
-    // The best likeness of what is left, by dynamic programming from the end.
+    // Find the best match of the remaining items by dynamic programming from the end.
     let width = changed.len() + 1;
     let mut best = vec![0_u32; (middle.len() + 1) * width];
     let mut alike = vec![0_u32; middle.len() * changed.len()];

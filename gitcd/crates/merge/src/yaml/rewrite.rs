@@ -1,7 +1,7 @@
-//! Changes a document where its value changes, and nowhere else: other lines keep their comments, order and style.
+//! Edits a document only where its value changes: other lines keep their comments, order and style.
 //!
-//! An edit replaces, removes or adds a field or an item; where the text around does not allow that (an alias, a field behind
-//! a question mark), the node around it is replaced as a whole.
+//! An edit replaces, removes or adds a field or an item. Where the surrounding text does not allow that (an alias, a field behind
+//! a question mark), the enclosing node is replaced as a whole.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use super::tree::{Content, Node, Tree};
 use super::write;
 use crate::value::{Map, Value};
 
-/// The text with `new` instead of `old`, which is what `tree` says; `None` if it takes a new document.
+/// Returns the text with `new` instead of `old`, the value of `tree`; `None` if it has to be written from scratch.
 pub(super) fn edit(tree: &Tree<'_>, old: &Value, new: &Value) -> Option<String> {
     let root = tree.root?;
     let newline = if tree.text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut editor = Editor { tree, edits: Vec::new(), newline };
     editor.collection(root, old, new)?;
     let mut edits = editor.edits;
-    // Of edits at the same place the one that was found first comes first.
+    // Of edits at the same position, the one found first comes first.
     edits.sort_by_key(|(range, _)| (range.start, range.end));
     let mut out = String::with_capacity(tree.text.len() + 256);
     let mut at = 0;
@@ -39,24 +39,24 @@ struct Editor<'a, 't> {
     newline: &'static str,
 }
 
-/// Where a member of a collection is.
+/// Position of a member of a collection.
 struct Member {
-    /// Where its name or its dash begins.
+    /// Start of its name or dash.
     start: usize,
-    /// Behind its colon or dash.
+    /// End of its colon or dash.
     value: usize,
-    /// Behind the last byte of its value.
+    /// End of its value.
     end: usize,
     /// The node of its value.
     node: usize,
 }
 
-/// The kind of a collection, for its members.
+/// The style of a collection, for its members.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// In brackets.
+    /// Flow style, in brackets.
     Flow,
-    /// In lines; members begin in this column.
+    /// Block style; members start in this column.
     Block(usize),
 }
 
@@ -65,7 +65,7 @@ impl<'t> Editor<'_, 't> {
         &self.tree.nodes[index]
     }
 
-    /// Changes members of a collection; `None`, with no edits added, if it must be replaced.
+    /// Edits members of a collection; `None`, with no edits added, if it must be replaced.
     fn collection(&mut self, index: usize, old: &Value, new: &Value) -> Option<()> {
         let before = self.edits.len();
         let done = match (old, new) {
@@ -79,7 +79,7 @@ impl<'t> Editor<'_, 't> {
         done
     }
 
-    /// Changes the value of a member: within it, or as a whole.
+    /// Edits the value of a member: within it, or as a whole.
     fn member(&mut self, member: &Member, shape: Shape, old: &Value, new: &Value, is_item: bool) -> Option<()> {
         if old == new || self.collection(member.node, old, new).is_some() {
             return Some(());
@@ -91,12 +91,12 @@ impl<'t> Editor<'_, 't> {
         let rest = self.line_rest(member.end);
         let text = match shape {
             Shape::Flow => format!(" {}", write::flow(new, style)?),
-            // What follows in the line would become a part of the last line.
+            // What follows on the line would become a part of the last line.
             Shape::Block(_) if !rest.trim().is_empty() => format!(" {}", write::flow(new, style)?),
             Shape::Block(indent) if is_item => write::behind_dash(new, indent, style)?,
             Shape::Block(indent) => write::behind_colon(new, indent, style)?,
         };
-        // The blanks before the value stay.
+        // Keep the blanks before the value.
         let gap = &self.tree.text[member.value..self.begin(member.node)?.max(member.value)];
         let is_gap = !gap.is_empty() && gap.bytes().all(|byte| byte == b' ');
         match text.strip_prefix(' ') {
@@ -137,10 +137,10 @@ impl<'t> Editor<'_, 't> {
             }
         }
         if old.iter().any(|(name, _)| !written.contains(&*name) && of_new(&name).is_none()) {
-            // It comes from a merge key, which would have to go.
+            // The field comes from a merge key, which would have to be removed.
             return None;
         }
-        // New fields come behind the last one that stays, in their order.
+        // Add new fields after the last kept one, in their order.
         let added: Vec<(String, &Value)> = new
             .iter()
             .filter(|(name, value)| !written.contains(&**name) && of_old(name) != Some(*value))
@@ -206,7 +206,7 @@ impl<'t> Editor<'_, 't> {
         Some(())
     }
 
-    /// Removes the members that are not kept, of which one at least must be.
+    /// Removes the members that are not kept; at least one must be.
     fn remove(&mut self, members: &[Member], kept: &[bool], shape: Shape) -> Option<()> {
         if kept.iter().all(|kept| *kept) {
             return Some(());
@@ -221,13 +221,13 @@ impl<'t> Editor<'_, 't> {
                 continue;
             }
             let range = match shape {
-                // Up to the next one, or from the end of the one before.
+                // From the start of the member to the next one, or from the end of the previous one.
                 Shape::Flow if place < first_kept => member.start..members[place + 1].start,
                 Shape::Flow => members[place - 1].end..member.end,
                 Shape::Block(_) if self.begins_line(member.start) => {
                     self.line_start(member.start)..self.entry_end(member)
                 }
-                // The first one stands behind a dash: what stays moves there.
+                // The first member follows a dash: move the kept one there.
                 Shape::Block(_) => member.start..members.get(first_kept)?.start,
             };
             self.replace(range, String::new());
@@ -235,7 +235,7 @@ impl<'t> Editor<'_, 't> {
         Some(())
     }
 
-    /// Adds members behind another, or before the first that is kept.
+    /// Adds members after another one, or before the first kept one.
     fn add(
         &mut self,
         index: usize,
@@ -299,15 +299,15 @@ impl<'t> Editor<'_, 't> {
         }
     }
 
-    /// Where a node begins, with its anchor and tag.
+    /// Returns the start of a node, including its anchor and tag.
     fn begin(&self, index: usize) -> Option<usize> {
         let node = self.node(index);
         match &node.content {
-            // The parser has it begin behind its first dash.
+            // The parser reports the start after its first dash.
             Content::List(children, StructureStyle::Block) if node.start >= node.span.start => {
                 self.dash_before(self.begin(*children.first()?)?)
             }
-            // And a block behind its indicator.
+            // And that of a block scalar after its indicator.
             Content::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded) if node.start >= node.span.start => {
                 let before = self.tree.text[..node.span.start].trim_end();
                 let line = self.line_start(before.len());
@@ -322,7 +322,7 @@ impl<'t> Editor<'_, 't> {
         }
     }
 
-    /// The dash that an item stands behind, with nothing but blanks, line breaks and comments between.
+    /// Returns the position of an item's dash, with only blanks, line breaks and comments in between.
     fn dash_before(&self, start: usize) -> Option<usize> {
         let mut end = start;
         loop {
@@ -384,17 +384,17 @@ impl<'t> Editor<'_, 't> {
         Some(members)
     }
 
-    /// Behind the last byte of a node that stands behind `value`.
+    /// Returns the end of a node that follows `value`.
     fn end(&self, index: usize, value: usize) -> Option<usize> {
         let node = self.node(index);
         match &node.content {
             Content::Scalar(_, ScalarStyle::Plain) if node.span.is_empty() => {
-                // Nothing is written there, unless it has an anchor or a tag.
+                // The node is empty, unless it has an anchor or a tag.
                 (node.tag.is_none() && node.start == node.span.start).then_some(value)
             }
             Content::Scalar(text, ScalarStyle::Literal | ScalarStyle::Folded) => {
                 let raw = &self.tree.text[node.span.clone()];
-                // Blank lines at the end of a block may belong to what it says.
+                // Blank lines at the end of a block may belong to its value.
                 let kept = if text.is_empty() || text.ends_with("\n\n") || text.as_ref() == "\n" {
                     raw.strip_suffix('\n').unwrap_or(raw)
                 } else {
@@ -417,7 +417,7 @@ impl<'t> Editor<'_, 't> {
         }
     }
 
-    /// Behind the line that a member ends in.
+    /// Returns the end of a member's last line.
     fn entry_end(&self, member: &Member) -> usize {
         self.tree.text[member.end..].find('\n').map_or(self.tree.text.len(), |at| member.end + at + 1)
     }
@@ -434,7 +434,7 @@ impl<'t> Editor<'_, 't> {
         self.tree.text[self.line_start(at)..at].bytes().all(|byte| byte == b' ')
     }
 
-    /// Characters before a place in its line.
+    /// Returns the number of characters before a position in its line.
     fn column(&self, at: usize) -> usize {
         self.tree.text[self.line_start(at)..at].trim_start_matches('\u{feff}').chars().count()
     }

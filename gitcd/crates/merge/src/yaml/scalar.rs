@@ -1,8 +1,7 @@
-//! What Kubernetes takes a scalar of YAML for.
+//! The meaning of YAML scalars for Kubernetes.
 //!
-//! kubectl and kube-apiserver read YAML with `sigs.k8s.io/yaml`, whose reader is version 2 of Go's `yaml` package: mostly
-//! YAML 1.1, with octal and binary numbers as Go writes them, and without numbers of base 60. This follows its
-//! `resolve.go`.
+//! kubectl and kube-apiserver read YAML with `sigs.k8s.io/yaml`, which uses version 2 of Go's `yaml` package: mostly YAML 1.1,
+//! with octal and binary numbers in Go's notation, and without base-60 numbers. This module follows its `resolve.go`.
 
 use std::borrow::Cow;
 
@@ -20,13 +19,13 @@ pub(super) enum Scalar<'t> {
     Bool(bool),
     /// An integer of at most 64 bits.
     Int(i128),
-    /// Another number, with its text if JSON may have it so.
+    /// Another number, with its text if that is valid JSON.
     Float(f64, Option<String>),
     /// A string.
     Text(Cow<'t, str>),
 }
 
-/// Finds the value of a scalar by its tag and its text. `plain`: without quotes, and not as a block.
+/// Resolves a scalar by its tag and its text. `plain` means neither quoted nor a block.
 pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -> Result<Scalar<'t>, String> {
     let as_text = || Ok(Scalar::Text(text.clone()));
     let tag = match tag {
@@ -38,7 +37,7 @@ pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -
         Some("bool" | "int" | "float" | "null") => implicit(text),
         Some("binary") => return binary(text),
         Some("timestamp") if is_timestamp(text) => return as_text(),
-        Some("timestamp") => return Err("its tag is !!timestamp, and it is none".to_owned()),
+        Some("timestamp") => return Err("it is tagged !!timestamp, but is not a timestamp".to_owned()),
         _ => return as_text(),
     };
     match (tag.strip_prefix(CORE), resolved) {
@@ -46,21 +45,21 @@ pub(super) fn resolve<'t>(tag: Option<&str>, text: &Cow<'t, str>, plain: bool) -
         (Some("bool"), value @ Scalar::Bool(_))
         | (Some("int"), value @ Scalar::Int(_))
         | (Some("float"), value @ Scalar::Float(..)) => Ok(value),
-        // Unsigned ones are refused.
+        // Unsigned integers are rejected.
         (Some("float"), Scalar::Int(value)) if i64::try_from(value).is_ok() => Ok(Scalar::Float(value as f64, None)),
-        (name, _) => Err(format!("its tag is !!{}, and it is none", name.unwrap_or_default())),
+        (name, _) => Err(format!("it is tagged !!{}, but is not one", name.unwrap_or_default())),
     }
 }
 
 impl Scalar<'_> {
-    /// Its JSON text.
+    /// Returns its JSON text.
     pub(super) fn json(&self) -> Result<String, String> {
         Ok(match self {
             Self::Null => "null".into(),
             Self::Bool(truth) => truth.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Float(value, _) if !value.is_finite() => {
-                return Err("JSON has no infinity, and no number that is none".into());
+                return Err("JSON has no infinity and no NaN".into());
             }
             Self::Float(_, Some(text)) => text.clone(),
             Self::Float(value, None) => shortest(*value),
@@ -68,7 +67,7 @@ impl Scalar<'_> {
         })
     }
 
-    /// The name of a field that is written so.
+    /// Returns its text as the name of a field.
     pub(super) fn name(&self) -> Result<String, String> {
         Ok(match self {
             Self::Text(text) => text.clone().into_owned(),
@@ -81,7 +80,7 @@ impl Scalar<'_> {
     }
 }
 
-/// The value of a scalar without quotes and tag.
+/// Resolves an unquoted scalar without a tag.
 fn implicit<'t>(text: &Cow<'t, str>) -> Scalar<'t> {
     match text.as_ref() {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => return Scalar::Bool(true),
@@ -110,7 +109,7 @@ fn number<'t>(text: &str) -> Option<Scalar<'t>> {
     if is_decimal(&plain) {
         return float(&plain);
     }
-    // Binary numbers with a sign behind the prefix.
+    // Binary numbers with a sign after the prefix.
     let (negative, digits) = match plain.strip_prefix("-0b") {
         Some(digits) => (true, digits),
         None => (false, plain.strip_prefix("0b")?),
@@ -145,7 +144,7 @@ fn integer(text: &str) -> Option<i128> {
     (i64::try_from(value).is_ok() || !signed).then_some(value)
 }
 
-/// `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`
+/// Matches `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`.
 fn is_decimal(text: &str) -> bool {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -169,7 +168,7 @@ fn is_decimal(text: &str) -> bool {
     }
 }
 
-/// Go's `ParseFloat` of what begins with a point: underscores may be between digits.
+/// Go's `ParseFloat` for a number with a leading point: underscores may separate digits.
 fn leading_point<'t>(text: &str) -> Option<Scalar<'t>> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -184,13 +183,13 @@ fn float<'t>(text: &str) -> Option<Scalar<'t>> {
     if value.is_infinite() {
         return None;
     }
-    // Where Kubernetes sees an integer, JSON must say so; the text of other numbers is kept.
+    // Where Kubernetes sees an integer, JSON must too; the text of other numbers is kept.
     let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     let kept = (is_integer || value.fract() != 0.0) && serde_json::from_str::<serde_json::Number>(text).is_ok();
     Some(Scalar::Float(value, kept.then(|| text.to_owned())))
 }
 
-/// As Go writes a number of JSON.
+/// Formats a number like Go's JSON encoder.
 fn shortest(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {
@@ -200,7 +199,7 @@ fn shortest(value: f64) -> String {
     if text.contains("e-") { text } else { text.replace('e', "e+") }
 }
 
-/// As Go writes the name of a field that is a number with a point: the shortest digits for 32 bits, `%g`.
+/// Formats a number with a point as the name of a field, like Go: the shortest digits for 32 bits, `%g`.
 fn name_of_float(value: f32) -> String {
     if value.is_nan() {
         return ".nan".into();
@@ -227,8 +226,8 @@ fn binary<'t>(text: &str) -> Result<Scalar<'t>, String> {
             .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
     );
     let digits: String = text.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();
-    let bytes = ENGINE.decode(digits).map_err(|_| "what is tagged !!binary is no base64".to_owned())?;
-    // JSON has text only; Go replaces every byte that is none.
+    let bytes = ENGINE.decode(digits).map_err(|_| "it is tagged !!binary, but is not base64".to_owned())?;
+    // JSON only has text; Go replaces every invalid byte.
     let mut decoded = String::new();
     let mut rest = &bytes[..];
     while !rest.is_empty() {
@@ -242,7 +241,7 @@ fn binary<'t>(text: &str) -> Result<Scalar<'t>, String> {
     Ok(Scalar::Text(decoded.into()))
 }
 
-/// The forms that Go's reader knows, with their fields in range.
+/// Matches the formats that Go's reader accepts, with their fields in range.
 fn is_timestamp(text: &str) -> bool {
     let (date, time) = match text.find(['T', 't', ' ']) {
         Some(at) => (&text[..at], Some((text.as_bytes()[at], &text[at + 1..]))),

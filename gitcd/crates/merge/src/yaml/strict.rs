@@ -1,4 +1,4 @@
-//! Refuses what the parser takes and Kubernetes' reader does not, or reads otherwise.
+//! Rejects what the parser accepts, but Kubernetes' reader rejects or reads differently.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use granit_parser::{ScalarStyle, StructureStyle};
 use super::Unreadable;
 use super::tree::{Content, Tree};
 
-/// Characters that end a line for YAML 1.1, and are like others for YAML 1.2.
+/// Characters that end a line in YAML 1.1, but not in YAML 1.2.
 const SEPARATORS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
-/// Refuses characters that Kubernetes' reader refuses.
+/// Rejects characters that Kubernetes' reader rejects.
 pub(super) fn check_characters(text: &str) -> Result<(), Unreadable> {
     let mut begins = true;
     for (at, character) in text.char_indices() {
@@ -35,21 +35,21 @@ pub(super) fn check_characters(text: &str) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Refuses constructs that Kubernetes' reader refuses, or reads otherwise.
+/// Rejects constructs that Kubernetes' reader rejects or reads differently.
 pub(super) fn check(tree: &Tree<'_>) -> Result<(), Unreadable> {
     let text = tree.text;
     let head = tree.root.map_or(text, |root| &text[..tree.nodes[root].start]);
     let mut at = 0;
     for line in head.split_inclusive('\n') {
         if line.starts_with("...") {
-            return Err(error(text, at, "a document ends before one begins".into()));
+            return Err(error(text, at, "a document end marker precedes the document".into()));
         }
         if line.starts_with('%') && !line.starts_with("%YAML ") && !line.starts_with("%TAG ") {
             return Err(error(text, at, "it has an unknown directive".into()));
         }
         at += line.len();
     }
-    // Nodes come in the order of the text.
+    // Nodes are in the order of the text.
     let mut brackets = 0;
     for node in &tree.nodes {
         match &node.content {
@@ -81,7 +81,7 @@ pub(super) fn check(tree: &Tree<'_>) -> Result<(), Unreadable> {
                     return Err(error(
                         text,
                         node.start,
-                        "text that begins with a colon or a mark of documents needs quotes within brackets".into(),
+                        "text that begins with a colon or a document marker needs quotes within brackets".into(),
                     ));
                 }
                 if raw.contains('\n') && raw.contains('\t') {
@@ -93,7 +93,7 @@ pub(super) fn check(tree: &Tree<'_>) -> Result<(), Unreadable> {
                 }
             }
             Content::Scalar(_, ScalarStyle::DoubleQuoted) if has_escaped_slash(&text[node.span.clone()]) => {
-                return Err(error(text, node.start, "\"\\/\" is no escape that Kubernetes reads".into()));
+                return Err(error(text, node.start, "Kubernetes does not read the escape \"\\/\"".into()));
             }
             Content::Scalar(value, ScalarStyle::Literal | ScalarStyle::Folded)
                 if value.trim_start_matches('\n').starts_with('\t') =>
@@ -123,7 +123,7 @@ fn has_escaped_slash(raw: &str) -> bool {
     false
 }
 
-/// Tabs are no indentation: not before what a line begins with, and not behind a dash or question mark there.
+/// Rejects tabs in indentation: before the content of a line, and after a dash or question mark there.
 fn check_tabs(tree: &Tree<'_>) -> Result<(), Unreadable> {
     let text = tree.text;
     if !text.contains('\t') {
@@ -168,7 +168,7 @@ fn check_tabs(tree: &Tree<'_>) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Separators of YAML 1.1 are taken only where they make no difference: between other characters of a quoted value.
+/// Accepts separators of YAML 1.1 only where they make no difference: between other characters of a quoted value.
 fn check_separators(tree: &Tree<'_>) -> Result<(), Unreadable> {
     let text = tree.text;
     if !text.contains(SEPARATORS) {

@@ -99,9 +99,9 @@ fn what_kubernetes_does_not_read_is_refused_with_the_reason() {
         ("a:\n\tb: 1\n", "line 2: tabs disallowed within this context (block indentation)"),
         ("a: 1\n\t\nb: 2\n", "line 2: a tab character is used for indentation"),
         ("a: x\u{1}\n", "line 1: it has a control character; write it as an escape in double quotes (U+0001)"),
-        ("a: \"\\/\"\n", "line 1: \"\\/\" is no escape that Kubernetes reads"),
-        ("a: .inf\n", "line 1: JSON has no infinity, and no number that is none"),
-        ("- a\n", "it is no object"),
+        ("a: \"\\/\"\n", "line 1: Kubernetes does not read the escape \"\\/\""),
+        ("a: .inf\n", "line 1: JSON has no infinity and no NaN"),
+        ("- a\n", "it is not an object"),
         ("{a: 1}", "it is not well-formed JSON"),
     ] {
         assert_eq!(json(yaml), Err(reason.into()), "{yaml}");
@@ -116,7 +116,7 @@ fn bombs_and_deep_nesting_are_refused() {
         let below = format!("*a{}, ", level - 1).repeat(10);
         bomb.extend([&format!("a{level}: &a{level} ["), below.trim_end_matches(", "), "]\n"]);
     }
-    // What is not linear would take hours.
+    // Anything but linear time would take hours.
     assert!(json(&bomb).unwrap_err().contains("aliases"));
     let large = format!("a: &a \"{}\"\nl:\n{}", "x".repeat(500_000), "- *a\n".repeat(1000));
     assert!(json(&large).unwrap_err().contains("aliases"));
@@ -270,7 +270,7 @@ fn any_object() -> impl Strategy<Value = serde_json::Value> {
         .prop_map(|map| serde_json::Value::Object(map.into_iter().collect()))
 }
 
-/// Writes values as people do: with comments, in braces, indented one way or another.
+/// Writes values in many styles: with comments, in braces, with different indentation.
 struct Writer {
     state: u64,
     out: String,
@@ -365,8 +365,8 @@ proptest! {
         let result = String::from_utf8(rewrite(text.as_bytes(), &wanted)).unwrap();
         prop_assert!(Value::parse(result.as_bytes()).is_some_and(|(read, _)| read == wanted), "{text:?} {wanted:?} {result:?}");
         let shares = old.as_map().unwrap().iter().any(|(name, _)| wanted.at(&[&name]).is_some());
-        // Where a block scalar ends with a line of white space, what follows could become a part of it.
+        // If a block scalar ends with a line of white space, what follows could become a part of it.
         let is_unclear = text.lines().any(|line| !line.is_empty() && line.trim().is_empty());
-        prop_assert!(!shares || is_unclear || edited(&text, &wanted).is_some(), "written anew: {text:?}\n{}", wanted.excerpt(2000));
+        prop_assert!(!shares || is_unclear || edited(&text, &wanted).is_some(), "written from scratch: {text:?}\n{}", wanted.excerpt(2000));
     }
 }

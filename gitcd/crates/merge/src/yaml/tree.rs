@@ -1,4 +1,4 @@
-//! The nodes of a YAML document with the places where they were written.
+//! The nodes of a YAML document with their positions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 
 use super::{Unreadable, strict};
 
-/// Deepest nesting of collections.
+/// Maximum nesting of collections.
 pub(super) const MAX_DEPTH: usize = 200;
 
 /// The prefix of the tags that YAML itself defines.
@@ -19,17 +19,17 @@ pub(super) const CORE: &str = "tag:yaml.org,2002:";
 pub(super) struct Node<'t> {
     /// The bytes of its content, without anchor and tag.
     pub(super) span: Range<usize>,
-    /// Where its anchor, its tag or its content begins.
+    /// Start of its anchor, tag or content.
     pub(super) start: usize,
-    /// The line that its content begins in, from 1.
+    /// The line of the start of its content, from 1.
     pub(super) line: usize,
-    /// The whole tag.
+    /// The full tag.
     pub(super) tag: Option<String>,
-    /// What it is.
+    /// Its content.
     pub(super) content: Content<'t>,
 }
 
-/// What a node is. Other nodes are given by their index.
+/// The content of a node. Other nodes are given by index.
 #[derive(Debug)]
 pub(super) enum Content<'t> {
     /// A scalar with its text.
@@ -45,7 +45,7 @@ pub(super) enum Content<'t> {
 /// A document.
 #[derive(Debug)]
 pub(super) struct Tree<'t> {
-    /// The text it was read from.
+    /// The parsed text.
     pub(super) text: &'t str,
     /// Every node.
     pub(super) nodes: Vec<Node<'t>>,
@@ -67,7 +67,7 @@ impl<'t> Tree<'t> {
     /// Parses a document, which must be the only one of `text`.
     pub(super) fn parse(text: &'t str) -> Result<Self, Unreadable> {
         strict::check_characters(text)?;
-        // Offsets are those of the whole text, so the mark is masked rather than cut off.
+        // Offsets are those of the whole text, so the mark is masked, not removed.
         let body = text.strip_prefix('\u{feff}').unwrap_or(text);
         let skipped = text.len() - body.len();
         let tree = Tree { text, nodes: Vec::new(), root: None, comments: 0 };
@@ -85,7 +85,7 @@ impl<'t> Tree<'t> {
 }
 
 impl<'t> Builder<'t> {
-    /// Whether a block is ended by the end of the text, not by a line break: for Kubernetes its value has none then.
+    /// Returns whether a block ends with the text instead of a line break: for Kubernetes, its value then has none.
     fn ends_open(&self, value: &str, span: &Range<usize>) -> bool {
         let text = self.tree.text;
         if span.end < text.len() || text.ends_with(['\n', '\r']) {
@@ -151,7 +151,7 @@ impl<'t> Builder<'t> {
             _ => return Ok(()),
         };
         if self.documents > 1 && self.open.is_empty() {
-            // A marker of the end, with nothing behind it, is no document.
+            // An end marker with nothing after it is not a document.
             return match content {
                 Content::Scalar(text, ScalarStyle::Plain) if text.is_empty() && tag.is_none() && anchor == 0 => Ok(()),
                 _ => Err(Unreadable::new(line, "it has more than one document".into())),

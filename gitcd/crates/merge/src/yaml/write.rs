@@ -1,4 +1,4 @@
-//! Writes values so that YAML 1.1 and YAML 1.2 readers see the same, in the style of Kubernetes: lists are not indented.
+//! Writes values so that YAML 1.1 and YAML 1.2 readers agree, in the style of Kubernetes: lists are not indented.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,10 +8,10 @@ use granit_parser::ScalarStyle;
 use super::scalar;
 use crate::value::{Map, Value, text};
 
-/// Longest name that is written without an explicit "?": readers look no further than 1,024 characters for a colon.
+/// Maximum length of a name without an explicit "?": readers search only 1,024 characters for a colon.
 const LONGEST_NAME: usize = 1000;
 
-/// The whole document.
+/// Writes the whole document.
 pub(super) fn document(value: &Value) -> Option<String> {
     let mut out = String::new();
     match value {
@@ -25,7 +25,7 @@ pub(super) fn document(value: &Value) -> Option<String> {
     Some(out)
 }
 
-/// What stands behind the colon of a field at `indent`, with the blank or line break before it, without the last line break.
+/// Writes what follows the colon of a field at `indent`, with the blank or line break before it, without the last line break.
 pub(super) fn behind_colon(value: &Value, indent: usize, style: ScalarStyle) -> Option<String> {
     let mut out = String::new();
     match value {
@@ -49,7 +49,7 @@ pub(super) fn behind_colon(value: &Value, indent: usize, style: ScalarStyle) -> 
     Some(out)
 }
 
-/// What stands behind the dash of an item at `indent`, likewise.
+/// Writes what follows the dash of an item at `indent`, likewise.
 pub(super) fn behind_dash(value: &Value, indent: usize, style: ScalarStyle) -> Option<String> {
     let mut out = String::from(" ");
     match value {
@@ -64,7 +64,7 @@ pub(super) fn behind_dash(value: &Value, indent: usize, style: ScalarStyle) -> O
     Some(out)
 }
 
-/// Fields in lines of their own; the first one begins where the text ends.
+/// Writes fields on separate lines, starting at the end of the text.
 fn fields(out: &mut String, map: &Map, indent: usize) -> Option<()> {
     for (place, (name, value)) in (0..).map_while(|place| (place < map.len()).then(|| (place, map.field(place)))) {
         if place > 0 {
@@ -76,7 +76,7 @@ fn fields(out: &mut String, map: &Map, indent: usize) -> Option<()> {
     Some(())
 }
 
-/// A field, without the last line break.
+/// Writes a field, without the last line break.
 pub(super) fn field(out: &mut String, name: &str, value: &Value, indent: usize) -> Option<()> {
     let quoted = quoted(name, ScalarStyle::Plain, false);
     if quoted.len() > LONGEST_NAME {
@@ -104,7 +104,7 @@ fn items(out: &mut String, list: &[Value], indent: usize) -> Option<()> {
     Some(())
 }
 
-/// A scalar or an empty collection, of which further lines are indented more than `indent`.
+/// Writes a scalar or an empty collection, with further lines indented by more than `indent`.
 fn inline(value: &Value, indent: usize, style: ScalarStyle) -> Option<String> {
     match value {
         Value::Map(_) => Some("{}".into()),
@@ -117,7 +117,7 @@ fn inline(value: &Value, indent: usize, style: ScalarStyle) -> Option<String> {
     }
 }
 
-/// In one line, for the inside of brackets or before a comment.
+/// Writes a value on one line, for use within brackets or before a comment.
 pub(super) fn flow(value: &Value, style: ScalarStyle) -> Option<String> {
     let mut out = String::new();
     match value {
@@ -148,14 +148,14 @@ pub(super) fn flow(value: &Value, style: ScalarStyle) -> Option<String> {
     Some(out)
 }
 
-/// A field between braces; `None` if its name is too long for that.
+/// Writes a field within braces; `None` if its name is too long for that.
 pub(super) fn flow_field(name: &str, value: &Value) -> Option<String> {
     let name = quoted(name, ScalarStyle::Plain, true);
     (name.len() <= LONGEST_NAME).then_some(())?;
     Some(format!("{name}: {}", flow(value, ScalarStyle::Plain)?))
 }
 
-/// The text of a JSON string; `None` if it has half of a surrogate pair.
+/// Returns the text of a JSON string; `None` if it has half of a surrogate pair.
 fn decoded(json: &str) -> Option<Cow<'_, str>> {
     let plain = text(json);
     match plain {
@@ -164,7 +164,7 @@ fn decoded(json: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A number, `true`, `false` or `null`, unless it is a number that YAML takes for a string.
+/// Returns a number, `true`, `false` or `null`, unless YAML reads the number as a string.
 fn number(json: &str) -> Option<String> {
     let read = scalar::resolve(None, &Cow::Borrowed(json), true).ok()?;
     (!matches!(read, scalar::Scalar::Text(_))).then(|| json.to_owned())
@@ -174,7 +174,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// Text of several lines as a block, if every reader reads it so.
+/// Writes multi-line text as a block, if every reader reads it the same.
 fn block(text: &str, indent: usize) -> Option<String> {
     let lines = text.trim_end_matches('\n');
     let fits = text.contains('\n')
@@ -201,7 +201,7 @@ fn block(text: &str, indent: usize) -> Option<String> {
     Some(out)
 }
 
-/// A string in one line: plain if every reader takes it for this string, else in quotes.
+/// Writes a string on one line: plain if every reader reads it as this string, otherwise in quotes.
 pub(super) fn quoted(text: &str, style: ScalarStyle, in_flow: bool) -> String {
     match style {
         ScalarStyle::Plain if is_plain(text, in_flow) => return text.to_owned(),
@@ -219,19 +219,19 @@ pub(super) fn quoted(text: &str, style: ScalarStyle, in_flow: bool) -> String {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             character if is_printable(character) => out.push(character),
-            character => write!(out, "\\u{:04X}", u32::from(character)).expect("a string grows"),
+            character => write!(out, "\\u{:04X}", u32::from(character)).expect("writing to a string does not fail"),
         }
     }
     out.push('"');
     out
 }
 
-/// Whether the readers of both versions take a character as it is, within a line.
+/// Returns whether readers of both versions accept a character unescaped within a line.
 fn is_printable(character: char) -> bool {
     matches!(character, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{1_0000}'..)
 }
 
-/// Whether a string needs no quotes. Everything that looks like a number, a time or an indicator has some.
+/// Returns whether a string needs no quotes. Everything that looks like a number, a time or an indicator does.
 fn is_plain(text: &str, in_flow: bool) -> bool {
     const WORDS: [&str; 12] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"];
     let begins = |character: char| matches!(character, 'a'..='z' | 'A'..='Z' | '/' | '_' | '$' | '(');

@@ -1,4 +1,4 @@
-//! The kinds that Kubernetes serves itself.
+//! Kinds built into Kubernetes.
 
 use gitcd_merge::schema::{ListKind, Schemas, Shape};
 
@@ -110,7 +110,7 @@ fn other_lists_are_merged_as_annotated() {
     for (api_version, kind, path, expected) in [
         ("v1", "Node", "spec.podCIDRs", ListKind::Set),
         ("v1", "Node", "spec.taints", ListKind::Atomic),
-        // The strategic merge patch has a key for it; the list type goes first.
+        // The strategic merge patch has a key for it, but the list type takes precedence.
         ("batch/v1", "Job", "status.conditions", ListKind::Atomic),
         ("rbac.authorization.k8s.io/v1", "ClusterRole", "rules", ListKind::Atomic),
         ("rbac.authorization.k8s.io/v1", "RoleBinding", "subjects", ListKind::Atomic),
@@ -140,7 +140,7 @@ fn selectors_and_references_are_taken_whole() {
     ] {
         assert!(node(&schemas, api_version, kind, path).is_atomic(), "{kind}: {path}");
     }
-    // A reference that is said to be granular, and maps of which nothing is said.
+    // A reference that is explicitly granular, and maps without a declared type.
     for (kind, path) in [("PersistentVolume", "spec.claimRef"), ("ConfigMap", "data"), ("ConfigMap", "metadata.labels")]
     {
         let node = node(&schemas, "v1", kind, path);
@@ -167,7 +167,7 @@ fn what_kubernetes_replaces_or_discriminates_is_whole() {
     for path in ["spec", "spec.volumes", "spec.containers.[]", "spec.securityContext"] {
         assert!(!node(&schemas, "v1", "Pod", path).is_whole(), "{path}");
     }
-    // What is whole is still known inside, for a change of one side only.
+    // Fields of whole objects are known, for a change of only one side.
     let volume = node(&schemas, "v1", "Pod", "spec.volumes.[]");
     assert_eq!(find(volume, "projected.sources").and_then(|list| list.list()), Some(ListKind::Atomic));
 }

@@ -1,4 +1,4 @@
-//! Kinds that definitions of custom resources define.
+//! Kinds that custom resource definitions define.
 
 use gitcd_merge::schema::{ListKind, Schemas, Shape};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::{find, keys, node, unions};
 
 const VERSION: &str = "example.com/v1";
 
-/// A definition of the kind `Widget` with this schema of `spec`, in one version.
+/// Returns a definition of the kind `Widget` with this schema of `spec`, in one version.
 fn widget(spec: &Value) -> Value {
     definition("Widget", &[("v1", spec)])
 }
@@ -65,7 +65,7 @@ fn lists_and_maps_are_merged_as_annotated() {
     assert_eq!(find(ports, "[].tags").and_then(|list| list.list()), Some(ListKind::Set));
     assert_eq!(spec.field("zones").and_then(|list| list.list()), Some(ListKind::Set));
     assert_eq!(spec.field("args").and_then(|list| list.list()), Some(ListKind::Atomic));
-    // Kubernetes takes a list of which nothing is said as one value, even if its items have names.
+    // Kubernetes treats a list without a declared type as one value, even if its items have names.
     assert_eq!(spec.field("plain").and_then(|list| list.list()), Some(ListKind::Atomic));
     assert!(spec.field("selector").is_some_and(|map| map.is_atomic() && map.list().is_none()));
     let pool = find(spec, "pools.any-key").expect("known of every key");
@@ -141,7 +141,7 @@ fn exclusive_fields_are_found_in_the_ways_that_definitions_say_so() {
             .map_or(Vec::new(), |spec| unions(spec).into_iter().map(|group| group.concat()).collect::<Vec<_>>())
     };
     assert_eq!(groups(json!({ "oneOf": [{ "required": ["b"] }, { "required": ["a"] }] })), ["ab"]);
-    // None of them is allowed too.
+    // None of them is valid, too.
     let none = json!({ "not": { "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] } });
     assert_eq!(groups(json!({ "oneOf": [none, { "required": ["a"] }, { "required": ["b"] }] })), ["ab"]);
     let all_of = json!([
@@ -150,7 +150,7 @@ fn exclusive_fields_are_found_in_the_ways_that_definitions_say_so() {
     ]);
     assert_eq!(groups(json!({ "allOf": all_of })), ["ab", "bc"]);
     assert_eq!(groups(json!({ "maxProperties": 1 })), ["abc"]);
-    // Not exclusive: several may hold, or an alternative says more.
+    // Not exclusive: several may match, or an alternative requires more.
     assert_eq!(groups(json!({ "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] })), Vec::<String>::new());
     assert_eq!(groups(json!({ "oneOf": [{ "required": ["a", "b"] }, { "required": ["b"] }] })), Vec::<String>::new());
     let kinds = json!([
@@ -183,10 +183,10 @@ fn a_malformed_definition_is_left_out_and_told_of() {
     for (malformed, problem) in [
         (
             list(json!({ "x-kubernetes-list-type": "map" })),
-            "spec.properties.list.x-kubernetes-list-map-keys: no list of",
+            "spec.properties.list.x-kubernetes-list-map-keys: not a list of",
         ),
-        (list(json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [] })), "no list of field names"),
-        (list(json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [1] })), "no list of field names"),
+        (list(json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [] })), "not a list of names"),
+        (list(json!({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [1] })), "not a list of names"),
         (list(json!({ "x-kubernetes-list-type": "bag" })), "unknown: bag"),
         (list(json!({ "x-kubernetes-list-type": 1 })), "x-kubernetes-list-type: not a string"),
         (widget(&json!({ "x-kubernetes-map-type": "odd" })), "properties.spec.x-kubernetes-map-type: unknown: odd"),

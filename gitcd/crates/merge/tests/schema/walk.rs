@@ -1,4 +1,4 @@
-//! Schemas are walked with whatever people put into objects and definitions.
+//! Walks schemas with arbitrary objects and definitions.
 
 use gitcd_merge::schema::{ListKind, Node, Schemas, Shape};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const KINDS: [(&str, &str); 6] = [
     ("example.com/v1", "Widget"),
 ];
 
-/// What is between two nodes: a field, or `None` for the items of a list.
+/// A step between two nodes: a field, or `None` for the items of a list.
 fn step() -> impl Strategy<Value = Option<String>> {
     let known = [
         "metadata",
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Option<String>> {
     ]
 }
 
-/// Schemas as definitions have them, with keywords that do not fit one another, or nothing.
+/// Schemas as in definitions, also with contradictory keywords, or null.
 fn schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({ "type": "string" })),
@@ -85,7 +85,7 @@ fn widget(schema: &Value) -> Value {
     })
 }
 
-/// What holds at every node.
+/// Checks what must hold at every node.
 fn check(node: Node<'_>) -> Result<(), TestCaseError> {
     if let Some(ListKind::Map(keys)) = node.list() {
         prop_assert!(!keys.is_empty());

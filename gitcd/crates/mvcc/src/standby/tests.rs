@@ -9,10 +9,10 @@ fn key(name: u8) -> Bytes {
     Bytes::from(vec![b'k', name])
 }
 
-/// What the writer has of a key: create and mod revision, version.
+/// The writer's record of a key: create revision, mod revision, version.
 type Record = (i64, i64, i64);
 
-/// The simple truth: what a writer does, one revision after the other, and every state that it was in.
+/// The reference model: a writer's state, one revision after the other.
 #[derive(Clone, Debug, Default)]
 struct Writer {
     revision: i64,
@@ -78,7 +78,8 @@ fn found(store: &Store) -> BTreeMap<u8, Record> {
 }
 
 proptest! {
-    /// Whoever only listens to the events comes to the same state as who lists, and never hears of a key that is made while it is there.
+    /// A client that follows the events reaches the same state as one that lists, and gets no event for the creation of an
+    /// existing key.
     #[test]
     fn events_lead_from_what_was_listed_to_what_is_there_now(
         commits in proptest::collection::vec(
@@ -94,7 +95,7 @@ proptest! {
             prop_assert_eq!(store.follow(writer.since(&before)), Ok(()));
             let mut last = before.revision;
             for entry in store.log(Revision::new(before.revision + 1), usize::MAX) {
-                prop_assert_eq!(entry.revision.get(), last + 1, "no revision is left out");
+                prop_assert_eq!(entry.revision.get(), last + 1, "no revision is skipped");
                 last = entry.revision.get();
                 for change in entry.changes() {
                     let (version, name) = (&change.version, change.version.key[1]);
@@ -102,12 +103,12 @@ proptest! {
                     let known = heard.get(&name).copied();
                     prop_assert_eq!(change.previous.as_ref().map(|before| before.mod_revision.get()), known.map(|it| it.1));
                     if version.is_tombstone() {
-                        prop_assert!(heard.remove(&name).is_some(), "it was there");
+                        prop_assert!(heard.remove(&name).is_some(), "the key existed");
                         continue;
                     }
                     let record = (version.create_revision.get(), version.mod_revision.get(), version.version);
                     if let Some(known) = known {
-                        prop_assert_eq!(known.0, record.0, "it is still the same");
+                        prop_assert_eq!(known.0, record.0, "the key was not recreated");
                     }
                     heard.insert(name, record);
                 }
@@ -132,7 +133,7 @@ fn deletions_have_revisions_of_their_own_while_there_are_any() {
     store.follow(writer.since(&before)).unwrap();
     let told: Vec<_> = store.log(Revision::new(6), 10).iter().map(|entry| entry.changes().len()).collect();
     assert_eq!(told, [1, 1, 1, 1]);
-    // Two that went with a lease.
+    // Two keys that were deleted with a lease.
     let before = writer.clone();
     writer.write(&[(2, false), (3, false)]);
     store.follow(writer.since(&before)).unwrap();
@@ -151,10 +152,10 @@ fn what_does_not_come_after_what_is_here_is_told() {
         gone: Vec::new(),
     };
     let version = |at: i64| Version::put(key(1), Revision::new(at), Revision::new(at), 1, 0, Bytes::new());
-    assert_eq!(store.follow(of(1, Vec::new())), Err(Another), "it goes back");
-    assert_eq!(store.follow(of(2 + (1 << 32), Vec::new())), Err(Another), "another one has begun to write");
-    assert_eq!(store.follow(of(3, vec![version(2)])), Err(Another), "it was not there");
-    assert_eq!(store.follow(of(3, vec![version(4)])), Err(Another), "it is later than everything");
+    assert_eq!(store.follow(of(1, Vec::new())), Err(Another), "the revision goes back");
+    assert_eq!(store.follow(of(2 + (1 << 32), Vec::new())), Err(Another), "there is another writer");
+    assert_eq!(store.follow(of(3, vec![version(2)])), Err(Another), "the new version is not new");
+    assert_eq!(store.follow(of(3, vec![version(4)])), Err(Another), "the version is above the revision");
     assert_eq!(store.revision(), Revision::new(2));
     assert_eq!(store.follow(of(3, vec![version(3)])), Ok(()));
 }
@@ -166,7 +167,7 @@ async fn it_takes_no_writes_and_does_not_look_well() {
     assert_eq!(store.grant(0, 5).await, Err(Error::Standby));
     assert_eq!(store.compact(Revision::new(1)).await, Err(Error::Standby));
     assert_eq!(store.unavailable(), Some(Error::Standby));
-    assert_eq!(store.newest(), Ok(()), "reads are answered as of what was pushed");
+    assert_eq!(store.newest(), Ok(()), "reads are served at the pushed revision");
     let health = Range { keys: KeyRange::One(Bytes::from_static(b"health")), ..all() };
     assert_eq!(store.range(&health).map(|_| ()), Err(Error::Standby));
 }

@@ -1,4 +1,4 @@
-//! What a transaction costs and, where operations meet, does.
+//! The cost of transactions, and the effects of operations on the same keys.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn nested(success: Vec<Op>) -> Op {
     Op::Txn(Txn { compares: Vec::new(), success, failure: Vec::new() })
 }
 
-/// An index with so many keys.
+/// Creates an index with this many keys.
 fn index(keys: usize) -> Index {
     let mut index = Index::new(Revision::INITIAL);
     let revision = index.revision().next();
@@ -32,7 +32,7 @@ fn index(keys: usize) -> Index {
     index
 }
 
-/// The changes that `op` makes, and how many changes it looked at.
+/// Returns the changes of `op`, and how many changes it looked at.
 fn run(index: &Index, op: &Op) -> (Vec<Arc<Version>>, usize) {
     let segments = Segments::default();
     let view = View { index, at: index.revision(), segments: &segments };
@@ -65,7 +65,7 @@ fn what_a_deletion_looks_at_grows_with_the_keys_and_no_faster() {
     }
 }
 
-/// The limit on operations is one for each branch: with three levels of 42 it lets 74,088 through.
+/// The limit on operations applies to each branch: three levels of 42 allow 74,088 operations.
 #[test]
 fn what_operations_of_nested_transactions_look_at_grows_with_their_number_and_no_faster() {
     let range = |key| {
@@ -106,7 +106,7 @@ proptest! {
         )
     ) {
         let index = index(5);
-        // Key to version; what a key was before counts on, unless it was deleted in between.
+        // Key to version. Versions count on from the state before the transaction, unless the key was deleted in between.
         let mut model: BTreeMap<Bytes, i64> = (0..5).map(|number| (name(number), 1)).collect();
         let mut changed: BTreeMap<Bytes, i64> = BTreeMap::new();
         let ops = steps.iter().map(|step| match *step {
@@ -129,7 +129,7 @@ proptest! {
         let op = nested(ops.collect());
         let (changes, _) = run(&index, &op);
         let found: BTreeMap<_, _> = changes.iter().map(|change| (change.key.clone(), change.version)).collect();
-        prop_assert_eq!(found.len(), changes.len(), "at most one change for a key");
+        prop_assert_eq!(found.len(), changes.len(), "at most one change of a key");
         prop_assert_eq!(found, changed);
     }
 }

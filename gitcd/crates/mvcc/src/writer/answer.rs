@@ -1,4 +1,4 @@
-//! Answers of the writer, and the traces of those who wait for them.
+//! Answers of the writer, and the traces of the requests that wait for them.
 
 use gitcd_core::revision::Revision;
 use gitcd_core::trace;
@@ -11,23 +11,23 @@ use crate::lease::Report;
 use crate::merge;
 use crate::txn::Done;
 
-/// Where an answer goes.
+/// The recipient of an answer.
 #[derive(Debug)]
 pub(crate) struct Reply<T> {
     sender: oneshot::Sender<Result<T, Error>>,
-    /// Of the request that waits for it.
+    /// The span of the waiting request.
     span: Span,
 }
 
 impl<T> Reply<T> {
-    /// For the request that this thread serves at the moment.
+    /// Creates a reply for the request that this thread is serving.
     pub(crate) fn channel() -> (Self, oneshot::Receiver<Result<T, Error>>) {
         let (sender, answer) = oneshot::channel();
         (Self { sender, span: trace::current() }, answer)
     }
 
     pub(super) fn send(self, answer: Result<T, Error>) {
-        // Nobody listens any more if the client went away.
+        // The receiver is gone if the client disconnected.
         let _ = self.sender.send(answer);
     }
 }
@@ -84,7 +84,8 @@ impl Answer {
     }
 }
 
-/// The span of a journal write, if a traced request waits for it: a child of the first such request, linked to the others.
+/// Returns the span of a journal write, if a traced request waits for it: a child of the first such request, linked to the
+/// others.
 pub(super) fn span(answers: &[Answer], bytes: usize) -> Span {
     if !trace::on() {
         return Span::none();

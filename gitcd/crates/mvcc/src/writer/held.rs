@@ -1,11 +1,11 @@
-//! What was made durable under a writer lease that has ended since.
+//! Writes in doubt: durable, but the writer lease has ended since.
 
 use super::{Batch, Writer};
 use crate::Error;
 
 impl Writer {
-    /// Makes a durable batch visible if clients may be told of it; if not, it is kept: whether it will ever be seen depends on
-    /// whether this server gets its lease back.
+    /// Makes a durable batch visible, or keeps it in doubt while the fence is closed: it only becomes visible if this server
+    /// regains its lease.
     pub(super) fn show(&mut self, mut batch: Batch) -> Result<(), Error> {
         if self.store.newest().is_ok() {
             self.publish(&mut batch);
@@ -21,25 +21,25 @@ impl Writer {
         Err(Error::InDoubt)
     }
 
-    /// Makes visible what was kept, if this server may tell of it again. Before anything else: what is written now rests on it.
+    /// Makes writes in doubt visible if the fence is open again. Called before all else, since new writes build on them.
     pub(super) fn release(&mut self) {
         if self.held.is_some()
             && self.store.newest().is_ok()
             && let Some(mut held) = self.held.take()
         {
-            tracing::info!("the lease is back: durable writes that were not acknowledged become visible");
+            tracing::info!("the writer lease is back: writes in doubt become visible");
             self.publish(&mut held);
         }
     }
 }
 
 impl Batch {
-    /// Whether it changes nothing.
+    /// Returns whether the batch changes nothing.
     fn is_empty(&self) -> bool {
         self.first.is_none() && self.leases.is_empty() && self.compact.is_none() && self.merges.is_empty()
     }
 
-    /// Adds a later one.
+    /// Appends a later batch.
     fn append(&mut self, later: Batch) {
         self.leases.extend(later.leases);
         self.merges.extend(later.merges);
@@ -67,7 +67,7 @@ mod tests {
         gate.open_until(Moment::now() + Duration::from_hours(1));
         assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
         let before = disk.store().revision();
-        // Open when the batch begins, closed when it is durable.
+        // The fence is open when the batch starts, and closed when it is durable.
         disk.close_in_the_next_batch(&gate);
         let in_doubt = || Err(Error::InDoubt);
         let doubtful = disk.batch(&[Step::Grant(7), Step::Put(2, 0), Step::Compact(255)]);

@@ -1,10 +1,10 @@
-//! Superseded values: how many bytes of them are in memory, and which may leave it.
+//! Superseded values: how many of their bytes are in memory, and which can be evicted.
 //!
-//! The journal has the values that were written since its oldest segment. Others are in memory only: what recovery took from
-//! Git or from the snapshot, and what was in a segment that has been trimmed. They are counted, but cannot leave: Git has
-//! them, but in a form from which they would have to be put together again, by another thread. There is at most one of them
-//! for each key: a segment is trimmed once its writes are at or below the compact revision, and of those only the newest
-//! version of a key is kept. The next compaction beyond the version that superseded it lets it go.
+//! The journal has the values written since its oldest segment. Others are only in memory: those that recovery loaded from Git or
+//! the snapshot, and those of trimmed segments. They count, but cannot be evicted: Git has them, but another thread would have to
+//! reassemble them. There is at most one for each key: a segment is trimmed once its writes are at or below the compact revision,
+//! and of those only the newest version of a key is kept. The next compaction beyond the version that superseded it drops the
+//! value.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,21 +13,21 @@ use gitcd_journal::Segments;
 
 use crate::version::Version;
 
-/// Superseded versions.
+/// Superseded versions, by where their values are.
 #[derive(Debug, Default)]
 pub(super) struct Old {
-    /// Those whose value is in memory and, as far as is known, in the journal too; oldest first.
+    /// Values in memory and, as far as is known, in the journal; oldest first.
     queue: VecDeque<(Weak<Version>, usize)>,
     queue_bytes: usize,
-    /// Those whose value has left memory.
+    /// Values evicted from memory.
     evicted: Vec<Weak<Version>>,
-    /// Those whose value is in memory only.
+    /// Values in memory only.
     stuck: Vec<(Weak<Version>, usize)>,
     stuck_bytes: usize,
 }
 
 impl Old {
-    /// What recovery found.
+    /// Creates it from the superseded versions that recovery found.
     pub(super) fn new(superseded: Vec<Weak<Version>>) -> Self {
         let mut old = Self::default();
         for version in superseded {
@@ -39,19 +39,19 @@ impl Old {
         old
     }
 
-    /// Bytes of values that are in memory.
+    /// Returns the bytes of superseded values in memory.
     pub(super) fn bytes(&self) -> usize {
         self.queue_bytes + self.stuck_bytes
     }
 
-    /// One more was superseded.
+    /// Adds a superseded version.
     pub(super) fn add(&mut self, version: &Arc<Version>) {
         let length = version.value_length as usize;
         self.queue.push_back((Arc::downgrade(version), length));
         self.queue_bytes += length;
     }
 
-    /// Lets the oldest values leave memory, until there are at most so many bytes or nothing that can leave.
+    /// Evicts the oldest values until at most `limit` bytes are left, or nothing that can be evicted.
     pub(super) fn evict(&mut self, limit: usize, segments: &Segments) {
         while let Some((version, length)) = self.queue.front() {
             let version = version.upgrade();
@@ -72,17 +72,17 @@ impl Old {
         }
     }
 
-    /// Forgets those that a compaction has let go.
+    /// Forgets versions that a compaction has dropped.
     pub(super) fn forget(&mut self) {
         self.evicted.retain(|version| version.strong_count() > 0);
         self.stuck.retain(|(version, _)| version.strong_count() > 0);
         self.stuck_bytes = self.stuck.iter().map(|(_, bytes)| bytes).sum();
     }
 
-    /// Brings values back that only segments below `first_kept` have.
+    /// Reads back values that only segments below `first_kept` have.
     ///
     /// # Errors
-    /// If one cannot be read; all values are somewhere then, still.
+    /// A value cannot be read; no value is lost.
     pub(super) fn bring_back(&mut self, segments: &Segments, first_kept: u64) -> std::io::Result<()> {
         let mut outcome = Ok(());
         for version in std::mem::take(&mut self.evicted) {

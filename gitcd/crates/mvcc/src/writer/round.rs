@@ -1,4 +1,4 @@
-//! What commands do to index and leases, before any of it is durable.
+//! Effects of commands on index and leases, before any of it is durable.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::query::View;
 use crate::txn::{self, Done, Op};
 use crate::version::Version;
 
-/// Who deletes the keys of a lease that ran out.
+/// The client that is recorded for deletions by an expired lease.
 pub(crate) const EXPIRY: &str = "lease expiry";
 
 /// The part of a batch that runs under the locks.
@@ -33,7 +33,7 @@ pub(super) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Does what is asked. All answers, errors too, wait for the fsync: they may rest on what is not durable yet.
+    /// Executes a command. All answers, also errors, wait for the fsync: they may depend on writes that are not durable yet.
     pub(super) fn command(&mut self, command: Command, refused: Option<&Error>) {
         let allowed = refused.map_or(Ok(()), |error| Err(error.clone()));
         let answer = match command {
@@ -46,7 +46,7 @@ impl Round<'_> {
                 Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due, client)))
             }
             Command::KeepAlive { id, reply } => {
-                // Nobody hears that a lease is gone while its keys are there.
+                // Do not report an expired lease as gone while its keys exist: revoke it first.
                 let ended = if self.is_overdue(id) {
                     allowed.and_then(|()| self.revoke(id, true, Some(EXPIRY.into())))
                 } else {
@@ -57,7 +57,7 @@ impl Round<'_> {
             Command::Lease { id, keys, reply } => Answer::Lease(reply, Ok(self.leases.report(id, keys))),
             Command::Leases { reply } => Answer::Leases(reply, Ok(self.leases.list())),
             Command::Compact { revision, reply } => {
-                // It makes room, so that it is taken whatever else is refused; not from who is not the writer.
+                // A compaction frees space, so it is accepted even if other writes are refused, but only from the writer.
                 let is_writer = if refused == Some(&Error::NoLease) { Err(Error::NoLease) } else { Ok(()) };
                 Answer::Revision(reply, is_writer.and_then(|()| self.compact(revision)))
             }
@@ -75,7 +75,7 @@ impl Round<'_> {
         Ok(done)
     }
 
-    /// One revision for each key, since clients resume between any two of them; none is visible before all are durable.
+    /// Each key gets its own revision, since clients may resume between any two; none is visible before all are durable.
     fn merge(&mut self, request: merge::Request) -> Result<merge::Done, Error> {
         let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
         let decided = merge::decide(request, view)?;
@@ -91,7 +91,7 @@ impl Round<'_> {
         Ok(merge::Done { first, last, conflicts: decided.conflicts })
     }
 
-    /// One revision: into the frame, into the index.
+    /// Applies one revision to the frame and the index.
     fn apply(&mut self, versions: Vec<Arc<Version>>, client: Option<Arc<str>>) {
         let revision = self.index.revision().next();
         self.batch.first.get_or_insert(revision);
@@ -126,7 +126,7 @@ impl Round<'_> {
         let id = match id {
             0 => std::iter::repeat_with(|| rand::random::<i64>() & i64::MAX)
                 .find(|id| *id != 0 && self.leases.find(*id).is_none())
-                .expect("the iterator does not end"),
+                .expect("the iterator is infinite"),
             id if self.leases.find(id).is_some() => return Err(Error::LeaseExists),
             id => id,
         };
@@ -140,11 +140,11 @@ impl Round<'_> {
     fn revoke(&mut self, id: i64, only_if_due: bool, client: Option<Arc<str>>) -> Result<Revision, Error> {
         let lease = self.leases.find(id).ok_or(Error::LeaseNotFound)?;
         if only_if_due && lease.deadline > Instant::now() {
-            // Kept alive since the timer rang.
+            // Kept alive since the deadline passed.
             return Err(Error::LeaseNotFound);
         }
         let revision = self.index.revision().next();
-        let lease = self.leases.end(id, revision).expect("it was found");
+        let lease = self.leases.end(id, revision).expect("the lease was found");
         Record::Revoke { id }.encode(self.frame);
         let tombstones: Vec<_> =
             lease.keys.iter().map(|key| Arc::new(Version::tombstone(key.clone(), revision))).collect();
@@ -161,7 +161,7 @@ impl Round<'_> {
             return Err(Error::Future);
         }
         let compacted = self.batch.compact.unwrap_or(Revision::ZERO).max(self.index.compacted());
-        // As in etcd, a store that was never compacted can be compacted at 0, which does nothing.
+        // As in etcd, a store that was never compacted can be compacted at 0, which has no effect.
         let nothing = revision == Revision::ZERO && compacted == Revision::ZERO;
         if revision <= compacted && !nothing {
             return Err(Error::Compacted);

@@ -1,4 +1,4 @@
-//! Batches as the writer thread runs them, one call each: what comes together is up to the test.
+//! Batches as the writer thread runs them, one for each call: the test decides which commands share a batch.
 
 use bytes::Bytes;
 use gitcd_core::fence::Gate;
@@ -21,7 +21,7 @@ pub(crate) struct Disk {
     folder: TempDir,
 }
 
-/// One command, made anew for every store that it is for.
+/// One command, created anew for each store.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Put(u8, i64),
@@ -29,14 +29,14 @@ pub(crate) enum Step {
     DeleteAll,
     Grant(i64),
     Revoke(i64),
-    /// At this share of the revisions, in 255ths.
+    /// At this fraction of the revisions, in 255ths.
     Compact(u8),
 }
 
-/// Key, revisions of change and creation, version, lease.
+/// Key, mod revision, create revision, version, lease.
 type Pair = (Bytes, i64, i64, i64, i64);
 
-/// All that anybody can see, at every revision that can be read.
+/// All visible state, at every readable revision.
 #[derive(Debug, PartialEq)]
 struct Seen {
     revision: Revision,
@@ -58,7 +58,7 @@ fn put(key: Bytes, value: Bytes, lease: i64) -> Op {
     Op::Put(Put { key, value: Some(value), lease: Some(lease), previous: false })
 }
 
-/// Whether a command was answered with success; `None` while it waits.
+/// Returns whether a command succeeded; `None` while it waits.
 type Outcome = Box<dyn FnMut() -> Option<Result<(), Error>>>;
 
 fn reply<T: 'static>() -> (Reply<T>, Outcome) {
@@ -113,20 +113,20 @@ impl Disk {
         }
     }
 
-    /// All in one batch, all answered.
+    /// Runs all commands in one batch, and returns all answers.
     pub(crate) fn batch(&mut self, steps: &[Step]) -> Vec<Result<(), Error>> {
         let (mut commands, outcomes): (VecDeque<_>, Vec<_>) = steps.iter().map(|step| self.command(step)).unzip();
         self.writer.batch(&mut commands);
         assert!(commands.is_empty(), "small commands share a frame");
-        outcomes.into_iter().map(|mut outcome| outcome().expect("a batch answers everything")).collect()
+        outcomes.into_iter().map(|mut outcome| outcome().expect("a batch answers every command")).collect()
     }
 
-    /// Closes the gate while the next batch is made durable.
+    /// Closes the fence once the next batch is durable.
     pub(crate) fn close_in_the_next_batch(&mut self, gate: &Arc<Gate>) {
         self.writer.closes = Some(gate.clone());
     }
 
-    /// Waits for a command of somebody else, and runs it.
+    /// Waits for a command from elsewhere, and runs it.
     pub(crate) async fn next_batch(&mut self) {
         let command = self.inbox.recv().await.expect("the store has a sender");
         self.writer.batch(&mut VecDeque::from([command]));
@@ -139,7 +139,7 @@ impl Disk {
     fn see(&self) -> Seen {
         let store = &self.writer.store;
         let index = store.index.read();
-        assert_eq!(index.revision(), store.revision(), "nothing is ahead of what is durable");
+        assert_eq!(index.revision(), store.revision(), "the index is not ahead of the durable revision");
         let revisions = index.compacted().get().max(1)..=index.revision().get();
         let all = all_keys();
         let pairs = revisions.map(|revision| {
@@ -154,7 +154,7 @@ impl Disk {
             )
         });
         let leases = store.leases.lock();
-        let keys = |id| leases.find(id).expect("it is listed").keys.iter().cloned().collect();
+        let keys = |id| leases.find(id).expect("the lease is listed").keys.iter().cloned().collect();
         Seen {
             revision: index.revision(),
             compacted: index.compacted(),
@@ -164,7 +164,7 @@ impl Disk {
         }
     }
 
-    /// What a start would find.
+    /// Returns the records that recovery would find.
     fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         recover(self.folder.path(), &Segments::default(), |replayed| records.push(replayed.record))
@@ -180,7 +180,7 @@ impl Disk {
     }
 }
 
-/// A thread may be put aside by the system between the moment when it gets a place in the queue and that when it takes it.
+/// The scheduler may suspend a thread after it has reserved a place in the queue, and before it sends.
 #[test]
 fn who_had_a_place_in_the_queue_when_the_writer_stopped_is_answered() {
     let Disk { writer, inbox, folder: _folder } = Disk::new();
@@ -210,18 +210,18 @@ fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
     let keep_alive = |disk: &mut Disk| {
         let (reply, mut answer) = Reply::channel();
         disk.writer.batch(&mut VecDeque::from([Command::KeepAlive { id: 1, reply }]));
-        answer.try_recv().expect("a batch answers everything")
+        answer.try_recv().expect("a batch answers every command")
     };
-    // Looking at it does not end it, and neither does what cannot be made durable.
+    // A query does not end the lease, and neither does a revocation that cannot be made durable.
     let (reply, mut answer) = Reply::channel();
     disk.writer.batch(&mut VecDeque::from([Command::Lease { id: 1, keys: true, reply }]));
-    let report = answer.try_recv().expect("a batch answers everything").unwrap().expect("it is there");
+    let report = answer.try_recv().expect("a batch answers every command").unwrap().expect("the lease exists");
     assert_eq!(report.keys, [key(0)]);
     fault::fail_next(Fault::Full);
     assert_eq!(keep_alive(&mut disk), Err(Error::NoSpace));
     assert_eq!(disk.see().pairs.last().unwrap().len(), 1);
     assert_eq!(keep_alive(&mut disk), Ok(None));
-    assert!(disk.see().pairs.last().unwrap().is_empty(), "the key has gone first");
+    assert!(disk.see().pairs.last().unwrap().is_empty(), "the key was deleted first");
     let entries = disk.store().log(Revision::new(3), 1);
     assert_eq!(entries[0].client.as_deref(), Some(EXPIRY));
 }
@@ -231,7 +231,7 @@ const VALUE_BYTES: usize = 1000;
 const KEYS: u8 = 200;
 
 impl Disk {
-    /// Puts all keys, some at a time, so that the journal can take another segment in between.
+    /// Puts all keys, in several batches, so that the journal can start another segment in between.
     fn put_all(&mut self, fill: u8) {
         for name in 0..KEYS {
             let (command, mut outcome) = write(put(key(name), Bytes::from(vec![fill; VALUE_BYTES]), 0));
@@ -242,12 +242,12 @@ impl Disk {
 
     fn compact_all(&mut self) {
         assert_eq!(self.batch(&[Step::Compact(255)]), [Ok(())]);
-        // Only what is in Git is forgotten.
+        // Only versions that are in Git are pruned.
         self.writer.store.advance_committed(self.writer.store.revision());
         while self.writer.prune() {}
     }
 
-    /// Bytes of superseded values in memory: as they are counted, and as they are.
+    /// Returns the bytes of superseded values in memory: as counted, and as measured.
     fn old_bytes(&self) -> (usize, usize) {
         let store = &self.writer.store;
         let index = store.index.read();
@@ -255,7 +255,7 @@ impl Disk {
         let readable = (index.compacted().get()..index.revision().get())
             .flat_map(|revision| index.range(&all, Revision::new(revision)))
             .filter(|version| index.newest(&version.key).is_some_and(|newest| !Arc::ptr_eq(newest, version)));
-        // The write at the compact revision itself can be watched, with the pair before it.
+        // The write at the compact revision itself can be watched, with the previous version.
         let watchable = index.log_from(Revision::ZERO).flat_map(Entry::changes);
         let watchable = watchable.filter_map(|change| change.previous.as_ref());
         let mut old: Vec<&Arc<Version>> = readable.chain(watchable).collect();
@@ -265,7 +265,7 @@ impl Disk {
         (store.counters.old_value_bytes.load(Ordering::Relaxed) as usize, bytes)
     }
 
-    /// All segments that can go.
+    /// Trims all sealed segments.
     fn trim_all(&mut self) {
         let last = self.store().segments.sealed().last().expect("segments are small").0;
         self.writer.trim(last + 1);
@@ -273,7 +273,7 @@ impl Disk {
     }
 }
 
-/// What the journal does not have any more stays, one value for each key at most; it counts, and leaves no room for others.
+/// Values that the journal no longer has stay in memory, one for each key at most; they count, and leave no room for others.
 #[test]
 fn superseded_values_are_counted_wherever_the_journal_ends() {
     let mut disk = Disk::new();
@@ -281,27 +281,27 @@ fn superseded_values_are_counted_wherever_the_journal_ends() {
     disk.put_all(1);
     disk.compact_all();
     assert_eq!(disk.old_bytes(), (0, 0));
-    // The newest versions are in memory only, mostly.
+    // Most newest versions are in memory only.
     disk.trim_all();
     disk.put_all(2);
     let (counted, bytes) = disk.old_bytes();
     assert_eq!(counted, bytes);
     let all = usize::from(KEYS) * VALUE_BYTES;
     assert!(counted > 2 * OLD_BYTES && counted <= all, "{counted}");
-    // All but the last segment's leave memory, and come back when it is trimmed.
+    // Values outside the last segment are evicted, and read back when it is trimmed.
     disk.put_all(3);
     let stuck = disk.old_bytes();
-    assert!(stuck.0 == stuck.1 && stuck.0 <= all, "nothing but what cannot leave: {stuck:?}");
+    assert!(stuck.0 == stuck.1 && stuck.0 <= all, "only values that cannot be evicted: {stuck:?}");
     disk.compact_all();
-    // The one before the write at the compact revision may be left.
+    // The version before the write at the compact revision may be left.
     let (counted, bytes) = disk.old_bytes();
-    assert!(counted == bytes && counted <= VALUE_BYTES, "the compaction lets all others go: {counted}, {bytes}");
+    assert!(counted == bytes && counted <= VALUE_BYTES, "the compaction drops all others: {counted}, {bytes}");
     disk.put_all(4);
     let (counted, bytes) = disk.old_bytes();
     assert!(counted == bytes && counted <= OLD_BYTES, "{counted}, {bytes}");
     disk.trim_all();
     let (counted, bytes) = disk.old_bytes();
-    assert!(counted == bytes && counted > OLD_BYTES && counted <= all, "they were brought back: {counted}, {bytes}");
+    assert!(counted == bytes && counted > OLD_BYTES && counted <= all, "the values were read back: {counted}, {bytes}");
     disk.compact_all();
     let (counted, bytes) = disk.old_bytes();
     assert!(counted == bytes && counted <= VALUE_BYTES, "{counted}, {bytes}");
@@ -317,16 +317,16 @@ fn a_lease_that_comes_and_goes_in_a_batch_without_room_leaves_no_trace() {
         &[Step::Revoke(1), Step::Grant(1), Step::Put(2, 1)],
         &[Step::Put(1, 1), Step::Put(1, 0), Step::Revoke(1)],
         &[Step::Grant(2), Step::Put(0, 2), Step::Delete(0), Step::Revoke(1), Step::Revoke(2)],
-        // That a lease exists, or does not, is not known before it is durable.
+        // Whether a lease exists is unknown before the batch is durable.
         &[Step::Grant(2), Step::Grant(2), Step::Revoke(1), Step::Put(1, 1)],
     ] {
         fault::fail_next(Fault::Full);
         assert_eq!(disk.batch(steps), vec![Err(Error::NoSpace); steps.len()], "{steps:?}");
         assert_eq!(disk.see(), before, "{steps:?}");
     }
-    // And when there is room again, everything is where it was.
+    // Once there is space again, everything is as before.
     assert_eq!(disk.batch(&[Step::Revoke(2), Step::Revoke(1)]), [Err(Error::LeaseNotFound), Ok(())]);
-    assert_eq!(disk.see().pairs.last().unwrap().len(), 1, "the key of the lease went with it");
+    assert_eq!(disk.see().pairs.last().unwrap().len(), 1, "the lease's key was deleted with it");
 }
 
 #[test]
@@ -401,9 +401,9 @@ fn a_frame_takes_no_more_commands_once_it_is_large() {
         disk.writer.batch(&mut commands);
         let frame = (counters.counters.journal_bytes.load(Ordering::Relaxed) - before) as usize;
         assert!(frame < FRAME_BYTES + VALUE_BYTES + 100, "{frame} bytes");
-        assert!(frame >= FRAME_BYTES.min(waiting * VALUE_BYTES), "as much as fits shares an fsync: {frame} bytes");
+        assert!(frame >= FRAME_BYTES.min(waiting * VALUE_BYTES), "commands that fit share an fsync: {frame} bytes");
         let answered = outcomes.iter_mut().filter_map(|outcome| outcome()).flatten().count();
-        assert_eq!(answered, waiting - commands.len(), "what is durable is answered, and nothing else");
+        assert_eq!(answered, waiting - commands.len(), "exactly the durable commands are answered");
         frames += 1;
     }
     assert_eq!(frames, WRITES as usize * VALUE_BYTES / FRAME_BYTES);
@@ -417,5 +417,5 @@ fn a_frame_takes_no_more_commands_once_it_is_large() {
     })
     .unwrap();
     let expected: Vec<_> = (0..WRITES).map(|name| (key(name), value(name))).collect();
-    assert!(replayed == expected, "every value comes back");
+    assert!(replayed == expected, "every value is replayed");
 }

@@ -1,4 +1,4 @@
-//! Takes over a data reference that people made, or another gitcd whose metadata is not here.
+//! Adoption of an existing data reference without metadata, with external commits or those of another gitcd.
 
 use std::num::NonZero;
 
@@ -22,37 +22,37 @@ use super::open::{Content, Data};
 use super::repository::open_repository;
 use super::{AdoptError, Branch, Config, OpenError, Pair, State};
 
-/// How data becomes a branch.
+/// Options for the adoption.
 pub struct Takeover<'t> {
-    /// The state to begin with; its revision is that of the first commit that has keys.
+    /// The initial state; its revision is that of the first commit with keys.
     pub state: State,
-    /// The version of a key that comes to be.
+    /// The version of a new key.
     pub version: i64,
-    /// How many commits to look at, from the head on; `None`: all. What is older came with the first of them.
+    /// How many commits to read from the head on; `None`: all. Keys that are older get the revision of the oldest commit read.
     pub depth: Option<NonZero<usize>>,
-    /// Whether or not there is metadata: what there was stays in the history, but counts no more.
+    /// Adopt the data even if there is metadata, which then stays in the history without effect.
     pub anew: bool,
-    /// Whether a file may be taken; else what is wrong with it.
+    /// Checks each file.
     pub check: &'t Check<'t>,
-    /// Told how far it has come.
+    /// Called with the progress.
     pub progress: &'t mut dyn FnMut(Progress),
 }
 
-/// Looks at a file: at the part of its key behind the prefix, and its value.
+/// A check of a file, given its key without the prefix, and its value; returns what is wrong with it.
 pub type Check<'c> = dyn Fn(&[u8], &[u8]) -> Result<(), String> + 'c;
 
-/// So many files that cannot be taken are named.
+/// Limit of rejected files that an error names.
 pub(super) const NAMED: usize = 10;
 
 impl Branch {
-    /// Derives the metadata of the keys in a data reference from its history: `docs/design/git.md`, *Data without metadata*. Gives the
-    /// number of commits too.
+    /// Derives the metadata of the keys in a data reference from its history: `docs/design/git.md`, *Data without metadata*. Also
+    /// returns the number of commits.
     ///
-    /// Takes time for every commit, and for the size of all values. The state, with the revision of the last commit, is that of the branch;
-    /// everything before it is compacted.
+    /// Takes time for every commit, and for the size of all values. The branch gets the revision of the last commit; everything
+    /// before it is compacted.
     ///
     /// # Errors
-    /// [`AdoptError`], among others with the files that cannot be keys. Nothing has changed then.
+    /// [`AdoptError`], for example with the files that cannot be keys. Nothing was changed.
     pub fn adopt(config: Config, takeover: Takeover<'_>) -> Result<(Branch, usize), AdoptError> {
         let no_data = || AdoptError::NoData { reference: config.data_reference.clone() };
         let repository = open_repository(&config.repository)?.ok_or_else(no_data)?;
@@ -63,7 +63,7 @@ impl Branch {
             return Err(AdoptError::Exists { reference: config.metadata_reference.clone() });
         }
         let found = read(&config.data_reference)?.ok_or_else(no_data)?;
-        // An annotated tag becomes a reference to its commit: a branch goes on from there.
+        // Replaces an annotated tag by its commit, from which the branch continues.
         let commit = repository.odb().map_or(found, |odb| object::peeled(&odb, found));
         let Takeover { mut state, version, depth, check, progress, .. } = takeover;
         check_files(&repository, &config, commit)?;
@@ -88,14 +88,14 @@ impl Branch {
     }
 }
 
-/// Links, submodules and files with names that no key has.
+/// Checks for links, submodules and file names that no key has.
 fn check_files(repository: &Repository, config: &Config, commit: Oid) -> Result<(), AdoptError> {
     let (_, tree) = Reader::new(repository, &config.data_reference, commit)?.commit()?;
     let strange = changes::between(repository, None, Some(tree))?.strange;
     refuse(config, commit, strange)
 }
 
-/// An error if there are such files.
+/// Returns an error if there are rejected files.
 pub(super) fn refuse(config: &Config, commit: Oid, files: Vec<(Vec<u8>, String)>) -> Result<(), AdoptError> {
     if files.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! From revisions to objects of the open pack.
+//! Turns revisions into objects of the open pack.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,11 +18,11 @@ use super::{Action, Branch, Change, CommitError, Record, Revisions, Value};
 impl Branch {
     /// Adds revisions to the open pack: values, changed directories, and one data commit unless only local keys changed.
     ///
-    /// Takes a few microseconds a change and directory level, plus hashing every changed directory. Nothing is read from or
-    /// written to disk.
+    /// Takes a few microseconds for each change and directory level, plus the time to hash every changed directory. Does not
+    /// access the disk.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has been added then.
+    /// [`CommitError`]; nothing was added.
     pub fn commit(&mut self, revisions: &Revisions) -> Result<(), CommitError> {
         self.check(revisions)?;
         let mut subject = Subject::default();
@@ -51,7 +51,7 @@ impl Branch {
             return Err(CommitError::Failed);
         }
         for Change { key, action } in &revisions.changes {
-            // What is in Git may always be deleted, though it be ephemeral by now.
+            // Keys in Git can always be deleted, even if they have become ephemeral.
             if matches!(action, Action::Put { .. }) {
                 let committed = match self.config.keys.placement(key) {
                     Placement::Data => self.config.keys.relative(key),
@@ -71,7 +71,7 @@ impl Branch {
     pub(super) fn put(&mut self, key: &Bytes, value: &Bytes, record: Record, subject: &mut Subject) {
         let (form, blob) = form::encode(value);
         let is_data = self.config.keys.placement(key) == Placement::Data;
-        // The value of a local key is exact: nobody reads it in a diff.
+        // Local values are stored as they are, since no diff shows them.
         let (home, form, blob) =
             if is_data { (Home::Data, form, &*blob) } else { (Home::Local, form::Form::Raw, &**value) };
         let line = Line { key: key.clone(), record, form, home };
@@ -110,7 +110,7 @@ impl Branch {
         }
     }
 
-    /// Adds the change of the key at `self.path` to the subject, with the place of its value in the tree.
+    /// Adds the change of the key at `self.path` to the subject, with the path of its value.
     pub(super) fn describe(&self, verb: Verb, subject: &mut Subject) {
         let path = std::str::from_utf8(&self.path).expect("the path encoding escapes everything but ASCII");
         if self.data.is_directory(&self.path) {
@@ -130,7 +130,7 @@ impl Branch {
         let mut placed = None;
         if !before.placed.ends_chain() {
             delta::between(&before.blob, blob, &mut self.scratch);
-            // Deflate would make about as little of the whole.
+            // Otherwise the whole value, deflated, takes about as little.
             if self.scratch.len() < blob.len() / 2 {
                 placed = self.pack.delta(oid, &self.scratch, before.placed);
             }
@@ -145,10 +145,10 @@ impl Branch {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut content = format!("tree {tree}\n");
         for parent in parents {
-            writeln!(content, "parent {parent}").expect("a string takes everything");
+            writeln!(content, "parent {parent}").expect("writing to a string does not fail");
         }
         for role in ["author", "committer"] {
-            writeln!(content, "{role} {}{seconds} +0000", self.identity).expect("a string takes everything");
+            writeln!(content, "{role} {}{seconds} +0000", self.identity).expect("writing to a string does not fail");
         }
         content.push('\n');
         content.push_str(message);
@@ -157,7 +157,7 @@ impl Branch {
         oid
     }
 
-    /// Adds a file to the metadata's root, writing it unless the last metadata commit has it already.
+    /// Adds a file to the root of the metadata, and writes it unless the last metadata commit has it.
     pub(super) fn write_file(&mut self, name: &[u8], content: &[u8]) {
         let oid = pack::id(Kind::Blob, content);
         if self.root.find(Entry::File, name) != Some(oid) {

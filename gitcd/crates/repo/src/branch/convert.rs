@@ -1,4 +1,4 @@
-//! Takes over a branch that the Go implementation of gitcd wrote.
+//! Conversion of a branch that the Go implementation of gitcd wrote.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -28,18 +28,19 @@ use super::{AdoptError, Branch, Config, OpenError, Pair, State};
 pub struct Converted {
     /// The branch.
     pub branch: Branch,
-    /// So many files have other names now: they had names that stand for other keys, or for none.
+    /// Number of renamed files: their names stood for other keys, or for none.
     pub renamed: usize,
-    /// So many files were left out: their keys are ephemeral here.
+    /// Number of files left out because their keys are ephemeral here.
     pub left_out: usize,
 }
 
 impl Branch {
-    /// Takes over what the Go implementation of gitcd wrote: data, revisions, versions and leases as they were; everything before is compacted.
+    /// Converts a branch of the Go implementation of gitcd. Data, revisions, versions and leases are kept; everything before is
+    /// compacted.
     /// Source of the layout: `docs/design/go-gitcd.md`.
     ///
     /// # Errors
-    /// [`AdoptError`]. Nothing has changed then.
+    /// [`AdoptError`]. Nothing was changed.
     pub fn convert(
         config: Config,
         incarnation: String,
@@ -72,10 +73,10 @@ impl Branch {
                 renamed.push((path.clone(), blob));
             }
             if record.lease != 0 {
-                // How long it was granted for is not kept, and none has ever ended.
+                // The granted time to live is not stored, and leases never expired.
                 leases.insert(record.lease, MAX_TTL);
             }
-            // Values are as clients have put them.
+            // Values are stored as clients put them.
             trie.put(Line { key: key.into(), record, form: Form::Raw, home: Home::Data });
         }
         let other_names = renamed.len();
@@ -98,7 +99,7 @@ impl Branch {
             branch.data_commit = branch.write_commit(root, &[commit], SystemTime::now(), &message);
         }
         branch.joins = vec![Join::Adopted { data: branch.data_commit }, Join::Converted { metadata: previous }];
-        // What others have committed since stays where it is, and is merged when the branch is served.
+        // Later commits of others stay on the reference, and are merged when the branch is served.
         let moves = follows && found != Some(branch.data_commit);
         let data = if moves { Data::Moves { from: found } } else { Data::Stays };
         branch.begin_on(&state, data, Some(previous))?;

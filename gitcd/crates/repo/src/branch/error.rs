@@ -1,4 +1,4 @@
-//! What can go wrong with a branch, by operation.
+//! Errors of branches, by operation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use super::LoadError;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// An ephemeral key never enters Git.
+    /// Ephemeral keys are never committed.
     #[error("the key {key:?} is ephemeral and is never committed")]
     Ephemeral {
         /// The key.
         key: String,
     },
-    /// Git gives up on deeper trees.
+    /// Git refuses deeper trees.
     #[error("the key {key:?} has more components than a Git tree may have levels ({})", path::MAX_DEPTH)]
     TooDeep {
         /// The key.
         key: String,
     },
-    /// The commit that was merged, or one before it, cannot be read.
+    /// The merged commit, or one of its ancestors, cannot be read.
     #[error("cannot read a merged object: {said}")]
     Theirs {
         /// What is wrong.
@@ -44,7 +44,7 @@ pub enum CommitError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// Somebody else moved the data reference.
+    /// Another program moved the data reference.
     #[error(
         "{reference} is at {found}, but gitcd left it at {expected}: another program changed it; save what is to be kept of \
          the change on another branch, move it back with `git update-ref {reference} {expected}` and restart gitcd"
@@ -52,9 +52,9 @@ pub enum FlushError {
     ForeignChange {
         /// The data reference.
         reference: String,
-        /// Where it should be.
+        /// Its target as gitcd left it.
         expected: Oid,
-        /// Where it is.
+        /// Its target.
         found: String,
     },
     /// The pack could not be written.
@@ -63,7 +63,7 @@ pub enum FlushError {
     /// A reference could not be read or moved.
     #[error(transparent)]
     Reference(#[from] RefError),
-    /// The pair could not be recorded.
+    /// The heads could not be recorded.
     #[error(transparent)]
     Pair(#[from] PairError),
     /// An earlier flush failed.
@@ -71,11 +71,11 @@ pub enum FlushError {
     Failed,
 }
 
-/// Why a branch could not be opened. Nothing has been changed, unless a half-done move could not be completed.
+/// Why a branch could not be opened. Nothing was changed, unless an interrupted move could not be completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is a file, or a folder with something else than a repository in it.
+    /// The path is a file, or a folder with something other than a repository.
     #[error("{path:?} is not a Git repository: {problem}")]
     NotARepository {
         /// The folder.
@@ -83,15 +83,15 @@ pub enum OpenError {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// The folder cannot be looked at.
+    /// The folder cannot be read.
     #[error("cannot read {path:?}")]
     Io {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The data reference is neither where the metadata says nor where gitcd left it.
+    /// The data reference is neither what the metadata describes nor what gitcd left.
     #[error(
         "{reference} is at {found}, but the metadata describes {expected}: another program changed it; move it back with \
          `git update-ref {reference} {expected}` after saving what is to be kept of the change on another branch"
@@ -99,23 +99,23 @@ pub enum OpenError {
     ForeignChange {
         /// The data reference.
         reference: String,
-        /// Where it should be.
+        /// The commit that the metadata describes.
         expected: Oid,
-        /// Where it is.
+        /// Its target.
         found: String,
     },
-    /// The metadata describes a commit that a shallow repository does not have.
+    /// A shallow repository lacks the commit that the metadata describes.
     #[error(
         "{reference} is at {found}, but the metadata describes {expected}, and this shallow repository has too little of the \
-         history to tell what lies between them; get more with `git fetch --deepen=1000 REMOTE`, or all with \
+         history to compare them; get more with `git fetch --deepen=1000 REMOTE`, or all with \
          `git fetch --unshallow REMOTE`"
     )]
     Shallow {
         /// The data reference.
         reference: String,
-        /// What the metadata describes.
+        /// The commit that the metadata describes.
         expected: Oid,
-        /// Where it is.
+        /// Its target.
         found: String,
     },
     /// The data reference has history, but there is no metadata.
@@ -126,7 +126,7 @@ pub enum OpenError {
         /// The missing reference.
         metadata_reference: String,
     },
-    /// The metadata is the Go implementation's.
+    /// The metadata was written by the Go implementation.
     #[error(
         "{reference} was written by the Go implementation of gitcd, which keeps its metadata in another way; run `gitcd init` to convert it: \
          keys, revisions and history stay"
@@ -135,7 +135,7 @@ pub enum OpenError {
         /// The metadata reference.
         reference: String,
     },
-    /// Both references are gone.
+    /// Both references were deleted.
     #[error(
         "{reference} and {metadata_reference} are gone, but gitcd recorded them at {} and {}; restore them with `git update-ref`, or \
          delete {file:?} to begin anew", pair.data, pair.metadata
@@ -145,29 +145,29 @@ pub enum OpenError {
         reference: String,
         /// The metadata reference.
         metadata_reference: String,
-        /// Where they were.
+        /// Their last recorded targets.
         pair: super::Pair,
-        /// Where that is recorded.
+        /// The file with the record.
         file: PathBuf,
     },
     /// The commits cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A reference cannot be read, or a half-done move not completed.
+    /// A reference cannot be read, or an interrupted move cannot be completed.
     #[error(transparent)]
     Reference(#[from] RefError),
-    /// The recorded pair cannot be read or written.
+    /// The recorded heads cannot be read or written.
     #[error(transparent)]
     Pair(#[from] PairError),
 }
 
 impl OpenError {
-    /// What libgit2 cannot open as a repository.
+    /// Explains why libgit2 cannot open a repository at `path`.
     pub fn not_a_repository(path: &Path, said: &git2::Error) -> Self {
         let problem = if path.is_file() {
             "it is a file; --repo takes the folder of a repository".to_owned()
         } else if !path.exists() {
-            "there is no such folder; make it with `gitcd init`".to_owned()
+            "the folder does not exist; create it with `gitcd init`".to_owned()
         } else if said.code() == git2::ErrorCode::NotFound {
             "it has something else in it; name a repository with --repo, or an empty or a new folder for `gitcd init`"
                 .to_owned()
@@ -182,7 +182,7 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// It is there already.
+    /// The branch exists already.
     #[error(
         "{reference} exists already; name another repository with --repo, or another branch with \
          --data-reference-names=NAME=refs/heads/NAME"
@@ -191,21 +191,21 @@ pub enum CreateError {
         /// The reference.
         reference: String,
     },
-    /// The repository cannot be made.
+    /// The repository cannot be created.
     #[error("cannot create a repository in {path:?}: {}", said.message())]
     Repository {
         /// The folder.
         path: PathBuf,
-        /// What libgit2 said.
+        /// libgit2's error.
         said: git2::Error,
     },
-    /// The file system refused.
+    /// The file system returned an error.
     #[error(transparent)]
     Io(#[from] durable::Error),
     /// Some of the keys cannot be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The repository that is there cannot be opened.
+    /// The existing repository cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The first commits cannot be written.
@@ -225,17 +225,17 @@ fn listed(files: &[(String, String)], more: usize) -> String {
     lines.concat()
 }
 
-/// Why the metadata could not be derived from a data reference with history.
+/// Why the metadata could not be derived from existing data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// There is nothing to derive it from.
+    /// The data reference does not exist.
     #[error("{reference} does not exist")]
     NoData {
         /// The data reference.
         reference: String,
     },
-    /// There is metadata already.
+    /// The metadata exists already.
     #[error("{reference} exists already; delete it with `git update-ref -d {reference}` to derive it anew")]
     Exists {
         /// The metadata reference.
@@ -252,17 +252,17 @@ pub enum AdoptError {
         reference: String,
         /// The data commit.
         commit: Oid,
-        /// Their paths, and what is wrong with each.
+        /// Their paths, each with what is wrong.
         files: Vec<(String, String)>,
-        /// So many others are not named.
+        /// Number of further files.
         more: usize,
     },
-    /// There would be no revisions left.
+    /// The history would leave too few revisions.
     #[error("{commits} commits from revision {revision} on leave no room for writes to come; start with a lower one")]
     Start {
-        /// What was asked for.
+        /// The requested first revision.
         revision: i64,
-        /// The length of the history.
+        /// Number of commits in the history.
         commits: usize,
     },
     /// The history cannot be read.

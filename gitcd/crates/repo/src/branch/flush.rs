@@ -1,4 +1,4 @@
-//! From objects in memory to commits that everybody sees.
+//! Makes objects in memory visible as commits.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use super::super::refs::RefError;
 use super::super::state::FORMAT;
 use super::{Branch, FlushError, Pair, State, is_to_be_merged, show};
 
-/// What a flush wrote.
+/// The result of a flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flushed {
     /// The new head.
@@ -26,25 +26,24 @@ pub struct Flushed {
 }
 
 impl Branch {
-    /// Makes everything committed so far visible and durable, with one metadata commit that says `state`.
+    /// Makes everything committed so far visible and durable, with one metadata commit that records `state`.
     ///
-    /// Order: pack, metadata reference, data reference, recorded pair; each is fsynced before the next. After a crash in
-    /// between [`Branch::open`] finds the former pair, or completes this one.
+    /// Order: pack, metadata reference, data reference, record of the heads; each is fsynced before the next. After a crash in
+    /// between, [`Branch::open`] finds the former heads, or completes the move to the new ones.
     ///
     /// # Errors
-    /// [`FlushError`]. Nothing that was visible is lost, but what was committed since the last flush may or may not be
-    /// in the repository: drop this branch, open it again, and commit again what lies beyond its revision. Until then every
-    /// call fails.
+    /// [`FlushError`]. Nothing visible is lost, but commits since the last flush may or may not be in the repository: drop this
+    /// branch, open it again, and commit everything above its revision again. Until then every call fails.
     pub fn flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
         let flushed = self.publish(state)?;
         self.record()?;
         Ok(flushed)
     }
 
-    /// The same without the last step, which [`Branch::record`] does: nobody who waits for the commits needs to wait for that.
+    /// Does the same without the last step, which [`Branch::record`] does, so that commits are visible sooner.
     ///
     /// # Errors
-    /// As [`Branch::flush`].
+    /// As for [`Branch::flush`].
     pub fn publish(&mut self, state: &State) -> Result<Flushed, FlushError> {
         self.record()?;
         if std::mem::replace(&mut self.failed, true) {
@@ -55,10 +54,10 @@ impl Branch {
         Ok(flushed)
     }
 
-    /// Records the pair that was published last, unless that is done.
+    /// Records the heads that were published last, unless they are recorded.
     ///
     /// # Errors
-    /// [`FlushError`]; every call fails until the branch is opened again.
+    /// [`FlushError`]; then every call fails until the branch is opened again.
     pub fn record(&mut self) -> Result<(), FlushError> {
         if !self.is_recorded && !self.failed {
             self.head.write(&self.pair_file()).inspect_err(|_| self.failed = true)?;
@@ -89,7 +88,7 @@ impl Branch {
         })
     }
 
-    /// The metadata must not move ahead when the data reference can never follow. What somebody else committed there is noted.
+    /// Detects external commits on the data reference. Fails if the reference could never follow the metadata.
     fn look_for_others(&mut self) -> Result<(), FlushError> {
         let found = self.refs.read(&self.names.data)?;
         if found == Some(self.head.data) {
@@ -105,8 +104,8 @@ impl Branch {
         Ok(())
     }
 
-    /// Moves the data reference, unless it has a commit of somebody else's that `new` does not lead to: nobody's commit is
-    /// taken off a branch.
+    /// Moves the data reference, unless it has an external commit that is not an ancestor of `new`: external commits are never
+    /// dropped from a branch.
     fn move_data(&mut self, new: git2::Oid) -> Result<(), FlushError> {
         let expected = self.foreign.unwrap_or(self.head.data);
         if let Some(foreign) = self.foreign {
@@ -119,7 +118,7 @@ impl Branch {
         }
         match self.refs.update(&self.names.data, new, Some(expected)) {
             Ok(()) => self.foreign = None,
-            // At this very moment.
+            // An external commit was pushed just now.
             Err(RefError::Moved { found: Some(found), .. }) if is_to_be_merged(&self.repository, found, new) => {
                 self.foreign = Some(found);
             }

@@ -1,4 +1,4 @@
-//! From a merge to a commit with two parents, or to theirs.
+//! Commits of merges, with two parents or as a fast-forward.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,53 +16,53 @@ use super::repository::open_repository;
 use super::{Action, Branch, CommitError, Record, Revisions};
 use gitcd_merge::form;
 
-/// What another branch brought, to be committed.
+/// A merge to be committed.
 #[derive(Debug, Clone)]
 pub struct Merging {
-    /// The revisions that it made here.
+    /// The revisions that the merge made here.
     pub revisions: Revisions,
     /// The commit that was merged.
     pub theirs: Oid,
-    /// Blobs of theirs that are taken as they are, by key.
+    /// Blobs of theirs that are stored unchanged, by key.
     pub blobs: HashMap<Bytes, Oid>,
-    /// Whether theirs becomes ours if it follows ours and has the same tree.
+    /// Whether to fast-forward if their commit follows ours and has the same tree.
     pub fast_forward: bool,
-    /// What the merge commit says below its subject.
+    /// The merge commit's message below its subject.
     pub notes: String,
 }
 
-/// What became of a merge.
+/// How a merge was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Joined {
-    /// Their commit is ours now.
+    /// The branch was fast-forwarded to their commit.
     FastForward,
-    /// A commit with both as parents.
+    /// A merge commit was made.
     Merged,
-    /// Their commit was in our history already: an ordinary commit if there was anything to commit.
+    /// Their commit is in our history already; changes became an ordinary commit.
     Contained,
 }
 
 impl Branch {
-    /// Joins the histories. A merge commit depends on nothing but its parents: these are sorted, author and time come from them.
-    /// So two branches that merge one another make the same commit.
+    /// Commits a merge. A merge commit depends only on its parents: these are sorted, and author and time come from them. So two
+    /// branches that merge each other make the same commit.
     ///
     /// Takes what [`Branch::commit`] takes, and a walk over the commits that only one side has.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has been added then.
+    /// [`CommitError`]; nothing was added.
     pub fn merge(&mut self, merging: &Merging) -> Result<Joined, CommitError> {
         let Merging { revisions, theirs, blobs, fast_forward, notes } = merging;
         self.check(revisions)?;
         let (ours, visible) = (self.data_commit, self.head.data);
-        // Their packs come and go, and a repository that stays open keeps those that are gone.
+        // Reopen the repository: packs come and go with every exchange, and an open one keeps packs that are gone.
         if let Ok(Some(repository)) = open_repository(&self.config.repository) {
             self.repository = repository;
         }
         let mut graph = Graph::default();
         let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
-        // What is in the open pack follows the last visible commit, and nobody else can have it.
-        // Merges on the way to it may have left out what is now taken: their edges do not count.
+        // Commits in the open pack follow the last visible one, and no other branch can have them. Edges of earlier merges that
+        // left out what is merged now do not count.
         let scope = Scope::parse::<Oid>(notes.as_bytes()).map(|(_, scope)| scope);
         let skip = |left_out: &Scope| scope.as_ref() != Some(left_out);
         let meeting = graph.meet(&self.repository, *theirs, visible, skip).map_err(unreadable)?;
@@ -110,7 +110,7 @@ impl Branch {
         Ok(Joined::Merged)
     }
 
-    /// Takes a blob that is in the repository as it is.
+    /// Puts a blob that is in the repository, unchanged.
     fn put_blob(&mut self, key: &Bytes, value: &Bytes, blob: Oid, record: Record, subject: &mut Subject) {
         let form = self.repository.find_blob(blob).ok().map(|found| form::guess(found.content()));
         let Some(form) = form else { return self.put(key, value, record, subject) };
@@ -122,7 +122,7 @@ impl Branch {
         self.describe(if is_new { Verb::Create } else { Verb::Update }, subject);
     }
 
-    /// Who committed it, as a commit names people.
+    /// Returns the committer of a commit, as Git formats it.
     fn identity_of(&self, commit: Oid) -> String {
         let Ok(commit) = self.repository.find_commit(commit) else { return self.identity.clone() };
         let committer = commit.committer();

@@ -1,4 +1,4 @@
-//! How a branch begins: created, or opened again.
+//! Creates and opens branches.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use super::super::{go, message, pack};
 use super::repository::{finish, init, open_repository};
 use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
 
-/// What a branch consists of while it is in memory only.
+/// The content of a branch in memory.
 pub(super) struct Content {
     pub(super) data: Tree,
     pub(super) local: Tree,
@@ -25,26 +25,26 @@ pub(super) struct Content {
     pub(super) root: Entries,
 }
 
-/// What becomes of the data reference when a branch begins.
+/// What to do with the data reference of a new branch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Data {
-    /// It is what it should be, or what somebody else has made of it.
+    /// Leave it: it is right, or has external commits.
     Stays,
-    /// It moves to the data that is described.
+    /// Move it to the described data.
     Moves { from: Option<Oid> },
 }
 
 impl Branch {
-    /// Makes a branch without keys, and the repository if there is none (bare, its `HEAD` the data reference).
+    /// Creates a branch without keys, and the repository if it does not exist (bare, with the data reference as `HEAD`).
     ///
     /// # Errors
-    /// [`CreateError`], among others if one of the references exists.
+    /// [`CreateError`], for example if one of the references exists.
     pub fn create(config: Config, state: &State) -> Result<Branch, CreateError> {
         Branch::create_with(config, state, None, || Ok(()))
     }
 
-    /// The same with a first commit of some keys. `before` is called when nothing stands in the way any more and nothing is
-    /// visible yet.
+    /// Does the same as [`Branch::create`], with a first commit of some keys. `before` is called once nothing prevents the
+    /// creation, and before anything is visible.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -56,7 +56,7 @@ impl Branch {
     ) -> Result<Branch, CreateError> {
         let repository = match open_repository(&config.repository)? {
             Some(repository) => {
-                // Whoever has made it may have been killed before it was durable.
+                // The process that created it may have been killed before it was durable.
                 finish(repository.path())?;
                 repository
             }
@@ -83,13 +83,13 @@ impl Branch {
         Ok(branch)
     }
 
-    /// Opens a branch and completes a move of its references that a crash interrupted; `None` if there is no such branch
-    /// (or no repository) yet.
+    /// Opens a branch and completes a move of its references that a crash interrupted; `None` if the branch or the repository
+    /// does not exist.
     ///
     /// Reads directories and metadata, not values.
     ///
     /// # Errors
-    /// [`OpenError`]: of note are [`OpenError::ForeignChange`] and [`OpenError::NoMetadata`].
+    /// [`OpenError`], notably [`OpenError::ForeignChange`] and [`OpenError::NoMetadata`].
     pub fn open(config: Config) -> Result<Option<Branch>, OpenError> {
         let Some(repository) = open_repository(&config.repository)? else {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Branch {
         let refs = Refs::open(repository.path())?;
         for name in [&names.data, &names.metadata] {
             refs.release(name)?;
-            // What follows from it is recorded durably.
+            // The references must be durable before anything that builds on them.
             refs.settle(name)?;
         }
         let data = refs.read(&names.data)?;
@@ -111,7 +111,7 @@ impl Branch {
                 (None, None) => Ok(None),
             };
         };
-        // Before anything of it is understood as what it is not.
+        // Check this before reading the metadata in the wrong format.
         if go::is_metadata(&repository, metadata).unwrap_or(false) {
             return Err(OpenError::OfGo { reference: names.metadata });
         }
@@ -131,7 +131,7 @@ impl Branch {
                 let snapshot = Snapshot::read(&repository, &names, metadata)?;
                 let is_merged = Graph::default().is_ancestor(&repository, found, parents.data).unwrap_or(false);
                 if is_merged {
-                    // A crash came before the reference could move on from it.
+                    // A crash prevented this move.
                     refs.update(&names.data, parents.data, data)?;
                 }
                 let mut branch = Branch::resume(config, repository, refs, snapshot)?;
@@ -141,7 +141,7 @@ impl Branch {
             if recorded.is_none() && data.is_some() {
                 tracing::warn!(to = %parents.data, "data and metadata were fetched at different moments: bringing the data up to its metadata");
             }
-            // Everything that it leads to is read before it moves, so that it never points to something broken.
+            // Read everything first, so that the reference never moves to a broken commit.
             let snapshot = Snapshot::read(&repository, &names, metadata)?;
             refs.update(&names.data, parents.data, data)?;
             return Branch::resume(config, repository, refs, snapshot).map(Some);
@@ -154,7 +154,7 @@ impl Branch {
         let Snapshot { metadata, parents, data, local, trie, state, root } = snapshot;
         let pair = Pair { data: parents.data, metadata };
         let file = pair_file(&repository, &config);
-        // A damaged record does no harm while the references agree.
+        // A damaged record does no harm while the references match.
         if Pair::read(&file).ok().flatten() != Some(pair) {
             pair.write(&file)?;
         }
@@ -201,14 +201,13 @@ impl Branch {
         }
     }
 
-    /// Writes the first metadata commit, or one that begins anew after a `previous` one, and the data reference unless
-    /// it is there already.
+    /// Writes the first metadata commit, or one that replaces a `previous` one, and the data reference if there is none.
     pub(super) fn begin(&mut self, state: &State, data: Option<Oid>, previous: Option<Oid>) -> Result<(), FlushError> {
         let data = if data.is_none() { Data::Moves { from: None } } else { Data::Stays };
         self.begin_on(state, data, previous)
     }
 
-    /// The same for data that may be somewhere else.
+    /// Does the same, with an explicit action for the data reference.
     pub(super) fn begin_on(&mut self, state: &State, data: Data, previous: Option<Oid>) -> Result<(), FlushError> {
         let metadata = self.write_metadata(state, previous);
         let pair = Pair { data: self.data_commit, metadata };
@@ -231,8 +230,8 @@ impl Branch {
     }
 }
 
-/// Whether a crash came between the two references: the metadata is the direct successor of the recorded pair, or the first
-/// one if none is recorded, and the data reference has not moved.
+/// Returns whether a crash came between the two references: the metadata is the direct successor of the recorded heads, or the
+/// first one if none are recorded, and the data reference has not moved.
 fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
     match recorded {
         Some(recorded) => parents.previous == Some(recorded.metadata) && data == Some(recorded.data),
@@ -240,8 +239,8 @@ fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> 
     }
 }
 
-/// Whether this is a clone whose data was fetched before its metadata: nobody has served it here, so that nobody can have moved it
-/// back.
+/// Returns whether this is a clone whose data was fetched before its metadata: the branch was never served here, so the data
+/// cannot have been moved back.
 fn is_behind_in_clone(repository: &Repository, recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
     let is_before = |data| Graph::default().is_ancestor(repository, data, parents.data).unwrap_or(false);
     recorded.is_none() && data.is_some_and(is_before)

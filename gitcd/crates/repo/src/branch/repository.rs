@@ -1,4 +1,4 @@
-//! The repository that a branch lives in.
+//! The repository of a branch.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use gitcd_core::durable;
 
 use super::{Config, CreateError, OpenError};
 
-/// The repository at a path; `None` if nothing is there, or nothing but gitcd's own folder.
+/// Opens the repository at a path; `None` if there is nothing, or only gitcd's own folder.
 pub fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
     let below = path.join(".git");
     let path = if below.is_dir() { below.as_path() } else { path };
@@ -23,10 +23,10 @@ pub fn open_repository(path: &Path) -> Result<Option<Repository>, OpenError> {
     }
 }
 
-/// Whether nothing is at a path, or nothing but gitcd's own folder.
+/// Returns whether there is nothing at a path, or only gitcd's own folder.
 ///
 /// # Errors
-/// [`OpenError::Io`] if that cannot be seen, [`OpenError::NotARepository`] for a file.
+/// [`OpenError::Io`] if the path cannot be read, [`OpenError::NotARepository`] for a file.
 pub fn is_absent(path: &Path) -> Result<bool, OpenError> {
     is_free(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotADirectory => OpenError::not_a_repository(path, &git2::Error::from_str("no folder")),
@@ -49,14 +49,15 @@ fn is_free(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What [`init`] makes in its folder.
+/// What [`init`] creates in its folder.
 const PARTS: [&str; 9] = ["HEAD", "branches", "config", "description", "gitcd", "hooks", "info", "objects", "refs"];
-/// In the repository's folder: where [`init`] makes all of it first. No branch is called so: their names begin with no dot.
+/// Where [`init`] first creates all of it, in the repository's folder. No branch has this name: names do not start with a dot.
 const DRAFT: &str = "gitcd/.new.git";
-/// What makes a folder a repository.
+/// The file that makes a folder a repository.
 const HEAD: &str = "HEAD";
 
-/// Whether a folder is what a crash has left of [`init`]: its draft, some of its parts, and nothing of anybody in them. It may be made again.
+/// Returns whether a folder is an incomplete [`init`]: it contains the draft, some of the parts, and nothing else. Then it can be
+/// created again.
 fn is_half_made(path: &Path) -> bool {
     let is_ours = |entry: fs::DirEntry| entry.file_name().to_str().is_some_and(|name| PARTS.contains(&name));
     let Ok(mut entries) = fs::read_dir(path) else { return false };
@@ -76,18 +77,18 @@ fn is_without_files(folder: &Path) -> bool {
     }
 }
 
-/// Makes a bare repository, durably: after a loss of power at any moment it is one, with all of its parts, or it is none and can be made again.
+/// Creates a bare repository, durably: after a loss of power it is either complete, or not a repository and can be created again.
 pub fn init(config: &Config) -> Result<Repository, CreateError> {
     let path = &config.repository;
     let draft = path.join(DRAFT);
-    // What a crash has left.
+    // Left by a crash.
     remove(&draft)?;
     durable::make_folder(&draft)?;
     let mut options = RepositoryInitOptions::new();
     options.bare(true).no_reinit(true).external_template(false).initial_head(&config.data_reference);
     let failed = |said| CreateError::Repository { path: path.clone(), said };
     Repository::init_opts(&draft, &options).map_err(failed)?;
-    // libgit2 leaves this to the system.
+    // libgit2 does not sync.
     sync_below(&draft)?;
     let parts = fs::read_dir(&draft).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let parts = parts.map_err(durable::Error::of("read", &draft))?;
@@ -96,19 +97,19 @@ pub fn init(config: &Config) -> Result<Repository, CreateError> {
         durable::rename(&draft.join(&part), &path.join(&part))?;
     }
     durable::sync(path)?;
-    // Without it, all of the above is not taken for a repository.
+    // Until now, the folder is not a repository.
     durable::rename(&draft.join(HEAD), &path.join(HEAD))?;
     finish(path)?;
     Repository::open_bare(path).map_err(failed)
 }
 
-/// The last steps of [`init`], which who was killed has not done.
+/// Does the last steps of [`init`], which a killed process may have missed.
 pub(super) fn finish(git_dir: &Path) -> Result<(), durable::Error> {
     durable::sync_all(&[git_dir, &git_dir.join("..")])?;
     remove(&git_dir.join(DRAFT))
 }
 
-/// Makes all files and folders in a folder durable.
+/// Syncs all files and folders below a folder.
 fn sync_below(folder: &Path) -> Result<(), durable::Error> {
     for entry in fs::read_dir(folder).map_err(durable::Error::of("read", folder))? {
         let path = entry.map_err(durable::Error::of("read", folder))?.path();
@@ -117,7 +118,7 @@ fn sync_below(folder: &Path) -> Result<(), durable::Error> {
     durable::sync(folder)
 }
 
-/// Removes a file or folder, if it is there.
+/// Removes a file or folder if it exists.
 fn remove(path: &Path) -> Result<(), durable::Error> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {

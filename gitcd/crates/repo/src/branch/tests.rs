@@ -29,7 +29,7 @@ fn config(repository: &Path) -> Config {
     }
 }
 
-/// Runs stock Git; gives what it printed.
+/// Runs stock Git and returns its output.
 fn git(repository: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git").arg("-C").arg(repository).args(arguments).output().expect("git is installed");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -37,10 +37,10 @@ fn git(repository: &Path, arguments: &[&str]) -> String {
     out.into_owned()
 }
 
-/// What `load` must give, by key.
+/// The expected keys of `load`.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Record)>;
 
-/// A branch in a folder of its own, and what it should contain.
+/// A branch in a temporary folder, and its expected content.
 struct Store {
     _folder: TempDir,
     path: PathBuf,
@@ -52,14 +52,14 @@ struct Store {
 
 impl Store {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let path = folder.path().join("store.git");
         let state = State { revision: 1, compact_revision: 1, incarnation: "first".into(), leases: vec![(7, 60)] };
         let branch = Branch::create(config(&path), &state).expect("the folder is empty");
         Store { _folder: folder, path, branch, state, model: Model::new(), data_commits: 1 }
     }
 
-    /// Puts (`Some`) and deletes (`None`) of one revision.
+    /// Commits puts (`Some`) and deletes (`None`) as one revision.
     fn commit(&mut self, changes: &[(&str, Option<&str>)]) {
         let changes: Vec<(&[u8], Option<&[u8]>)> =
             changes.iter().map(|(key, value)| (key.as_bytes(), value.map(str::as_bytes))).collect();
@@ -126,7 +126,7 @@ impl Store {
         self.git(&["rev-parse", name]).trim().into()
     }
 
-    /// Everything that must hold after a flush.
+    /// Checks everything that must hold after a flush.
     fn check(&self) {
         let (state, keys) = self.loaded();
         assert_eq!(state, self.state);
@@ -140,7 +140,7 @@ impl Store {
         for pack in self.files("pack") {
             let pack = pack.to_str().expect("names of packs are ASCII");
             self.git(&["verify-pack", pack]);
-            // The index must be byte for byte the one that Git makes.
+            // The index must equal Git's, byte for byte.
             let index = self.path.join("made.idx");
             let index = index.to_str().expect("the temporary folder has a plain name");
             self.git(&["index-pack", "--strict", "-o", index, pack]);

@@ -1,4 +1,4 @@
-//! One key in many trees.
+//! Lookup of one key in many trees.
 
 use git2::{Odb, Oid};
 use gitcd_core::path;
@@ -7,24 +7,24 @@ use super::TreeError;
 use super::items::{Kind, entry};
 use super::trees::read;
 
-/// Looks for the blob of one key in one tree after the other. Most have it where the one before had it: then nothing below the first directory that is
-/// the same is read.
+/// Finds the blob of one key in a sequence of trees. Most trees have it where the previous one had it: nothing below the first
+/// equal directory is read again.
 pub struct Finder<'r> {
     odb: Odb<'r>,
     names: Vec<Vec<u8>>,
-    /// The directories that led to the last answer, from the root on.
+    /// The directories on the path to the last answer, from the root on.
     way: Vec<Oid>,
     answer: Option<Oid>,
 }
 
 impl<'r> Finder<'r> {
-    /// For what follows the prefix in a key.
+    /// Creates a finder for a key without its prefix.
     pub fn new(odb: Odb<'r>, relative: &[u8]) -> Self {
         let names = path::encode(relative).map(|name| name.to_vec()).collect();
         Self { odb, names, way: Vec::new(), answer: None }
     }
 
-    /// The blob in a tree.
+    /// Returns the key's blob in a tree.
     ///
     /// # Errors
     /// [`TreeError`].
@@ -112,6 +112,6 @@ mod tests {
         }
         assert!(finder.find(blobs[0]).is_err());
         let (tree, answer) = all[1];
-        assert_eq!(finder.find(tree).unwrap(), answer, "an error is not remembered");
+        assert_eq!(finder.find(tree).unwrap(), answer, "an error is not cached");
     }
 }

@@ -1,4 +1,4 @@
-//! The entries of tree objects, and which of them differ.
+//! Entries of tree objects, and their differences.
 
 use std::cmp::Ordering;
 
@@ -10,20 +10,20 @@ use super::TreeError;
 pub(super) enum Kind {
     File,
     Directory,
-    /// A commit of another repository, whose objects are not here.
+    /// A commit of another repository, whose objects are not in this one.
     Submodule,
     Other,
 }
 
 pub(super) struct Item<'t> {
     pub(super) kind: Kind,
-    /// Written in a way that Git reads and does not like any more.
+    /// Whether it uses an old mode that Git reads but no longer writes.
     pub(super) is_old: bool,
     pub(super) name: &'t [u8],
     pub(super) oid: Oid,
 }
 
-/// Entries that another tree does not have so.
+/// Entries that another tree lacks or has otherwise.
 pub(super) type Items = Vec<(Kind, Vec<u8>, Oid)>;
 
 pub(super) fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
@@ -36,7 +36,7 @@ pub(super) fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
         let id = rest.get(name_end + 1..name_end + 21).ok_or_else(malformed)?;
         let mode = &rest[..space];
         let kind = match mode {
-            // The second as very old programs wrote it.
+            // Very old programs wrote the second form.
             b"40000" | b"040000" => Kind::Directory,
             b"160000" => Kind::Submodule,
             b"100644" | b"100755" | b"100664" => Kind::File,
@@ -50,7 +50,7 @@ pub(super) fn parse(oid: Oid, data: &[u8]) -> Result<Vec<Item<'_>>, TreeError> {
     Ok(items)
 }
 
-/// The first entry of this name and kind.
+/// Returns the first entry with this name and kind.
 pub(super) fn entry(oid: Oid, data: &[u8], name: &[u8], kind: Kind) -> Result<Option<Oid>, TreeError> {
     let malformed = || TreeError { oid, problem: "it is malformed".into() };
     let (mut at, end) = (0, data.len());
@@ -67,13 +67,13 @@ pub(super) fn entry(oid: Oid, data: &[u8], name: &[u8], kind: Kind) -> Result<Op
     Ok(None)
 }
 
-/// Git's order: directories as if their names ended with a slash.
+/// Compares in Git's order: directories as if their names ended with a slash.
 pub(super) fn compare(one: &Item<'_>, other: &Item<'_>) -> Ordering {
     let end = |item: &Item<'_>| (item.kind == Kind::Directory).then_some(b'/');
     one.name.iter().copied().chain(end(one)).cmp(other.name.iter().copied().chain(end(other)))
 }
 
-/// The entries of each tree that the other does not have exactly so. Equal ones, nearly all, are passed over without a copy.
+/// Returns the entries of each tree that the other lacks or has otherwise. Equal entries, nearly all, are skipped without a copy.
 pub(super) fn differing(one: &[Item<'_>], other: &[Item<'_>]) -> (Items, Items) {
     let owned = |item: &Item<'_>| (item.kind, item.name.to_vec(), item.oid);
     let (mut removed, mut added) = (Vec::new(), Vec::new());
@@ -111,8 +111,8 @@ pub(super) fn differing(one: &[Item<'_>], other: &[Item<'_>]) -> (Items, Items) 
     }
 }
 
-/// The parts of two tree objects that are left without the entries that both begin with, and those that both end with. Of ten thousand entries
-/// mostly one has changed.
+/// Returns both tree objects without their common entries at the start and at the end: typically one of ten thousand entries has
+/// changed.
 pub(super) fn apart<'t>(one: &'t [u8], other: &'t [u8]) -> (&'t [u8], &'t [u8]) {
     let (mut start, same) = (0, common_start(one, other));
     while let Some(end) = entry_end(one, start).filter(|end| *end <= same) {
@@ -121,7 +121,7 @@ pub(super) fn apart<'t>(one: &'t [u8], other: &'t [u8]) -> (&'t [u8], &'t [u8]) 
     let (one, other) = (&one[start..], &other[start..]);
     let tail = common_start_reversed(one, other);
     let (mut at, mut by) = (0, 0);
-    // On to a point in each from which the same entries follow.
+    // Advance to a point in each from which the entries are equal.
     loop {
         let (left, right) = (one.len() - at, other.len() - by);
         if left == right && left <= tail {
@@ -133,13 +133,13 @@ pub(super) fn apart<'t>(one: &'t [u8], other: &'t [u8]) -> (&'t [u8], &'t [u8]) 
             entry_end(other, by).map(|end| by = end)
         };
         if moved.is_none() {
-            // Whoever parses it says what is wrong.
+            // The parser reports what is wrong.
             return (one, other);
         }
     }
 }
 
-/// Where the entry that begins at a place ends.
+/// Returns the end of the entry that starts at `at`.
 fn entry_end(tree: &[u8], at: usize) -> Option<usize> {
     let name = at + 1 + tree.get(at..)?.iter().position(|byte| *byte == 0)?;
     Some(name + 20).filter(|end| *end <= tree.len())
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn tree(entries: &std::collections::BTreeMap<String, u8>) -> Vec<u8> {
-        // Ids that look like names, modes and ends of names.
+        // IDs that look like names, modes and ends of names.
         let id = |value: u8| [[0; 20], [b'1'; 20], *b"100644 a\0 100644 b\0\0", [b'a'; 20]][usize::from(value)];
         entries.iter().flat_map(|(name, value)| [b"100644 ", name.as_bytes(), b"\0", &id(*value)].concat()).collect()
     }

@@ -1,4 +1,4 @@
-//! Trees as they are read.
+//! A cache of trees.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::TreeError;
 use super::items::{Kind, parse};
 use crate::object;
 
-/// What an entry of a tree is.
+/// The kind of a tree's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file.
@@ -28,21 +28,21 @@ pub(crate) struct TreeEntry {
     pub(crate) oid: Oid,
 }
 
-/// Reads trees, and keeps those that were read lately: whoever goes through a history needs most of them twice.
+/// Reads trees and caches the recent ones: a walk through a history needs most of them twice.
 pub struct Trees<'r> {
     odb: Odb<'r>,
     young: HashMap<Oid, Arc<[u8]>>,
-    /// What was young before; what is asked for becomes young again.
+    /// The previous generation; a hit moves back to the young one.
     old: HashMap<Oid, Arc<[u8]>>,
-    /// Of the young ones.
+    /// Size of the young generation.
     bytes: usize,
 }
 
-/// Young trees become old at so many bytes.
+/// Size at which the young generation becomes the old one.
 const KEPT: usize = 16 << 20;
 
 impl<'r> Trees<'r> {
-    /// Reads from this database.
+    /// Creates a cache for this database.
     pub fn new(odb: Odb<'r>) -> Self {
         Self { odb, young: HashMap::new(), old: HashMap::new(), bytes: 0 }
     }
@@ -64,7 +64,7 @@ impl<'r> Trees<'r> {
         Ok(found)
     }
 
-    /// All entries of a tree.
+    /// Returns all entries of a tree.
     pub(crate) fn entries(&mut self, oid: Oid) -> Result<Vec<TreeEntry>, TreeError> {
         let tree = self.read(oid)?;
         let entry = |item: super::items::Item<'_>| TreeEntry {

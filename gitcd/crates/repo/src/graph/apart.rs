@@ -1,4 +1,4 @@
-//! The commits that only one of two histories has.
+//! The symmetric difference of two histories.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -6,19 +6,20 @@ use git2::{Oid, Repository};
 
 use super::{Graph, GraphError, ONE, OTHER};
 
-/// Commits by the history that has them alone.
+/// Commits that are in one history only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
-    /// Those of the first one, by id.
+    /// Commits of the first history, by ID.
     pub one: Vec<Oid>,
-    /// Those of the second one, by id.
+    /// Commits of the second history, by ID.
     pub other: Vec<Oid>,
 }
 
 impl Graph {
-    /// The commits that only one of two histories has; `None` if more than `limit` commits had to be looked at. Merges that left keys out count as merges.
+    /// Returns the symmetric difference of two histories; `None` if more than `limit` commits had to be read. Partial merges
+    /// count as merges.
     ///
-    /// Looks at the commits that are in one history only, and at those that are as young as the oldest of them.
+    /// Reads the commits that are in one history only, and those at least as recent as the oldest of them.
     ///
     /// # Errors
     /// [`GraphError`].
@@ -36,13 +37,13 @@ impl Graph {
             *flags.entry(oid).or_default() |= flag;
             queue.push((self.commit(repository, oid)?.time, oid));
         }
-        // Those in the queue that are in one history only, as far as is known.
+        // Number of queued commits that are in one history only, as far as is known.
         let mut single = flags.values().filter(|flags| **flags != BOTH).count();
         let mut waiting: HashMap<Oid, bool> = flags.iter().map(|(oid, flags)| (*oid, *flags != BOTH)).collect();
         let (mut oldest, mut looked_at) = (i64::MAX, 0);
         while let Some((time, oid)) = queue.pop() {
             let Some(was_single) = waiting.remove(&oid) else { continue };
-            // Of commits of one second a parent may have come before its child.
+            // Among commits of the same second, a parent may come before its child.
             if single == 0 && time < oldest {
                 break;
             }

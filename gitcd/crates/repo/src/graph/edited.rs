@@ -1,4 +1,4 @@
-//! What commits changed.
+//! The edits that commits make.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use git2::Oid;
 use super::Graph;
 use crate::changes::{self, TreeError, Trees};
 
-/// What a commit made of a key.
+/// An edit of a key by a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// The commit.
     pub at: Oid,
-    /// Without the prefix.
+    /// The key without its prefix.
     pub key: Vec<u8>,
     /// Its blob after the commit; `None` if it was deleted.
     pub value: Option<Oid>,
-    /// What it was in each parent.
+    /// Its blob in each parent.
     pub before: Vec<Option<Oid>>,
-    /// The commit is a person's merge: whatever it has otherwise than any parent was decided there.
+    /// Whether the commit is a user's merge, in which any difference from a parent counts as decided.
     pub is_decision: bool,
 }
 
-/// So many edits are remembered.
+/// Limit of cached edits.
 const REMEMBERED: usize = 200_000;
 
-/// What is known of commits, forgotten all at once when it becomes too much.
+/// Cached edits by commit, all dropped when there are too many.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     of: HashMap<Oid, Arc<[Edit]>>,
-    /// Edits, and one for each commit.
+    /// Number of edits, plus one for each commit.
     size: usize,
 }
 
 impl Graph {
-    /// What [`Graph::edits`] remembers of a commit.
+    /// Returns the cached edits of a commit.
     pub fn known_edits(&self, at: Oid) -> Option<Arc<[Edit]>> {
         self.edits.of.get(&at).cloned()
     }
 
-    /// What a commit with this tree, and parents with these, edited: the keys that it has otherwise than each of its parents, and if a person merged there, than any of
-    /// them. Remembers it.
+    /// Returns the edits of a commit with this tree and parents with these trees, and caches them: the keys that differ from all
+    /// of its parents, or from any parent if the commit is a user's merge.
     ///
     /// # Errors
     /// [`TreeError`].

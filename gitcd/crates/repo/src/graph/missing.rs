@@ -1,4 +1,4 @@
-//! What one history has that another does not.
+//! The commits that one history has and another does not.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -6,24 +6,24 @@ use git2::{Oid, Repository};
 
 use super::{Graph, GraphError, ONE, OTHER, STALE};
 
-/// Commits that are in one history only.
+/// The number of commits that are in one history only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// How many there are.
+    /// Number of commits.
     pub commits: usize,
-    /// There may be more: counting ended here.
+    /// Whether there may be more, since counting stopped early.
     pub more: bool,
-    /// Committer's time of the oldest, in seconds since 1970.
+    /// Committer time of the oldest one, in seconds since 1970.
     pub oldest: Option<i64>,
 }
 
-/// So many commits are looked at; those that the other history has alone are among them.
+/// Limit of commits read, including those that only the other history has.
 const LOOKED_AT: usize = 200_000;
-/// Once nothing is left to count, so many more are looked at: clocks may have gone backwards.
+/// Number of commits to read once nothing is left to count, in case of clock skew.
 const SLOP: usize = 256;
 
 impl Graph {
-    /// The commits of `theirs` that `ours` does not have, at most about `limit`. Merges that left keys out count as merges.
+    /// Counts the commits of `theirs` that `ours` does not have, up to about `limit`. Partial merges count as merges.
     ///
     /// Reads the commits that are in one history only, and some more.
     ///
@@ -41,7 +41,7 @@ impl Graph {
         }
         let mut flags: HashMap<Oid, u8> = [(theirs, ONE), (ours, OTHER)].into();
         let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
-        // Those in the queue, and whether they are theirs alone as far as is known.
+        // Queued commits, and whether they are only in `theirs` as far as is known.
         let mut waiting: HashMap<Oid, bool> = [(theirs, true), (ours, false)].into();
         for oid in [theirs, ours] {
             queue.push((self.commit(repository, oid)?.time, oid));

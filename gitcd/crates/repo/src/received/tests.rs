@@ -9,7 +9,7 @@ use super::*;
 
 const BOUNDS: Bounds = Bounds { objects: 100_000, bytes: 64 << 20 };
 
-/// Commits that each change one of a hundred files of a directory, a large one among them.
+/// Creates commits that each change one of a hundred files of a directory, one of them large.
 fn history(repository: &Repository, commits: usize) -> Vec<Oid> {
     let author = Signature::new("a", "a@b", &Time::new(1000, 0)).unwrap();
     let (mut all, mut tree): (Vec<Oid>, Option<Oid>) = (Vec::new(), None);
@@ -29,7 +29,7 @@ fn history(repository: &Repository, commits: usize) -> Vec<Oid> {
     all
 }
 
-/// What Git makes of the commits after another one.
+/// Returns Git's pack of the commits after another one.
 fn packed(repository: &Repository, options: &[&str], last: Oid, after: Option<Oid>) -> Vec<u8> {
     let mut command = Command::new("git");
     command.arg("-C").arg(repository.path()).args([
@@ -126,7 +126,7 @@ fn signed(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// How many objects there are, within so many bytes.
+/// Returns the number of objects read with this limit of bytes.
 fn within(pack: &[u8], bytes: usize) -> Option<usize> {
     let bounds = Bounds { objects: 10, bytes };
     read(pack, &Odb::new().unwrap(), &[], bounds).ok().map(|received| received.objects().count())
@@ -137,7 +137,7 @@ fn nothing_makes_room_for_more_than_is_allowed() {
     let (blob, other) = (entry(3, 1000, &[], &[0; 1000]), entry(3, 5, &[], b"hello"));
     let two = pack(&[blob.clone(), other.clone()]);
     assert_eq!((within(&two, 1005), within(&two, 1004)), (Some(2), None));
-    // A delta of nine bytes that makes a billion.
+    // A delta of nine bytes that expands to a billion.
     let delta = [&[5][..], &[0x80, 0x94, 0xeb, 0xdc, 0x03], &[0x90, 5]].concat();
     let back = other.len() as u8;
     for bomb in [entry(7, delta.len(), &[1; 20], &delta), entry(6, delta.len(), &[back], &delta)] {
@@ -146,7 +146,7 @@ fn nothing_makes_room_for_more_than_is_allowed() {
     assert_eq!(within(&pack(&[other.clone(), other.clone()]), 100), None, "no program sends an object twice");
     let modest = [&[5][..], &[6], &[0x90, 5], &[1, b'x']].concat();
     assert_eq!(within(&pack(&[other.clone(), entry(6, modest.len(), &[back], &modest)]), 200), Some(2));
-    // What lies about its size, what is cut, what is against itself or nothing, too many, another version, more behind the end.
+    // Wrong size, truncated, self-referential or missing base, too many, another version, trailing bytes.
     let itself = entry(6, modest.len(), &[0], &modest);
     let mut newer = pack(std::slice::from_ref(&other));
     newer.truncate(newer.len() - 20);
@@ -162,13 +162,13 @@ fn nothing_makes_room_for_more_than_is_allowed() {
     ] {
         assert_eq!(within(&wrong, 1 << 40), None);
     }
-    assert_eq!(within(&two[..two.len() - 3], 1 << 20), None, "the checksum is another one");
+    assert_eq!(within(&two[..two.len() - 3], 1 << 20), None, "the checksum is wrong");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever is done to a pack, what is read has the ids that its contents have, and nothing panics.
+    /// However a pack is modified, the IDs match the contents, and nothing panics.
     #[test]
     fn damage_is_an_error_or_other_objects(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

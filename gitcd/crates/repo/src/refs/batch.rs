@@ -1,4 +1,4 @@
-//! Several references at once, and deletions.
+//! Updates of several references, and deletions.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,28 +10,28 @@ use gitcd_core::durable;
 use super::lock::{Lock, replace_packed};
 use super::{After, MAX_SYMBOLIC, RefError, Refs, Stored, packed, parent, valid};
 
-/// What shall become of a reference.
+/// A change of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its full name.
     pub name: String,
-    /// What it must refer to now; `None`: it must not exist.
+    /// Its expected current value; `None`: it must not exist.
     pub expected: Option<Oid>,
-    /// What it shall refer to; `None`: it shall not exist.
+    /// Its new value; `None`: delete it.
     pub new: Option<Oid>,
 }
 
-/// A batch that was not carried out.
+/// A batch that was rejected.
 #[derive(Debug, thiserror::Error)]
 #[error("change {at} of the batch")]
 pub struct Refused {
-    /// The change that is to blame, counted from 0.
+    /// The index of the failed change.
     pub at: usize,
     /// Why.
     pub source: RefError,
 }
 
-/// A change that has been checked, and the lock that keeps it true.
+/// A checked and locked change.
 struct Held {
     name: String,
     lock: Lock,
@@ -39,16 +39,16 @@ struct Held {
 }
 
 impl Refs {
-    /// Makes all changes if all references are as expected, and otherwise none.
+    /// Makes all changes if all references are as expected, otherwise none.
     ///
-    /// All are locked before the first one is changed, so no other program can come in between. Readers may see some changes
-    /// before others, and a crash in the middle may leave only some of them done; each of them by itself is done or not.
-    /// When this returns, all of them survive a power loss. Deletions rewrite `packed-refs` if it has the names.
+    /// All references are locked before the first is changed, so no other program can interfere. Readers may see some changes
+    /// before others, and a crash in between may leave only some of them; each change by itself is atomic. When this returns, all
+    /// changes survive a power loss. Deletions rewrite `packed-refs` if it has the names.
     ///
     /// # Errors
-    /// [`Refused`] with an error as of [`Refs::update`]; nothing has changed, except after [`RefError::Io`].
+    /// [`Refused`] with an error as for [`Refs::update`]; nothing was changed, except after [`RefError::Io`].
     pub fn update_all(&self, changes: &[Change]) -> Result<(), Refused> {
-        // Always in the same order: two batches never wait for one another.
+        // Lock in a fixed order, so that two batches never deadlock.
         let mut order: Vec<usize> = (0..changes.len()).collect();
         order.sort_by_key(|at| &changes[*at].name);
         check_creations(changes)?;
@@ -59,7 +59,7 @@ impl Refs {
         }
         let mut deletions = Vec::new();
         let first = held.first().map_or(0, |(at, _)| *at);
-        // Deletions begin in the packed file: as long as the other file is there, nothing has changed.
+        // Delete from the packed file first: nothing changes while the other file exists.
         let gone: Vec<_> =
             held.iter().filter(|(_, held)| held.is_deletion).map(|(_, held)| held.name.as_str()).collect();
         if !gone.is_empty() {
@@ -81,13 +81,13 @@ impl Refs {
     /// Deletes `name` if it refers to `expected` now. When this returns, the deletion survives a power loss.
     ///
     /// # Errors
-    /// As [`Refs::update`].
+    /// As for [`Refs::update`].
     pub fn delete(&self, name: &str, expected: Oid) -> Result<(), RefError> {
         let change = Change { name: name.to_owned(), expected: Some(expected), new: None };
         self.update_all(&[change]).map_err(|refused| refused.source)
     }
 
-    /// Locks a reference and compares.
+    /// Locks a reference and compares its value.
     fn hold(&self, change: &Change) -> Result<Held, RefError> {
         let mut at = valid(&change.name)?.to_owned();
         for _ in 0..=MAX_SYMBOLIC {
@@ -98,7 +98,7 @@ impl Refs {
             if change.new.is_some() && self.stored(&at)? == Stored::Absent {
                 self.check_names(&at)?;
             }
-            // The lock of a deletion holds what is there: nobody reads it.
+            // The lock of a deletion holds the current value, which is never read.
             let content = change.new.or(change.expected).unwrap_or(Oid::ZERO_SHA1);
             let lock = Lock::acquire(self, &at, content)?;
             let found = match self.stored(&at)? {
@@ -117,7 +117,7 @@ impl Refs {
         Err(RefError::Symbolic { name: change.name.clone() })
     }
 
-    /// Rewrites `packed-refs` without these names, under Git's lock on it.
+    /// Rewrites `packed-refs` without these names, under Git's lock.
     fn delete_packed(&self, names: &[&str]) -> Result<(), RefError> {
         if !packed::has_any(&self.root, names)? {
             return Ok(());
@@ -138,7 +138,7 @@ impl Refs {
             Err(source) => return Err(RefError::Io { path, source }),
         }
         drop(lock);
-        // Folders that became empty go, as Git does it; those that it always has stay.
+        // Remove folders that became empty, as Git does, but not those that always exist.
         let kept = |folder: &Path| folder.strip_prefix(&self.root).is_ok_and(|below| below.components().count() <= 2);
         for folder in folder.ancestors().take_while(|folder| !kept(folder)) {
             if fs::remove_dir(folder).is_err() {
@@ -149,7 +149,7 @@ impl Refs {
     }
 }
 
-/// Refuses new names of which one would be a folder of the other: seen by itself each of them is free.
+/// Rejects new names of which one would be a folder of the other: each alone would be accepted.
 fn check_creations(changes: &[Change]) -> Result<(), Refused> {
     let is_new = |change: &&Change| change.expected.is_none() && change.new.is_some();
     for (at, change) in changes.iter().enumerate().filter(|(_, change)| is_new(change)) {

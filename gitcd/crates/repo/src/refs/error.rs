@@ -10,17 +10,17 @@ use super::MAX_SYMBOLIC;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefError {
-    /// The reference has another value than the caller believed.
+    /// The reference has another value than the caller expected.
     #[error("reference {name}: expected {}, found {}", show(*.expected), show(*.found))]
     Moved {
         /// The reference, after following symbolic ones.
         name: String,
         /// What the caller expected.
         expected: Option<Oid>,
-        /// What it really refers to.
+        /// Its actual value.
         found: Option<Oid>,
     },
-    /// Somebody else holds the lock, or died holding it.
+    /// Another process holds the lock, or died holding it.
     #[error("{path:?} exists: another process is changing this reference; if none is, delete the file")]
     Locked {
         /// The lock file.
@@ -31,28 +31,28 @@ pub enum RefError {
     Conflict {
         /// The reference to be created.
         name: String,
-        /// The one that is in its way.
+        /// The conflicting reference.
         existing: String,
     },
-    /// Not the full name of a reference.
+    /// The name is not a full reference name.
     #[error("{name:?} is not the name of a reference; it must look like refs/heads/main")]
     Invalid {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// A chain of symbolic references that is too long or goes in a circle.
+    /// A chain of symbolic references is too long or cyclic.
     #[error("reference {name}: more than {MAX_SYMBOLIC} symbolic references in a row")]
     Symbolic {
-        /// Where the chain begins.
+        /// The start of the chain.
         name: String,
     },
-    /// A file of Git's that holds something else than it should, as after a power loss.
+    /// A file of Git has invalid content, as after a power loss.
     #[error("{path:?}: does not hold a reference; restore it or delete it")]
     Corrupt {
         /// The file.
         path: PathBuf,
     },
-    /// The repository keeps its references in a way that gitcd cannot write.
+    /// The repository stores references in a format that gitcd cannot write.
     #[error("repository {path:?}: references are stored as {storage:?}; run `git refs migrate --ref-format=files`")]
     Storage {
         /// The repository.
@@ -60,20 +60,20 @@ pub enum RefError {
         /// The value of `extensions.refStorage`.
         storage: String,
     },
-    /// There is no usable repository.
+    /// The repository cannot be opened.
     #[error("repository {path:?}: cannot open")]
     Open {
-        /// Where it was looked for.
+        /// Its path.
         path: PathBuf,
         /// Why it cannot be opened.
         source: git2::Error,
     },
-    /// The file system refused something.
+    /// A file or folder cannot be read or written.
     #[error("{path:?}: cannot read or write this part of the references")]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it answered.
+        /// The system's error.
         source: std::io::Error,
     },
 }

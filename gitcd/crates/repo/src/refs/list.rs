@@ -1,4 +1,4 @@
-//! All references at once, and what of them has to be read again after a change.
+//! Listing of all references, with partial rereads after a change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use git2::Oid;
 
 use super::{MAX_SYMBOLIC, RefError, Refs, Stored, is_valid, packed};
 
-/// What the files of a repository say about its references.
+/// References as read from the files of a repository.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     files: BTreeMap<String, Stored>,
@@ -16,11 +16,10 @@ pub(crate) struct Listing {
 }
 
 impl Refs {
-    /// All references below `refs/` and what they refer to, through symbolic ones. Those that are broken are left out, with a
+    /// Returns all references below `refs/` and their targets, following symbolic ones. Broken references are left out, with a
     /// warning.
     ///
-    /// Reads every file of a reference, and `packed-refs`. What changes meanwhile is seen before or after its change, each
-    /// reference by itself.
+    /// Reads every reference file, and `packed-refs`. A concurrent change of a reference is seen or not, independently of others.
     ///
     /// # Errors
     /// [`RefError::Io`], [`RefError::Corrupt`] for `packed-refs`.
@@ -32,27 +31,27 @@ impl Refs {
 }
 
 impl Listing {
-    /// Forgets everything and reads it again. Files first: who packs references writes the pack before it deletes the files.
+    /// Rereads everything. Files first: `git pack-refs` writes the packed file before it deletes the others.
     pub(crate) fn read_all(&mut self, refs: &Refs) -> Result<(), RefError> {
         self.files.clear();
         self.read_folder(refs, "refs")?;
         self.read_packed(refs)
     }
 
-    /// Reads `packed-refs` again. What is in doubt among files is read before.
+    /// Rereads `packed-refs`. Doubtful files must be reread before.
     pub(crate) fn read_packed(&mut self, refs: &Refs) -> Result<(), RefError> {
         self.packed = packed::all(&refs.root)?;
         Ok(())
     }
 
-    /// Reads everything in a folder and below again.
+    /// Rereads everything in a folder and below.
     pub(crate) fn read_folder(&mut self, refs: &Refs, folder: &str) -> Result<(), RefError> {
         let prefix = format!("{folder}/");
         self.files.retain(|name, _| !name.starts_with(&prefix));
         self.walk(refs, &refs.file(folder), folder)
     }
 
-    /// Reads one file again, or the folder that has come in its place.
+    /// Rereads one file, or the folder that replaced it.
     pub(crate) fn read_file(&mut self, refs: &Refs, name: &str) -> Result<(), RefError> {
         let path = refs.file(name);
         if path.is_dir() {
@@ -84,7 +83,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Locks and other files that are no references have names that no reference can have.
+    /// Locks and other files have names that no reference can have.
     fn add(&mut self, refs: &Refs, name: &str) {
         if !is_valid(name) {
             return;
@@ -94,11 +93,11 @@ impl Listing {
             Ok(stored) => {
                 self.files.insert(name.to_owned(), stored);
             }
-            Err(error) => tracing::warn!(%error, "a broken reference is left out"),
+            Err(error) => tracing::warn!(%error, "leaving out a broken reference"),
         }
     }
 
-    /// What the references refer to in the end.
+    /// Returns the references with their final targets.
     pub(crate) fn resolved(&self) -> BTreeMap<String, Oid> {
         let names = self.packed.keys().chain(self.files.keys());
         names.filter_map(|name| Some((name.clone(), self.resolve(name)?))).collect()

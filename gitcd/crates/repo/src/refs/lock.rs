@@ -1,4 +1,4 @@
-//! Git's lock on one reference, taken so that its owner can be told after a crash.
+//! Git's lock on one reference, whose owner can be identified after a crash.
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,25 +12,26 @@ use rustix::fs::FlockOperation;
 
 use super::{RefError, Refs, packed, parent};
 
-/// On files, no system takes notice of this permission bit. A lock that has it is gitcd's, also if a loss of power took the file that it is a link to.
+/// This permission bit has no effect on files. A lock with it is gitcd's, even if a power loss removed the file that it is a link
+/// to.
 const MARK: u32 = 0o1000;
 
-/// In the repository's folder: the files that locks are hard links to, by reference.
+/// The folder, in the repository, with the files that locks are hard links to, by reference.
 const STAGED: &str = "gitcd-refs";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// `<ref>.lock`, holding the new value durably. Gone when dropped, unless renamed.
+/// The lock `<ref>.lock`, which durably holds the new value. Removed on drop, unless renamed.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
     is_held: bool,
-    /// Removed after the lock: as long as there is a lock, its origin is known.
+    /// Removed after the lock: while the lock exists, its owner is known.
     staged: Staged,
 }
 
-/// A file that is removed when dropped. While it is here, the system's lock on it says that its process lives.
+/// A file that is removed on drop. Until then, a system lock on it shows that its process is running.
 #[derive(Debug)]
 struct Staged {
     path: PathBuf,
@@ -39,13 +40,13 @@ struct Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // A file that stays is removed by the next release.
+        // If this fails, the next release removes the file.
         let _gone = fs::remove_file(&self.path);
     }
 }
 
 impl Lock {
-    /// Takes the lock on `name`, with `new` in it; waits as long as `refs` has patience.
+    /// Locks `name`, with `new` as content; waits as long as the patience of `refs`.
     pub(super) fn acquire(refs: &Refs, name: &str, new: Oid) -> Result<Self, RefError> {
         let staged = stage(refs, &staging_folder(refs, name), 0o666 | MARK, format!("{new}\n").as_bytes())?;
         let path = lock_file(refs, name);
@@ -60,7 +61,8 @@ impl Lock {
             };
             let is_late = Instant::now() >= deadline;
             match error.kind() {
-                // Nobody holds a lock for so long, unless it was killed: in a repository that no gitcd serves only we can tell.
+                // A lock held for so long may be of a killed process. In a repository that no gitcd serves, no other process
+                // would release it.
                 ErrorKind::AlreadyExists if !has_looked && (is_late || pause >= LONGEST_PAUSE) => {
                     has_looked = true;
                     let (_released, _folders) = release_in(refs, &staging_folder(refs, name))?;
@@ -70,7 +72,7 @@ impl Lock {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                // Git removes folders that have become empty, so this can be needed again.
+                // Git removes empty folders, so this can be needed again.
                 ErrorKind::NotFound if !is_late => {
                     if let Err(error) = durable::make_folder_in(&refs.root, parent(&path)) {
                         refs.check_names(name)?;
@@ -86,14 +88,14 @@ impl Lock {
         }
     }
 
-    /// Makes the lock the reference.
+    /// Renames the lock to the reference.
     pub(super) fn rename_to(&mut self, path: &Path) -> Result<(), RefError> {
         durable::rename(&self.path, path)?;
         self.is_held = false;
         Ok(())
     }
 
-    /// It is a reference, and no loss of power makes it a lock again. A mark that stays means nothing.
+    /// Removes the mark: the file is now a reference, which no power loss turns back into a lock. A remaining mark does no harm.
     pub(super) fn unmark(&self) {
         let lives = &self.staged.lives;
         if let Ok(found) = lives.metadata() {
@@ -101,13 +103,14 @@ impl Lock {
         }
     }
 
-    /// Removes the lock on `name` if it was made by [`Lock::acquire`] in a process that has ended, and what else is left of it.
+    /// Removes the lock on `name` if a process that has exited made it with [`Lock::acquire`], and other leftovers of that
+    /// process.
     pub(super) fn release(refs: &Refs, name: &str) -> Result<bool, RefError> {
         let (released, _folders) = release_in(refs, &staging_folder(refs, name))?;
         Ok(released > 0)
     }
 
-    /// Leaves everything as a kill at this moment would.
+    /// Leaves everything as if the process were killed now.
     #[cfg(test)]
     pub(super) fn abandon(self) {
         rustix::fs::flock(&self.staged.lives, FlockOperation::Unlock).expect("it is locked");
@@ -118,7 +121,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.is_held {
-            // A lock that stays is reported by whoever wants it next.
+            // If this fails, the next update reports the lock.
             let _gone = fs::remove_file(&self.path);
         }
     }
@@ -132,7 +135,7 @@ fn staging_folder(refs: &Refs, name: &str) -> PathBuf {
     refs.root.join(STAGED).join(name)
 }
 
-/// Replaces `packed-refs`, durably. The caller holds the lock on it.
+/// Replaces `packed-refs`, durably. The caller holds its lock.
 pub(super) fn replace_packed(refs: &Refs, content: &[u8]) -> Result<(), RefError> {
     let staged = stage(refs, &staging_folder(refs, packed::FILE), 0o666, content)?;
     durable::rename(&staged.path, &refs.root.join(packed::FILE))?;
@@ -140,7 +143,7 @@ pub(super) fn replace_packed(refs: &Refs, content: &[u8]) -> Result<(), RefError
     Ok(())
 }
 
-/// Releases the locks on all references whose processes have ended, and tells how many.
+/// Releases the locks on all references whose processes have exited, and returns how many.
 pub(super) fn release_all(refs: &Refs) -> Result<usize, RefError> {
     let (mut released, mut folders) = (0, vec![refs.root.join(STAGED)]);
     while let Some(folder) = folders.pop() {
@@ -151,7 +154,7 @@ pub(super) fn release_all(refs: &Refs) -> Result<usize, RefError> {
     Ok(released)
 }
 
-/// Releases what is staged in this folder; the number of locks, and the folders in it.
+/// Releases what is staged in this folder; returns the number of locks, and the subfolders.
 fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefError> {
     let io = |path: &Path, source| RefError::Io { path: path.to_owned(), source };
     let name = folder.strip_prefix(refs.root.join(STAGED)).unwrap_or(folder);
@@ -176,7 +179,7 @@ fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefEr
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(source) => return Err(io(&path, source)),
         };
-        // Somebody who lives holds it.
+        // A running process holds it.
         if rustix::fs::flock(&staged, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
@@ -192,7 +195,7 @@ fn release_in(refs: &Refs, folder: &Path) -> Result<(usize, Vec<PathBuf>), RefEr
     Ok((released, folders))
 }
 
-/// Releases a lock that has the mark and that nobody who lives holds; whether it was there.
+/// Releases a lock that has the mark and is not held by a running process; returns whether there was one.
 fn release_marked(lock: &Path) -> Result<bool, RefError> {
     let io = |source| RefError::Io { path: lock.to_owned(), source };
     let Ok(found) = fs::symlink_metadata(lock) else { return Ok(false) };
@@ -207,7 +210,7 @@ fn release_marked(lock: &Path) -> Result<bool, RefError> {
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);
     }
-    // Another one may be there by now.
+    // The file may have been replaced by another lock.
     let (held, now) = (file.metadata().map_err(io)?, fs::symlink_metadata(lock));
     if !now.is_ok_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino())) {
         return Ok(false);
@@ -216,8 +219,8 @@ fn release_marked(lock: &Path) -> Result<bool, RefError> {
     Ok(true)
 }
 
-/// Writes and syncs `content` in a new file. No part of a reference's name ends with `.lock`, so the
-/// file is in the way of no other reference's folder.
+/// Writes and syncs `content` to a new file. No part of a reference's name ends with `.lock`, so the file never conflicts with a
+/// folder for another reference.
 fn stage(refs: &Refs, folder: &Path, mode: u32, content: &[u8]) -> Result<Staged, RefError> {
     loop {
         let path = folder.join(format!("{:016x}.lock", rand::random::<u64>()));
@@ -226,7 +229,7 @@ fn stage(refs: &Refs, folder: &Path, mode: u32, content: &[u8]) -> Result<Staged
         let io = |source| RefError::Io { path: path.clone(), source };
         let lives = match File::open(&path) {
             Ok(lives) => lives,
-            // Somebody who looks for what crashes have left took it for that.
+            // A process that releases stale locks took it for one.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(source) => return Err(io(source)),
         };

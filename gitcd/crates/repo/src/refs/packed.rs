@@ -1,4 +1,4 @@
-//! Reading `packed-refs`, the file of references that have none of their own.
+//! Reads `packed-refs`, the file with all references that have no file of their own.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,15 @@ use git2::Oid;
 
 use super::{RefError, object_id};
 
-/// Its name in the repository's folder.
+/// The name of the file, in the repository's folder.
 pub(super) const FILE: &str = "packed-refs";
 
-/// The object that `name` refers to according to the file.
+/// Returns the object that `name` refers to in the file.
 pub(super) fn find(root: &Path, name: &str) -> Result<Option<Oid>, RefError> {
     scan(root, |id, entry| (entry == name.as_bytes()).then_some(id))
 }
 
-/// Some name in the file that has `name` as a folder.
+/// Returns a name in the file that has `name` as a folder.
 pub(super) fn first_below(root: &Path, name: &str) -> Result<Option<String>, RefError> {
     scan(root, |_, entry| {
         let below = entry.strip_prefix(name.as_bytes())?.starts_with(b"/");
@@ -23,7 +23,7 @@ pub(super) fn first_below(root: &Path, name: &str) -> Result<Option<String>, Ref
     })
 }
 
-/// All entries.
+/// Returns all entries.
 pub(super) fn all(root: &Path) -> Result<BTreeMap<String, Oid>, RefError> {
     let entries = std::cell::RefCell::new(BTreeMap::new());
     scan(root, |id, name| {
@@ -35,13 +35,13 @@ pub(super) fn all(root: &Path) -> Result<BTreeMap<String, Oid>, RefError> {
     Ok(entries.into_inner())
 }
 
-/// Whether the file has one of these names.
+/// Returns whether the file has any of these names.
 pub(super) fn has_any(root: &Path, names: &[&str]) -> Result<bool, RefError> {
     let found = scan(root, |_, entry| names.iter().any(|name| entry == name.as_bytes()).then_some(()))?;
     Ok(found.is_some())
 }
 
-/// The content of the file without these names, and without the lines that say what their tags point to.
+/// Returns the content of the file without these names, and without the lines with their tags' targets.
 pub(super) fn without(root: &Path, names: &[&str]) -> Result<Vec<u8>, RefError> {
     let path = root.join(FILE);
     let text = fs::read(&path).map_err(|source| RefError::Io { path, source })?;
@@ -59,7 +59,7 @@ pub(super) fn without(root: &Path, names: &[&str]) -> Result<Vec<u8>, RefError> 
     Ok(kept)
 }
 
-/// The first entry that `want` wants. Git replaces the file as a whole, so one read is consistent.
+/// Returns the first result of `want`. Git replaces the file as a whole, so one read is consistent.
 fn scan<T>(root: &Path, want: impl Fn(Oid, &[u8]) -> Option<T>) -> Result<Option<T>, RefError> {
     let path = root.join(FILE);
     let text = match fs::read(&path) {
@@ -68,7 +68,7 @@ fn scan<T>(root: &Path, want: impl Fn(Oid, &[u8]) -> Option<T>) -> Result<Option
         Err(source) => return Err(RefError::Io { path, source }),
     };
     for line in text.split(|&byte| byte == b'\n') {
-        // A header, or the object that the tag on the line before points to.
+        // A header, or the object that the tag on the previous line points to.
         if matches!(line.first(), None | Some(b'#' | b'^')) {
             continue;
         }

@@ -18,13 +18,13 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
         .args(arguments)
         .current_dir(folder)
         .output()
-        .expect("the git program starts");
+        .expect("git starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git {arguments:?}: {errors}");
     String::from_utf8(output.stdout).expect("git prints text").trim().to_owned()
 }
 
-/// A bare repository and some commits in it.
+/// Creates a bare repository with some commits.
 fn repository(commits: usize) -> (TempDir, Vec<Oid>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     git(folder.path(), &["init", "-q", "--bare"]);
@@ -58,7 +58,7 @@ fn a_reference_is_created_moved_and_seen_by_git() {
     assert!(!left.iter().any(|path| path.contains(".lock")), "{left:?}");
 }
 
-/// All files below `folder`.
+/// Returns all files below `folder`.
 fn walk(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path.display().to_string()] }).collect()
@@ -129,7 +129,7 @@ fn a_lock_of_somebody_else_is_an_error_with_its_path() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(!refs.release(MAIN).unwrap(), "not ours to remove");
+    assert!(!refs.release(MAIN).unwrap(), "the lock is not gitcd's");
     assert!(lock.exists());
     fs::remove_file(&lock).unwrap();
     refs.update(MAIN, ids[0], Some(ids[0])).unwrap();
@@ -141,17 +141,17 @@ fn a_lock_that_gitcd_left_in_a_crash_is_released() {
     let refs = open(&folder);
     refs.update(MAIN, ids[0], None).unwrap();
     let lock = super::Lock::acquire(&refs, MAIN, ids[1]).unwrap();
-    assert!(!refs.release(MAIN).unwrap(), "whoever holds it lives");
+    assert!(!refs.release(MAIN).unwrap(), "its holder is running");
     let update = || refs.update(MAIN, ids[1], Some(ids[0]));
-    assert!(matches!(update(), Err(RefError::Locked { .. })), "whoever holds it lives");
+    assert!(matches!(update(), Err(RefError::Locked { .. })), "its holder is running");
     lock.abandon();
     assert!(refs.release(MAIN).unwrap());
     assert!(!refs.release(MAIN).unwrap());
     update().unwrap();
-    // Nobody need have released it: whoever wants the reference finds out.
+    // An update itself releases a stale lock.
     super::Lock::acquire(&refs, MAIN, ids[0]).unwrap().abandon();
     refs.update(MAIN, ids[0], Some(ids[1])).unwrap();
-    // A kill after the rename leaves the reference and its staged twin.
+    // A kill after the rename leaves the reference and its staged link.
     let lock = super::Lock::acquire(&refs, MAIN, ids[0]).unwrap();
     fs::rename(folder.path().join("refs/heads/main.lock"), folder.path().join(MAIN)).unwrap();
     lock.abandon();
@@ -229,8 +229,8 @@ fn the_folder_around_a_repository_will_do() {
     assert_eq!(git(folder.path(), &["rev-parse", "copy"]), id.to_string());
 }
 
-/// Each thread moves the reference from what it reads to the successor. If two moves from
-/// one value both succeeded, the sum would be too large.
+/// Each thread moves the reference from the value it reads to the next one. If two moves from one value both succeeded, the sum
+/// would be too large.
 #[test]
 fn of_racing_updates_from_one_value_exactly_one_succeeds() {
     let (folder, ids) = repository(40);
@@ -239,8 +239,8 @@ fn of_racing_updates_from_one_value_exactly_one_succeeds() {
         let refs = Refs::open(folder.path()).unwrap();
         let mut won = 0;
         loop {
-            let now = refs.read(MAIN).unwrap().expect("it exists");
-            let at = ids.iter().position(|id| *id == now).expect("one of ours");
+            let now = refs.read(MAIN).unwrap().expect("the reference exists");
+            let at = ids.iter().position(|id| *id == now).expect("the value is one of the commits");
             let Some(&next) = ids.get(at + 1) else {
                 return won;
             };
@@ -253,7 +253,7 @@ fn of_racing_updates_from_one_value_exactly_one_succeeds() {
     };
     let won = std::thread::scope(|scope| {
         let threads = [scope.spawn(race), scope.spawn(race), scope.spawn(race)];
-        // Packing at the same time moves the value between the two places where it is looked for.
+        // Packing concurrently moves the value between its two locations.
         for _ in 0..10 {
             git(folder.path(), &["pack-refs", "--all"]);
         }

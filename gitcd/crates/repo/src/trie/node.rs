@@ -1,4 +1,4 @@
-//! One node of the trie and everything below it.
+//! Nodes of the trie.
 
 use git2::Oid;
 use sha1::{Digest, Sha1};
@@ -7,14 +7,14 @@ use super::super::line::Line;
 use super::super::pack::{self, Kind};
 use super::{LEAF_KEYS, ShapeError};
 
-/// About what a line takes besides its key, and what an entry takes, in bytes.
+/// Approximate length of a line without its key, and of a tree entry, in bytes.
 const LINE_LEN: usize = 24;
 const ENTRY_LEN: usize = 29;
 
 /// A blob or a tree of the trie.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// `None` if it has changed since it was last written.
+    /// `None` if it changed since it was last written.
     oid: Option<Oid>,
     pub(super) content: Content,
 }
@@ -31,7 +31,7 @@ impl Default for Node {
     }
 }
 
-/// Which child of a node at `depth` holds the key with this hash.
+/// Returns which child of a node at `depth` holds the key with this hash.
 pub(in super::super) fn digit(hash: &[u8; 20], depth: usize) -> usize {
     let byte = hash[depth / 2];
     usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0xf })
@@ -42,12 +42,12 @@ pub(in super::super) fn hash(key: &[u8]) -> [u8; 20] {
 }
 
 impl Node {
-    /// A leaf that is in the repository.
+    /// Creates a leaf that is in the repository.
     pub(crate) fn leaf(oid: Oid, lines: Vec<Line>) -> Self {
         Node { oid: Some(oid), content: Content::Leaf(lines) }
     }
 
-    /// An inner node that is in the repository.
+    /// Creates an inner node that is in the repository.
     pub(crate) fn inner(oid: Oid, children: [Option<Node>; 16]) -> Self {
         let keys = children.iter().flatten().map(Node::keys).sum();
         Node { oid: Some(oid), content: Content::Inner { children: Box::new(children), keys } }
@@ -60,7 +60,7 @@ impl Node {
         }
     }
 
-    /// The canonical node of sorted lines whose hashes agree in the first `depth` digits.
+    /// Builds the canonical node of sorted lines whose hashes agree in the first `depth` digits.
     pub(super) fn build(lines: Vec<Line>, depth: usize) -> Self {
         if lines.len() <= LEAF_KEYS {
             return Node { oid: None, content: Content::Leaf(lines) };
@@ -74,7 +74,7 @@ impl Node {
         Node { oid: None, content: Content::Inner { children: Box::new(children), keys } }
     }
 
-    /// The node is about to change; gives about the length of its object, if it was not stale before.
+    /// Marks the node as changed; returns its object's approximate length, or 0 if it was stale already.
     fn touch(&mut self) -> usize {
         if self.oid.take().is_none() {
             return 0;
@@ -191,7 +191,7 @@ impl Node {
         matches!(self.content, Content::Leaf(_))
     }
 
-    /// Fails unless this is the node that [`Self::build`] makes of its keys.
+    /// Fails unless this is the node that [`Self::build`] builds from its keys.
     pub(super) fn check(&self, node: &mut String) -> Result<(), ShapeError> {
         let failed = |node: &str, problem| Err(ShapeError { node: node.to_owned(), problem });
         let depth = node.len();

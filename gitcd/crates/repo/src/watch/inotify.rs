@@ -1,4 +1,4 @@
-//! Linux's word of changed files.
+//! Notifications of changed files from Linux (inotify).
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,10 +11,10 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use super::Doubt;
 
-/// Folders of references with folders of references in them; Git has no limit, but path names have.
+/// Limit of nested folders of references; Git has none, but path names have.
 const MAX_DEPTH: usize = 100;
 
-/// Hears of everything below `refs/`, and of `packed-refs`.
+/// Notifies of everything below `refs/`, and of `packed-refs`.
 #[derive(Debug)]
 pub(super) struct Notifier {
     events: OwnedFd,
@@ -32,7 +32,7 @@ impl Notifier {
         Ok(notifier)
     }
 
-    /// Watches whatever is not watched yet.
+    /// Watches all folders that are not watched yet.
     pub(super) fn watch_all(&mut self) {
         if let Err(error) = self.watch("").and_then(|()| self.watch_tree("refs", 0)) {
             tracing::debug!(%error, "not all folders of references are watched");
@@ -51,11 +51,11 @@ impl Notifier {
         Ok(())
     }
 
-    /// A folder before what is in it: folders that are made meanwhile are heard of.
+    /// Watches a folder before its content, so that folders created meanwhile are noticed.
     fn watch_tree(&mut self, name: &str, depth: usize) -> io::Result<()> {
         match self.watch(name) {
             Ok(()) => {}
-            // Gone again.
+            // Deleted meanwhile.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(());
             }
@@ -72,12 +72,12 @@ impl Notifier {
         Ok(())
     }
 
-    /// Takes everything that there is to hear.
+    /// Reads all pending notifications.
     pub(super) fn hear(&mut self, doubt: &mut Doubt) {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut heard = Vec::new();
         let mut reader = Reader::new(&self.events, &mut buffer);
-        // Ends when there is nothing more.
+        // Ends when there are no more.
         while let Ok(event) = reader.next() {
             let name = event.file_name().and_then(|name| name.to_str().ok()).map(ToOwned::to_owned);
             heard.push((event.wd(), event.events(), name));
@@ -93,7 +93,7 @@ impl Notifier {
             return;
         }
         if flags.contains(ReadFlags::IGNORED) {
-            // The root is gone, or a folder of it.
+            // The repository or its `refs` folder was removed.
             doubt.everything |= self.folders.remove(&watch).is_some_and(|folder| folder.is_empty() || folder == "refs");
             return;
         }
@@ -105,7 +105,7 @@ impl Notifier {
         }
         let path = format!("{folder}/{name}");
         if !flags.contains(ReadFlags::ISDIR) {
-            // Locks come and go with every change, whose file is told too.
+            // Ignore locks, which come with every change: their file is reported too.
             if path.rsplit_once('.').is_none_or(|(_, extension)| extension != "lock") {
                 doubt.files.insert(path);
             }

@@ -10,7 +10,7 @@ use crate::refs::{Change, Refs};
 
 fn git(folder: &Path, arguments: &[&str]) {
     let status = Command::new("git").arg("-C").arg(folder).args(arguments).stderr(Stdio::null()).status();
-    assert!(status.expect("the git program starts").success(), "git {arguments:?}");
+    assert!(status.expect("git starts").success(), "git {arguments:?}");
 }
 
 fn id(number: u8) -> Oid {
@@ -19,22 +19,22 @@ fn id(number: u8) -> Oid {
 
 fn repository() -> (TempDir, Refs) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    git2::Repository::init_bare(folder.path()).expect("it is empty");
+    git2::Repository::init_bare(folder.path()).expect("the folder is empty");
     let refs = Refs::open(folder.path()).expect("a repository");
     (folder, refs)
 }
 
-/// The next changes, which come long before anybody looks without having heard something.
+/// Returns the next changes, which must come long before the next poll.
 async fn next(changes: &mut Changes) -> Vec<RefChange> {
     let next = tokio::time::timeout(Duration::from_secs(8), changes.next());
-    next.await.expect("a change is heard of").expect("the repository is there")
+    next.await.expect("the change is noticed").expect("the repository exists")
 }
 
 fn change(reference: &str, old: Option<Oid>, new: Option<Oid>) -> RefChange {
     RefChange { reference: reference.to_owned(), old, new }
 }
 
-/// Changes until `reference` is at `new`, in whatever portions; nothing else may change.
+/// Reads changes until `reference` is at `new`, in any number of steps; nothing else may change.
 async fn until(changes: &mut Changes, reference: &str, new: Option<Oid>) {
     while changes.seen().get(reference).copied() != new {
         assert!(next(changes).await.iter().all(|change| change.reference == reference));
@@ -52,7 +52,7 @@ async fn changes_of_files_folders_and_packed_references_are_heard_of() {
     assert_eq!(next(&mut changes).await, [change("refs/heads/main", Some(id(1)), Some(id(2)))]);
     refs.update("refs/new/folder/deep", id(1), None).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/new/folder/deep", None, Some(id(1)))]);
-    // What is in a folder that was new a moment ago.
+    // In a folder that was just created.
     refs.update("refs/new/folder/deep", id(3), Some(id(1))).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/new/folder/deep", Some(id(1)), Some(id(3)))]);
     refs.delete("refs/new/folder/deep", id(3)).unwrap();
@@ -114,7 +114,7 @@ async fn it_ends_with_the_repository() {
     let mut changes = watcher.changes();
     let waiting = tokio::spawn(async move { while changes.next().await.is_some() {} });
     drop(folder);
-    tokio::time::timeout(Duration::from_secs(8), waiting).await.expect("the end is heard of").unwrap();
+    tokio::time::timeout(Duration::from_secs(8), waiting).await.expect("the removal is noticed").unwrap();
     assert!(!watcher.is_alive());
 }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::SERVED;
 use super::chain::Chain;
 use super::keeper::{Keeper, limit, rest, retry, within};
 use super::mark::Mark;
@@ -20,7 +21,6 @@ use super::record::{Record, reference};
 use super::terms::{Holding, Look, Step, Waiting};
 use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::OWN_ACCESS_HINT;
-use super::SERVED;
 use crate::remote::{Place as Where, RemoteError};
 use crate::status::Condition;
 

@@ -8,7 +8,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A bare repository that stock Git works on.
+/// A bare repository for stock Git.
 struct Bare(tempfile::TempDir);
 
 impl Bare {
@@ -47,7 +47,7 @@ impl Bare {
         self.git(&["hash-object", "-w", file.to_str().unwrap()])
     }
 
-    /// A commit with one file, on top of these.
+    /// Creates a commit with one file and these parents.
     fn commit(&self, text: &str, parents: &[&str]) -> String {
         let blob = self.blob(text);
         self.git(&["read-tree", "--empty"]);
@@ -58,7 +58,7 @@ impl Bare {
         self.git(&["commit-tree", "-m", text, &tree].into_iter().chain(parents).collect::<Vec<_>>())
     }
 
-    /// A line of commits, each in a pack of its own, and the branch at its end.
+    /// Creates a line of commits, each in a separate pack, and moves the branch to its end.
     fn line(&self, texts: &[&str]) -> Vec<String> {
         let mut line: Vec<String> = Vec::new();
         for text in texts {
@@ -70,7 +70,7 @@ impl Bare {
         line
     }
 
-    /// Lets all objects be so old.
+    /// Sets the age of all object files.
     fn age(&self, age: Duration) {
         let mut folders = vec![self.folder().join("objects")];
         while let Some(folder) = folders.pop() {
@@ -84,13 +84,13 @@ impl Bare {
         }
     }
 
-    /// Lets all objects be old, and what nothing leads to known as such for so long.
+    /// Ages all objects, and records the unreachable ones as unreachable for this long.
     async fn age_unreachable(&self, age: Duration) {
         self.age(age + DAY);
         let maintenance = Maintenance::new(self.folder().to_owned(), None);
         let (_going_on, stopped) = watch::channel(false);
         maintenance.prune(true, SystemTime::now() - age, &stopped).await;
-        assert_eq!(maintenance.counters.pruned.load(Ordering::Relaxed), 0, "nobody knew of it before");
+        assert_eq!(maintenance.counters.pruned.load(Ordering::Relaxed), 0, "the objects were not recorded before");
     }
 
     fn packs(&self) -> usize {
@@ -98,7 +98,7 @@ impl Bare {
         names.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).count()
     }
 
-    /// Looks `later`; how many objects went and how often it failed.
+    /// Prunes at a later time; returns the number of pruned objects and of failures.
     async fn prune(&self, expire: Option<Duration>, later: Duration) -> (u64, u64) {
         let maintenance = Maintenance::new(self.folder().to_owned(), expire);
         let (_going_on, stopped) = watch::channel(false);
@@ -121,17 +121,21 @@ async fn what_nothing_has_led_to_for_two_weeks_goes_and_everything_else_stays() 
     let line = bare.line(&["1", "2", "3", "4"]);
     bare.git(&["commit-graph", "write", "--reachable", "--split"]);
     bare.git(&["update-ref", "refs/heads/main", &line[1]]);
-    let loose = bare.blob("nobody's");
+    let loose = bare.blob("unreachable");
     bare.age_unreachable(20 * DAY).await;
-    let young = bare.blob("nobody's, and young");
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (7, 0), "two commits with a tree and a blob each, and a blob");
+    let young = bare.blob("unreachable, and young");
+    assert_eq!(
+        bare.prune(None, Duration::ZERO).await,
+        (7, 0),
+        "two commits with a tree and a blob each, and a loose blob"
+    );
     for gone in [&line[2], &line[3], &loose] {
         assert!(!bare.has(gone), "{gone}");
     }
     for kept in [&line[0], &line[1], &young] {
         assert!(bare.has(kept), "{kept}");
     }
-    assert_eq!(bare.packs(), 2, "of packs without anything else nothing is left");
+    assert_eq!(bare.packs(), 2, "packs without other objects are removed");
     bare.is_sound();
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
     let left: Vec<_> = fs::read_dir(bare.folder().join(OWN).join("objects/pack")).unwrap().collect();
@@ -158,11 +162,11 @@ async fn it_is_known_since_when_also_after_packs_were_joined() {
     let line = bare.line(&["1", "2", "3"]);
     bare.git(&["update-ref", "refs/heads/main", &line[1]]);
     bare.age(DAY);
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "it has been so for a moment only");
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "the objects became unreachable a moment ago");
     let maintenance = Maintenance::new(bare.folder().to_owned(), None);
     let (_going_on, stopped) = watch::channel(false);
     maintenance.round(true, &stopped).await;
-    assert_eq!(bare.packs(), 1, "there is one new pack");
+    assert_eq!(bare.packs(), 1, "one new pack is left");
     assert_eq!(bare.prune(None, 13 * DAY).await, (0, 0));
     assert_eq!(bare.prune(None, 14 * DAY + Duration::from_hours(1)).await, (3, 0));
     assert!(!bare.has(&line[2]) && bare.has(&line[1]));
@@ -175,18 +179,18 @@ async fn what_somebody_may_be_about_to_refer_to_stays_with_all_that_it_leads_to(
     let line = bare.line(&["1", "2"]);
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
     bare.age_unreachable(20 * DAY).await;
-    // Its parent is old, and nothing else leads there.
+    // Its parent is old, and otherwise unreachable.
     let young = bare.commit("3", &[&line[1]]);
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
     bare.git(&["update-ref", "refs/heads/main", &young]);
     bare.is_sound();
-    // A reflog leads there, too.
+    // The reflog makes it reachable, too.
     bare.git(&["config", "core.logAllRefUpdates", "always"]);
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
     bare.age(20 * DAY);
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
     bare.git(&["reflog", "expire", "--expire=now", "--all"]);
-    // Somebody found something in the pack a moment ago.
+    // Git reused an object of the pack a moment ago.
     bare.age(Duration::from_mins(10));
     bare.git(&["repack", "-a", "-d", "-q"]);
     assert_eq!(bare.prune(Some(Duration::ZERO), Duration::ZERO).await, (0, 0));
@@ -202,12 +206,12 @@ async fn what_was_led_to_until_a_moment_ago_stays_however_old_it_is() {
     bare.age(20 * DAY);
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0));
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
-    assert_eq!(bare.prune(None, DAY).await, (0, 0), "nobody has looked since the branch was moved back");
+    assert_eq!(bare.prune(None, DAY).await, (0, 0), "there was no run since the branch was moved back");
     bare.git(&["update-ref", "refs/heads/main", &line[1]]);
     bare.is_sound();
     assert_eq!(bare.prune(None, 10 * DAY).await, (0, 0));
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
-    assert_eq!(bare.prune(None, 20 * DAY).await, (0, 0), "it was led to again meanwhile");
+    assert_eq!(bare.prune(None, 20 * DAY).await, (0, 0), "the objects were reachable again meanwhile");
     assert_eq!(bare.prune(None, 35 * DAY).await, (3, 0));
 }
 
@@ -226,10 +230,10 @@ async fn what_is_in_a_pack_that_somebody_keeps_stays_with_all_that_it_leads_to()
         names.filter(|path| path.extension().is_some_and(|extension| extension == "idx")).find(|path| has_last(path));
     let keep = index.unwrap().with_extension("keep");
     fs::write(&keep, "").unwrap();
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "a commit leads to the one before it");
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "a commit refers to its parent");
     bare.git(&["update-ref", "refs/heads/main", &line[2]]);
     bare.is_sound();
-    // Without it all of it goes.
+    // Without the `.keep` file all of it is pruned.
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
     fs::remove_file(keep).unwrap();
     bare.age_unreachable(20 * DAY).await;
@@ -240,22 +244,26 @@ async fn what_is_in_a_pack_that_somebody_keeps_stays_with_all_that_it_leads_to()
 #[tokio::test]
 async fn the_repository_says_when_and_whether() {
     let bare = Bare::new();
-    let loose = bare.blob("nobody's");
+    let loose = bare.blob("unreachable");
     bare.age(3 * DAY);
     let expire = |value: &str| bare.git(&["config", "gc.pruneExpire", value]);
     for (value, gone) in [("never", false), ("4.days.ago", false), ("now", true)] {
         expire(value);
-        assert_eq!(bare.prune(Some(Duration::MAX), Duration::ZERO).await, (0, 0), "who runs it says otherwise");
+        assert_eq!(
+            bare.prune(Some(Duration::MAX), Duration::ZERO).await,
+            (0, 0),
+            "the setting overrides the repository's"
+        );
         assert_eq!(bare.prune(None, Duration::ZERO).await, (u64::from(gone), 0), "{value}");
         assert_eq!(bare.has(&loose), !gone, "{value}");
     }
-    bare.blob("nobody's");
+    bare.blob("unreachable");
     bare.age(3 * DAY);
     bare.git(&["config", "extensions.partialClone", "origin"]);
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "nobody knows what leads where");
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "reachability is unknown in a partial clone");
     bare.git(&["config", "--unset", "extensions.partialClone"]);
     fs::write(bare.folder().join("gc.pid"), "1 somewhere").unwrap();
-    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "somebody else is at it");
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "another process holds the lock");
     assert!(bare.has(&loose));
 }
 
@@ -263,7 +271,7 @@ async fn the_repository_says_when_and_whether() {
 async fn a_repository_that_cannot_be_read_in_full_loses_nothing() {
     let bare = Bare::new();
     let line = bare.line(&["1", "2", "3"]);
-    let loose = bare.blob("nobody's");
+    let loose = bare.blob("unreachable");
     let missing = bare.blob("a file that will be lost");
     bare.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{missing},file")]);
     bare.age(20 * DAY);

@@ -1,4 +1,4 @@
-//! What is refused, and how it is said.
+//! Refusals and their messages.
 
 use std::process::Command;
 
@@ -62,7 +62,7 @@ fn what_does_not_fit_is_an_error_that_says_where() {
     assert!(load("c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00").contains("cannot read the object"));
     assert!(load(&store.reference("main~1")).contains("parents"));
 
-    // The same in the place of the reference: opening fails as clearly.
+    // The reference itself is wrong: opening fails as clearly.
     let blob = store.reference("main:b/c");
     std::fs::write(store.path.join(METADATA), format!("{blob}\n")).unwrap();
     let error = Branch::open(config(&store.path)).unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn a_pack_that_cannot_be_written_leaves_the_branch_as_it_was() {
     store.flush();
     let before = store.loaded();
     store.commit(&[("/registry/a", Some("2"))]);
-    // Not even root can make a file in what is no folder.
+    // Not even root can create a file below a file.
     let packs = store.path.join("objects/pack");
     let aside = store.path.join("objects/aside");
     std::fs::rename(&packs, &aside).unwrap();

@@ -1,10 +1,10 @@
-//! Any sequence of changes against a map.
+//! Random sequences of changes, compared with a map.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes that a failed test shows as text.
+/// Bytes that a failed test prints as text.
 #[derive(Clone, PartialEq, Eq)]
 struct Text(Vec<u8>);
 

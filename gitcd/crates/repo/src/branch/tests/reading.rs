@@ -1,4 +1,4 @@
-//! What stock Git and a person see, and what a person's history becomes.
+//! Branches as stock Git and users see them, and adoption of existing history.
 
 use super::*;
 
@@ -90,9 +90,9 @@ fn ten_thousand_entries_take_deltas_not_copies() {
     let pending = store.branch.pending();
     let flushed = store.flush();
     store.check();
-    // The directory is 390 KiB, and 300 versions of it must not take much more than one.
+    // The directory has 390 KiB; 300 versions of it must not take much more than one.
     assert!(pending.useful_bytes < 300 * 600, "{pending:?} {flushed:?}");
-    // The directory is whole once: at least the twenty bytes of each id, which nothing compresses, of half of its entries.
+    // One whole directory: at least the incompressible twenty-byte IDs of half of its entries.
     assert!(pending.overhead_bytes > 100_000, "{pending:?} {flushed:?}");
     let (estimate, written) = (pending.overhead_bytes + pending.useful_bytes, flushed.pack_bytes as usize);
     assert!(estimate.abs_diff(written) < written / 2, "{estimate} bytes expected, {written} written");

@@ -1,4 +1,4 @@
-//! Crashes between two steps, and other people's changes.
+//! Crashes between two steps, and external changes.
 
 use super::*;
 
@@ -15,28 +15,28 @@ fn a_move_that_a_crash_interrupted_is_completed() {
     store.flush();
     let (new_data, new_metadata) = (store.reference(DATA), store.reference(METADATA));
 
-    // The pack is written, no reference has moved.
+    // The pack is written, but no reference has moved.
     std::fs::write(&pair_file, &pair).unwrap();
     store.git(&["update-ref", METADATA, &metadata]);
     store.git(&["update-ref", DATA, &data]);
     store.reopen();
     assert_eq!(store.loaded(), before);
 
-    // The metadata reference has moved, and nobody can tell from where.
+    // The metadata reference has moved, but the record is damaged.
     store.git(&["update-ref", METADATA, &new_metadata]);
     std::fs::write(&pair_file, "gitcd pair 1\n").unwrap();
     let error = Branch::open(config(&store.path)).unwrap_err();
     assert!(error.to_string().contains("is damaged"), "{error}");
     assert_eq!(store.reference(DATA), data);
 
-    // The metadata reference has moved.
+    // The metadata reference has moved, and the data reference has not.
     std::fs::write(&pair_file, &pair).unwrap();
     store.git(&["update-ref", METADATA, &new_metadata]);
     store.reopen();
     assert_eq!(store.reference(DATA), new_data);
     assert_eq!(store.loaded(), (store.state.clone(), store.model.clone()));
 
-    // Both have, the pair is not recorded.
+    // Both have moved, but the heads are not recorded.
     std::fs::write(&pair_file, &pair).unwrap();
     store.reopen();
     assert_eq!(store.loaded(), (store.state.clone(), store.model.clone()));
@@ -55,7 +55,7 @@ fn a_creation_that_a_crash_interrupted_is_completed() {
     store.reopen();
     assert_eq!(store.reference(DATA), data);
 
-    // A pack without references is as good as nothing.
+    // A pack without references has no effect.
     store.git(&["update-ref", "-d", DATA]);
     store.git(&["update-ref", "-d", METADATA]);
     let vanished = Branch::open(config(&store.path)).unwrap_err();
@@ -84,10 +84,10 @@ fn somebody_elses_commit_stays_on_the_reference_until_it_is_merged() {
     store.commit(&[("/registry/a", Some("2"))]);
     let metadata = store.reference(METADATA);
     store.flush();
-    assert_ne!(store.reference(METADATA), metadata, "the metadata goes on");
+    assert_ne!(store.reference(METADATA), metadata, "the metadata has moved on");
     assert_eq!(store.reference(DATA), foreign);
     store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
-    let theirs = store.branch.foreign().expect("it is told of");
+    let theirs = store.branch.foreign().expect("the external commit is reported");
     assert_eq!(theirs.to_string(), foreign);
 
     let revisions = Revisions { first: 9, last: 8, time: SystemTime::now(), clients: Vec::new(), changes: Vec::new() };
@@ -119,7 +119,7 @@ fn a_crash_before_the_reference_leaves_a_merged_commit_is_completed() {
     store.branch.merge(&merging).unwrap();
     store.flush();
     let merged = store.reference(DATA);
-    // As if the data reference had not been moved.
+    // As if the data reference had not been moved yet.
     store.git(&["update-ref", DATA, &foreign]);
     std::fs::write(store.path.join("gitcd/default/pair"), pair).unwrap();
     store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
@@ -150,7 +150,7 @@ fn data_that_was_fetched_before_its_metadata_catches_up_in_a_clone() {
     store.flush();
     let (described, before) = (store.reference(DATA), store.reference("main~1"));
     store.git(&["update-ref", DATA, &before]);
-    // Nothing is recorded where nobody has served the branch.
+    // A clone that was never served has no record.
     std::fs::remove_file(store.path.join("gitcd/default/pair")).unwrap();
     store.branch = Branch::open(config(&store.path)).unwrap().unwrap();
     assert_eq!((store.reference(DATA), store.branch.foreign()), (described, None));

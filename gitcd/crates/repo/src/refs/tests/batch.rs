@@ -11,7 +11,7 @@ fn change(name: &str, expected: Option<Oid>, new: Option<Oid>) -> Change {
     Change { name: name.to_owned(), expected, new }
 }
 
-/// What there is, as Git sees it.
+/// Returns all references as Git lists them.
 fn listed(folder: &std::path::Path) -> BTreeMap<String, Oid> {
     let lines = git(folder, &["for-each-ref", "--format=%(refname) %(objectname)"]);
     let entry = |line: &str| {
@@ -85,7 +85,7 @@ fn deletions_reach_packed_references_and_leave_the_others() {
     refs.delete("refs/heads/c/d", ids[0]).unwrap();
     assert!(matches!(refs.delete("refs/heads/ab", ids[1]), Err(RefError::Moved { .. })));
     assert!(matches!(refs.delete("refs/heads/none", ids[1]), Err(RefError::Moved { .. })));
-    // What was a folder can be a reference now.
+    // A former folder can be a reference now.
     refs.update("refs/heads/c", ids[0], None).unwrap();
     assert_eq!(refs.list().unwrap(), listed(folder.path()));
     git(folder.path(), &["fsck", "--full", "--strict"]);
@@ -117,7 +117,7 @@ fn of_batches_with_the_same_references_one_wins_and_none_waits_for_ever() {
     let push = |at: usize| {
         let refs = Refs::open(folder.path()).unwrap();
         let new = Oid::from_bytes(&[at as u8 + 1; 20]).unwrap();
-        // Everyone begins with another one.
+        // Each thread starts with another name.
         let order = (0..4).map(|step| &names[(at + step) % 4]);
         let batch: Vec<_> = order.map(|name| change(name, Some(ids[0]), Some(new))).collect();
         refs.update_all(&batch).is_ok()
@@ -129,7 +129,7 @@ fn of_batches_with_the_same_references_one_wins_and_none_waits_for_ever() {
     });
     assert_eq!(wins.iter().filter(|won| **won).count(), 1, "{wins:?}");
     let values: BTreeSet<_> = open(&folder).list().unwrap().into_values().collect();
-    assert_eq!(values.len(), 1, "all are of one batch");
+    assert_eq!(values.len(), 1, "all values are of one batch");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What tells the items of a list apart.
+//! Keys of list items.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -6,48 +6,48 @@ use std::collections::{HashMap, HashSet};
 use crate::schema::{ListKind, Node};
 use crate::value::{self, Value};
 
-/// The key fields of a list, each with the JSON text that an item has which leaves the field out.
+/// The key fields of a list, each with its default as JSON text.
 pub(crate) struct Keys<'s>(Vec<(&'s str, &'s str)>);
 
-/// What an item is known by.
+/// The identity of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
-    /// The JSON texts of its key fields, which no other item of its list has.
+    /// The JSON texts of its key fields, which are unique in its list.
     Key(Vec<String>),
-    /// The whole item and how many equal ones are before it: for items that share their keys, or have none. What a side changes in
-    /// such an item makes another one, so that no item is lost.
+    /// The whole item, and the number of equal items before it: for items that share their keys, or have none. A side that
+    /// changes such an item makes another one, so that no item is lost.
     Content(String, usize),
 }
 
-/// What an item has that leaves a key out for which there is no default.
+/// The value of a missing key field without a default.
 const NONE: &str = "null";
 
 impl<'s> Keys<'s> {
-    /// Of one field without a default.
+    /// Creates keys of one field without a default.
     pub(crate) fn named(name: &'s str) -> Self {
         Self(vec![(name, NONE)])
     }
 
-    /// Of a map list; `None` if it is none.
+    /// Returns the keys of a map list; `None` for any other list.
     pub(crate) fn of(node: Node<'s>) -> Option<Self> {
         let Some(ListKind::Map(keys)) = node.list() else { return None };
         Some(Self(keys.iter().map(|key| (&**key, node.key_default(key).unwrap_or(NONE))).collect()))
     }
 
-    /// Whether this is the only one.
+    /// Returns whether this is the only key field.
     pub(crate) fn are(&self, name: &str) -> bool {
         matches!(&self.0[..], [(only, _)] if *only == name)
     }
 
-    /// The JSON texts of the keys of an item. A key that is absent, `null` or an empty string is the default. `None` if the item is no
-    /// object, or a key no scalar.
+    /// Returns the JSON texts of the keys of an item. A key that is absent, `null` or an empty string has its default. `None` if
+    /// the item is not an object, or a key is not a scalar.
     pub(crate) fn key(&self, item: &Value) -> Option<Vec<String>> {
         let map = item.as_map()?;
         let text = |(name, default): &(&str, &str)| match map.get(name) {
             None => Some((*default).to_owned()),
             Some(Value::Scalar(text)) if matches!(&**text, "null" | "\"\"") => Some((*default).to_owned()),
             Some(Value::Scalar(text)) if text.starts_with('"') => {
-                // However it is spelled.
+                // Normalizes the spelling.
                 Some(serde_json::Value::from(&*value::text(text)).to_string())
             }
             Some(Value::Scalar(text)) => Some(text.to_string()),
@@ -56,13 +56,13 @@ impl<'s> Keys<'s> {
         self.0.iter().map(text).collect()
     }
 
-    /// Whether every item has keys, and no other has the same.
+    /// Returns whether every item has keys, all distinct.
     pub(super) fn are_distinct(&self, items: &[Value]) -> bool {
         let mut seen = HashSet::with_capacity(items.len());
         items.iter().all(|item| self.key(item).is_some_and(|key| seen.insert(key)))
     }
 
-    /// The ids of the items of three versions of a list. No version has an id twice.
+    /// Returns the identities of the items of three versions of a list. No version has one twice.
     pub(super) fn ids(&self, versions: [&[Value]; 3]) -> [Vec<Id>; 3] {
         let keys = versions.map(|items| items.iter().map(|item| self.key(item)).collect::<Vec<_>>());
         let mut repeated: HashSet<Vec<String>> = HashSet::new();
@@ -81,7 +81,7 @@ impl<'s> Keys<'s> {
         })
     }
 
-    /// The keys by their names, as `managedFields` and conflicts have them.
+    /// Returns the keys with their names, as in `managedFields` and conflicts.
     pub(super) fn step(&self, id: &Id) -> Vec<(String, String)> {
         match id {
             Id::Key(texts) => self.named_texts(texts),
@@ -89,7 +89,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// The names and texts of keys, sorted by name.
+    /// Returns the names and texts of keys, sorted by name.
     pub(crate) fn named_texts(&self, texts: &[String]) -> Vec<(String, String)> {
         let named = self.0.iter().zip(texts).map(|((name, _), text)| ((*name).to_owned(), text.clone()));
         let mut step: Vec<_> = named.collect();
@@ -103,14 +103,14 @@ impl<'s> Keys<'s> {
 pub(super) struct Numbers(HashMap<String, usize>);
 
 impl Numbers {
-    /// The id of the next item with this content.
+    /// Returns the identity of the next item with this content.
     pub(super) fn next(&mut self, content: String) -> Id {
         let number = self.0.entry(content.clone()).and_modify(|number| *number += 1).or_default();
         Id::Content(content, *number)
     }
 }
 
-/// The same text for all values that are equal.
+/// Formats equal values as the same text.
 pub(crate) fn canonical(value: &Value) -> String {
     match value {
         Value::Scalar(scalar) if scalar.starts_with('"') => serde_json::Value::from(&*value::text(scalar)).to_string(),

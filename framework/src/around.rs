@@ -1,4 +1,4 @@
-//! What layers have in common that do something around each request.
+//! Common part of the client's layers.
 
 use std::task::{Context, Poll};
 
@@ -6,13 +6,13 @@ use futures::future::BoxFuture;
 use http::Request;
 use tower::{BoxError, Service};
 
-/// Does something before a request is sent, while it is under way, or when it is answered.
+/// What a layer does before a request is sent, while it is in flight, or when it is answered.
 pub trait Around<S: Service<Request<B>>, B> {
     /// Sends `request` through `inner`, which is ready.
     fn around(&self, inner: &mut S, request: Request<B>) -> BoxFuture<'static, Result<S::Response, BoxError>>;
 }
 
-/// A service with something [`Around`] each of its requests.
+/// A service that passes each request through an [`Around`].
 #[derive(Clone, Debug)]
 pub struct Surrounded<S, A> {
     inner: S,

@@ -1,4 +1,4 @@
-//! Lists that are sets.
+//! Merge of lists that are sets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,8 +7,8 @@ use super::key::{Id, Numbers};
 use crate::fields::order;
 use crate::value::Value;
 
-/// What one side added is there, what one side removed is not. The n-th of equal items is an item of its own. `None` if there is
-/// something else than scalars.
+/// Merges sets: keeps what one side added, drops what one side removed. The n-th of equal items is a separate item. `None` if an
+/// item is not a scalar.
 pub(super) fn set(versions: [&[Value]; 3]) -> Option<Vec<Value>> {
     let [base, one, other] = versions;
     let (in_base, in_one, in_other) = (ids(base)?, ids(one)?, ids(other)?);

@@ -1,4 +1,4 @@
-//! Items of lists, and keys of maps, of two writers.
+//! List items and map keys from two writers.
 
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ fn a_list_with_a_name_twice_loses_no_item_that_a_side_added() {
         found.sort_by_key(Json::to_string);
         assert_eq!(Json::from(found), expected);
     }
-    // Of a kind of which nothing is known, too.
+    // The same for an unknown kind.
     let unknown = |items: Json| json!({"apiVersion": "a/v1", "kind": "B", "metadata": {"name": "a"}, "items": items});
     let merged = clean(
         &unknown(json!([x("1"), x("2")])),
@@ -151,7 +151,7 @@ fn a_key_is_in_one_of_the_maps_that_may_not_share_it() {
         (merged.conflicts[0].kept.as_deref(), merged.conflicts[0].lost.as_deref()),
         (Some("\"text\""), Some("\"AAEC\""))
     );
-    // Who wrote it later, by managedFields.
+    // The later writer wins, by managedFields.
     let written = |value: &Json, time: &str, field: &str| {
         edited(value, |value| {
             value["metadata"]["managedFields"] =
@@ -203,7 +203,7 @@ fn what_is_switched_off_excludes_nothing() {
     assert_eq!(result(&merged)["spec"], json!({"shareProcessNamespace": true}));
 }
 
-/// Some lists of environment variables, with names twice.
+/// Lists of environment variables, with duplicate names.
 fn env() -> impl Strategy<Value = Json> {
     proptest::collection::vec(("[XYZ]", "[12]"), 0..5)
         .prop_map(|env| env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect())
@@ -248,19 +248,19 @@ fn bounds_that_a_definition_sets_hold_for_what_both_sides_make() {
         |labels: &[&str]| json!({"labels": labels.iter().map(|label| (*label, "")).collect::<HashMap<_, _>>()});
     for of in [&keys as &dyn Fn(&[&str]) -> Json, &labels] {
         for (base, one, other, expected) in [
-            // Nothing, and four, would be left.
+            // Nothing would be left, or four items.
             (of(&["a", "b"]), of(&["a"]), of(&["b"]), None),
             (of(&["a", "b"]), of(&["a", "b", "c"]), of(&["a", "b", "d"]), None),
             // The result has a valid size.
             (of(&["a"]), of(&["a", "b"]), of(&["a", "c"]), Some(of(&["a", "b", "c"]))),
-            // A side that is invalid already.
+            // A side was invalid before.
             (
                 of(&["a", "b", "c", "d"]),
                 of(&["a", "b", "c", "d", "e"]),
                 of(&["b", "c", "d"]),
                 Some(of(&["b", "c", "d", "e"])),
             ),
-            // No list at all is valid.
+            // An absent list is valid.
             (of(&["a", "b"]), json!({}), of(&["b"]), Some(json!({}))),
         ] {
             let gate = |spec: &Json| {

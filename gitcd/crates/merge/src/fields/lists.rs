@@ -1,4 +1,4 @@
-//! Lists: by the keys of their items, as sets, or whole.
+//! Lists: merged by the keys of their items, as sets, or taken whole.
 
 mod key;
 mod set;
@@ -11,20 +11,19 @@ use std::collections::HashMap;
 use self::key::Id;
 pub(super) use self::key::{Keys, canonical};
 use self::set::set;
-use super::fields::{Fields, order};
-use super::owners::Step;
-use super::schema::{ListKind, Node};
-use super::value::Value;
+use super::{Fields, order};
+use crate::owners::Step;
+use crate::schema::{ListKind, Node};
+use crate::value::Value;
 
-/// By which field the items of a list are told apart if no schema says it: the first one that every item has, each with
-/// another value.
+/// Fields that may identify list items without a schema: the first one that every item has, with distinct values.
 const CONVENTIONAL: [&str; 5] = ["name", "type", "uid", "key", "ip"];
 
-/// Items that a condition is dated by, the most telling first.
+/// Times of a condition, the most significant first.
 const DATED: [&str; 4] = ["lastTransitionTime", "lastUpdateTime", "lastHeartbeatTime", "lastProbeTime"];
 
 impl Fields<'_> {
-    /// The merged list, or `None` if it has to be taken whole from one side.
+    /// Returns the merged list, or `None` if one side's list has to be taken whole.
     pub(super) fn lists(
         &mut self,
         base: Option<&[Value]>,
@@ -33,7 +32,7 @@ impl Fields<'_> {
     ) -> Option<Value> {
         let base = base.unwrap_or_default();
         let versions = [base, sides[0], sides[1]];
-        // What every object has, whatever its kind.
+        // Lists that every object has, whatever its kind.
         match &*self.path {
             [Step::Field(part), Step::Field(name)] if part == "metadata" && name == "finalizers" => {
                 return set(versions).map(Value::List);
@@ -74,7 +73,7 @@ impl Fields<'_> {
         Value::List(merged)
     }
 
-    /// A condition says one thing with several fields, so it is taken whole: the one that changed last.
+    /// A condition makes one statement with several fields, so it is taken whole: the one that changed last.
     fn condition(&mut self, step: Step, base: Option<&Value>, sides: [Option<&Value>; 2]) -> Option<Value> {
         let [one, other] = sides;
         if one == other || base == one {
@@ -100,7 +99,7 @@ impl Fields<'_> {
     }
 }
 
-/// The key field of a list without a schema.
+/// Returns the key field of a list without a schema.
 fn conventional(versions: [&[Value]; 3]) -> Option<Keys<'static>> {
     let have = |name: &str| versions.into_iter().all(|items| items.iter().all(|item| item.at(&[name]).is_some()));
     let are_distinct = |name: &str| versions.into_iter().all(|items| Keys::named(name).are_distinct(items));
