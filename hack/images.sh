@@ -213,7 +213,7 @@ reference_of() { # NAME
   local versions
   case $1 in
     pause) printf 'registry.k8s.io/pause:3.10.1\n' ;;
-    etcd) printf 'registry.k8s.io/etcd:%s\n' "$(sed -n 's|.*registry.k8s.io/etcd:\([^"]*\)".*|\1|p' controllers/sidecars/src/plan/place.rs)" ;;
+    etcd) printf 'registry.k8s.io/etcd:%s\n' "$(sed -n 's|.*registry.k8s.io/etcd:\([^"]*\)".*|\1|p' crates/heaven-plan/src/plan/place.rs)" ;;
     kube-*)
       versions=$(hack/assets.sh --list)
       printf 'registry.k8s.io/%s:%s\n' "$1" "$(awk -v name="$1" '$1 == name { print $2 }' <<<"$versions")"

@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
-use trishanku_github::{Host, Servers};
-use trishanku_sidecars::plan::Images;
+use trishanku_githubrepo::{Host, Servers};
+use trishanku_heaven_plan::plan::Images;
 
 /// Sets up heavens (controllers with their own kube-apiserver and branch), the merges between branches, and repositories
 /// on GitHub.

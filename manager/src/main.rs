@@ -47,8 +47,8 @@ async fn main() -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "starting");
     let heavens = trishanku_heaven::controller(&manager, args.images(), Arc::new(OffsetDateTime::now_utc));
     let merges = trishanku_automerge::controller(&manager, args.images());
-    let terms = trishanku_github::Terms { servers: args.servers(), ..trishanku_github::Terms::default() };
-    let repositories = trishanku_github::controller(&manager, terms);
+    let terms = trishanku_githubrepo::Terms { servers: args.servers(), ..trishanku_githubrepo::Terms::default() };
+    let repositories = trishanku_githubrepo::controller(&manager, terms);
     let figures = manager.metrics();
     let serving = match listener {
         Some(listener) => {

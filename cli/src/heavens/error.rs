@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trishanku_sidecars::plan::PlanError;
+use trishanku_heaven_plan::plan::PlanError;
 
 use super::secrets::SecretError;
 

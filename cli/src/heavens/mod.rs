@@ -1,7 +1,7 @@
 //! Heavens as processes: runs the plan of manifests on this machine.
 //!
 //! ```text
-//! files ─► manifest ─► the plan (trishanku-sidecars) ─► servers ─┐
+//! files ─► manifest ─► the plan (trishanku-heaven-plan) ─► servers ─┐
 //!             └──────► the user's pod template ───────► users ───┴─► components of the supervisor
 //! ```
 //!

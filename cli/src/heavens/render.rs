@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
-use trishanku_sidecars::names;
-use trishanku_sidecars::plan::{self, EntryPoints, Images, Plan, PlanError};
+use trishanku_heaven_plan::names;
+use trishanku_heaven_plan::plan::{self, EntryPoints, Images, Plan, PlanError};
 
 use super::error::RenderError;
 use super::flags::{self, FlagOption};

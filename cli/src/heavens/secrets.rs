@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_heaven::certificates::{IssueError, Stored, Terms, User, issue};
-use trishanku_sidecars::names::Certificates;
+use trishanku_heaven_plan::names::Certificates;
 
 use super::check;
 use super::manifest::Data;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use trishanku_sidecars::plan::{self, Content, GIT_PRE, GITCD_CONFIG, HOME, Look, Plan, Run, Step};
+use trishanku_heaven_plan::plan::{self, Content, GIT_PRE, GITCD_CONFIG, HOME, Look, Plan, Run, Step};
 
 use super::error::RenderError;
 use super::manifest::Data;
@@ -146,7 +146,7 @@ pub(super) fn kubeconfigs(site: &Site, mut data: Data) -> Data {
 
 /// The mapping of this heaven's servers.
 pub(super) fn translation(site: &Site) -> Translation {
-    let (there, here) = (trishanku_sidecars::plan::Ports::default(), site.place.ports);
+    let (there, here) = (trishanku_heaven_plan::plan::Ports::default(), site.place.ports);
     let mut translation = Translation::default();
     translation.server(there.apiserver, here.apiserver);
     translation.server(there.gitcd, here.gitcd);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use trishanku_sidecars::plan::{Place, Ports, Trust};
+use trishanku_heaven_plan::plan::{Place, Ports, Trust};
 
 use crate::plane::Home;
 

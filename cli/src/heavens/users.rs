@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{self as core, Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
-use trishanku_sidecars::plan::Kubeconfig;
+use trishanku_heaven_plan::plan::Kubeconfig;
 
 use super::check;
 use super::environment;

@@ -9,8 +9,8 @@ mod shows;
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use trishanku_framework::{Controller, Key, Manager};
-use trishanku_sidecars::plan::Images;
-use trishanku_sidecars::workload;
+use trishanku_heaven_plan::plan::Images;
+use trishanku_heaven_plan::workload;
 
 pub use self::error::Error;
 pub use self::reconcile::Merges;

@@ -9,11 +9,11 @@ use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
 use trishanku_framework::{Context, Key, Manager, Next, Reconciler};
-use trishanku_observe::Observer;
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, merge, show};
-use trishanku_sidecars::uses::Uses;
-use trishanku_sidecars::workload::{self, MERGE, State};
-use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
+use trishanku_branch_status::Observer;
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
+use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::workload::{self, MERGE, State};
+use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
 
 use crate::shows::Shows;
 use crate::{Error, shows};

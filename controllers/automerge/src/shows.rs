@@ -11,11 +11,11 @@ use time::OffsetDateTime;
 use trishanku_api::AutomatedMerge;
 use trishanku_framework::Key;
 use trishanku_framework::cache::Cache;
-use trishanku_observe::answer::Branch;
-use trishanku_observe::{Identity, Tells, pair};
-use trishanku_sidecars::names;
-use trishanku_sidecars::uses::Uses;
-use trishanku_sidecars::workload::MERGE;
+use trishanku_branch_status::answer::Branch;
+use trishanku_branch_status::{Identity, Tells, pair};
+use trishanku_heaven_plan::names;
+use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::workload::MERGE;
 
 use crate::Error;
 

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use time::{Duration, OffsetDateTime};
 use trishanku_api::{REPOSITORY_READY, TrishankuHeaven};
-use trishanku_observe::answer::Branch;
+use trishanku_branch_status::answer::Branch;
 
 use crate::DELETE_UNPUSHED;
 

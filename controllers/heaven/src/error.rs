@@ -5,7 +5,7 @@ use std::time::Duration;
 use trishanku_framework::apply::ApplyError;
 use trishanku_framework::inject::JsonError;
 use trishanku_framework::{Failure, Retry};
-use trishanku_sidecars::plan::PlanError;
+use trishanku_heaven_plan::plan::PlanError;
 
 use crate::certificates::IssueError;
 

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use trishanku_api::{BranchStatus, TrishankuHeaven};
 use trishanku_framework::status::Report;
 use trishanku_framework::{Context, Key};
-use trishanku_sidecars::{names, objects};
+use trishanku_heaven_plan::{names, objects};
 
 use crate::reconcile::{Heavens, Seen};
 use crate::{DELETE_UNPUSHED, Error, ending, secrets};

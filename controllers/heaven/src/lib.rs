@@ -26,8 +26,8 @@ use time::OffsetDateTime;
 use trishanku_api::GitHubRepository;
 use trishanku_framework::cache::Change;
 use trishanku_framework::{Controller, Key, Manager};
-use trishanku_sidecars::plan::Images;
-use trishanku_sidecars::workload;
+use trishanku_heaven_plan::plan::Images;
+use trishanku_heaven_plan::workload;
 
 pub use self::error::Error;
 pub use self::reconcile::Heavens;

@@ -14,11 +14,11 @@ use trishanku_framework::apply::Set;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, Writer};
 use trishanku_framework::{CleanedUp, Context, Failure as _, Key, Manager, Next, Reconciler};
-use trishanku_observe::Observer;
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, heaven, host_port, show};
-use trishanku_sidecars::uses::Uses;
-use trishanku_sidecars::workload::{self, HEAVEN, State};
-use trishanku_sidecars::{STATUS_PORT, names, objects, pod};
+use trishanku_branch_status::Observer;
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, show};
+use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::workload::{self, HEAVEN, State};
+use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
 use crate::shows::Shows;

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
 use trishanku_framework::Key;
 use trishanku_framework::cache::Cache;
-use trishanku_observe::answer::Branch;
-use trishanku_observe::{Identity, Tells};
-use trishanku_sidecars::names;
-use trishanku_sidecars::workload::HEAVEN;
+use trishanku_branch_status::answer::Branch;
+use trishanku_branch_status::{Identity, Tells};
+use trishanku_heaven_plan::names;
+use trishanku_heaven_plan::workload::HEAVEN;
 
 /// Uses the administrator's certificate of the heaven.
 pub(crate) struct Shows {

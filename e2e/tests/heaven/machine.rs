@@ -17,8 +17,8 @@ use trishanku::plane::Assets;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
 use trishanku_heaven::certificates::{Data, Terms, User, issue};
-use trishanku_sidecars::names;
-use trishanku_sidecars::plan::{Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, heaven, merge};
+use trishanku_heaven_plan::names;
+use trishanku_heaven_plan::plan::{Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, heaven, merge};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 

@@ -6,7 +6,7 @@
 mod machine;
 
 use serde_json::{Value, json};
-use trishanku_sidecars::plan::EntryPoints;
+use trishanku_heaven_plan::plan::EntryPoints;
 
 use crate::machine::Machine;
 

@@ -15,7 +15,7 @@ use trishanku::plane::Assets;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
 use trishanku_heaven::certificates::{Terms, User, issue};
-use trishanku_sidecars::names;
+use trishanku_heaven_plan::names;
 
 use self::served::Asking;
 use crate::machine::Machine;

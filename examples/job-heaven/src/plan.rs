@@ -7,8 +7,8 @@ use trishanku_api::{App, Certificates, ControllerCertificate, TrishankuHeavenSpe
 use trishanku_framework::Kind;
 use trishanku_framework::inject::JsonError;
 use trishanku_framework::status::Report;
-use trishanku_sidecars::plan::{EntryPoints, Images, Place, PlanError, heaven, host_port};
-use trishanku_sidecars::pod;
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, PlanError, heaven, host_port};
+use trishanku_heaven_plan::pod;
 
 use crate::kind::JobHeavenSpec;
 

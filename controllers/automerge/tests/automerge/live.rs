@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use trishanku_api::{AutomatedMerge, AutomatedMergeStatus};
-use trishanku_sidecars::STATUS_PORT;
-use trishanku_sidecars::workload::MERGE;
+use trishanku_heaven_plan::STATUS_PORT;
+use trishanku_heaven_plan::workload::MERGE;
 use trishanku_testkit::wait;
 
 use crate::world::World;

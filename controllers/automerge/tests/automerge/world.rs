@@ -8,7 +8,7 @@ use trishanku_api::{AutomatedMerge, GROUP, VERSION, definitions};
 use trishanku_automerge::controller;
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
-use trishanku_sidecars::plan::Images;
+use trishanku_heaven_plan::plan::Images;
 use trishanku_testkit::{TestCluster, wait};
 
 pub(crate) struct World {

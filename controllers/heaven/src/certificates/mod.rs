@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 use time::{Duration, OffsetDateTime};
-use trishanku_sidecars::names;
+use trishanku_heaven_plan::names;
 
 use self::authority::Authority;
 use self::keys::Keys;
@@ -45,7 +45,7 @@ const BACKDATE: Duration = Duration::minutes(5);
 const BRIDGES: &str = "bridges.crt";
 /// Key of the announced signing key in the Secret for service accounts.
 const NEXT: &str = "next.key";
-/// kube-apiserver's own service address: the first one of [`SERVICE_RANGE`](trishanku_sidecars::plan::SERVICE_RANGE).
+/// kube-apiserver's own service address: the first one of [`SERVICE_RANGE`](trishanku_heaven_plan::plan::SERVICE_RANGE).
 const SERVICE_ADDRESS: &str = "10.32.0.1";
 
 /// Conditions of renewal.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_heaven::certificates::{Data, Stored, Terms, issue};
-use trishanku_sidecars::names;
+use trishanku_heaven_plan::names;
 use trishanku_testkit::TestCluster;
 
 const ACCOUNTS: &str = "a-cert-service-account";

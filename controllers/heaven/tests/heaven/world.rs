@@ -17,7 +17,7 @@ use trishanku_api::{GROUP, TrishankuHeaven, VERSION, definitions};
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
 use trishanku_heaven::controller;
-use trishanku_sidecars::plan::Images;
+use trishanku_heaven_plan::plan::Images;
 use trishanku_testkit::{TestCluster, audit, wait};
 
 pub(crate) struct World {

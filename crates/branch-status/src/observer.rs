@@ -1,0 +1,317 @@
+//! Queries gitcds periodically and writes changes to the status.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Client, Resource as _};
+use parking_lot::Mutex;
+use rand::Rng as _;
+use serde_json::{Map, Value, json};
+use tokio::task::AbortHandle;
+use trishanku_api::{GROUP, REPOSITORY_READY, SYNCED, VERSION};
+use trishanku_framework::cache::Cache;
+use trishanku_framework::{Key, Object};
+use trishanku_heaven_plan::STATUS_PORT;
+use trishanku_heaven_plan::workload::{self, State, label_value};
+
+use crate::answer::Branch;
+use crate::ask::{Identity, ask};
+use crate::{INTERVAL, TOLD};
+
+/// The field manager: not that of the reconcilers, which do not own these fields.
+const MANAGER: &str = "trishanku-observe";
+/// How long a gitcd may be unreachable before that is reported: it may be starting, or its certificates may have just
+/// changed.
+const GRACE: Duration = Duration::from_mins(3);
+/// Limits queries: the interval grows so that there are no more than this per second.
+const A_SECOND: usize = 30;
+
+/// The differences between kinds of observed objects.
+pub trait Tells: Send + Sync + 'static {
+    /// The kind.
+    type Object: Object;
+    /// Its name.
+    const KIND: &'static str;
+
+    /// The label of the pods; its value is the object's name.
+    fn label(&self) -> &'static str;
+
+    /// The credentials for its gitcd; `None` if they do not exist yet.
+    fn identity(&self, object: &Self::Object) -> Option<Identity>;
+
+    /// The status fields for a branch; `None` if its status is unknown.
+    fn fields(&self, object: &Self::Object, branch: Option<&Branch>) -> Map<String, Value>;
+
+    /// The present conditions of the object.
+    fn conditions(&self, object: &Self::Object) -> Vec<Condition>;
+
+    /// Called when an object is no longer observed.
+    fn gone(&self, key: &Key) {
+        let _ = key;
+    }
+}
+
+/// A status of a branch.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The response of its gitcd.
+    pub branch: Branch,
+    /// When it arrived.
+    pub at: Instant,
+}
+
+/// Queries the gitcds of all objects of a kind.
+pub struct Observer<T: Tells> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T: Tells> {
+    tells: T,
+    objects: Arc<Cache<T::Object>>,
+    pods: Arc<Cache<Pod>>,
+    latest: Mutex<HashMap<Key, Observed>>,
+    tasks: Mutex<Tasks>,
+}
+
+/// The running tasks. Numbers distinguish tasks of successive objects with the same name.
+#[derive(Default)]
+struct Tasks {
+    by_key: HashMap<Key, (u64, AbortHandle)>,
+    begun: u64,
+}
+
+impl<T: Tells> Observer<T> {
+    /// Creates an observer with caches of a manager; the cache of pods contains only those with the label.
+    pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
+        let (latest, tasks) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { tells, objects, pods, latest, tasks }) }
+    }
+
+    /// Starts to observe an object until it is gone, unless that has started. `client` is that of a reconcile, which
+    /// cannot write without the lease.
+    pub fn follow(&self, key: &Key, client: &Client) {
+        let tasks = &mut *self.shared.tasks.lock();
+        if tasks.by_key.get(key).is_some_and(|(_, task)| !task.is_finished()) {
+            return;
+        }
+        tasks.begun += 1;
+        let (shared, own, client, number) = (self.shared.clone(), key.clone(), client.clone(), tasks.begun);
+        let task = tokio::spawn(async move {
+            shared.run(&own, &client).await;
+            shared.forget(&own, Some(number));
+        });
+        tasks.by_key.insert(key.clone(), (number, task.abort_handle()));
+    }
+
+    /// Stops observing an object.
+    pub fn forget(&self, key: &Key) {
+        self.shared.forget(key, None);
+    }
+
+    /// The objects that are being observed.
+    pub fn followed(&self) -> Vec<Key> {
+        self.shared.tasks.lock().by_key.keys().cloned().collect()
+    }
+
+    /// The last response for an object.
+    pub fn latest(&self, key: &Key) -> Option<Observed> {
+        self.shared.latest.lock().get(key).cloned()
+    }
+
+    /// Whether an object has a pod.
+    pub fn has_pod(&self, key: &Key) -> bool {
+        !self.shared.pods(key).is_empty()
+    }
+
+    /// The creation time of an object's newest pod, if all of its pods are pending; `None` if another one exists, or
+    /// none.
+    pub fn pending_since(&self, key: &Key) -> Option<Timestamp> {
+        let pods = self.shared.pods(key);
+        let is_pending = |pod: &Arc<Pod>| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_none_or(|phase| phase == "Pending")
+        };
+        let made = pods.iter().filter_map(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0)).max();
+        made.filter(|_| pods.iter().all(is_pending))
+    }
+
+    /// Queries an object now, for callers that cannot wait.
+    ///
+    /// # Errors
+    /// The reason why there is no response.
+    pub async fn ask(&self, key: &Key) -> Result<Branch, String> {
+        let object = self.shared.objects.get(key).ok_or("it is gone")?;
+        self.shared.look(key, &object).await.unwrap_or_else(|| Err("there is no pod".to_owned()))
+    }
+}
+
+impl<T: Tells> Drop for Observer<T> {
+    fn drop(&mut self) {
+        self.shared.tasks.lock().by_key.values().for_each(|(_, task)| task.abort());
+    }
+}
+
+impl<T: Tells> Shared<T> {
+    async fn run(&self, key: &Key, client: &Client) {
+        let (mut told, mut heard) = (None, Instant::now());
+        // Spreads the first queries after the start of a manager.
+        let mut pause = INTERVAL.mul_f64(rand::rng().random_range(0.0..0.5));
+        loop {
+            tokio::time::sleep(pause).await;
+            let many = Duration::from_secs((self.tasks.lock().by_key.len() / A_SECOND) as u64);
+            pause = INTERVAL.max(many).mul_f64(rand::rng().random_range(0.8..1.2));
+            let Some(object) = self.objects.get(key) else { return };
+            // Boxed, since thousands of tasks may exist of which most are waiting.
+            let asked = Box::pin(self.look(key, &object)).await;
+            let mut before = self.tells.conditions(&object);
+            before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
+            let (branch, states) = match &asked {
+                Some(Ok(branch)) => {
+                    heard = Instant::now();
+                    let observed = Observed { branch: branch.clone(), at: heard };
+                    self.latest.lock().insert(key.clone(), observed);
+                    (Some(branch), [Some(branch.ready()), branch.synced()])
+                }
+                Some(Err(_)) if heard.elapsed() < GRACE => continue,
+                Some(Err(error)) => {
+                    let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
+                    (None, [Some(state.clone()), Some(state)])
+                }
+                // An object that never had a pod keeps its other conditions.
+                None if before.iter().all(|condition| condition.type_ != REPOSITORY_READY) => continue,
+                None => {
+                    let state = State::new(false, "NoPod", "there is no pod with a gitcd");
+                    (None, [Some(state.clone()), Some(state)])
+                }
+            };
+            let conditions = conditions(&before, &states, object.meta().generation);
+            let turned = conditions != before;
+            let is_due = told.is_none_or(|told: Instant| told.elapsed() >= TOLD);
+            if !turned && (!is_due || branch.is_none()) {
+                continue;
+            }
+            let mut fields = self.tells.fields(&object, branch);
+            fields.insert("conditions".to_owned(), json!(conditions));
+            if Box::pin(self.tell(key, &object, client, fields)).await {
+                told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Stops observing an object, if `number` is that of its task, or none is given.
+    fn forget(&self, key: &Key, number: Option<u64>) {
+        let tasks = &mut *self.tasks.lock();
+        let is_it = tasks.by_key.get(key).is_some_and(|(known, _)| number.is_none_or(|number| number == *known));
+        if !is_it {
+            return;
+        }
+        if let Some((_, task)) = tasks.by_key.remove(key) {
+            task.abort();
+        }
+        self.latest.lock().remove(key);
+        self.tells.gone(key);
+    }
+
+    /// The pods that run or start; those that terminate, if there are no others.
+    fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
+        let of = label_value(key.name());
+        let is = |pod: &Arc<Pod>| {
+            let labels = pod.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(self.tells.label())) == Some(&of)
+        };
+        let keys = self.pods.keys().into_iter().filter(|pod| pod.namespace() == key.namespace());
+        let pods = keys.filter_map(|pod| self.pods.get(&pod)).filter(is);
+        let (ending, others): (Vec<_>, Vec<_>) = pods.partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        let mut pods = if others.is_empty() { ending } else { others };
+        pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
+        pods
+    }
+
+    /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
+    /// responding.
+    async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
+        let pods = self.pods(key);
+        let identity = self.tells.identity(object);
+        let answers = join_all(pods.iter().map(|pod| look_at(pod, identity.as_ref()))).await;
+        best(answers)
+    }
+
+    async fn tell(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
+        let patch = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": T::KIND,
+            // Not another object of the same name that was created in the meantime.
+            "metadata": {"name": key.name(), "uid": object.meta().uid},
+            "status": status,
+        });
+        let api = self.objects.kind().api(client.clone(), key.namespace());
+        match api.patch_status(key.name(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(object = %key, %error, "cannot determine the status of a branch");
+                false
+            }
+        }
+    }
+}
+
+async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, String> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let port = annotations.and_then(|annotations| annotations.get(STATUS_PORT)?.parse().ok());
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    match (address, port, identity) {
+        (Some(address), Some(port), Some(identity)) => ask(address, port, identity).await,
+        (None, ..) => Err("its pod has no address yet".to_owned()),
+        (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
+        (.., None) => Err("there are no certificates for the request".to_owned()),
+    }
+}
+
+/// Selects a response: that of the writer, preferably of one with unpushed commits, otherwise another response, otherwise
+/// an error.
+fn best(answers: Vec<Result<Branch, String>>) -> Option<Result<Branch, String>> {
+    answers.into_iter().min_by_key(|answer| match answer {
+        Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
+        Ok(_) => 2,
+        Err(_) => 3,
+    })
+}
+
+/// Merges our conditions into the present ones; transition times change only with the status.
+fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Option<i64>) -> Vec<Condition> {
+    let mut conditions: Vec<_> = before.to_vec();
+    for (of, state) in [REPOSITORY_READY, SYNCED].into_iter().zip(states) {
+        workload::set(&mut conditions, of, state.as_ref(), generation);
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Remote;
+
+    #[test]
+    fn of_several_pods_the_one_that_writes_counts() {
+        let branch = |role: &str, head: &str| Branch {
+            role: role.to_owned(),
+            head: head.to_owned(),
+            remotes: vec![Remote { pushed: Some("a".to_owned()), ..Remote::default() }],
+            ..Branch::default()
+        };
+        let away = || Err("refused".to_owned());
+        assert_eq!(best(Vec::new()), None);
+        assert_eq!(best(vec![away()]), Some(away()));
+        assert_eq!(best(vec![away(), Ok(branch("writer", "a"))]), Some(Ok(branch("writer", "a"))));
+        let (deposed, writer) = (branch("deposed", "b"), branch("writer", "a"));
+        assert_eq!(best(vec![away(), Ok(deposed.clone()), Ok(writer.clone())]), Some(Ok(writer.clone())));
+        assert_eq!(best(vec![away(), Ok(deposed.clone())]), Some(Ok(deposed)));
+        // Replicas without a lease: commits that only one of them has are not pushed.
+        let behind = branch("writer", "b");
+        assert_eq!(best(vec![Ok(writer), Ok(behind.clone())]), Some(Ok(behind)));
+    }
+}

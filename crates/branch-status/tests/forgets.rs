@@ -1,0 +1,89 @@
+//! Which objects are observed, on a real kube-apiserver.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{Api, DeleteParams, PostParams};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+use trishanku_api::{TrishankuHeaven, definitions};
+use trishanku_framework::cache::Scope;
+use trishanku_framework::{Context, Controller, Key, Manager, Next, Reconciler};
+use trishanku_branch_status::answer::Branch;
+use trishanku_branch_status::{Identity, Observer, Tells};
+use trishanku_heaven_plan::workload::HEAVEN;
+use trishanku_testkit::{TestCluster, wait};
+
+/// Records the objects that are gone.
+struct Shows(Arc<Mutex<Vec<Key>>>);
+
+impl Tells for Shows {
+    type Object = TrishankuHeaven;
+    const KIND: &'static str = "TrishankuHeaven";
+
+    fn label(&self) -> &'static str {
+        HEAVEN
+    }
+
+    fn identity(&self, _: &TrishankuHeaven) -> Option<Identity> {
+        None
+    }
+
+    fn fields(&self, _: &TrishankuHeaven, _: Option<&Branch>) -> Map<String, Value> {
+        Map::new()
+    }
+
+    fn conditions(&self, _: &TrishankuHeaven) -> Vec<Condition> {
+        Vec::new()
+    }
+
+    fn gone(&self, key: &Key) {
+        self.0.lock().push(key.clone());
+    }
+}
+
+struct Follows(Arc<Observer<Shows>>);
+
+impl Reconciler for Follows {
+    type Object = TrishankuHeaven;
+    type Error = kube::Error;
+
+    async fn reconcile(&self, _: Arc<TrishankuHeaven>, context: Context) -> Result<Next, kube::Error> {
+        self.0.follow(&context.key, &context.client);
+        Ok(Next::Change)
+    }
+}
+
+#[tokio::test]
+async fn of_an_object_that_is_gone_nothing_is_kept_though_nobody_says_so() {
+    let cluster = TestCluster::start().await.unwrap();
+    definitions().apply(&cluster.client(), "trishanku-manager").await.unwrap();
+    let namespace = cluster.namespace("observe").await;
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
+    let gone = Arc::new(Mutex::new(Vec::new()));
+    let observer = Observer::new(Shows(gone.clone()), manager.cache(), manager.cache_selecting(HEAVEN));
+    let observer = Arc::new(observer);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let follows = Controller::new("follows", Follows(observer.clone()));
+    let running = tokio::spawn(manager.controller(follows).run(async { drop(stopped.await) }));
+
+    let heavens: Api<TrishankuHeaven> = Api::namespaced(cluster.client(), &namespace);
+    for name in ["a", "b"] {
+        let heaven = json!({"metadata": {"name": name}, "spec": {"skip": {"app": true}}});
+        heavens.create(&PostParams::default(), &serde_json::from_value(heaven).unwrap()).await.unwrap();
+    }
+    let followed = async |names: &[&str]| {
+        let mut followed: Vec<_> = observer.followed().iter().map(|key| key.name().to_owned()).collect();
+        followed.sort();
+        if followed == names { Ok(()) } else { Err(format!("{followed:?}")) }
+    };
+    wait::until("both are followed", async || followed(&["a", "b"]).await).await.unwrap();
+    heavens.delete("a", &DeleteParams::default()).await.unwrap();
+    wait::until("one is forgotten", async || followed(&["b"]).await).await.unwrap();
+    assert_eq!(*gone.lock(), [Key::namespaced(namespace.as_str(), "a")]);
+    observer.forget(&Key::namespaced(namespace.as_str(), "b"));
+    assert!(observer.followed().is_empty() && gone.lock().len() == 2);
+    drop(stop);
+    running.await.unwrap().unwrap();
+}

@@ -1,0 +1,65 @@
+//! Checks that only the controllers make.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, merge};
+use trishanku_heaven_plan::{objects, pod};
+
+type Problem = Option<(String, String)>;
+
+fn typed<T: DeserializeOwned>(spec: &Value) -> Result<T, (String, String)> {
+    serde_json::from_value(spec.clone()).map_err(|error| ("spec".to_owned(), error.to_string()))
+}
+
+fn at(field: &str, error: &impl std::error::Error) -> (String, String) {
+    (field.to_owned(), error.to_string())
+}
+
+/// Remotes with a fixed conflict resolution, which has side effects on deletions and later edits.
+pub(crate) fn explicit_resolutions(spec: &Value) -> impl Iterator<Item = (String, String)> {
+    let remotes = spec["gitcd"]["git"]["remotes"].as_array().cloned().unwrap_or_default();
+    remotes.into_iter().enumerate().filter_map(|(at, remote)| {
+        let side = match remote["conflictResolution"].as_i64()? {
+            1 => "ours",
+            2 => "theirs",
+            _ => return None,
+        };
+        let problem = format!(
+            "with {side} a merge keeps updates of objects that the other side has deleted, and edits that other branches made later; leave it out so that merges \
+             behave as one kube-apiserver"
+        );
+        Some((format!("spec.gitcd.git.remotes[{at}].conflictResolution"), problem))
+    })
+}
+
+/// The first error of the plan.
+pub(crate) fn check(kind: &str, name: &str, spec: &Value) -> Problem {
+    match kind {
+        "TrishankuHeaven" => of_heaven(name, spec).err(),
+        "AutomatedMerge" => of_merge(name, spec).err(),
+        _ => None,
+    }
+}
+
+fn of_heaven(name: &str, spec: &Value) -> Result<(), (String, String)> {
+    let spec: TrishankuHeavenSpec = typed(spec)?;
+    if spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default() {
+        return Ok(());
+    }
+    let Some(app) = &spec.app else { return Ok(()) };
+    let template = |error| at("spec.app.podTemplate", &error);
+    let host = host_port(&spec).map_err(|error| at("spec", &error))?;
+    let place = Place::pod().with_ports(pod::ports(&app.pod_template, host).map_err(template)?);
+    let images = Images::default();
+    let plan = heaven(name, &spec, &images, &place, &EntryPoints::default()).map_err(|error| at("spec", &error))?;
+    objects::host_service(name, spec.gitcd.as_ref()).map_err(|error| at("spec", &error))?;
+    pod::render(&plan, &app.pod_template).map_err(template)?;
+    Ok(())
+}
+
+fn of_merge(name: &str, spec: &Value) -> Result<(), (String, String)> {
+    let spec: AutomatedMergeSpec = typed(spec)?;
+    let plan = merge(name, &spec, &Images::default(), &Place::pod(), &EntryPoints::default());
+    plan.map(drop).map_err(|error| at("spec", &error))
+}
