@@ -29,11 +29,21 @@ suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
 	$(CARGO) build --workspace --locked --bin gitcd --test serve
 	GITCD=target/debug/gitcd conformance/apiserver-storage/run $(ARGS)
 
-check: deny ## Format, lints, licences
+check: deny ## Format, lints, licences, words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@# The fuzz targets are a workspace of their own, whose lock file nothing else looks at.
 	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
+	@hack/words.sh
+
+.PHONY: docs reference
+docs: ## Build the documentation as a book with search, into target/book; installs mdBook
+	@hack/docs.sh $(ARGS)
+
+# The packages and the tests are named so that cargo takes what `make test` has built.
+reference: ## Write the reference pages from the programs' help and the CRDs
+	$(CARGO) build --workspace --locked --bins
+	TRISHANKU_WRITE_REFERENCE=1 $(CARGO) test --workspace --locked --test reference
 
 deny: ## Licences, bans and sources of the dependencies; advisories where the network allows
 	@hack/deny.sh

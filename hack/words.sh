@@ -1,18 +1,36 @@
 #!/usr/bin/env bash
-# Words that are nearly always the sign of a sentence that reads as translated: in docs, comments, strings and manifests.
-# Usage: hack/words.sh [PATH…]. Prints each line that has one, and fails if there is any.
+# Looks for words that are nearly always the sign of a sentence that reads as translated: in docs, comments, strings and manifests.
+# Usage: hack/words.sh [PATH…]. Prints each line that has one, and fails if there is any. Identifiers of code do not count.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
-# Whole words, in any case. Each stands for a noun or a verb that the field has: see docs/glossary.md and CONTRIBUTING.md.
+# Whole words, in any case. docs/glossary.md has the terms to use instead.
 signs='whoever|somebody|nobody|everybody|who may|tell|tells|told|telling'
 signs+='|goes? with|of before|so far as|what there is|own affair|waited for|in for'
 signs+='|figures|amounts|upkeep|thr(own|ew|ows?) away|come to rest|lets? (in|go)|complaints?|strange|sick'
 
-# FILE:REASON a line; the file, or all files whose path starts so, may use these words.
-allowed=$(sed -n 's/^\([^#:][^:]*\):.*/:(exclude)\1/p' hack/words.allow)
-
-mapfile -t paths <<<"$allowed"
+# One entry a line: PATH: REASON. Files at and below PATH may have these words.
+mapfile -t allowed < <(sed -n 's/^\([^#:][^:]*\):.*/:(exclude)\1/p' hack/words.allow)
 ((${#@})) || set -- .
-found=$(git grep -nIwiE "$signs" -- "$@" ':(exclude)*.lock' ':(exclude)hack/words.*' "${paths[@]}")
-[ -z "$found" ] || { printf '%s\n' "$found"; printf '\n%d lines with words that are not the field'"'"'s\n' "$(wc -l <<<"$found")" >&2; exit 1; }
+
+# Of code, only comments and the contents of strings are read, without `names` and {placeholders}.
+found=$(git grep -nIwiE "$signs" -- "$@" ':(exclude)*.lock' ':(exclude)hack/words.*' "${allowed[@]}" | awk -v signs="$signs" '
+  {
+    file = $0; sub(/:.*/, "", file)
+    text = $0; sub(/^[^:]*:[0-9]*:/, "", text)
+    if (file ~ /\.(rs|go)$/) {
+      code = text; text = ""
+      while (match(code, /"([^"\\]|\\.)*"|\/\/.*/)) {
+        text = text " " substr(code, RSTART, RLENGTH)
+        code = substr(code, RSTART + RLENGTH)
+      }
+      # A string may go on over several lines.
+      if (text == "" && code !~ /[;={}(]/) text = code
+    }
+    gsub(/`[^`]*`|\{[^}]*\}/, "", text)
+    if (tolower(text) ~ "(^|[^a-z0-9_])(" signs ")([^a-z0-9_]|$)") print
+  }')
+[ -n "$found" ] || exit 0
+printf '%s\n' "$found"
+printf '\n%d lines with words that docs/glossary.md has better ones for\n' "$(wc -l <<<"$found")" >&2
+exit 1

@@ -19,6 +19,7 @@ use crate::{Gitcd, Image, schema};
     group = "controllers.trishanku.org.trishanku.org",
     version = "v1alpha1",
     kind = "TrishankuHeaven",
+    doc = "A controller with its own kube-apiserver, whose store is a Git branch that is merged with other branches.",
     namespaced,
     status = "TrishankuHeavenStatus",
     shortname = "heaven",

@@ -15,6 +15,7 @@ use crate::Gitcd;
     group = "controllers.trishanku.org.trishanku.org",
     version = "v1alpha1",
     kind = "AutomatedMerge",
+    doc = "A continuous merge of Git branches into one, without a kube-apiserver.",
     namespaced,
     status = "AutomatedMergeStatus",
     shortname = "merge",

@@ -13,6 +13,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
     group = "controllers.trishanku.org.trishanku.org",
     version = "v1alpha1",
     kind = "GitHubRepository",
+    doc = "A repository on GitHub or a GitHub Enterprise server, created and kept with these settings.",
     plural = "githubrepositories",
     namespaced,
     status = "GitHubRepositoryStatus",

@@ -12,13 +12,13 @@ pub enum Retry {
     /// Retry after this time, and not before: a server asked for it.
     NotBefore(Duration),
     /// Retry only after a change.
-    AfterChange,
+    Terminal,
     /// Something does not exist yet, which is not a failure. Retried after `look_again`; a
     /// [watch](crate::Controller::watches) reacts sooner.
     Waiting {
         /// What is missing, for the log and for conditions.
         on: String,
-        /// When to retry at the latest; zero as in [`Next::After`](crate::Next::After).
+        /// When to retry at the latest; zero as in [`Action::After`](crate::Action::After).
         look_again: Duration,
     },
 }
@@ -51,7 +51,7 @@ pub enum Retry {
 ///     fn retry(&self) -> Retry {
 ///         match self {
 /// Only a change of the spec helps.
-///             Self::Level { .. } => Retry::AfterChange,
+///             Self::Level { .. } => Retry::Terminal,
 ///             Self::Pump(_) => Retry::BackOff,
 ///             Self::Api(error) => error.retry(),
 ///         }

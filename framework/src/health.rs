@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a controller reports that it is alive.
-const BEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A registry of what is not ready yet, and of what is stuck. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<Known>>);
+pub struct Health(Arc<Mutex<StaticKind>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct StaticKind {
     /// How many conditions of that name are not met; those that are met stay, with 0.
     awaited: BTreeMap<String, usize>,
     beats: BTreeMap<String, Instant>,
@@ -58,11 +58,15 @@ impl Health {
 
     /// Returns the name of each controller that reports, and whether it is alive.
     pub(crate) fn liveness(&self) -> Vec<(String, bool)> {
-        self.known().beats.iter().map(|(name, beat)| (name.clone(), beat.elapsed() <= BEAT * 12)).collect()
+        self.known()
+            .beats
+            .iter()
+            .map(|(name, beat)| (name.clone(), beat.elapsed() <= HEARTBEAT_INTERVAL * 12))
+            .collect()
     }
 
-    pub(crate) fn pulse(&self, of: &str) -> Pulse {
-        let pulse = Pulse { health: self.clone(), of: of.to_owned() };
+    pub(crate) fn pulse(&self, of: &str) -> Heartbeat {
+        let pulse = Heartbeat { health: self.clone(), of: of.to_owned() };
         pulse.beat();
         pulse
     }
@@ -73,7 +77,7 @@ impl Health {
         self.known().beats.insert(whom.to_owned(), long_ago);
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, StaticKind> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,16 +99,16 @@ fn failing(checks: Vec<(String, bool)>) -> Result<(), Vec<String>> {
 
 /// Reports that a controller is not stuck.
 #[derive(Clone, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     health: Health,
     of: String,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Reports once; returns the time until the next report is due.
     pub(crate) fn beat(&self) -> Duration {
         self.health.known().beats.insert(self.of.clone(), Instant::now());
-        BEAT
+        HEARTBEAT_INTERVAL
     }
 
     /// Reports for ever.

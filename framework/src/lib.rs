@@ -45,9 +45,9 @@ mod stop;
 pub mod telemetry;
 
 pub use self::apply::Error;
-pub use self::controller::{CleanedUp, Context, Controller, Next, Reconciler};
+pub use self::controller::{Action, CleanedUp, Context, Controller, Reconciler};
 pub use self::error::{Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
-pub use self::object::{DiscoverError, Extent, Kind, Known, Object, Reach};
+pub use self::object::{ApiScope, DiscoverError, Kind, Object, ScopeKind, StaticKind};
 pub use self::stop::stop_signal;

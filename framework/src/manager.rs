@@ -17,7 +17,7 @@ use crate::lease::{self, Election, Fence, Role};
 use crate::metrics::Metrics;
 use crate::serve::Server;
 use crate::telemetry::Telemetry;
-use crate::{Kind, Known, Object, clock};
+use crate::{Kind, Object, StaticKind, clock};
 
 /// How long a new leader waits for failed watches to catch up.
 const CATCHING_UP: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ const CATCHING_UP: Duration = Duration::from_secs(10);
 /// ```no_run
 /// use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use trishanku_framework::{Context, Controller, Manager, Next, Reconciler, lease};
+/// use trishanku_framework::{Context, Controller, Manager, Action, Reconciler, lease};
 ///
 /// struct Tank;
 ///
@@ -40,9 +40,9 @@ const CATCHING_UP: Duration = Duration::from_secs(10);
 ///     type Object = ConfigMap;
 ///     type Error = kube::Error;
 ///
-///     async fn reconcile(&self, tank: Arc<ConfigMap>, context: Context) -> Result<Next, kube::Error> {
+///     async fn reconcile(&self, tank: Arc<ConfigMap>, context: Context) -> Result<Action, kube::Error> {
 ///         println!("{} has {} entries", context.key, tank.data.as_ref().map_or(0, |data| data.len()));
-///         Ok(Next::Change)
+///         Ok(Action::Change)
 ///     }
 /// }
 ///
@@ -165,13 +165,13 @@ impl Manager {
     }
 
     /// Returns the cache of a kind, for reconcilers that read it. Controllers that own or watch the kind share it.
-    pub fn cache<K: Known>(&self) -> Arc<Cache<K>> {
+    pub fn cache<K: StaticKind>(&self) -> Arc<Cache<K>> {
         self.caches.of(None)
     }
 
     /// Returns the cache of a kind's objects with these labels. A controller that is [selecting](Controller::selecting) them
     /// shares it.
-    pub fn cache_selecting<K: Known>(&self, labels: &str) -> Arc<Cache<K>> {
+    pub fn cache_selecting<K: StaticKind>(&self, labels: &str) -> Arc<Cache<K>> {
         self.caches.of(Some(labels))
     }
 
@@ -332,7 +332,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::{Context, Next};
+    use crate::{Action, Context};
 
     struct Nothing;
 
@@ -340,8 +340,8 @@ mod tests {
         type Object = ConfigMap;
         type Error = kube::Error;
 
-        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Next, kube::Error> {
-            Ok(Next::Change)
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action, kube::Error> {
+            Ok(Action::Change)
         }
     }
 

@@ -10,16 +10,23 @@ use kube::{Api, Client, Resource, discovery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An object that can be watched: of a [`Known`] kind, or `kube`'s `DynamicObject`, which can be of any [`Kind`].
+/// An object that can be watched: of a [`StaticKind`] kind, or `kube`'s `DynamicObject`, which can be of any [`Kind`].
 ///
 /// It must decode what it encodes: [caches](crate::cache) keep responses to writes as JSON.
 pub trait Object:
-    Resource<DynamicType: Clone, Scope: Reach<Self>> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+    Resource<DynamicType: Clone, Scope: ApiScope<Self>>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
 {
 }
 
 impl<K> Object for K where
-    K: Resource<DynamicType: Clone, Scope: Reach<K>>
+    K: Resource<DynamicType: Clone, Scope: ApiScope<K>>
         + Clone
         + Debug
         + DeserializeOwned
@@ -32,31 +39,31 @@ impl<K> Object for K where
 
 /// A kind whose group, version and name are known at compile time: a type of `k8s_openapi`, or one that derives
 /// `kube::CustomResource`.
-pub trait Known: Object + Resource<DynamicType = (), Scope: Extent> {}
+pub trait StaticKind: Object + Resource<DynamicType = (), Scope: ScopeKind> {}
 
-impl<K> Known for K where K: Object + Resource<DynamicType = (), Scope: Extent> {}
+impl<K> StaticKind for K where K: Object + Resource<DynamicType = (), Scope: ScopeKind> {}
 
 /// The scope of a kind that is known at compile time.
-pub trait Extent {
+pub trait ScopeKind {
     /// Whether the kind is namespaced.
     const NAMESPACED: bool;
 }
 
-impl Extent for NamespaceResourceScope {
+impl ScopeKind for NamespaceResourceScope {
     const NAMESPACED: bool = true;
 }
 
-impl Extent for ClusterResourceScope {
+impl ScopeKind for ClusterResourceScope {
     const NAMESPACED: bool = false;
 }
 
 /// The scope of a kind, with the API that it implies.
-pub trait Reach<K: Resource> {
+pub trait ApiScope<K: Resource> {
     /// Returns the API of all objects, or of those in `namespace` if the kind is namespaced.
     fn api(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K>;
 }
 
-impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>> Reach<K> for NamespaceResourceScope {
+impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>> ApiScope<K> for NamespaceResourceScope {
     fn api(client: Client, (): &(), namespace: Option<&str>) -> Api<K> {
         match namespace {
             Some(namespace) => Api::namespaced(client, namespace),
@@ -65,13 +72,13 @@ impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>> Reach<K> for
     }
 }
 
-impl<K: Resource<DynamicType = (), Scope = ClusterResourceScope>> Reach<K> for ClusterResourceScope {
+impl<K: Resource<DynamicType = (), Scope = ClusterResourceScope>> ApiScope<K> for ClusterResourceScope {
     fn api(client: Client, (): &(), _: Option<&str>) -> Api<K> {
         Api::all(client)
     }
 }
 
-impl<K: Resource<Scope = DynamicResourceScope>> Reach<K> for DynamicResourceScope {
+impl<K: Resource<Scope = DynamicResourceScope>> ApiScope<K> for DynamicResourceScope {
     fn api(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> Api<K> {
         match namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, kind),
@@ -126,7 +133,7 @@ pub struct Kind<K: Resource> {
     namespaced: bool,
 }
 
-impl<K: Known> Kind<K> {
+impl<K: StaticKind> Kind<K> {
     /// Returns the kind of the type.
     pub fn known() -> Self {
         Self { dynamic: (), namespaced: K::Scope::NAMESPACED }

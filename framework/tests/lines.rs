@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use kube::{Client, Config, Resource};
 use trishanku_framework::Manager;
-use trishanku_framework::apply::{Applied, Set};
+use trishanku_framework::apply::{Applied, ApplySet};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -58,7 +58,7 @@ async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     let level = || ConfigMap { data: Some([("level".to_owned(), "3".to_owned())].into()), ..named("level") };
     let data = [("password".to_owned(), ByteString(b"open sesame".to_vec()))];
     let secret = || Secret { data: Some(data.clone().into()), ..named("secret") };
-    let write = async |set: &mut Set<'_, ConfigMap>| {
+    let write = async |set: &mut ApplySet<'_, ConfigMap>| {
         let wanted = (set.apply(level(), &maps).await.unwrap(), set.apply(secret(), &secrets).await.unwrap());
         assert_eq!(wanted, (Applied::Written, Applied::Written));
     };
@@ -67,13 +67,13 @@ async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter);
     tracing::dispatcher::set_global_default(subscriber.with_writer(move || writer.clone()).finish().into()).unwrap();
 
-    write(&mut Set::of(&owner, echo(), "test").dry_run()).await;
+    write(&mut ApplySet::of(&owner, echo(), "test").dry_run()).await;
     let told = lines.take();
     let line = r#"INFO trishanku_framework::apply: would change + data.level: "3" kind=ConfigMap object=plant/level"#;
     assert!(told.contains(line), "{told}");
     assert!(told.contains("would change + data.password: (hidden)") && !told.contains(of_debug), "{told}");
 
-    let mut set = Set::of(&owner, echo(), "test");
+    let mut set = ApplySet::of(&owner, echo(), "test");
     write(&mut set).await;
     assert!(set.planned().is_empty());
     let more = lines.take();

@@ -146,7 +146,7 @@ fn what_cannot_succeed_waits_for_a_change() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
     queue.add(&1, Cause::Changed, now);
     queue.next(now).expect("the object waits");
-    queue.finish(&1, Outcome::Hopeless, now);
+    queue.finish(&1, Outcome::Terminal, now);
     assert_eq!((queue.wake_at(), queue.next(now)), (None, None));
     queue.add(&1, Cause::Changed, now);
     assert_eq!(queue.next(now).map(|job| job.failures), Some(0));
@@ -227,7 +227,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let outcome = prop_oneof![
         Just(Outcome::Done),
         Just(FAILED),
-        Just(Outcome::Hopeless),
+        Just(Outcome::Terminal),
         (0..5000_u64).prop_map(|after| Outcome::Again(Duration::from_millis(after))),
         (0..5000_u64).prop_map(|after| Outcome::Failed { not_before: Duration::from_millis(after) }),
     ];

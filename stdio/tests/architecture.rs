@@ -48,7 +48,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trishanku-branch-status", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
     ("trishanku-lint", &["trishanku-api", "trishanku-heaven-plan"]),
     ("trishanku-heaven", &["trishanku-api", "trishanku-framework", "trishanku-branch-status", "trishanku-heaven-plan"]),
-    ("trishanku-automerge", &["trishanku-api", "trishanku-framework", "trishanku-branch-status", "trishanku-heaven-plan"]),
+    (
+        "trishanku-automerge",
+        &["trishanku-api", "trishanku-framework", "trishanku-branch-status", "trishanku-heaven-plan"],
+    ),
     ("trishanku-githubrepo", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
     // Programs.
     (
@@ -134,7 +137,8 @@ fn modules_do_not_use_each_other_in_a_circle() {
         let shown = source.strip_prefix(root()).expect("the crate is in the workspace").display().to_string();
         found.extend(circles(&modules(&source)).into_iter().map(|circle| (shown.clone(), circle)));
     }
-    let found: Vec<String> = found.into_iter().map(|(source, circle)| format!("{source}: {}", circle.join(", "))).collect();
+    let found: Vec<String> =
+        found.into_iter().map(|(source, circle)| format!("{source}: {}", circle.join(", "))).collect();
     assert!(found.is_empty(), "modules use each other in a circle:\n{}", found.join("\n"));
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 
 use super::history::settle;
-use super::upkeep::{self, Join};
+use super::upkeep::{self, RepackRequest};
 use super::{Plan, spread, writers};
 use crate::args::Args;
 use crate::client::put;
@@ -63,7 +63,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Di
     let [(target, space), (other, _)] = sides;
     other.server.stop().await?;
 
-    Join::ask(&target).await?.wait(&target).await?;
+    RepackRequest::ask(&target).await?.wait(&target).await?;
     settle(&target).await?;
     rest(&target).await?;
     let (packs, before) = (upkeep::packs(&target)?, target.usage()?);
@@ -75,7 +75,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Di
     let trickle_written = target.usage()?.written - before.written;
     let lag = sampler.stop().await?;
     eprintln!("  one write a second: {:.1} KiB a second to disk", trickle_written as f64 / trickle_seconds / 1024.0);
-    Join::ask(&target).await?.wait(&target).await?;
+    RepackRequest::ask(&target).await?.wait(&target).await?;
     let trickle_growth = upkeep::packs(&target)? as i64 - packs as i64;
     target.server.stop().await?;
     Ok(Directory {

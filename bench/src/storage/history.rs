@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
-use super::upkeep::{self, Join, git};
+use super::upkeep::{self, RepackRequest, git};
 use super::{Plan, spread, writers};
 use crate::args::Args;
 use crate::lag::Sampler;
@@ -92,7 +92,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
     let each = packs_before as f64 / revisions as f64;
     eprintln!("  {revisions} revisions, {commits} commits in {seconds:.1} s, {each:.0} bytes each");
 
-    let join_seconds = Join::ask(&target).await?.wait(&target).await?;
+    let join_seconds = RepackRequest::ask(&target).await?.wait(&target).await?;
     let packs_after = upkeep::packs(&target)?;
     eprintln!("  repacked in {join_seconds:.1} s, {:.0} bytes each", packs_after as f64 / revisions as f64);
 
@@ -112,7 +112,7 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: Plan) -> Result<Hi
     writers::write(&target, space, Duration::from_secs(2), None).await?;
     let undisturbed = writers::write(&target, space, Duration::from_secs(plan.seconds), None).await?;
     settle(&target).await?;
-    let join = Join::ask(&target).await?;
+    let join = RepackRequest::ask(&target).await?;
     let mut joining = Tally::new();
     while !join.done(&target).await? {
         joining.add(&writers::write(&target, space, SLICE, None).await?);

@@ -18,12 +18,12 @@ const POLL: Duration = Duration::from_millis(100);
 const YOUNG: Duration = Duration::from_secs(31);
 
 /// A requested repack.
-pub(super) struct Join {
+pub(super) struct RepackRequest {
     before: f64,
     started: Instant,
 }
 
-impl Join {
+impl RepackRequest {
     /// Requests a repack of all packs, once all are old enough.
     pub(super) async fn ask(target: &Target) -> Result<Self> {
         tokio::time::sleep(YOUNG).await;

@@ -8,7 +8,7 @@ use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
 use super::site::Site;
-use super::workshop::Workshop;
+use super::workshop::RenderContext;
 
 /// Variables in a stable order.
 pub(super) type Variables = BTreeMap<String, Variable>;
@@ -41,7 +41,7 @@ impl Variable {
 /// # Errors
 /// If a Secret or `ConfigMap` is missing, or a source is not supported.
 pub(super) fn of(
-    workshop: &Workshop<'_>,
+    workshop: &RenderContext<'_>,
     site: &Site,
     container: &Container,
     translation: &Translation,
@@ -124,7 +124,7 @@ fn expand_but(text: &str, dollar: &str, mut value: impl FnMut(&str) -> Option<St
 }
 
 fn from_source(
-    workshop: &Workshop<'_>,
+    workshop: &RenderContext<'_>,
     site: &Site,
     source: &EnvVarSource,
     of: &str,
@@ -157,7 +157,7 @@ fn from_source(
 }
 
 fn config_map(
-    workshop: &Workshop<'_>,
+    workshop: &RenderContext<'_>,
     name: &str,
     optional: Option<bool>,
     of: &str,
@@ -171,7 +171,7 @@ fn config_map(
 }
 
 fn secret_data(
-    workshop: &Workshop<'_>,
+    workshop: &RenderContext<'_>,
     name: &str,
     optional: Option<bool>,
     of: &str,

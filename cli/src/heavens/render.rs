@@ -18,7 +18,7 @@ use super::secrets::{Secrets, write};
 use super::servers::{self, kubeconfigs};
 use super::site::Site;
 use super::users::UsersPod;
-use super::workshop::Workshop;
+use super::workshop::RenderContext;
 use crate::plane::components::Component;
 use crate::plane::ports::{self, Moved};
 use crate::plane::{Assets, Home};
@@ -115,7 +115,7 @@ impl Rendered {
         let names: Vec<String> = jobs.iter().flat_map(Job::port_names).collect();
         (rendered.ports, rendered.moved) = ports::allot(&names, request.ports)
             .map_err(|source| super::SecretError::File { path: "a loopback port".into(), source })?;
-        let workshop = Workshop {
+        let workshop = RenderContext {
             home: request.home,
             assets: request.assets,
             gitcd: request.gitcd,
@@ -233,7 +233,11 @@ impl Job {
         }
     }
 
-    fn render(mut self, workshop: &Workshop<'_>, site: &Site) -> Result<(Vec<Component>, HeavenRecord), RenderError> {
+    fn render(
+        mut self,
+        workshop: &RenderContext<'_>,
+        site: &Site,
+    ) -> Result<(Vec<Component>, HeavenRecord), RenderError> {
         if let Some(host) = self.gitcd_mut().and_then(|gitcd| gitcd.host.as_mut()) {
             host.port = Some(site.host_port().into());
         }

@@ -10,7 +10,7 @@ use super::manifest::Data;
 use super::paths::Translation;
 use super::secrets::{make_folder, write};
 use super::site::Site;
-use super::workshop::Workshop;
+use super::workshop::RenderContext;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
 /// A server without a probe counts as ready after this time.
@@ -23,7 +23,11 @@ const GRACE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// If a Secret is missing, or a file cannot be written.
-pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> Result<Vec<Component>, RenderError> {
+pub(super) fn components(
+    workshop: &RenderContext<'_>,
+    site: &Site,
+    plan: &Plan,
+) -> Result<Vec<Component>, RenderError> {
     let mut components: Vec<Component> = Vec::new();
     let mut prepare = Vec::new();
     for folder in [Path::new(&site.place.home), &site.temporary()] {
@@ -37,7 +41,7 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
         let mut environment = step.environment.clone();
         // The supervisor retries instead, and reports why.
         environment.remove("GITCD_WAIT");
-        let run = Workshop::invocation(site, program, step.arguments.clone(), environment);
+        let run = RenderContext::invocation(site, program, step.arguments.clone(), environment);
         let (port, probe, alive) = match &step.run {
             Run::Once => {
                 prepare.push(run);
@@ -72,16 +76,17 @@ pub(super) fn components(workshop: &Workshop<'_>, site: &Site, plan: &Plan) -> R
     Ok(components)
 }
 
-fn liveness(workshop: &Workshop<'_>, site: &Site, step: &Step, probe: &plan::Probe) -> Liveness {
+fn liveness(workshop: &RenderContext<'_>, site: &Site, step: &Step, probe: &plan::Probe) -> Liveness {
     let probe_of = look(workshop, site, step, &probe.look);
     Liveness { probe: probe_of, every: probe.every, failures: probe.failures }
 }
 
-fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe {
+fn look(workshop: &RenderContext<'_>, site: &Site, step: &Step, look: &Look) -> Probe {
     match look {
         Look::Run(words) => {
             let program = workshop.program(&words[0], &step.image.name);
-            let run: Invocation = Workshop::invocation(site, program, words[1..].to_vec(), step.environment.clone());
+            let run: Invocation =
+                RenderContext::invocation(site, program, words[1..].to_vec(), step.environment.clone());
             Probe::Run(run)
         }
         // The server must have the certificate of the Secret that is mounted for it.
@@ -94,7 +99,7 @@ fn look(workshop: &Workshop<'_>, site: &Site, step: &Step, look: &Look) -> Probe
 }
 
 /// Writes the files of a step to the paths where it reads them.
-fn mount(workshop: &Workshop<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
+fn mount(workshop: &RenderContext<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
     for mount in &step.mounts {
         let folder = plan.folders.iter().find(|folder| folder.name == mount.folder);
         let folder = folder.expect("a plan mounts its own folders");

@@ -18,7 +18,7 @@ use super::secrets::write;
 use super::servers::{kubeconfigs, translation};
 use super::site::Site;
 use super::volumes;
-use super::workshop::Workshop;
+use super::workshop::RenderContext;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
 /// A container without any probe counts as ready after this time.
@@ -79,7 +79,7 @@ impl UsersPod {
     /// See [`RenderError`].
     pub(super) fn components(
         &self,
-        workshop: &Workshop<'_>,
+        workshop: &RenderContext<'_>,
         site: &Site,
         kubeconfig: Option<&Kubeconfig>,
         before: Option<&str>,
@@ -170,7 +170,7 @@ impl UsersPod {
     /// Renders one container; `None` for a pause container. The caller sets the components before it.
     fn component(
         &self,
-        workshop: &Workshop<'_>,
+        workshop: &RenderContext<'_>,
         site: &Site,
         kubeconfig: Option<&Kubeconfig>,
         container: &Container,
@@ -201,7 +201,7 @@ impl UsersPod {
             }
         }
         let environment = variables.iter().map(|(name, value)| (name.clone(), value.value(&translation)));
-        let mut run = Workshop::invocation(site, program, words, environment);
+        let mut run = RenderContext::invocation(site, program, words, environment);
         if let Some(folder) = &container.working_dir {
             run.folder = Some(translation.of(folder).into()).filter(|folder: &PathBuf| folder.is_dir());
         }
@@ -309,7 +309,7 @@ fn asked(
     let words = probe.exec.as_ref()?.command.clone()?;
     let (first, rest) = words.split_first()?;
     let rest = rest.iter().map(|word| translation.of(word));
-    let ask = Workshop::invocation(site, translation.of(first).into(), rest, BTreeMap::new());
+    let ask = RenderContext::invocation(site, translation.of(first).into(), rest, BTreeMap::new());
     Some(Probe::Run(Invocation { environment: run.environment.clone(), ..ask }))
 }
 

@@ -11,7 +11,7 @@ use super::paths::Translation;
 use super::secrets::{make_folder, write};
 use super::servers::kubeconfigs;
 use super::site::Site;
-use super::workshop::Workshop;
+use super::workshop::RenderContext;
 
 /// The folder of a volume.
 pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
@@ -26,7 +26,7 @@ pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
 /// # Errors
 /// If its kind is not supported, or an object that it shows is missing.
 pub(super) fn fill(
-    workshop: &Workshop<'_>,
+    workshop: &RenderContext<'_>,
     site: &Site,
     volume: &Volume,
     translation: &Translation,
@@ -82,7 +82,7 @@ pub(super) fn fill(
 }
 
 struct Filling<'a> {
-    workshop: &'a Workshop<'a>,
+    workshop: &'a RenderContext<'a>,
     site: &'a Site,
     folder: &'a Path,
     user: &'a str,
@@ -174,7 +174,7 @@ mod tests {
         let home = Home::at(dir.path());
         let site = Site::new(&home, "a", &BTreeMap::new());
         let secrets = Secrets::new(home.secrets(), BTreeMap::new());
-        let workshop = Workshop {
+        let workshop = RenderContext {
             home: &home,
             assets: &Assets::at(dir.path()),
             gitcd: dir.path(),

@@ -14,7 +14,7 @@ use crate::plane::components::Invocation;
 use crate::plane::{Assets, Home};
 
 /// The sources of programs, Secrets and `ConfigMap`s.
-pub(super) struct Workshop<'a> {
+pub(super) struct RenderContext<'a> {
     pub(super) home: &'a Home,
     pub(super) assets: &'a Assets,
     pub(super) gitcd: &'a Path,
@@ -44,7 +44,7 @@ const INHERITED: [&str; 14] = [
     "SSH_AUTH_SOCK",
 ];
 
-impl Workshop<'_> {
+impl RenderContext<'_> {
     /// The path of a program of the plan.
     pub(super) fn program(&self, name: &str, image: &str) -> PathBuf {
         if let Some(given) = self.images.given(image) {

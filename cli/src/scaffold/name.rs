@@ -97,9 +97,9 @@ const TAKEN: &str = "\
 
 /// Types that a generated controller imports, so its kind cannot have these names.
 const TYPES: &str = "\
-    Addresses Api ApiResource ApplyError Arc Cache Client Condition Conditions ConfigMap Context Controller \
-    CustomResource Default Definitions DynamicObject Error GroupVersionKind JsonSchema Keeper KubeSchema Manager \
-    Next Option Patch Reconciler Report Result Self Server Set String Vec Writer";
+    Action Addresses Api ApiResource ApplyError ApplySet Arc Cache Client Condition Conditions ConfigMap Context \
+    Controller CustomResource Default Definitions DynamicObject Error GroupVersionKind JsonSchema KubeSchema Manager \
+    Option Patch Reconciler Report Result Self Server StatusWriter String Vec";
 
 #[cfg(test)]
 mod tests {

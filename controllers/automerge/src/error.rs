@@ -49,7 +49,7 @@ impl Failure for Error {
         match self {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
-            Self::Plan(_) | Self::Template(_) => Retry::AfterChange,
+            Self::Plan(_) | Self::Template(_) => Retry::Terminal,
             Self::Certificate(_) => Retry::BackOff,
             Self::Missing(what) => Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN },
         }

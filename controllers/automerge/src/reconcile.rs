@@ -5,17 +5,17 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::core::DynamicObject;
 use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus};
-use trishanku_framework::apply::Set;
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Key, Manager, Next, Reconciler};
 use trishanku_branch_status::Observer;
+use trishanku_framework::apply::ApplySet;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, Context, Key, Manager, Reconciler};
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
-use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, MERGE, State};
 use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
 
-use crate::shows::Shows;
+use crate::shows::MergeStatusSource;
 use crate::{Error, shows};
 
 /// The field manager.
@@ -27,17 +27,17 @@ pub struct Merges {
     maps: Arc<Cache<ConfigMap>>,
     claims: Arc<Cache<PersistentVolumeClaim>>,
     deployments: Arc<Cache<DynamicObject>>,
-    maps_used: Arc<Uses>,
+    maps_used: Arc<ReferenceIndex>,
     secrets: Arc<Cache<Secret>>,
-    observer: Observer<Shows>,
-    status: Writer,
+    observer: Observer<MergeStatusSource>,
+    status: StatusWriter,
     images: Images,
 }
 
 impl Merges {
     /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images) -> Self {
-        let maps_used: Arc<Uses> = Arc::default();
+        let maps_used: Arc<ReferenceIndex> = Arc::default();
         Self {
             objects: manager.cache(),
             maps: manager.cache(),
@@ -45,17 +45,17 @@ impl Merges {
             deployments: manager.cache_of(&workload::kind(), None),
             secrets: manager.cache(),
             observer: Observer::new(
-                Shows { secrets: manager.cache(), maps_used: maps_used.clone() },
+                MergeStatusSource { secrets: manager.cache(), maps_used: maps_used.clone() },
                 manager.cache(),
                 manager.cache_selecting(MERGE),
             ),
             maps_used,
-            status: Writer::new(MANAGER).condition(AVAILABLE),
+            status: StatusWriter::new(MANAGER).condition(AVAILABLE),
             images,
         }
     }
 
-    pub(crate) fn maps_used(&self) -> Arc<Uses> {
+    pub(crate) fn maps_used(&self) -> Arc<ReferenceIndex> {
         self.maps_used.clone()
     }
 
@@ -64,7 +64,7 @@ impl Merges {
         let beside = |name: &str| Key::namespaced(context.key.namespace().unwrap_or_default(), name);
         let map = names::entry_points_of_merge(name, spec);
         self.maps_used.note(&context.key, [map.as_str()]);
-        let mut set = Set::of(object, context.client.clone(), MANAGER);
+        let mut set = ApplySet::of(object, context.client.clone(), MANAGER);
         // A named ConfigMap belongs to a heaven or to the user.
         let is_named = spec.app.entrypoints_config_map_name.is_some();
         if !is_named {
@@ -121,10 +121,10 @@ impl Reconciler for Merges {
     type Object = AutomatedMerge;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Action, Error> {
         if object.metadata.deletion_timestamp.is_some() {
             self.observer.forget(&context.key);
-            return Ok(Next::Change);
+            return Ok(Action::Change);
         }
         self.observer.follow(&context.key, &context.client);
         let result = self.converge(&object, &context).await;
@@ -140,6 +140,6 @@ impl Reconciler for Merges {
         status.remotes = Vec::new();
         let before = object.status.clone().map(|before| AutomatedMergeStatus { remotes: Vec::new(), ..before });
         self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
-        result.map(|_| Next::Change)
+        result.map(|_| Action::Change)
     }
 }

@@ -9,12 +9,12 @@ use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use trishanku_api::AutomatedMerge;
+use trishanku_branch_status::answer::Branch;
+use trishanku_branch_status::{Identity, StatusSource, pair};
 use trishanku_framework::Key;
 use trishanku_framework::cache::Cache;
-use trishanku_branch_status::answer::Branch;
-use trishanku_branch_status::{Identity, Tells, pair};
 use trishanku_heaven_plan::names;
-use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::MERGE;
 
 use crate::Error;
@@ -23,9 +23,9 @@ use crate::Error;
 const RENEW_AFTER: &str = "controllers.trishanku.org/renew-after";
 
 /// Uses a self-signed certificate, since a merge has no authority.
-pub(crate) struct Shows {
+pub(crate) struct MergeStatusSource {
     pub(crate) secrets: Arc<Cache<Secret>>,
-    pub(crate) maps_used: Arc<Uses>,
+    pub(crate) maps_used: Arc<ReferenceIndex>,
 }
 
 /// Returns the Secret with the certificate, present or renewed.
@@ -58,7 +58,7 @@ pub(crate) fn secret(name: &str, present: Option<&Secret>) -> Result<Secret, Err
     Ok(Secret { metadata, type_: Some("kubernetes.io/tls".to_owned()), data: Some(data), ..Secret::default() })
 }
 
-impl Tells for Shows {
+impl StatusSource for MergeStatusSource {
     type Object = AutomatedMerge;
     const KIND: &'static str = "AutomatedMerge";
 

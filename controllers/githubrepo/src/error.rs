@@ -120,7 +120,7 @@ impl Failure for Error {
             | Self::Hidden { .. }
             | Self::Renamed { .. }
             | Self::Moved(_)
-            | Self::Archived { .. } => Retry::AfterChange,
+            | Self::Archived { .. } => Retry::Terminal,
         }
     }
 }

@@ -13,9 +13,9 @@ use rand::Rng as _;
 use serde_json::json;
 use trishanku_api::{DeletionPolicy, GitHubRepository, GitHubRepositoryStatus};
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{READY, Report, Writer};
-use trishanku_framework::{CleanedUp, Context, Key, Manager, Next, Reconciler};
-use trishanku_heaven_plan::uses::Uses;
+use trishanku_framework::status::{READY, Report, StatusWriter};
+use trishanku_framework::{Action, CleanedUp, Context, Key, Manager, Reconciler};
+use trishanku_heaven_plan::uses::ReferenceIndex;
 
 use crate::clients::Clients;
 use crate::error::HIDDEN;
@@ -36,10 +36,10 @@ const LATE: i64 = 10 * 60;
 pub struct Repositories {
     objects: Arc<Cache<GitHubRepository>>,
     secrets: Arc<Cache<Secret>>,
-    secrets_used: Arc<Uses>,
+    secrets_used: Arc<ReferenceIndex>,
     clients: Clients,
     known: Mutex<HashMap<Key, Known>>,
-    status: Writer,
+    status: StatusWriter,
     terms: Terms,
 }
 
@@ -69,12 +69,12 @@ impl Repositories {
             secrets_used: Arc::default(),
             clients: Clients::new(terms.clone()),
             known: Mutex::default(),
-            status: Writer::new(MANAGER),
+            status: StatusWriter::new(MANAGER),
             terms,
         }
     }
 
-    pub(crate) fn secrets_used(&self) -> Arc<Uses> {
+    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
         self.secrets_used.clone()
     }
 
@@ -338,7 +338,7 @@ impl Reconciler for Repositories {
     type Object = GitHubRepository;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<GitHubRepository>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<GitHubRepository>, context: Context) -> Result<Action, Error> {
         let mut status = object.status.clone().unwrap_or_default();
         let result = self.converge(&object, &context, &mut status).await;
         let limited = match &result {
@@ -354,12 +354,12 @@ impl Reconciler for Repositories {
         }
         if let Some(wait) = limited {
             // Spread, since all objects with the token wait for the same moment.
-            return Ok(Next::After(
+            return Ok(Action::After(
                 wait + wait.min(Duration::from_mins(1)).mul_f64(rand::rng().random_range(0.0..1.0)),
             ));
         }
         result?;
-        Ok(Next::After(self.resync()))
+        Ok(Action::After(self.resync()))
     }
 
     fn finalizer(&self) -> Option<&str> {

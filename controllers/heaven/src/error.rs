@@ -91,7 +91,7 @@ impl Failure for Error {
             | Self::Field(_)
             | Self::Template(_)
             | Self::Public(_)
-            | Self::Annotation { .. } => Retry::AfterChange,
+            | Self::Annotation { .. } => Retry::Terminal,
             Self::Missing(what) | Self::NotKnownPublic(what) => {
                 Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN }
             }

@@ -10,18 +10,18 @@ use time::OffsetDateTime;
 use trishanku_api::{
     AVAILABLE, BranchStatus, CERTIFICATES_READY, GitHubRepository, TrishankuHeaven, TrishankuHeavenStatus,
 };
-use trishanku_framework::apply::Set;
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{CleanedUp, Context, Failure as _, Key, Manager, Next, Reconciler};
 use trishanku_branch_status::Observer;
+use trishanku_framework::apply::ApplySet;
+use trishanku_framework::cache::Cache;
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Manager, Reconciler};
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, show};
-use trishanku_heaven_plan::uses::Uses;
+use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, HEAVEN, State};
 use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
-use crate::shows::Shows;
+use crate::shows::HeavenStatusSource;
 use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, public, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
@@ -37,12 +37,12 @@ pub struct Heavens {
     pub(crate) claims: Arc<Cache<PersistentVolumeClaim>>,
     services: Arc<Cache<Service>>,
     pub(crate) deployments: Arc<Cache<DynamicObject>>,
-    secrets_used: Arc<Uses>,
-    maps_used: Arc<Uses>,
+    secrets_used: Arc<ReferenceIndex>,
+    maps_used: Arc<ReferenceIndex>,
     repositories: Arc<Cache<GitHubRepository>>,
-    remotes_used: Arc<Uses>,
-    pub(crate) observer: Observer<Shows>,
-    pub(crate) status: Writer,
+    remotes_used: Arc<ReferenceIndex>,
+    pub(crate) observer: Observer<HeavenStatusSource>,
+    pub(crate) status: StatusWriter,
     images: Images,
     pub(crate) clock: Clock,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
 impl Heavens {
     /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
-        let status = Writer::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
+        let status = StatusWriter::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
         Self {
             objects: manager.cache(),
             secrets: manager.cache(),
@@ -69,7 +69,7 @@ impl Heavens {
             repositories: manager.cache(),
             remotes_used: Arc::default(),
             observer: Observer::new(
-                Shows { secrets: manager.cache() },
+                HeavenStatusSource { secrets: manager.cache() },
                 manager.cache(),
                 manager.cache_selecting(HEAVEN),
             ),
@@ -81,15 +81,15 @@ impl Heavens {
         }
     }
 
-    pub(crate) fn secrets_used(&self) -> Arc<Uses> {
+    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
         self.secrets_used.clone()
     }
 
-    pub(crate) fn maps_used(&self) -> Arc<Uses> {
+    pub(crate) fn maps_used(&self) -> Arc<ReferenceIndex> {
         self.maps_used.clone()
     }
 
-    pub(crate) fn remotes_used(&self) -> Arc<Uses> {
+    pub(crate) fn remotes_used(&self) -> Arc<ReferenceIndex> {
         self.remotes_used.clone()
     }
 
@@ -122,7 +122,7 @@ impl Heavens {
 
         let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;
 
-        let mut set = Set::of(object, context.client.clone(), secrets::MANAGER);
+        let mut set = ApplySet::of(object, context.client.clone(), secrets::MANAGER);
         if !skips_entry_points {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
         }
@@ -312,9 +312,9 @@ impl Reconciler for Heavens {
     type Object = TrishankuHeaven;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<Action, Error> {
         if object.metadata.deletion_timestamp.is_some() {
-            return Ok(Next::Change);
+            return Ok(Action::Change);
         }
         self.observer.follow(&context.key, &context.client);
         let mut seen = Seen::default();
@@ -332,8 +332,8 @@ impl Reconciler for Heavens {
         }
         result?;
         let until = seen.look_again.map(|time| time - (self.clock)());
-        Ok(until.map_or(Next::Change, |until| {
-            Next::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
+        Ok(until.map_or(Action::Change, |until| {
+            Action::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
         }))
     }
 

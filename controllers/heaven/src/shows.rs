@@ -6,19 +6,19 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
+use trishanku_branch_status::answer::Branch;
+use trishanku_branch_status::{Identity, StatusSource};
 use trishanku_framework::Key;
 use trishanku_framework::cache::Cache;
-use trishanku_branch_status::answer::Branch;
-use trishanku_branch_status::{Identity, Tells};
 use trishanku_heaven_plan::names;
 use trishanku_heaven_plan::workload::HEAVEN;
 
 /// Uses the administrator's certificate of the heaven.
-pub(crate) struct Shows {
+pub(crate) struct HeavenStatusSource {
     pub(crate) secrets: Arc<Cache<Secret>>,
 }
 
-impl Tells for Shows {
+impl StatusSource for HeavenStatusSource {
     type Object = TrishankuHeaven;
     const KIND: &'static str = "TrishankuHeaven";
 

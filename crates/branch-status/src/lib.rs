@@ -18,7 +18,7 @@ pub mod pair;
 use std::time::Duration;
 
 pub use self::ask::Identity;
-pub use self::observer::{Observed, Observer, Tells};
+pub use self::observer::{Observed, Observer, StatusSource};
 
 /// Query interval per gitcd, give or take a fifth; longer for more than 300 objects.
 pub const INTERVAL: Duration = Duration::from_secs(10);

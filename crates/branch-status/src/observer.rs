@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_mins(3);
 const A_SECOND: usize = 30;
 
 /// The differences between kinds of observed objects.
-pub trait Tells: Send + Sync + 'static {
+pub trait StatusSource: Send + Sync + 'static {
     /// The kind.
     type Object: Object;
     /// Its name.
@@ -67,11 +67,11 @@ pub struct Observed {
 }
 
 /// Queries the gitcds of all objects of a kind.
-pub struct Observer<T: Tells> {
+pub struct Observer<T: StatusSource> {
     shared: Arc<Shared<T>>,
 }
 
-struct Shared<T: Tells> {
+struct Shared<T: StatusSource> {
     tells: T,
     objects: Arc<Cache<T::Object>>,
     pods: Arc<Cache<Pod>>,
@@ -86,7 +86,7 @@ struct Tasks {
     begun: u64,
 }
 
-impl<T: Tells> Observer<T> {
+impl<T: StatusSource> Observer<T> {
     /// Creates an observer with caches of a manager; the cache of pods contains only those with the label.
     pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
         let (latest, tasks) = (Mutex::default(), Mutex::default());
@@ -150,13 +150,13 @@ impl<T: Tells> Observer<T> {
     }
 }
 
-impl<T: Tells> Drop for Observer<T> {
+impl<T: StatusSource> Drop for Observer<T> {
     fn drop(&mut self) {
         self.shared.tasks.lock().by_key.values().for_each(|(_, task)| task.abort());
     }
 }
 
-impl<T: Tells> Shared<T> {
+impl<T: StatusSource> Shared<T> {
     async fn run(&self, key: &Key, client: &Client) {
         let (mut told, mut heard) = (None, Instant::now());
         // Spreads the first queries after the start of a manager.

@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use trishanku_api::{TrishankuHeaven, definitions};
-use trishanku_framework::cache::Scope;
-use trishanku_framework::{Context, Controller, Key, Manager, Next, Reconciler};
 use trishanku_branch_status::answer::Branch;
-use trishanku_branch_status::{Identity, Observer, Tells};
+use trishanku_branch_status::{Identity, Observer, StatusSource};
+use trishanku_framework::cache::Scope;
+use trishanku_framework::{Action, Context, Controller, Key, Manager, Reconciler};
 use trishanku_heaven_plan::workload::HEAVEN;
 use trishanku_testkit::{TestCluster, wait};
 
 /// Records the objects that are gone.
 struct Shows(Arc<Mutex<Vec<Key>>>);
 
-impl Tells for Shows {
+impl StatusSource for Shows {
     type Object = TrishankuHeaven;
     const KIND: &'static str = "TrishankuHeaven";
 
@@ -49,9 +49,9 @@ impl Reconciler for Follows {
     type Object = TrishankuHeaven;
     type Error = kube::Error;
 
-    async fn reconcile(&self, _: Arc<TrishankuHeaven>, context: Context) -> Result<Next, kube::Error> {
+    async fn reconcile(&self, _: Arc<TrishankuHeaven>, context: Context) -> Result<Action, kube::Error> {
         self.0.follow(&context.key, &context.client);
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 }
 

@@ -10,7 +10,7 @@ use trishanku_framework::Key;
 ///
 /// In memory only: after a start, all objects are reconciled and note their names again.
 #[derive(Debug, Default)]
-pub struct Uses {
+pub struct ReferenceIndex {
     both: Mutex<Both>,
 }
 
@@ -20,7 +20,7 @@ struct Both {
     user: HashMap<Key, BTreeSet<String>>,
 }
 
-impl Uses {
+impl ReferenceIndex {
     /// Replaces the names that `user` uses in its namespace.
     pub fn note<'n>(&self, user: &Key, names: impl IntoIterator<Item = &'n str>) {
         let now: BTreeSet<String> = names.into_iter().map(ToOwned::to_owned).collect();
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn who_uses_something_is_known_until_it_does_not_any_more() {
-        let (uses, key) = (Uses::default(), |name: &str| Key::namespaced("n", name));
+        let (uses, key) = (ReferenceIndex::default(), |name: &str| Key::namespaced("n", name));
         uses.note(&key("a"), ["x", "y"]);
         uses.note(&key("b"), ["y"]);
         assert_eq!(uses.of(&key("y")), [key("a"), key("b")]);

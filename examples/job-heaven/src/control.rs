@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use kube::core::DynamicObject;
-use trishanku_framework::apply::{ApplyError, Set};
+use trishanku_framework::apply::{ApplyError, ApplySet};
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Failure, Key, Manager, Next, Reconciler, Retry};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, Context, Failure, Key, Manager, Reconciler, Retry};
 
 use crate::kind::JobHeaven;
 use crate::plan::{Wrong, job, jobs, report};
@@ -14,20 +14,20 @@ use crate::plan::{Wrong, job, jobs, report};
 const NAME: &str = "job-heaven";
 
 /// Applies a Job for each object.
-pub(crate) struct Keeper {
+pub(crate) struct JobHeavenReconciler {
     objects: Arc<Cache<JobHeaven>>,
     jobs: Arc<Cache<DynamicObject>>,
-    status: Writer,
+    status: StatusWriter,
 }
 
-impl Keeper {
+impl JobHeavenReconciler {
     pub(crate) fn new(manager: &Manager) -> Self {
-        Self { objects: manager.cache(), jobs: manager.cache_of(&jobs(), None), status: Writer::new(NAME) }
+        Self { objects: manager.cache(), jobs: manager.cache_of(&jobs(), None), status: StatusWriter::new(NAME) }
     }
 
     async fn converge(&self, object: &JobHeaven, context: &Context) -> Result<Option<Report>, Error> {
         let key = &context.key;
-        let mut set = Set::of(object, context.client.clone(), NAME);
+        let mut set = ApplySet::of(object, context.client.clone(), NAME);
         // The template of a Job is immutable, so a Job that changes is replaced.
         set.apply_or_recreate(job(key.name(), &object.spec)?, &self.jobs).await?;
         let key = Key::namespaced(key.namespace().unwrap_or_default(), key.name());
@@ -35,11 +35,11 @@ impl Keeper {
     }
 }
 
-impl Reconciler for Keeper {
+impl Reconciler for JobHeavenReconciler {
     type Object = JobHeaven;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<JobHeaven>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<JobHeaven>, context: Context) -> Result<Action, Error> {
         let result = self.converge(&object, &context).await;
         let told = match &result {
             Ok(Some(report)) => report.clone(),
@@ -48,7 +48,7 @@ impl Reconciler for Keeper {
         };
         let status = object.status.clone().unwrap_or_default();
         self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &told).await?;
-        result.map(|_| Next::Change)
+        result.map(|_| Action::Change)
     }
 }
 
@@ -76,7 +76,7 @@ impl Failure for Error {
         match self {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
-            Self::Wrong(_) => Retry::AfterChange,
+            Self::Wrong(_) => Retry::Terminal,
         }
     }
 }

@@ -12,6 +12,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 #[derive(CustomResource, JsonSchema, Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[kube(group = "heavens.example.org", version = "v1", kind = "JobHeaven", namespaced, status = "JobHeavenStatus")]
+#[kube(doc = "A Job with its own kube-apiserver on its own Git branch.")]
 #[kube(printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#)]
 pub(crate) struct JobHeavenSpec {
     /// The `TrishankuHeaven` (with `skip.app`) whose certificates are used. This Job is its controller.

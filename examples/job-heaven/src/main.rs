@@ -13,8 +13,8 @@ async fn main() -> anyhow::Result<()> {
         return Ok(Definitions::of::<kind::JobHeaven>().print()?);
     }
     let manager = Manager::new(kube::Config::infer().await?);
-    let keeper = control::Keeper::new(&manager);
-    let controller = Controller::new("job-heaven", keeper).owns_kind(&plan::jobs());
+    let reconciler = control::JobHeavenReconciler::new(&manager);
+    let controller = Controller::new("job-heaven", reconciler).owns_kind(&plan::jobs());
     manager.controller(controller).run(stop_signal()?).await?;
     Ok(())
 }

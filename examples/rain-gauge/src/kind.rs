@@ -9,6 +9,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 /// Keeps a ConfigMap with a text.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "example.org", version = "v1alpha1", kind = "RainGauge", plural = "raingauges")]
+#[kube(doc = "Keeps a ConfigMap with a text.")]
 #[kube(namespaced, status = "RainGaugeStatus")]
 #[kube(printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#)]
 pub struct RainGaugeSpec {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use trishanku_framework::apply::{ApplyError, Set};
+use trishanku_framework::apply::{ApplyError, ApplySet};
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Error, Manager, Next, Reconciler};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, Context, Error, Manager, Reconciler};
 
 use crate::kind::RainGauge;
 
@@ -14,20 +14,20 @@ use crate::kind::RainGauge;
 const FIELD_MANAGER: &str = "rain-gauge";
 
 /// Keeps a ConfigMap for each object.
-pub struct Keeper {
+pub struct RainGaugeReconciler {
     objects: Arc<Cache<RainGauge>>,
     maps: Arc<Cache<ConfigMap>>,
-    status: Writer,
+    status: StatusWriter,
 }
 
-impl Keeper {
+impl RainGaugeReconciler {
     /// Creates a reconciler with the caches of this manager.
     pub fn new(manager: &Manager) -> Self {
-        Self { objects: manager.cache(), maps: manager.cache(), status: Writer::new(FIELD_MANAGER) }
+        Self { objects: manager.cache(), maps: manager.cache(), status: StatusWriter::new(FIELD_MANAGER) }
     }
 
     async fn apply(&self, object: &RainGauge, context: &Context) -> Result<(), ApplyError> {
-        let mut set = Set::of(object, context.client.clone(), FIELD_MANAGER);
+        let mut set = ApplySet::of(object, context.client.clone(), FIELD_MANAGER);
         set.apply(plan(object, context.key.name()), &self.maps).await?;
         // Deletes owned objects that are no longer in the plan.
         set.prune(&self.maps).await?;
@@ -35,17 +35,17 @@ impl Keeper {
     }
 }
 
-impl Reconciler for Keeper {
+impl Reconciler for RainGaugeReconciler {
     type Object = RainGauge;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<RainGauge>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<RainGauge>, context: Context) -> Result<Action, Error> {
         let applied = self.apply(&object, &context).await;
         // Users look for failures in the status, so it is written in either case.
         let (before, status) = (object.status.as_ref(), object.status.clone().unwrap_or_default());
         self.status.write(&context.client, &self.objects, &*object, before, status, &Report::of(&applied)).await?;
         applied?;
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 }
 

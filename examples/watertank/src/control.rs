@@ -5,24 +5,24 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use trishanku_framework::apply::Set;
+use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{CleanedUp, Context, Error, Key, Manager, Next, Reconciler};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, CleanedUp, Context, Error, Key, Manager, Reconciler};
 
 use crate::plan::{Plan, level_after, plan};
 use crate::tank::{Tank, TankStatus};
 
 /// Keeps each tank at its level. The valve of a tank is a `ConfigMap` of the same name, which the tank owns.
-pub(crate) struct Keeper {
+pub(crate) struct TankReconciler {
     tanks: Arc<Cache<Tank>>,
     valves: Arc<Cache<ConfigMap>>,
-    status: Writer,
+    status: StatusWriter,
 }
 
-impl Keeper {
+impl TankReconciler {
     pub(crate) fn new(manager: &Manager) -> Self {
-        Self { tanks: manager.cache(), valves: manager.cache(), status: Writer::new("watertank") }
+        Self { tanks: manager.cache(), valves: manager.cache(), status: StatusWriter::new("watertank") }
     }
 
     /// Returns whether the valve is open, and the present level, computed from the last measurement.
@@ -41,7 +41,7 @@ impl Keeper {
         let mut valve = ConfigMap::default();
         valve.metadata.name = Some(context.key.name().to_owned());
         valve.data = Some([("position".to_owned(), if plan.open { "open" } else { "closed" }.to_owned())].into());
-        let turned = Set::of(tank, context.client.clone(), "watertank").apply(valve, &self.valves).await;
+        let turned = ApplySet::of(tank, context.client.clone(), "watertank").apply(valve, &self.valves).await;
         let inflow = if turned.as_ref().map_or(open, |_| plan.open) { tank.spec.inflow } else { 0 };
         status.rate = f64::from(inflow) - f64::from(tank.spec.outflow);
         // Users look for failures in the status, so it is written in either case.
@@ -52,13 +52,13 @@ impl Keeper {
     }
 }
 
-impl Reconciler for Keeper {
+impl Reconciler for TankReconciler {
     type Object = Tank;
     type Error = Error;
 
-    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Action, Error> {
         let plan = self.converge(&tank, tank.spec.desired, &context).await?;
-        Ok(Next::After(plan.look_again))
+        Ok(Action::After(plan.look_again))
     }
 
     fn finalizer(&self) -> Option<&str> {

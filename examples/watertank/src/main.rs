@@ -22,8 +22,8 @@ async fn main() -> anyhow::Result<()> {
         .telemetry(&telemetry)
         .serve(server)
         .leader_election(lease::Settings::new(variable("POD_NAMESPACE", "default"), "watertank"));
-    let keeper = control::Keeper::new(&manager);
-    manager.controller(Controller::new("tank", keeper).owns::<ConfigMap>()).run(stop_signal()?).await?;
+    let reconciler = control::TankReconciler::new(&manager);
+    manager.controller(Controller::new("tank", reconciler).owns::<ConfigMap>()).run(stop_signal()?).await?;
     telemetry.end().await;
     Ok(())
 }

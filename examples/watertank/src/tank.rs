@@ -8,6 +8,7 @@ use trishanku_framework::status::{Conditions, conditions_schema};
 /// A tank, in litres. Water is taken from it all the time, and comes in while its valve is open.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "plant.example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
+#[kube(doc = "A water tank with a valve.")]
 #[kube(shortname = "tk", category = "plant")]
 #[kube(printcolumn = r#"{"name":"Level","type":"number","jsonPath":".status.level"}"#)]
 #[kube(printcolumn = r#"{"name":"Desired","type":"integer","jsonPath":".spec.desired"}"#)]

@@ -198,9 +198,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Known;
+    use crate::StaticKind;
 
-    fn told<K: Known + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
+    fn told<K: StaticKind + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
         let parse = |value| serde_json::from_value::<K>(value).unwrap();
         lines(&changes(&Kind::known(), before.map(parse).as_ref(), &parse(after)))
     }

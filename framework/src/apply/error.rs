@@ -62,7 +62,7 @@ impl Failure for ApplyError {
         match self {
             // The other object may be deleted.
             Self::NotOurs { .. } => Retry::BackOff,
-            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::AfterChange,
+            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::Terminal,
             Self::Refused { source, .. } => source.retry(),
         }
     }

@@ -3,11 +3,11 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-//! use trishanku_framework::apply::{ApplyError, Set};
+//! use trishanku_framework::apply::{ApplyError, ApplySet};
 //! use trishanku_framework::{Context, cache::Cache};
 //!
 //! # async fn example(context: Context, owner: Arc<ConfigMap>, wanted: Vec<Secret>, secrets: &Cache<Secret>) -> Result<(), ApplyError> {
-//! let mut set = Set::of(&*owner, context.client.clone(), "tank-controller");
+//! let mut set = ApplySet::of(&*owner, context.client.clone(), "tank-controller");
 //! for secret in wanted {
 //!     set.apply(secret, secrets).await?;
 //! }
@@ -28,12 +28,12 @@
 //! with another manager is not overwritten, and the result is a conflict.
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
-//! owner. An object that has the label and the owner, and was not applied to this [`Set`], is deleted, if it is still as the
+//! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
 //! cache has it.
 //!
 //! **Change log.** Each field that a write changed is a log line at level `debug`: `~ data.level: "3" → "4"`. With
-//! [`Set::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that
-//! [`Set::hiding`] names, are not logged.
+//! [`ApplySet::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that
+//! [`ApplySet::hiding`] names, are not logged.
 
 mod changes;
 mod differences;
@@ -56,20 +56,20 @@ pub use self::error::{ApplyError, Error};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{fingerprint, id, sign, stamp};
 use crate::cache::Cache;
-use crate::{Key, Kind, Known, Object};
+use crate::{Key, Kind, Object, StaticKind};
 
 /// The result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It matched the desired state; nothing was sent.
     Unchanged,
-    /// It was sent; in a [dry run](Set::dry_run), without being stored.
+    /// It was sent; in a [dry run](ApplySet::dry_run), without being stored.
     Written,
     /// It was deleted, because an immutable field differs. The deletion triggers a reconcile, and the next apply creates it.
     Deleted,
 }
 
-/// A write that a [dry run](Set::dry_run) left out.
+/// A write that a [dry run](ApplySet::dry_run) left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The kind.
@@ -83,7 +83,7 @@ pub struct Planned {
 }
 
 /// The objects that an owner should own.
-pub struct Set<'a, O: Object> {
+pub struct ApplySet<'a, O: Object> {
     kind: Kind<O>,
     owner: &'a O,
     client: Client,
@@ -98,11 +98,11 @@ pub struct Set<'a, O: Object> {
     planned: Vec<Planned>,
 }
 
-impl<'a, O: Object> Set<'a, O> {
+impl<'a, O: Object> ApplySet<'a, O> {
     /// Creates an empty set. `manager` is the name of the field manager. It must never change, or fields of the former name stay.
     pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self
     where
-        O: Known,
+        O: StaticKind,
     {
         Self::of_kind(&Kind::known(), owner, client, manager)
     }
@@ -319,7 +319,7 @@ impl<'a, O: Object> Set<'a, O> {
     }
 }
 
-impl<O: Object> std::fmt::Debug for Set<'_, O> {
+impl<O: Object> std::fmt::Debug for ApplySet<'_, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Set")
             .field("owner", &Key::of(self.owner))

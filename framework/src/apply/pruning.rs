@@ -37,7 +37,7 @@ async fn only_what_was_looked_at_is_deleted() {
             Ok::<_, std::io::Error>(answer.unwrap())
         }
     });
-    let mut set = Set::of(&owner, Client::new(service, "plant"), "test");
+    let mut set = ApplySet::of(&owner, Client::new(service, "plant"), "test");
     assert_eq!(set.prune(&cache).await.unwrap(), 0, "nothing was deleted");
     let asked = asked.lock().unwrap();
     let preconditions: Vec<_> = asked.iter().map(|asked| &asked["preconditions"]).collect();

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::objects::Known;
+use super::objects::CachedObject;
 use super::packed::Packed;
 use super::text::{misfit, pared};
 use crate::{Key, Kind, Object};
@@ -27,18 +27,18 @@ pub(super) enum Read<K> {
     /// It matches its type.
     Fits(Box<Fits<K>>),
     /// It does not.
-    Misfit(Misfit),
+    InvalidObject(InvalidObject),
 }
 
 pub(super) struct Fits<K> {
     pub(super) key: Key,
     pub(super) object: K,
-    pub(super) known: Known<K>,
+    pub(super) known: CachedObject<K>,
 }
 
 /// An invalid object: it does not match its type, because the schema is looser or the stored object is newer than the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub(crate) struct InvalidObject {
     pub(crate) key: Key,
     pub(crate) uid: Option<String>,
     pub(crate) version: String,
@@ -46,7 +46,7 @@ pub(crate) struct Misfit {
     pub(crate) why: String,
 }
 
-impl Misfit {
+impl InvalidObject {
     pub(super) fn number(&self) -> Option<u64> {
         self.version.parse().ok()
     }
@@ -90,7 +90,10 @@ impl<K: Object> Read<K> {
                 let Partial { metadata } = serde_json::from_str(&text)?;
                 let (key, why) = (metadata.key(), misfit(&text, &error));
                 let version = metadata.resource_version.unwrap_or_default();
-                Ok((Self::Misfit(Misfit { key, uid: metadata.uid, version: version.clone(), why }), version))
+                Ok((
+                    Self::InvalidObject(InvalidObject { key, uid: metadata.uid, version: version.clone(), why }),
+                    version,
+                ))
             }
         }
     }
@@ -102,7 +105,7 @@ impl<K: Object> Read<K> {
 
 impl<K: Object> Fits<K> {
     fn of(object: K, packed: Packed<K>, learned: bool) -> Self {
-        Self { key: Key::of(&object), known: Known::of(&object, packed, learned), object }
+        Self { key: Key::of(&object), known: CachedObject::of(&object, packed, learned), object }
     }
 
     /// The response to a write, which arrives as a value.

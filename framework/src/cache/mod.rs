@@ -11,9 +11,9 @@
 //! [`Caches`] has one cache for each kind and selector, shared by all controllers.
 
 mod event;
-mod feed;
 mod objects;
 mod packed;
+mod reflector;
 mod registry;
 mod source;
 #[cfg(test)]
@@ -28,9 +28,9 @@ use kube::Resource;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
-pub(crate) use self::event::Misfit;
+pub(crate) use self::event::InvalidObject;
 use self::event::{Event, Fits, Read};
-pub(crate) use self::objects::{Fingerprint, Known};
+pub(crate) use self::objects::{CachedObject, Fingerprint};
 use self::objects::{Objects, Put};
 use self::packed::Packed;
 pub(crate) use self::registry::ANSWER_LIMIT;
@@ -90,8 +90,8 @@ pub struct Cache<K: Resource> {
 struct Listing<K> {
     /// The namespace of the list, in which missing objects are gone; `None` if it lists all namespaces.
     namespace: Option<String>,
-    objects: HashMap<Key, Known<K>>,
-    misfits: HashMap<Key, Misfit>,
+    objects: HashMap<Key, CachedObject<K>>,
+    misfits: HashMap<Key, InvalidObject>,
     complete: bool,
 }
 
@@ -206,7 +206,7 @@ impl<K: Object> Cache<K> {
                 });
                 tell_of(followers, put, &object);
             }
-            Event::Apply(Read::Misfit(misfit)) => {
+            Event::Apply(Read::InvalidObject(misfit)) => {
                 let left_out = self.write(|objects| {
                     objects.told(misfit.number());
                     let is_outdated = objects.is_outdated(&misfit.key, misfit.number());
@@ -232,7 +232,7 @@ impl<K: Object> Cache<K> {
             }
             Event::Init => (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new()),
             Event::InitApply(Read::Fits(fits)) => drop(listing.objects.insert(fits.key, fits.known)),
-            Event::InitApply(Read::Misfit(misfit)) => drop(listing.misfits.insert(misfit.key.clone(), misfit)),
+            Event::InitApply(Read::InvalidObject(misfit)) => drop(listing.misfits.insert(misfit.key.clone(), misfit)),
             Event::InitDone => self.replace(followers, listing),
         }
     }
@@ -281,14 +281,14 @@ impl<K: Object> Cache<K> {
     }
 
     /// Logs an invalid object, once for each version.
-    fn report(&self, misfit: &Misfit) {
-        let (kind, Misfit { key, version, why, .. }) = (self.kind.name(), misfit);
+    fn report(&self, misfit: &InvalidObject) {
+        let (kind, InvalidObject { key, version, why, .. }) = (self.kind.name(), misfit);
         tracing::warn!(%kind, object = %key, version, why, "skipped an object that its type cannot represent");
         self.misfit.send_replace(());
     }
 
     /// Returns the invalid objects.
-    pub(crate) fn misfits(&self) -> Vec<Misfit> {
+    pub(crate) fn misfits(&self) -> Vec<InvalidObject> {
         self.read().misfits().values().cloned().collect()
     }
 
@@ -298,7 +298,7 @@ impl<K: Object> Cache<K> {
     }
 
     /// Returns an object with what is stored beside it.
-    pub(crate) fn known(&self, key: &Key) -> Option<Known<K>> {
+    pub(crate) fn known(&self, key: &Key) -> Option<CachedObject<K>> {
         self.read().known(key).cloned()
     }
 
@@ -308,7 +308,7 @@ impl<K: Object> Cache<K> {
     }
 
     /// Records that this object, if it is still current, matches `wanted`.
-    pub(crate) fn settle(&self, key: &Key, object: &Known<K>, wanted: Fingerprint) {
+    pub(crate) fn settle(&self, key: &Key, object: &CachedObject<K>, wanted: Fingerprint) {
         self.write(|objects| objects.settle(key, object.object(), wanted));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::event::Misfit;
+use super::event::InvalidObject;
 use super::packed::Packed;
 use crate::{Key, Object};
 
@@ -12,11 +12,11 @@ pub(crate) type Fingerprint = [u8; 16];
 
 #[derive(Debug)]
 pub(super) struct Objects<K> {
-    by_key: HashMap<Key, Known<K>>,
+    by_key: HashMap<Key, CachedObject<K>>,
     /// By the uid of the controlling owner.
     by_owner: HashMap<Arc<str>, Owned>,
     /// Existing objects that do not match the type.
-    misfits: HashMap<Key, Misfit>,
+    misfits: HashMap<Key, InvalidObject>,
     /// Newest version that the watches have delivered.
     newest: u64,
     /// Number of complete lists.
@@ -25,7 +25,7 @@ pub(super) struct Objects<K> {
 
 /// An object, and fields that are read so often that they are stored beside it.
 #[derive(Debug)]
-pub(crate) struct Known<K> {
+pub(crate) struct CachedObject<K> {
     object: Packed<K>,
     uid: Option<Box<str>>,
     version: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) enum Put<K> {
     InsteadOf(Packed<K>),
 }
 
-impl<K: Object> Known<K> {
+impl<K: Object> CachedObject<K> {
     pub(super) fn of(object: &K, packed: Packed<K>, learned: bool) -> Self {
         Self {
             object: packed,
@@ -61,7 +61,7 @@ impl<K: Object> Known<K> {
     }
 }
 
-impl<K> Known<K> {
+impl<K> CachedObject<K> {
     pub(crate) fn object(&self) -> &Packed<K> {
         &self.object
     }
@@ -85,7 +85,7 @@ impl<K> Known<K> {
     }
 }
 
-impl<K> Clone for Known<K> {
+impl<K> Clone for CachedObject<K> {
     fn clone(&self) -> Self {
         let Self { object, uid, owner, .. } = self;
         Self { object: object.clone(), uid: uid.clone(), owner: owner.clone(), ..*self }
@@ -145,7 +145,7 @@ impl<K> Objects<K> {
         self.by_key.get(key).map(|known| &known.object)
     }
 
-    pub(super) fn known(&self, key: &Key) -> Option<&Known<K>> {
+    pub(super) fn known(&self, key: &Key) -> Option<&CachedObject<K>> {
         self.by_key.get(key)
     }
 
@@ -161,7 +161,7 @@ impl<K> Objects<K> {
         self.by_owner.get(uid).into_iter().flat_map(Owned::keys).filter_map(|key| self.get(key))
     }
 
-    pub(super) fn put(&mut self, key: Key, mut known: Known<K>) -> Put<K> {
+    pub(super) fn put(&mut self, key: Key, mut known: CachedObject<K>) -> Put<K> {
         self.misfits.remove(&key);
         let Some(there) = self.by_key.get_mut(&key) else {
             self.own(known.owner.as_ref(), &key);
@@ -186,14 +186,14 @@ impl<K> Objects<K> {
     }
 
     /// Records an invalid object, which is left out. Returns whether it is new, and the valid object that it replaced.
-    pub(super) fn leave_out(&mut self, misfit: Misfit) -> (bool, Option<Packed<K>>) {
+    pub(super) fn leave_out(&mut self, misfit: InvalidObject) -> (bool, Option<Packed<K>>) {
         let known = self.misfits.get(&misfit.key) == Some(&misfit);
         let before = self.remove(&misfit.key);
         self.misfits.insert(misfit.key.clone(), misfit);
         (!known, before)
     }
 
-    pub(super) fn misfits(&self) -> &HashMap<Key, Misfit> {
+    pub(super) fn misfits(&self) -> &HashMap<Key, InvalidObject> {
         &self.misfits
     }
 
@@ -247,7 +247,7 @@ impl<K> Objects<K> {
     /// Returns whether the cache has a newer version, learned from a response that the watch has not reached. The previous
     /// object of that name may have another uid.
     pub(super) fn is_outdated(&self, key: &Key, version: Option<u64>) -> bool {
-        self.by_key.get(key).and_then(Known::version) > version
+        self.by_key.get(key).and_then(CachedObject::version) > version
     }
 
     /// Returns whether the response to a write may be stored: the watches have not reached its version, and no list has been

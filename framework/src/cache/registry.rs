@@ -9,12 +9,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 
-use super::feed::Feed;
+use super::reflector::Reflector;
 use super::source::Source;
-use super::trouble::Trouble;
+use super::trouble::WatchHealth;
 use super::{Cache, Listing};
-use crate::metrics::{CacheFigures, Metrics};
-use crate::{Kind, Known, Object};
+use crate::metrics::{CacheMetrics, Metrics};
+use crate::{Kind, Object, StaticKind};
 
 /// How long the apiserver may be silent: kube-apiserver itself ends requests after a minute.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(65);
@@ -39,7 +39,7 @@ impl Scope {
 pub struct Caches {
     scope: Scope,
     entries: Mutex<HashMap<Id, Entry>>,
-    figures: CacheFigures,
+    figures: CacheMetrics,
 }
 
 /// The type, since a kind can be decoded as several types; the path, since a type can be of several kinds; and the selector.
@@ -53,13 +53,13 @@ struct Entry {
     start: Start,
     synced: Box<dyn Fn() -> Task + Send>,
     /// One for each watch.
-    troubles: Vec<Arc<Trouble>>,
+    troubles: Vec<Arc<WatchHealth>>,
 }
 
 impl Caches {
     /// Creates a registry without caches.
     pub fn new(scope: Scope) -> Self {
-        Self { scope, entries: Mutex::default(), figures: CacheFigures::default() }
+        Self { scope, entries: Mutex::default(), figures: CacheMetrics::default() }
     }
 
     pub(crate) fn counted(self, metrics: &Metrics) -> Self {
@@ -69,7 +69,7 @@ impl Caches {
     /// Returns the cache of a type's kind, limited to objects with these labels if there is a selector. All callers share it.
     ///
     /// [`feeds`](Self::feeds) fills it.
-    pub fn of<K: Known>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
+    pub fn of<K: StaticKind>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
         self.of_kind(&Kind::known(), selector)
     }
 
@@ -93,14 +93,14 @@ impl Caches {
         let cache = Arc::new(cache.counted(self.figures.misfits(&kind.group(), &kind.name())));
         let selector = selector.map(ToOwned::to_owned);
         let (filled, awaited) = (cache.clone(), cache.clone());
-        let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<Trouble>::default()).collect();
+        let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<WatchHealth>::default()).collect();
         let watched: Vec<_> = namespaces.into_iter().zip(troubles.clone()).collect();
         let start = move |client: &Client, limit: Duration| {
-            let feed = |(namespace, trouble): &(Option<String>, Arc<Trouble>)| {
+            let feed = |(namespace, trouble): &(Option<String>, Arc<WatchHealth>)| {
                 let path = filled.kind().path_in(namespace.as_deref());
                 let source = Source::new(client.clone(), path, selector.clone(), limit);
                 let listing = Listing::of(namespace.clone());
-                Box::pin(Feed::new(source, filled.clone(), listing, trouble.clone()).run()) as Task
+                Box::pin(Reflector::new(source, filled.clone(), listing, trouble.clone()).run()) as Task
             };
             watched.iter().map(feed).collect()
         };

@@ -4,13 +4,13 @@ use tokio::sync::{Notify, watch};
 
 /// Health of one watch.
 #[derive(Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct WatchHealth {
     /// Failures since it last delivered something.
     failures: watch::Sender<u32>,
     hurry: Notify,
 }
 
-impl Trouble {
+impl WatchHealth {
     /// Records that the watch delivered something.
     pub(super) fn is_over(&self) {
         self.failures.send_if_modified(|failures| std::mem::take(failures) > 0);

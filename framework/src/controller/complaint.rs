@@ -9,7 +9,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::Object;
-use crate::cache::{Cache, Misfit};
+use crate::cache::{Cache, InvalidObject};
 use crate::error::chain;
 use crate::status::note;
 
@@ -37,7 +37,7 @@ pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, clie
     }
 }
 
-async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &Misfit) {
+async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &InvalidObject) {
     let [api_version, kind] = cache.kind().types().map(|(_, value)| Some(value.into_owned()));
     let object = ObjectReference {
         api_version,

@@ -10,13 +10,13 @@ use kube::{Client, Resource as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::came::{AT_ONCE, Came, again, done, failed};
 use super::complaint::complain;
-use super::{CleanedUp, Context, Controller, Next, Pauses, Reconciler, trigger};
+use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
+use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, trigger};
 use crate::Key;
 use crate::cache::{Cache, Caches};
 use crate::finalizer::{self, Stage};
-use crate::health::Pulse;
+use crate::health::Heartbeat;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
 use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
@@ -36,7 +36,7 @@ pub(crate) struct Orders {
     pub(crate) role: watch::Receiver<Role>,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) grace: Duration,
-    pub(crate) pulse: Pulse,
+    pub(crate) pulse: Heartbeat,
 }
 
 /// A controller and its queue.
@@ -230,7 +230,7 @@ impl<R: Reconciler> Driver<R> {
     }
 
     /// Reconciles the object, or adds or removes its finalizer.
-    async fn step(&self, object: Arc<R::Object>, context: Context) -> Came {
+    async fn step(&self, object: Arc<R::Object>, context: Context) -> ReconcileOutcome {
         let (client, namespace) = (context.client.clone(), context.key.namespace().map(ToOwned::to_owned));
         let api = || self.cache.kind().api(client.clone(), namespace.as_deref());
         let ours = self.reconciler.finalizer();
@@ -251,8 +251,8 @@ impl<R: Reconciler> Driver<R> {
             },
             (Stage::Alive | Stage::Unprotected | Stage::Ending, _) => {
                 match self.reconciler.reconcile(object, context).await {
-                    Ok(Next::Change) => done(),
-                    Ok(Next::After(time)) => again(time, None),
+                    Ok(Action::Change) => done(),
+                    Ok(Action::After(time)) => again(time, None),
                     Err(error) => failed(&error),
                 }
             }
@@ -302,7 +302,7 @@ mod tests {
         type Object = ConfigMap;
         type Error = kube::Error;
 
-        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Next, kube::Error> {
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action, kube::Error> {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending().await
         }

@@ -1,8 +1,8 @@
 //! Reconcilers, and the controllers that run them.
 
-mod came;
 mod complaint;
 mod driver;
+mod outcome;
 mod trigger;
 
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use kube::{Client, Resource as _};
 pub(crate) use self::driver::{Driver, Orders, Runs};
 use crate::cache::{Caches, Change};
 use crate::queue::{Backoff, Lane, Settings};
-use crate::{Failure, Key, Kind, Known, Object};
+use crate::{Failure, Key, Kind, Object, StaticKind};
 
 /// When to reconcile an object again after a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Action {
     /// When the object, or something that it depends on, changes.
     Change,
     /// Also after this time. `Duration::ZERO` requeues the object after the [back-off](Controller::backoff), whose delay
@@ -31,7 +31,7 @@ pub enum Next {
 pub enum CleanedUp {
     /// It is: the finalizer is removed.
     Yes,
-    /// Not yet: call again after this time; zero as in [`Next::After`].
+    /// Not yet: call again after this time; zero as in [`Action::After`].
     NotYet(Duration),
 }
 
@@ -68,7 +68,7 @@ pub trait Reconciler: Send + Sync + 'static {
         &self,
         object: Arc<Self::Object>,
         context: Context,
-    ) -> impl Future<Output = Result<Next, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
     /// Returns the finalizer, if deleted objects need a [cleanup](Self::clean_up): a name of your own, such as
     /// `example.org/tank`.
@@ -115,7 +115,7 @@ impl<R: Reconciler> Controller<R> {
     /// By default it reconciles four objects at a time, two minutes each, and all objects every ten hours.
     pub fn new(name: impl Into<String>, reconciler: R) -> Self
     where
-        R::Object: Known,
+        R::Object: StaticKind,
     {
         Self::of_kind(Kind::known(), name, reconciler)
     }
@@ -192,7 +192,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// Also reconciles the controlling owner of an object of kind `C` that changes.
     #[must_use]
-    pub fn owns<C: Known>(self) -> Self {
+    pub fn owns<C: StaticKind>(self) -> Self {
         self.owns_kind::<C>(&Kind::known())
     }
 
@@ -209,7 +209,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// Also reconciles the objects that `affected` returns for an object of kind `W` that changes.
     #[must_use]
-    pub fn watches<W: Known>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
+    pub fn watches<W: StaticKind>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
         self.watches_kind(&Kind::known(), affected)
     }
 
@@ -228,7 +228,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// As [`watches`](Self::watches), with the old and the new object, so that `affected` can ignore irrelevant changes.
     #[must_use]
-    pub fn watches_changes<W: Known>(
+    pub fn watches_changes<W: StaticKind>(
         self,
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {

@@ -67,7 +67,7 @@ impl Failure for InjectError {
 
     /// A retry helps only after a change.
     fn retry(&self) -> Retry {
-        Retry::AfterChange
+        Retry::Terminal
     }
 }
 

@@ -15,7 +15,7 @@ use super::candidate::{Candidate, Record, Step};
 use super::{Fence, Settings, Unsafe};
 use crate::clock::Clock;
 use crate::error::chain;
-use crate::metrics::{LeaseFigures, Metrics};
+use crate::metrics::{LeaseMetrics, Metrics};
 
 /// The role of this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Election {
     fence: Fence,
     role: watch::Sender<Role>,
     terms: AtomicU64,
-    figures: LeaseFigures,
+    figures: LeaseMetrics,
 }
 
 /// What is known about the lease.
@@ -65,7 +65,7 @@ impl Election {
         settings.check()?;
         let api = Api::namespaced(client, &settings.namespace);
         let (role, _) = watch::channel(Role::Standby);
-        let (fence, figures) = (Fence::new(clock.clone()), LeaseFigures::default());
+        let (fence, figures) = (Fence::new(clock.clone()), LeaseMetrics::default());
         Ok(Self { api, settings, fence, clock, role, terms: AtomicU64::new(0), figures })
     }
 

@@ -14,11 +14,11 @@ struct Of {
 
 /// Metrics of all caches.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CacheFigures {
+pub(crate) struct CacheMetrics {
     misfits: Family<Of, Gauge>,
 }
 
-impl CacheFigures {
+impl CacheMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let of = Self::default();
         let help = "Number of objects that are skipped, because they do not match their type";

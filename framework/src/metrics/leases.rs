@@ -29,20 +29,20 @@ impl Leases {
         of
     }
 
-    pub(super) fn of(&self, lease: &str) -> LeaseFigures {
+    pub(super) fn of(&self, lease: &str) -> LeaseMetrics {
         let of = Of { name: lease.to_owned() };
-        LeaseFigures { master: self.master.get_or_create_owned(&of), slowpath: self.slowpath.get_or_create_owned(&of) }
+        LeaseMetrics { master: self.master.get_or_create_owned(&of), slowpath: self.slowpath.get_or_create_owned(&of) }
     }
 }
 
 /// Metrics of one lease.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LeaseFigures {
+pub(crate) struct LeaseMetrics {
     master: Gauge,
     slowpath: Counter,
 }
 
-impl LeaseFigures {
+impl LeaseMetrics {
     pub(crate) fn leads(&self, leads: bool) {
         self.master.set(leads.into());
     }

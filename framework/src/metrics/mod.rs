@@ -5,7 +5,7 @@
 //!
 //! | name | labels | meaning |
 //! |---|---|---|
-//! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is [`After(ZERO)`](crate::Next::After) |
+//! | `controller_runtime_reconcile_total` | `controller`, `result`: `success`, `error`, `requeue`, `requeue_after` | reconciles; `requeue` is [`After(ZERO)`](crate::Action::After) |
 //! | `controller_runtime_reconcile_errors_total` | `controller` | failures, panics and timeouts |
 //! | `controller_runtime_terminal_reconcile_errors_total` | `controller` | failures that are retried only after a change |
 //! | `controller_runtime_reconcile_panics_total` | `controller` | panics |
@@ -48,8 +48,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub(crate) use self::caches::CacheFigures;
-pub(crate) use self::leases::LeaseFigures;
+pub(crate) use self::caches::CacheMetrics;
+pub(crate) use self::leases::LeaseMetrics;
 use self::leases::Leases;
 use self::queues::Queues;
 use self::reconciles::Reconciles;
@@ -75,7 +75,7 @@ struct Families {
     queues: Queues,
     leases: Leases,
     requests: Requests,
-    caches: CacheFigures,
+    caches: CacheMetrics,
     /// Metrics of each controller, some of which must be updated before they are read.
     controllers: Mutex<Vec<Figures>>,
 }
@@ -88,7 +88,7 @@ impl Default for Metrics {
             queues: Queues::register(&mut registry),
             leases: Leases::register(&mut registry),
             requests: Requests::register(&mut registry),
-            caches: CacheFigures::register(&mut registry),
+            caches: CacheMetrics::register(&mut registry),
             registry: Mutex::new(registry),
             controllers: Mutex::default(),
         }))
@@ -123,7 +123,7 @@ impl Metrics {
         figures
     }
 
-    pub(crate) fn of_lease(&self, name: &str) -> LeaseFigures {
+    pub(crate) fn of_lease(&self, name: &str) -> LeaseMetrics {
         self.0.leases.of(name)
     }
 
@@ -131,7 +131,7 @@ impl Metrics {
         self.0.requests.clone()
     }
 
-    pub(crate) fn of_caches(&self) -> CacheFigures {
+    pub(crate) fn of_caches(&self) -> CacheMetrics {
         self.0.caches.clone()
     }
 }

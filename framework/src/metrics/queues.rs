@@ -73,13 +73,13 @@ impl Queues {
         of
     }
 
-    pub(super) fn of(&self, controller: &str) -> QueueFigures {
+    pub(super) fn of(&self, controller: &str) -> QueueMetrics {
         let of = Of { name: controller.to_owned(), controller: controller.to_owned() };
         let depth = |priority| {
             let (name, controller) = (controller.to_owned(), controller.to_owned());
             self.depth.get_or_create_owned(&OfWithPriority { name, controller, priority })
         };
-        QueueFigures {
+        QueueMetrics {
             // Priorities as in controller-runtime: 0 for changed and due objects, -100 for resyncs.
             depth: depth("0"),
             resyncs: depth("-100"),
@@ -95,7 +95,7 @@ impl Queues {
 
 /// Metrics of one queue.
 #[derive(Clone, Debug)]
-pub(crate) struct QueueFigures {
+pub(crate) struct QueueMetrics {
     depth: Gauge,
     resyncs: Gauge,
     adds: Counter,
@@ -106,7 +106,7 @@ pub(crate) struct QueueFigures {
     retries: Counter,
 }
 
-impl QueueFigures {
+impl QueueMetrics {
     /// Runs `act` on the queue, and updates the metrics.
     pub(crate) fn with<K, T>(&self, queue: &mut Queue<K>, act: impl FnOnce(&mut Queue<K>) -> T) -> T
     where

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::Id;
 
 use super::Histograms;
-use super::queues::{QueueFigures, Queues};
+use super::queues::{QueueMetrics, Queues};
 
 const BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
@@ -111,7 +111,7 @@ pub(crate) struct Figures {
     timeouts: Counter,
     time: Histogram,
     active: Gauge,
-    pub(crate) queue: QueueFigures,
+    pub(crate) queue: QueueMetrics,
     /// When the running reconciles started.
     began: Arc<Mutex<HashMap<Id, Instant>>>,
 }

@@ -65,7 +65,7 @@ pub enum Outcome {
         not_before: Duration,
     },
     /// It cannot succeed before something changes. Resets the failures.
-    Hopeless,
+    Terminal,
 }
 
 /// An object that was handed out.

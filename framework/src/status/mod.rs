@@ -4,7 +4,7 @@
 //! always present, the other two only while they are true, as kstatus expects. The report is compared with the conditions
 //! before it, so an unchanged report writes nothing, and only transitions send events.
 //!
-//! [`Writer::write`] puts it into the status: on success and on failure, so that users see why an object fails.
+//! [`StatusWriter::write`] puts it into the status: on success and on failure, so that users see why an object fails.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -12,9 +12,9 @@
 //! use kube::{CustomResource, ResourceExt};
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
-//! use trishanku_framework::status::{Conditions, Report, Writer, conditions_schema};
+//! use trishanku_framework::status::{Conditions, Report, StatusWriter, conditions_schema};
 //! use trishanku_framework::cache::Cache;
-//! use trishanku_framework::{Context, Next};
+//! use trishanku_framework::{Context, Action};
 //!
 //! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 //! #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
@@ -41,8 +41,8 @@
 //!     }
 //! }
 //!
-//! # async fn converge(tank: &Tank) -> Result<Next, kube::Error> { Ok(Next::Change) }
-//! async fn reconcile(writer: &Writer, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Next, kube::Error> {
+//! # async fn converge(tank: &Tank) -> Result<Action, kube::Error> { Ok(Action::Change) }
+//! async fn reconcile(writer: &StatusWriter, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Action, kube::Error> {
 //!     let result = converge(&tank).await;
 //!     let status = tank.status.clone().unwrap_or_default();
 //!     writer.write(&context.client, tanks, &*tank, tank.status.as_ref(), status, &Report::of(&result)).await?;
@@ -57,7 +57,7 @@ use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 pub(crate) use self::writer::note;
-pub use self::writer::{Conditions, Writer};
+pub use self::writer::{Conditions, StatusWriter};
 use crate::{Failure, Retry};
 
 /// Maximum length of a condition's message.
@@ -116,7 +116,7 @@ impl Report {
     pub fn of<T, E: Failure>(result: &Result<T, E>) -> Self {
         let Err(error) = result else { return Self::ready("Succeeded", "") };
         match error.retry() {
-            Retry::AfterChange => Self::stalled(error.reason(), crate::error::chain(error)),
+            Retry::Terminal => Self::stalled(error.reason(), crate::error::chain(error)),
             Retry::Waiting { on, .. } => Self::reconciling(error.reason(), format!("waiting for {on}")),
             Retry::BackOff | Retry::NotBefore(_) => Self::reconciling(error.reason(), crate::error::chain(error)),
         }

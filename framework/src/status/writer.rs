@@ -27,14 +27,14 @@ pub trait Conditions {
 
 /// Writes the statuses of one controller's objects, and sends events about them.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct StatusWriter {
     manager: String,
     instance: Option<String>,
     own: BTreeSet<String>,
     events: bool,
 }
 
-impl Writer {
+impl StatusWriter {
     /// Creates a writer for this controller. Its name is also that of the field manager, and must never change.
     pub fn new(controller: impl Into<String>) -> Self {
         let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();

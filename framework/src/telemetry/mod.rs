@@ -82,7 +82,7 @@ const RECONCILE: &str = "trishanku_framework::reconcile";
 const TARGET: &str = "trishanku_framework::telemetry";
 
 /// How long the collector may take to accept the last spans.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -134,7 +134,7 @@ impl Telemetry {
     pub async fn flush(&self) {
         let Some(provider) = self.0.provider.clone() else { return };
         let flushed = tokio::task::spawn_blocking(move || provider.force_flush());
-        if let Ok(Ok(Err(error))) = tokio::time::timeout(LAST_WORDS, flushed).await {
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(FLUSH_LIMIT, flushed).await {
             tracing::warn!(%error, "the last traces may be lost");
         }
     }
@@ -142,7 +142,7 @@ impl Telemetry {
     /// Sends the last spans as [`flush`](Self::flush) does, and accepts no more.
     pub async fn end(&self) {
         let Some(provider) = self.0.provider.clone() else { return };
-        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_WORDS)).await;
+        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_LIMIT)).await;
         if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "the last traces may be lost");
         }

@@ -16,11 +16,11 @@ use tracing_subscriber::{Layer, Registry};
 use super::plan::{Plan, environment};
 use super::{RECONCILE, SetupError, TARGET};
 
-const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
+const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// Creates the provider that makes and exports spans. Call it inside the runtime.
 pub(super) fn provider(plan: Plan, service: &str) -> Result<SdkTracerProvider, SetupError> {
-    let exporter = Patient { inner: exporter(&plan)?, endpoint: plan.endpoint, complained: Mutex::default() };
+    let exporter = ThrottledExporter { inner: exporter(&plan)?, endpoint: plan.endpoint, complained: Mutex::default() };
     Ok(SdkTracerProvider::builder().with_resource(resource(service)).with_batch_exporter(exporter).build())
 }
 
@@ -89,16 +89,16 @@ fn resource(service: &str) -> Resource {
 
 /// An exporter that logs when spans are lost, at most once a minute: the library does not.
 #[derive(Debug)]
-struct Patient {
+struct ThrottledExporter {
     inner: SpanExporter,
     endpoint: String,
     complained: Mutex<Option<Instant>>,
 }
 
-impl Patient {
-    fn may_complain(&self) -> bool {
+impl ThrottledExporter {
+    fn may_warn(&self) -> bool {
         let mut complained = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = complained.is_none_or(|last| last.elapsed() >= COMPLAIN_EVERY);
+        let may = complained.is_none_or(|last| last.elapsed() >= WARN_EVERY);
         if may {
             *complained = Some(Instant::now());
         }
@@ -106,12 +106,12 @@ impl Patient {
     }
 }
 
-impl Export for Patient {
+impl Export for ThrottledExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         let exported = self.inner.export(batch).await;
         if let Err(error) = &exported
-            && self.may_complain()
+            && self.may_warn()
         {
             tracing::warn!(endpoint = self.endpoint, spans, %error, "cannot export traces; they are lost");
         }

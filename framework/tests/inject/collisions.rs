@@ -54,7 +54,7 @@ fn all_collisions_are_told_at_once_with_place_and_remedy() {
         ]
     );
     assert!(error.problems().iter().all(|problem| problem.kind == ProblemKind::Collision));
-    assert_eq!((error.reason(), error.retry()), ("PodTemplateCollision", Retry::AfterChange));
+    assert_eq!((error.reason(), error.retry()), ("PodTemplateCollision", Retry::Terminal));
     assert!(
         error.to_string().starts_with("cannot inject into the pod template: spec.containers[git-pre]: has the name")
     );
@@ -214,6 +214,6 @@ fn what_is_wrong_by_itself_is_told_too() {
         pod.give_kubeconfig(Users::All, &kubeconfig.as_file("kubeconfig"));
     });
     let error = injector.finish().unwrap_err();
-    assert_eq!((error.reason(), error.retry()), ("InvalidInjection", Retry::AfterChange));
+    assert_eq!((error.reason(), error.retry()), ("InvalidInjection", Retry::Terminal));
     insta::assert_snapshot!(told(&error).join("\n"));
 }

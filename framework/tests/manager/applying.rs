@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use trishanku_framework::apply::{Applied, ApplyError, Set};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet};
 use trishanku_framework::cache::{Cache, Scope};
-use trishanku_framework::{Context, Failure, Manager, Next};
+use trishanku_framework::{Action, Context, Failure, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, owned, run, tanks};
@@ -53,7 +53,7 @@ struct Caches {
 /// At level 0, applies `level`, `keys` with two keys, `old`, `fixed` and `pump`; at other levels without the second key and
 /// without `old`.
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<(), ApplyError> {
-    let (level, mut set) = (tank.spec.level, Set::of(tank, context.client.clone(), "test"));
+    let (level, mut set) = (tank.spec.level, ApplySet::of(tank, context.client.clone(), "test"));
     let mut keys = vec![("always", "yes".to_owned())];
     if level == 0 {
         keys.push(("extra", "yes".to_owned()));
@@ -84,7 +84,7 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
             match apply(&tank, &context, &caches).await {
                 Ok(()) => {
                     logs.add(format!("applied for {:?}", tank.annotations().get("round")));
-                    Ok(Next::Change)
+                    Ok(Action::Change)
                 }
                 Err(error) => {
                     logs.add(format!("{}: {error}", error.reason()));
@@ -204,12 +204,12 @@ async fn what_the_cache_does_not_show_is_neither_overwritten_nor_deleted() {
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (cache, logs) = (cache.clone(), logs.clone());
         async move {
-            let mut set = Set::of(&*tank, context.client.clone(), "test");
+            let mut set = ApplySet::of(&*tank, context.client.clone(), "test");
             for name in ["level", "fixed"] {
                 let applied = set.apply_or_recreate(map(name, &[("level", "0".to_owned())]), &cache).await;
                 logs.add(format!("{name}: {:?}", applied.map_err(|error| error.reason())));
             }
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     })));
     create(&api, &["tank"]).await;

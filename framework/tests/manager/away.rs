@@ -8,7 +8,7 @@ use kube::{CustomResourceExt, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{Context, Manager, Next};
+use trishanku_framework::{Action, Context, Manager};
 use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::leases::settings;
@@ -42,7 +42,7 @@ fn writer(proxy: &Proxy, log: &Log, open: watch::Receiver<bool>) -> Manager {
             let api = tanks(context.client, NAMESPACE);
             api.patch_status(&name, &PatchParams::default(), &patch).await.map_err(Problem::Api)?;
             log.add(format!("{name} at {level}"));
-            Ok(Next::After(Duration::from_secs(1)))
+            Ok(Action::After(Duration::from_secs(1)))
         }
     };
     manager.leader_election(settings(NAMESPACE, "one")).controller(controller(reconcile))
@@ -121,7 +121,7 @@ async fn who_leads_again_begins_with_what_is_there_although_its_watch_was_left_a
     let manager =
         manager.leader_election(settings(&namespace, "one")).controller(controller(move |tank: Arc<Tank>, _| {
             logs.add(format!("{} at {}", tank.name_any(), tank.spec.level));
-            async { Ok::<_, Problem>(Next::Change) }
+            async { Ok::<_, Problem>(Action::Change) }
         }));
     let metrics = manager.metrics();
     let running = run(manager);

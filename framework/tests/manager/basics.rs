@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{CleanedUp, Context, Controller, Manager, Next};
+use trishanku_framework::{Action, CleanedUp, Context, Controller, Manager};
 use trishanku_testkit::{Proxy, wait};
 
 use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, owned, run, tank, tanks};
@@ -23,7 +23,7 @@ fn maker(maps: Api<ConfigMap>) -> Controller<impl trishanku_framework::Reconcile
             if maps.get_opt(&name).await?.is_none() {
                 maps.create(&PostParams::default(), &owned(&tank, &name)).await?;
             }
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     })
     .owns::<ConfigMap>()
@@ -75,7 +75,7 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
     let running = run(manager.controller(
         controller(move |tank, _| {
             logs.add(format!("{} sees {}", tank.name_any(), cache.len()));
-            async { Ok(Next::Change) }
+            async { Ok(Action::Change) }
         })
         .owns::<ConfigMap>(),
     ));
@@ -102,7 +102,7 @@ async fn a_status_triggers_nothing_a_spec_and_an_annotation_do_and_a_pause_ends_
     let running = run(manager.controller(
         controller(move |tank, _| {
             logs.add(format!("level {}", tank.spec.level));
-            async { Ok(Next::Change) }
+            async { Ok(Action::Change) }
         })
         .paused_by("framework.test/paused"),
     ));
@@ -133,7 +133,7 @@ async fn only_the_namespaces_of_the_scope_are_watched_and_each_kind_once() {
         let logs = log.clone();
         let reconcile = move |tank: Arc<Tank>, _: Context| {
             logs.add(format!("{name}: {}", tank.name_any()));
-            async { Ok(Next::Change) }
+            async { Ok(Action::Change) }
         };
         Controller::new(name, Does { reconcile, clean_up: None::<fn(_) -> _> })
     };
@@ -158,7 +158,7 @@ async fn an_object_stays_until_it_is_cleaned_up_after_however_often_that_fails()
     let (logs, cleaned, external) = (log.clone(), log.clone(), works.clone());
     let reconcile = move |_, _| {
         logs.add("reconciled");
-        async { Ok::<_, Problem>(Next::Change) }
+        async { Ok::<_, Problem>(Action::Change) }
     };
     let clean_up = move |_| {
         cleaned.add("cleaning up");

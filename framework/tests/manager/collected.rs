@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use tokio::sync::watch;
-use trishanku_framework::apply::Set;
+use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::{Cache, Scope};
-use trishanku_framework::{Context, Manager, Next};
+use trishanku_framework::{Action, Context, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, Problem, Running, Tank, controller, create, run, tanks};
@@ -40,12 +40,12 @@ fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Runn
                 log.add("slow waits");
                 open.wait_for(|open| *open).await.expect("the test holds the sender");
             }
-            let mut set = Set::of(&*tank, context.client.clone(), USER);
+            let mut set = ApplySet::of(&*tank, context.client.clone(), USER);
             for number in ["1", "2"] {
                 set.apply(map(format!("{name}-{number}")), &maps).await.map_err(|_| Problem::Broken)?;
             }
             log.add(format!("{name} ends"));
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     };
     (run(manager.controller(controller(reconcile).owns::<ConfigMap>())), known)

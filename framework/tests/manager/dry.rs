@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
 use serde_json::json;
-use trishanku_framework::apply::{Applied, ApplyError, Planned, Set};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Planned};
 use trishanku_framework::cache::{Cache, Scope};
-use trishanku_framework::{Context, Failure, Manager, Next};
+use trishanku_framework::{Action, Context, Failure, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, run, tanks};
@@ -28,7 +28,7 @@ fn named<K: Resource + Default>(name: &str) -> K {
 /// At level 0 it writes; above, it is a dry run.
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> Result<Vec<Planned>, ApplyError> {
     let level = tank.spec.level;
-    let mut set = Set::of(tank, context.client.clone(), "test");
+    let mut set = ApplySet::of(tank, context.client.clone(), "test");
     if level > 0 {
         set = set.dry_run();
     }
@@ -68,7 +68,7 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
                 }
                 Err(error) => log.add(error.reason()),
             }
-            Ok::<_, Problem>(Next::Change)
+            Ok::<_, Problem>(Action::Change)
         }
     };
     run(manager.controller(controller(reconcile)))

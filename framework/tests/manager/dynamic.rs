@@ -9,10 +9,10 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use trishanku_framework::apply::{Applied, ApplyError, Set};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet};
 use trishanku_framework::cache::{Cache, Scope};
-use trishanku_framework::status::{Conditions, Report, Writer};
-use trishanku_framework::{Context, Controller, Error, Key, Kind, Manager, Next, Reconciler};
+use trishanku_framework::status::{Conditions, Report, StatusWriter};
+use trishanku_framework::{Action, Context, Controller, Error, Key, Kind, Manager, Reconciler};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, Running, run};
@@ -71,7 +71,7 @@ struct Sluices {
     gates: Arc<Dynamic>,
     maps: Arc<Dynamic>,
     droughts: Arc<Dynamic>,
-    status: Writer,
+    status: StatusWriter,
     log: Log,
 }
 
@@ -79,7 +79,7 @@ impl Sluices {
     async fn apply(&self, sluice: &DynamicObject, context: &Context) -> Result<usize, ApplyError> {
         let level = sluice.data["spec"]["level"].as_i64().unwrap_or_default();
         let open = level > 5 && self.droughts.is_empty();
-        let mut set = Set::of_kind(self.ours.kind(), sluice, context.client.clone(), USER);
+        let mut set = ApplySet::of_kind(self.ours.kind(), sluice, context.client.clone(), USER);
         let name = context.key.name();
         let mut applied = vec![set.apply(object(name, json!({"spec": {"open": open}})), &self.gates).await?];
         if level > 0 {
@@ -95,14 +95,14 @@ impl Reconciler for Sluices {
     type Object = DynamicObject;
     type Error = Error;
 
-    async fn reconcile(&self, sluice: Arc<DynamicObject>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, sluice: Arc<DynamicObject>, context: Context) -> Result<Action, Error> {
         let applied = self.apply(&sluice, &context).await;
         let before: Option<Status> = serde_json::from_value(sluice.data["status"].clone()).unwrap_or_default();
         let (status, report) = (before.clone().unwrap_or_default(), Report::of(&applied));
         self.status.write(&context.client, &self.ours, &*sluice, before.as_ref(), status, &report).await?;
         let round = sluice.annotations().get("round").map_or("0", String::as_str).to_owned();
         self.log.add(format!("round {round}: {} written", applied?));
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 
     fn finalizer(&self) -> Option<&str> {
@@ -124,7 +124,7 @@ async fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
     let cache = |kind| manager.cache_of(kind, None);
     let (sluices, gates, maps, droughts) = (cache(&sluice), cache(&gate), cache(&map), cache(&drought));
-    let (status, log, all) = (Writer::new(USER), log.clone(), sluices.clone());
+    let (status, log, all) = (StatusWriter::new(USER), log.clone(), sluices.clone());
     let reconciler = Sluices { ours: sluices, gates, maps, droughts, status, log };
     let controller = Controller::of_kind(sluice, "sluices", reconciler).owns_kind(&gate).owns_kind(&map);
     run(manager.controller(controller.watches_kind(&drought, move |_| all.keys())))
@@ -229,8 +229,8 @@ impl Reconciler for Seen {
     type Object = DynamicObject;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<DynamicObject>, _: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, object: Arc<DynamicObject>, _: Context) -> Result<Action, Error> {
         self.0.add(object.name_any());
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 }

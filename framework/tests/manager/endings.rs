@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use trishanku_framework::cache::{Cache, Scope};
 use trishanku_framework::queue::Backoff;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{CleanedUp, Context, Controller, Key, Manager, Next, Reconciler};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, CleanedUp, Context, Controller, Key, Manager, Reconciler};
 use trishanku_testkit::wait;
 
 use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, run, tanks};
@@ -42,7 +42,7 @@ async fn a_reconcile_whose_object_goes_fails_once_and_another_of_that_name_begin
             let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": {"level": 1}}));
             let written = api.patch_status(&tank.name_any(), &PatchParams::default(), &patch).await;
             logs.add(format!("{uid} {}", if written.is_ok() { "is written" } else { "is not there" }));
-            written.map(|_| Next::Change).map_err(Problem::Api)
+            written.map(|_| Action::Change).map_err(Problem::Api)
         }
     })));
     create(&api, &["a"]).await;
@@ -80,7 +80,7 @@ async fn an_object_is_cleaned_up_after_when_the_reconcile_that_was_under_way_has
             logs.add("begins");
             permits.acquire().await.expect("the semaphore is never closed").forget();
             logs.add("ends");
-            Ok::<_, Problem>(Next::Change)
+            Ok::<_, Problem>(Action::Change)
         }
     };
     let clean_up = move |_: Arc<Tank>| {
@@ -127,7 +127,7 @@ impl Pump {
 struct Pumps {
     pump: Arc<Pump>,
     cache: Arc<Cache<Tank>>,
-    status: Writer,
+    status: StatusWriter,
 }
 
 impl Pumps {
@@ -143,10 +143,10 @@ impl Reconciler for Pumps {
     type Object = Tank;
     type Error = Problem;
 
-    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Next, Problem> {
+    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Action, Problem> {
         self.pump.held.store(1, Ordering::SeqCst);
         self.tell(&tank, &context, &Report::ready("Pumping", "")).await?;
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 
     fn finalizer(&self) -> Option<&str> {
@@ -165,7 +165,7 @@ async fn an_object_whose_clean_up_fails_stays_says_why_is_tried_less_and_less_of
     let (cluster, namespace) = cluster("pump").await;
     let (api, pump) = (tanks(cluster.client(), &namespace), Arc::new(Pump::default()));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let pumps = Pumps { pump: pump.clone(), cache: manager.cache(), status: Writer::new("pumps") };
+    let pumps = Pumps { pump: pump.clone(), cache: manager.cache(), status: StatusWriter::new("pumps") };
     let backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(1) };
     let running = run(manager.controller(Controller::new("pumps", pumps).backoff(backoff)));
     create(&api, &["a"]).await;

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{Manager, Next};
+use trishanku_framework::{Action, Manager};
 
 use crate::support::{Log, Problem, cluster, controller, create, run, tanks};
 
@@ -29,7 +29,7 @@ async fn objects_that_fail_panic_and_hang_are_tried_again_and_starve_nobody() {
                 "fails" => Err(Problem::Broken),
                 "panics" => panic!("on purpose"),
                 "hangs" => std::future::pending().await,
-                _ => Ok(Next::Change),
+                _ => Ok(Action::Change),
             }
         }
     };
@@ -76,9 +76,9 @@ async fn what_cannot_succeed_waits_for_a_change_and_what_waits_looks_again() {
         logs.add(format!("{} {} {}", tank.name_any(), tank.spec.level, context.failures));
         async move {
             match (tank.name_any().as_str(), tank.spec.level) {
-                ("hopeless", 0) => Err(Problem::Hopeless),
+                ("hopeless", 0) => Err(Problem::Terminal),
                 ("waits", _) => Err(Problem::NoPump),
-                _ => Ok(Next::Change),
+                _ => Ok(Action::Change),
             }
         }
     })));
@@ -104,7 +104,7 @@ async fn a_stop_lets_what_is_under_way_end_and_starts_nothing() {
             // A reconcile that takes a while.
             tokio::time::sleep(Duration::from_secs(3)).await;
             logs.add(format!("{} ends", tank.name_any()));
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     };
     let running = run(manager.controller(controller(reconcile).concurrency(1)));
@@ -124,7 +124,7 @@ async fn neither_again_at_once_nor_a_resync_all_the_time_runs_hot() {
     let again = controller(move |tank: Arc<crate::support::Tank>, _| {
         let name = tank.name_any();
         logs.add(name.clone());
-        async move { Ok(if name == "again" { Next::After(Duration::ZERO) } else { Next::Change }) }
+        async move { Ok(if name == "again" { Action::After(Duration::ZERO) } else { Action::Change }) }
     });
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]))
         .controller(again.resync(Some(Duration::ZERO)));

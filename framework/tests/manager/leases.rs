@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Config, ResourceExt};
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{Manager, Next, lease};
+use trishanku_framework::{Action, Manager, lease};
 use trishanku_testkit::{Proxy, TestCluster, wait};
 
 use crate::support::{Problem, Running, cluster, controller, create, run, tanks};
@@ -30,7 +30,7 @@ pub(crate) fn writer(mut config: Config, namespace: &str, identity: &str) -> Run
             let metadata = ObjectMeta { generate_name: Some("written-".to_owned()), ..ObjectMeta::default() };
             let map = ConfigMap { metadata, ..ConfigMap::default() };
             maps.create(&PostParams::default(), &map).await.map_err(Problem::Api)?;
-            Ok(Next::After(Duration::from_millis(20)))
+            Ok(Action::After(Duration::from_millis(20)))
         }
     })))
 }

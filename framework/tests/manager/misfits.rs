@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use trishanku_framework::cache::Scope;
 use trishanku_framework::metrics::Metrics;
 use trishanku_framework::telemetry::Settings;
-use trishanku_framework::{Context, Controller, Manager, Next, Reconciler};
+use trishanku_framework::{Action, Context, Controller, Manager, Reconciler};
 use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::support::{Log, Problem, run};
@@ -48,9 +48,9 @@ impl Reconciler for Notes {
     type Object = Drum;
     type Error = Problem;
 
-    async fn reconcile(&self, drum: Arc<Drum>, _: Context) -> Result<Next, Problem> {
+    async fn reconcile(&self, drum: Arc<Drum>, _: Context) -> Result<Action, Problem> {
         self.0.add(format!("{} at {}", drum.name_any(), drum.spec.level));
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 }
 

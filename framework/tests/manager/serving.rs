@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::{Addresses, BindError, Server};
 use trishanku_framework::telemetry::Settings;
-use trishanku_framework::{Manager, Next, lease};
+use trishanku_framework::{Action, Manager, lease};
 use trishanku_testkit::{Fault, Proxy, Rule, wait};
 
 use crate::figures::{expected, families};
@@ -59,7 +59,7 @@ async fn probes_figures_and_what_is_logged_while_a_manager_works() {
             logs.add("begun");
             tracing::debug!("as it is asked to say");
             going.acquire().await.unwrap().forget();
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     });
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]))

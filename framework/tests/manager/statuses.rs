@@ -7,8 +7,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Manager, Next};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, Context, Manager};
 use trishanku_testkit::wait;
 
 use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
@@ -23,17 +23,17 @@ fn shown(tank: &Tank) -> Vec<String> {
 async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitions() {
     let (cluster, namespace) = cluster("status").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
-    let (logs, writer) = (log.clone(), Arc::new(Writer::new("tank-controller")));
+    let (logs, writer) = (log.clone(), Arc::new(StatusWriter::new("tank-controller")));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
     let cache = manager.cache::<Tank>();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (logs, writer, cache) = (logs.clone(), writer.clone(), cache.clone());
         async move {
             let result = match tank.spec.level {
-                0 => Ok(Next::Change),
+                0 => Ok(Action::Change),
                 1 => Err(Problem::Broken),
                 2 => Err(Problem::NoPump),
-                _ => Err(Problem::Hopeless),
+                _ => Err(Problem::Terminal),
             };
             let status = tank.status.clone().unwrap_or_default();
             let report = Report::of(&result);
@@ -57,10 +57,10 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
         (0, vec!["Ready=True Succeeded"]),
         (1, vec!["Ready=False Broken", "Reconciling=True Broken"]),
         (2, vec!["Ready=False NoPump", "Reconciling=True NoPump"]),
-        (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
+        (3, vec!["Ready=False Terminal", "Stalled=True Terminal"]),
         (0, vec!["Ready=True Succeeded"]),
         // Two conditions change in one write.
-        (3, vec!["Ready=False Hopeless", "Stalled=True Hopeless"]),
+        (3, vec!["Ready=False Terminal", "Stalled=True Terminal"]),
     ];
     for (level, conditions) in expected {
         let patch = Patch::Merge(json!({"spec": {"level": level}}));
@@ -102,6 +102,6 @@ async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitio
     // Events of the same second have no order.
     told.sort();
     let ready = "Normal Succeeded a";
-    assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Hopeless a", "Warning Hopeless a"]);
+    assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Terminal a", "Warning Terminal a"]);
     running.stop().await;
 }

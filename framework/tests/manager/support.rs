@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trishanku_framework::queue::Backoff;
 use trishanku_framework::status::{Conditions, conditions_schema};
-use trishanku_framework::{CleanedUp, Context, Controller, Failure, Manager, Next, Reconciler, Retry, RunError};
+use trishanku_framework::{Action, CleanedUp, Context, Controller, Failure, Manager, Reconciler, Retry, RunError};
 use trishanku_testkit::TestCluster;
 
 /// Holds water.
@@ -76,7 +76,7 @@ pub(crate) enum Problem {
     #[error("it does not work")]
     Broken,
     #[error("it never will")]
-    Hopeless,
+    Terminal,
     #[error("the pump is not there yet")]
     NoPump,
     #[error(transparent)]
@@ -87,7 +87,7 @@ impl Failure for Problem {
     fn reason(&self) -> &'static str {
         match self {
             Self::Broken => "Broken",
-            Self::Hopeless => "Hopeless",
+            Self::Terminal => "Terminal",
             Self::NoPump => "NoPump",
             Self::Api(error) => error.reason(),
         }
@@ -96,7 +96,7 @@ impl Failure for Problem {
     fn retry(&self) -> Retry {
         match self {
             Self::Broken => Retry::BackOff,
-            Self::Hopeless => Retry::AfterChange,
+            Self::Terminal => Retry::Terminal,
             Self::NoPump => Retry::Waiting { on: "pump".to_owned(), look_again: Duration::from_millis(300) },
             Self::Api(error) => error.retry(),
         }
@@ -112,13 +112,13 @@ pub(crate) struct Does<F, C = fn(Arc<Tank>) -> Result<CleanedUp, Problem>> {
 impl<F, Fut, C> Reconciler for Does<F, C>
 where
     F: Fn(Arc<Tank>, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Next, Problem>> + Send,
+    Fut: Future<Output = Result<Action, Problem>> + Send,
     C: Fn(Arc<Tank>) -> Result<CleanedUp, Problem> + Send + Sync + 'static,
 {
     type Object = Tank;
     type Error = Problem;
 
-    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Next, Problem> {
+    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Action, Problem> {
         (self.reconcile)(tank, context).await
     }
 
@@ -135,7 +135,7 @@ where
 pub(crate) fn controller<F, Fut>(reconcile: F) -> Controller<Does<F>>
 where
     F: Fn(Arc<Tank>, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Next, Problem>> + Send,
+    Fut: Future<Output = Result<Action, Problem>> + Send,
 {
     let backoff = Backoff { first: Duration::from_millis(50), most: Duration::from_millis(400) };
     Controller::new("test", Does { reconcile, clean_up: None }).backoff(backoff)

@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, CustomResourceExt, ResourceExt};
 use tracing::Instrument;
-use trishanku_framework::apply::Set;
+use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::queue::Backoff;
 use trishanku_framework::telemetry::{Format, Settings, TraceContext};
-use trishanku_framework::{Controller, Manager, Next};
+use trishanku_framework::{Action, Controller, Manager};
 use trishanku_testkit::{Collector, Span, TestCluster};
 
 use crate::support::{Does, Log, Problem, Tank, controller, create, run, tank, tanks};
@@ -54,7 +54,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
     let reconciler = controller(move |tank: Arc<Tank>, context| {
         let (cache, logs) = (cache.clone(), logs.clone());
         async move {
-            let mut set = Set::of(&*tank, context.client.clone(), "tanks").stamping_traces();
+            let mut set = ApplySet::of(&*tank, context.client.clone(), "tanks").stamping_traces();
             let wanted = ConfigMap {
                 metadata: kube::api::ObjectMeta { name: Some(tank.name_any()), ..Default::default() },
                 ..ConfigMap::default()
@@ -68,7 +68,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
                 secrets.get("does-not-exist").await?;
             }
             logs.add("done");
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     });
     let running = run(manager.controller(reconciler));
@@ -161,7 +161,7 @@ async fn who_is_cancelled_and_who_takes_too_long_are_told_apart() {
         let logs = log.clone();
         let reconcile = move |_, _| {
             logs.add(name);
-            std::future::pending::<Result<Next, Problem>>()
+            std::future::pending::<Result<Action, Problem>>()
         };
         Controller::new(name, Does { reconcile, clean_up: None::<fn(_) -> _> })
     };

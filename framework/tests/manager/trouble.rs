@@ -9,7 +9,7 @@ use serde_json::json;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::client::connect;
 use trishanku_framework::lease::Fence;
-use trishanku_framework::{Manager, Next};
+use trishanku_framework::{Action, Manager};
 use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::support::{Log, Problem, Tank, cluster, controller, create, run, tanks};
@@ -30,7 +30,7 @@ fn writing(proxy: &Proxy, namespace: &str, log: &Log) -> Manager {
             let patch = Patch::Merge(json!({"status": {"level": level}}));
             api.patch_status(&tank.name_any(), &PatchParams::default(), &patch).await.map_err(Problem::Api)?;
             logs.add(format!("{} at {level}", tank.name_any()));
-            Ok(Next::Change)
+            Ok(Action::Change)
         }
     }))
 }

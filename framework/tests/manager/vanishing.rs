@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{Context, Controller, Manager, Next, Reconciler};
+use trishanku_framework::{Action, Context, Controller, Manager, Reconciler};
 use trishanku_testkit::audit::Entry;
 use trishanku_testkit::{TestCluster, wait};
 
@@ -29,13 +29,13 @@ impl Reconciler for Barrels {
     type Object = Barrel;
     type Error = kube::Error;
 
-    async fn reconcile(&self, barrel: Arc<Barrel>, context: Context) -> Result<Next, kube::Error> {
+    async fn reconcile(&self, barrel: Arc<Barrel>, context: Context) -> Result<Action, kube::Error> {
         // Written every second, so a reconcile fails while the kind is gone.
         let api: Api<Barrel> = Api::namespaced(context.client, context.key.namespace().unwrap_or_default());
         let patch = Patch::Merge(json!({"metadata": {"uid": barrel.metadata.uid, "annotations": {"seen": "yes"}}}));
         api.patch(context.key.name(), &PatchParams::default(), &patch).await?;
         self.0.add(format!("{} {}", barrel.name_any(), barrel.uid().unwrap_or_default()));
-        Ok(Next::After(Duration::from_secs(1)))
+        Ok(Action::After(Duration::from_secs(1)))
     }
 }
 

@@ -129,7 +129,7 @@ fn rubbish_is_answered_as_such() {
     }
     let twice = [(&*id, ZERO, "refs/heads/b"), (ZERO, &*id, "refs/heads/b")];
     let text = http::post(host.address(), PATH, &[], &http::push(&twice, "report-status", b"")).text();
-    assert!(text.contains("ng refs/heads/b it comes more than once"), "{text}");
+    assert!(text.contains("ng refs/heads/b it appears more than once"), "{text}");
     let head = http::push(&[(&id, ZERO, "refs/heads/main")], "report-status", b"");
     let text = http::post(host.address(), PATH, &[], &head).text();
     assert!(text.contains("ng refs/heads/main the branch that HEAD names"), "{text}");

@@ -41,7 +41,7 @@ async fn a_key_on_a_curve_that_is_not_supported_is_refused_with_those_that_are()
     assert_eq!(exit.status.code(), Some(1), "{}", exit.output);
     let path = files.cert().display().to_string();
     let says = |what: &str| exit.output.contains(what);
-    assert!(says(&path) && says("P-521, which is not supported; take P-256, P-384"), "{}", exit.output);
+    assert!(says(&path) && says("P-521, which is not supported; use P-256, P-384"), "{}", exit.output);
 }
 
 #[tokio::test]

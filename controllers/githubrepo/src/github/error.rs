@@ -114,7 +114,7 @@ impl Failure for CallError {
             | Self::Conflict { .. }
             | Self::Nonsense { .. } => Retry::BackOff,
             Self::Unauthorized { .. } | Self::Forbidden { .. } | Self::NotFound { .. } | Self::Refused { .. } => {
-                Retry::AfterChange
+                Retry::Terminal
             }
         }
     }

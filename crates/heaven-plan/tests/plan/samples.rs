@@ -2,7 +2,7 @@
 
 use crate::support::{MADE, heaven_pod, manifest, merge_pod, plan_of};
 
-const PUBLISHED: &str = include_str!("../../../api/tests/published.yaml");
+const PUBLISHED: &str = include_str!("../../../../api/tests/published.yaml");
 const CONTROLLER_MANAGER: &str = include_str!("../../../../deploy/kustomize/samples/kube-controller-manager.yaml");
 const SCHEDULER: &str = include_str!("../../../../deploy/kustomize/samples/kube-scheduler.yaml");
 const MERGE: &str = include_str!("../../../../deploy/kustomize/samples/merge.yaml");

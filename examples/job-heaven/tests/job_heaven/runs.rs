@@ -9,7 +9,7 @@ use trishanku_framework::crd::Definitions;
 use trishanku_framework::{Controller, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
-use crate::control::Keeper;
+use crate::control::JobHeavenReconciler;
 use crate::kind::JobHeaven;
 use crate::plan;
 
@@ -25,7 +25,7 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_told() {
     Definitions::of::<JobHeaven>().apply(&client, "test").await.unwrap();
     let namespace = cluster.namespace("jobs").await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-    let controller = Controller::new("job-heaven", Keeper::new(&manager)).owns_kind(&plan::jobs());
+    let controller = Controller::new("job-heaven", JobHeavenReconciler::new(&manager)).owns_kind(&plan::jobs());
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.controller(controller).run(async { drop(stopped.await) }));
     let heavens: Api<JobHeaven> = Api::namespaced(client.clone(), &namespace);

@@ -6,11 +6,11 @@ use anyhow::Result;
 use clap::Parser;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::signal::unix::{SignalKind, signal};
-use trishanku_framework::apply::{ApplyError, Set};
+use trishanku_framework::apply::{ApplyError, ApplySet};
 use trishanku_framework::cache::Cache;
 use trishanku_framework::serve::{Address, Addresses, Server};
-use trishanku_framework::status::{Report, Writer};
-use trishanku_framework::{Context, Controller, Failure, Manager, Next, Reconciler, Retry, telemetry};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Action, Context, Controller, Failure, Manager, Reconciler, Retry, telemetry};
 use trishanku_framework_bench::options::Options;
 use trishanku_framework_bench::pair::{MANAGER, Pair};
 
@@ -18,7 +18,7 @@ struct Pairs {
     objects: Arc<Cache<Pair>>,
     settings: Arc<Cache<ConfigMap>>,
     keys: Arc<Cache<Secret>>,
-    status: Writer,
+    status: StatusWriter,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +46,11 @@ impl Failure for Error {
 }
 
 impl Pairs {
-    async fn converge(&self, pair: &Pair, context: &Context) -> Result<Next, Error> {
-        let mut set = Set::of(pair, context.client.clone(), MANAGER);
+    async fn converge(&self, pair: &Pair, context: &Context) -> Result<Action, Error> {
+        let mut set = ApplySet::of(pair, context.client.clone(), MANAGER);
         set.apply(pair.settings(), &self.settings).await?;
         set.apply(pair.key(), &self.keys).await?;
-        Ok(Next::Change)
+        Ok(Action::Change)
     }
 }
 
@@ -58,7 +58,7 @@ impl Reconciler for Pairs {
     type Object = Pair;
     type Error = Error;
 
-    async fn reconcile(&self, pair: Arc<Pair>, context: Context) -> Result<Next, Error> {
+    async fn reconcile(&self, pair: Arc<Pair>, context: Context) -> Result<Action, Error> {
         let result = self.converge(&pair, &context).await;
         let (before, status) = (pair.status.as_ref(), pair.status.clone().unwrap_or_default());
         let report = Report::of(&result);
@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
     let metrics = Address::One(options.metrics_bind_address);
     let server = Server::bind(&Addresses { metrics, ..Addresses::default() }).await?;
     let manager = Manager::new(kube::Config::infer().await?).telemetry(&telemetry).serve(server);
-    let status = Writer::new(MANAGER).without_events();
+    let status = StatusWriter::new(MANAGER).without_events();
     let pairs = Pairs { objects: manager.cache(), settings: manager.cache(), keys: manager.cache(), status };
     let controller = Controller::new("pair", pairs)
         .owns::<ConfigMap>()

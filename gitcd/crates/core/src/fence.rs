@@ -1,19 +1,19 @@
 //! The fence of a writer: whether this server may still acknowledge writes.
 //!
 //! A writer with a lease (`gitcd::pull::lease`) acknowledges nothing after its lease has ended. Everything that reports writes to
-//! clients asks the [`Gate`], which costs one atomic load and one read of a clock that runs while the machine is suspended.
+//! clients asks the [`Fence`], which costs one atomic load and one read of a clock that runs while the machine is suspended.
 //!
 //! ```
 //! use std::time::Duration;
-//! use gitcd_core::fence::{Gate, Moment};
+//! use gitcd_core::fence::{Fence, Moment};
 //!
-//! let gate = Gate::default();
-//! assert!(!gate.is_open());
-//! gate.open_until(Moment::now() + Duration::from_secs(60));
-//! assert!(gate.is_open());
-//! gate.close_for_good();
-//! gate.open_until(Moment::now() + Duration::from_secs(60));
-//! assert!(!gate.is_open());
+//! let fence = Fence::default();
+//! assert!(!fence.is_open());
+//! fence.open_until(Moment::now() + Duration::from_secs(60));
+//! assert!(fence.is_open());
+//! fence.close_for_good();
+//! fence.open_until(Moment::now() + Duration::from_secs(60));
+//! assert!(!fence.is_open());
 //! ```
 
 use std::ops::Add;
@@ -61,14 +61,14 @@ impl Add<Duration> for Moment {
 
 /// The writer's fence: open while its lease lasts.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Fence {
     until: AtomicU64,
     /// How often it was reopened.
     openings: AtomicU64,
     is_closed_for_good: AtomicBool,
 }
 
-impl Gate {
+impl Fence {
     /// Returns whether writes may be reported to clients at this moment.
     #[inline]
     pub fn is_open(&self) -> bool {
@@ -122,25 +122,25 @@ impl Gate {
 /// client knows that the outcome is unknown. A connection made since then has only received answers that need no lease, and
 /// stays.
 #[derive(Debug)]
-pub struct Pass {
-    gate: std::sync::Arc<Gate>,
+pub struct FenceToken {
+    fence: std::sync::Arc<Fence>,
     /// If the fence was closed when the connection was made: its count of openings then.
     closed_after: Option<u64>,
 }
 
-impl Pass {
+impl FenceToken {
     /// Returns the token of a new connection.
-    pub fn new(gate: std::sync::Arc<Gate>) -> Self {
+    pub fn new(fence: std::sync::Arc<Fence>) -> Self {
         // Read the count first: if the fence opens in between, the token has an outdated count.
-        let openings = gate.openings();
-        let closed_after = (!gate.is_open()).then_some(openings);
-        Self { gate, closed_after }
+        let openings = fence.openings();
+        let closed_after = (!fence.is_open()).then_some(openings);
+        Self { fence, closed_after }
     }
 
     /// Returns whether the connection may be written to now.
     #[inline]
     pub fn is_good(&self) -> bool {
-        self.gate.is_open() || self.closed_after == Some(self.gate.openings())
+        self.fence.is_open() || self.closed_after == Some(self.fence.openings())
     }
 }
 
@@ -154,33 +154,33 @@ mod tests {
 
     #[test]
     fn a_gate_closes_by_itself_and_can_be_opened_again() {
-        let gate = Gate::default();
-        assert!(!gate.is_open() && gate.remaining().is_zero());
-        assert!(gate.open_until(Moment::now() + LONG) && gate.is_open());
-        assert!(!gate.open_until(Moment::now() + LONG), "it was open");
-        assert!(gate.remaining() > LONG / 2);
-        assert!(!gate.open_until(Moment::default()), "a lease that has ended opens nothing, and closes nothing");
-        gate.until.store(1, Ordering::Release);
-        assert!(!gate.is_open());
-        assert!(gate.open_until(Moment::now() + LONG));
+        let fence = Fence::default();
+        assert!(!fence.is_open() && fence.remaining().is_zero());
+        assert!(fence.open_until(Moment::now() + LONG) && fence.is_open());
+        assert!(!fence.open_until(Moment::now() + LONG), "it was open");
+        assert!(fence.remaining() > LONG / 2);
+        assert!(!fence.open_until(Moment::default()), "a lease that has ended opens nothing, and closes nothing");
+        fence.until.store(1, Ordering::Release);
+        assert!(!fence.is_open());
+        assert!(fence.open_until(Moment::now() + LONG));
     }
 
     #[test]
     fn only_connections_that_never_carried_an_acknowledgement_outlive_the_lease() {
-        let gate = Arc::new(Gate::default());
-        let before = Pass::new(gate.clone());
+        let fence = Arc::new(Fence::default());
+        let before = FenceToken::new(fence.clone());
         assert!(before.is_good(), "no write was acknowledged yet");
-        gate.open_until(Moment::now() + LONG);
-        let during = Pass::new(gate.clone());
+        fence.open_until(Moment::now() + LONG);
+        let during = FenceToken::new(fence.clone());
         assert!(before.is_good() && during.is_good());
-        gate.until.store(1, Ordering::Release);
-        let after = Pass::new(gate.clone());
+        fence.until.store(1, Ordering::Release);
+        let after = FenceToken::new(fence.clone());
         assert!(!before.is_good() && !during.is_good() && after.is_good());
-        gate.open_until(Moment::now() + LONG);
+        fence.open_until(Moment::now() + LONG);
         assert!(before.is_good() && during.is_good() && after.is_good());
-        gate.close_for_good();
+        fence.close_for_good();
         assert!(!before.is_good() && !during.is_good() && !after.is_good());
-        assert!(Pass::new(gate).is_good());
+        assert!(FenceToken::new(fence).is_good());
     }
 
     #[test]

@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 /// Limit of the standard error that is kept.
-const COMPLAINT_BYTES: usize = 4 << 10;
+const STDERR_BYTES: usize = 4 << 10;
 
 /// Time between SIGTERM and SIGKILL.
-const MANNERS: Duration = Duration::from_secs(5);
+const TERM_GRACE: Duration = Duration::from_secs(5);
 
 /// A `git` program that runs.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl Running {
     /// Sends SIGTERM for a clean exit, and kills the process group after five seconds.
     pub async fn stop(mut self) {
         self.signal(Signal::TERM);
-        let _late = tokio::time::timeout(MANNERS, self.0.wait()).await;
+        let _late = tokio::time::timeout(TERM_GRACE, self.0.wait()).await;
         self.end().await;
     }
 
@@ -113,10 +113,10 @@ impl Drop for Running {
 }
 
 /// Returns the start of a program's standard error; the rest is read and discarded.
-pub async fn complaint(mut stream: impl AsyncRead + Unpin) -> String {
+pub async fn stderr_excerpt(mut stream: impl AsyncRead + Unpin) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-        let room = COMPLAINT_BYTES - kept.len();
+        let room = STDERR_BYTES - kept.len();
         kept.extend_from_slice(&buffer[..read.min(room)]);
     }
     String::from_utf8_lossy(&kept).trim().to_owned()

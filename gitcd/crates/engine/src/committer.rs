@@ -4,9 +4,9 @@
 //! share of the processor, and one for several revisions under load. It writes a pack once the pack's overhead is in proportion
 //! to its content. A crash loses nothing: the journal has all writes.
 
+mod batch_policy;
 mod budget;
 mod merge;
-mod pace;
 mod trace;
 mod trim;
 
@@ -28,9 +28,9 @@ use gitcd_repo::refs::RefError;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
+use self::batch_policy::BatchPolicy;
+pub use self::batch_policy::Granularity;
 use self::budget::{Budget, MIN_FLUSH_INTERVAL};
-pub use self::pace::Granularity;
-use self::pace::Pace;
 use self::trace::Trace;
 
 /// Limits of the committer.
@@ -139,7 +139,7 @@ pub struct Committer {
     flush_took: Duration,
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
-    pace: Pace,
+    batch_policy: BatchPolicy,
     trace: Trace,
 }
 
@@ -164,7 +164,7 @@ impl Committer {
             heads,
             folder: crate::recovery::state_folder(&config),
             budget: Budget::new(settings.overhead_bytes_per_second, Instant::now()),
-            pace: Pace::new(settings.granularity),
+            batch_policy: BatchPolicy::new(settings.granularity),
             trace: Trace::new(&config.name),
             store,
             branch,
@@ -272,7 +272,7 @@ impl Committer {
                 break;
             };
             let backlog = durable.since(self.staged);
-            let group = self.pace.group(backlog);
+            let group = self.batch_policy.group(backlog);
             for chunk in entries.chunks(group) {
                 self.stage(chunk)?;
                 if self.branch.pending().pack_bytes >= MAX_PACK_BYTES {
@@ -302,7 +302,7 @@ impl Committer {
                 Revisions { first: first.revision.get(), last: last.revision.get(), time, clients, changes };
             let span = self.trace.commit(first.revision, last.revision, count);
             span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
-            self.pace.observe(started.elapsed(), count);
+            self.batch_policy.observe(started.elapsed(), count);
             self.oldest.get_or_insert(started);
             self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
         }
@@ -430,7 +430,7 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let text = chain(&error);
         match error {
-            OpenError::Io { .. } | OpenError::Reference(_) | OpenError::Pair(_) => Self::Passing(text),
+            OpenError::Io { .. } | OpenError::Reference(_) | OpenError::CommittedHeads(_) => Self::Passing(text),
             _ => Self::Lasting(text),
         }
     }

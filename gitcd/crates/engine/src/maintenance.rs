@@ -30,7 +30,7 @@ use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
 pub use self::join::JoinError;
-use self::join::Place;
+use self::join::MaintenancePaths;
 use self::record::Record;
 
 /// How often packs are counted.
@@ -84,12 +84,12 @@ pub struct Maintenance {
 }
 
 /// Exclusive maintenance of a repository: holds the lock.
-struct Turn {
-    place: Place,
+struct MaintenanceLock {
+    place: MaintenancePaths,
     lock: File,
 }
 
-impl Drop for Turn {
+impl Drop for MaintenanceLock {
     fn drop(&mut self) {
         // Unlock explicitly: a process that is just being spawned may have inherited the descriptor for a moment.
         let _ended = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
@@ -284,7 +284,11 @@ impl Drop for Running {
 
 /// Takes the lock and returns the packs to repack, if there are any and no other process runs maintenance. Packs must be older
 /// than `settled`.
-fn look(repository: &Path, all: bool, settled: Duration) -> Result<Option<(Turn, Vec<Pack>)>, durable::Error> {
+fn look(
+    repository: &Path,
+    all: bool,
+    settled: Duration,
+) -> Result<Option<(MaintenanceLock, Vec<Pack>)>, durable::Error> {
     let folder = repository.join("objects/pack");
     let mut packs = choose::ordinary(&folder, SystemTime::now(), settled);
     if !all {
@@ -297,13 +301,18 @@ fn look(repository: &Path, all: bool, settled: Duration) -> Result<Option<(Turn,
     if packs.len() < 2 || is_being_collected(repository, SystemTime::now()) {
         return Ok(None);
     }
-    let Some(turn) = Turn::take(repository)? else { return Ok(None) };
+    let Some(turn) = MaintenanceLock::take(repository)? else { return Ok(None) };
     sweep(&folder);
     Ok(Some((turn, packs)))
 }
 
 /// Takes the lock for a prune, if one is due and no other process runs maintenance.
-fn due(repository: &Path, all: bool, uptime: Duration, now: SystemTime) -> Result<Option<Turn>, durable::Error> {
+fn due(
+    repository: &Path,
+    all: bool,
+    uptime: Duration,
+    now: SystemTime,
+) -> Result<Option<MaintenanceLock>, durable::Error> {
     let is_time = || match Record::looked(repository) {
         // A clock that was set back does not prevent a prune.
         Some(looked) => now.duration_since(looked).map_or(true, |age| age >= PRUNE_EVERY),
@@ -313,7 +322,7 @@ fn due(repository: &Path, all: bool, uptime: Duration, now: SystemTime) -> Resul
     if !is_wanted || is_partial(repository) || is_being_collected(repository, now) {
         return Ok(None);
     }
-    Turn::take(repository)
+    MaintenanceLock::take(repository)
 }
 
 /// Returns whether the repository is a partial clone, in which reachability cannot be computed.
@@ -327,13 +336,13 @@ pub fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
         return Ok(());
     }
-    match Turn::take(repository)? {
+    match MaintenanceLock::take(repository)? {
         Some(turn) => turn.place.clear(),
         None => Ok(()),
     }
 }
 
-impl Turn {
+impl MaintenanceLock {
     /// Takes the lock; `None` if another process holds it.
     fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
         let own = repository.join(OWN);
@@ -346,7 +355,7 @@ impl Turn {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(error) => return Err(failed(error.into())),
         }
-        let place = Place { repository: repository.to_owned(), draft: own.join("objects") };
+        let place = MaintenancePaths { repository: repository.to_owned(), draft: own.join("objects") };
         Ok(Some(Self { place, lock }))
     }
 }

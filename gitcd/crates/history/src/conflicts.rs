@@ -3,14 +3,14 @@
 use git2::Oid;
 use gitcd_core::scope::{escape, unescape};
 use gitcd_merge::Conflict;
-use gitcd_repo::join::Join;
+use gitcd_repo::history_link::HistoryLink;
 
 use super::when::When;
 use super::{CommitInfo, History, HistoryError};
 
 /// A merge commit of the branch that records conflicts of a key.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct ResolvedMerge {
     /// The merge commit.
     pub commit: CommitInfo,
     /// The commit that was merged.
@@ -27,7 +27,7 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError`]. The history of a shallow clone ends where the clone does.
-    pub fn decisions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Decision>, HistoryError> {
+    pub fn decisions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<ResolvedMerge>, HistoryError> {
         let odb = self.odb()?;
         let start = format!("Conflict: {}", escape(key));
         let mut found = Vec::new();
@@ -36,14 +36,14 @@ impl History {
             newer.take().filter(|flush| found.len() < limit && !since.is_some_and(|since| flush.is_before(since)))
         {
             let older = self.before(&odb, &flush)?;
-            if flush.joins.iter().any(|join| matches!(join, Join::Merged { .. })) {
+            if flush.joins.iter().any(|join| matches!(join, HistoryLink::Merged { .. })) {
                 for step in self.line(&odb, older.as_ref(), Some(&flush), flush.data, usize::MAX)? {
                     let conflicts: Vec<_> =
                         step.commit.message.lines().filter_map(|line| read(line.strip_prefix(&start)?)).collect();
                     let merged = step.commit.parents.iter().find(|parent| Some(**parent) != step.before);
                     let Some(merged) = merged.filter(|_| !conflicts.is_empty()) else { continue };
                     let merged = self.known_commit(&odb, *merged, &step.commit)?;
-                    found.push(Decision { commit: step.commit, merged, revision: flush.revision, conflicts });
+                    found.push(ResolvedMerge { commit: step.commit, merged, revision: flush.revision, conflicts });
                 }
             }
             newer = older;

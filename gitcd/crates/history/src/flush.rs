@@ -1,7 +1,7 @@
 //! Metadata and data commits, as far as the history needs them.
 
 use git2::{ObjectType, Odb, Oid};
-use gitcd_repo::join::Join;
+use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::object;
 
 use super::when::When;
@@ -20,7 +20,7 @@ pub(super) struct Flush {
     /// Seconds since 1970.
     pub(super) time: i64,
     /// The history links that it records.
-    pub(super) joins: Vec<Join>,
+    pub(super) joins: Vec<HistoryLink>,
 }
 
 impl Flush {
@@ -36,9 +36,9 @@ impl Flush {
             Some(revision) => revision,
             None => in_state(odb, commit.tree)?,
         };
-        let joins = Join::all(&commit.message);
+        let joins = HistoryLink::all(&commit.message);
         // The metadata before a conversion has the Go implementation's format.
-        let previous = previous.filter(|_| !joins.iter().any(|join| matches!(join, Join::Converted { .. })));
+        let previous = previous.filter(|_| !joins.iter().any(|join| matches!(join, HistoryLink::Converted { .. })));
         Ok(Self { metadata: oid, tree: commit.tree, previous, data, revision, time: commit.time, joins })
     }
 

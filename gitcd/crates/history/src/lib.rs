@@ -30,7 +30,7 @@ use gitcd_repo::reader::LoadError;
 use gitcd_repo::refs::{RefError, Refs};
 use gitcd_repo::verify::{Verified, verify};
 
-pub use self::conflicts::Decision;
+pub use self::conflicts::ResolvedMerge;
 use self::flush::Flush;
 pub use self::flush::{CommitInfo, Revisions};
 
@@ -54,7 +54,7 @@ pub enum HistoryError {
     Repository {
         /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// ChangeKind is wrong.
         problem: String,
     },
     /// The branch has no metadata.
@@ -89,7 +89,7 @@ pub enum HistoryError {
     Object {
         /// The object.
         oid: Oid,
-        /// What is wrong.
+        /// ChangeKind is wrong.
         problem: String,
     },
     /// The branch did not exist then.

@@ -4,7 +4,7 @@
 //! store, whose revisions do not apply here.
 
 use git2::{Odb, Oid};
-use gitcd_repo::join::Join;
+use gitcd_repo::history_link::HistoryLink;
 
 use super::flush::Flush;
 use super::named::Named;
@@ -51,8 +51,8 @@ impl History {
         let mut is_own = newer.is_some();
         while let Some(oid) = next.filter(|_| steps.len() < limit) {
             is_own &= !joins.iter().any(|join| match join {
-                Join::FastForward { theirs: taken, .. } | Join::Adopted { data: taken } => *taken == oid,
-                Join::Merged { .. } | Join::Converted { .. } => false,
+                HistoryLink::FastForward { theirs: taken, .. } | HistoryLink::Adopted { data: taken } => *taken == oid,
+                HistoryLink::Merged { .. } | HistoryLink::Converted { .. } => false,
             });
             let commit = CommitInfo::read(odb, oid)?;
             let before = self.own_parent(odb, &commit, until, joins);
@@ -63,13 +63,13 @@ impl History {
     }
 
     /// Returns the parent on this branch; for an external merge, a parent that descends from this branch.
-    fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, until: Option<Oid>, joins: &[Join]) -> Option<Oid> {
+    fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, until: Option<Oid>, joins: &[HistoryLink]) -> Option<Oid> {
         let there: Vec<Oid> = commit.parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
         if there.len() < 2 {
             return there.first().copied();
         }
         let own = joins.iter().find_map(|join| match join {
-            Join::Merged { ours, theirs } => (there.contains(ours) && there.contains(theirs)).then_some(*ours),
+            HistoryLink::Merged { ours, theirs } => (there.contains(ours) && there.contains(theirs)).then_some(*ours),
             _ => None,
         });
         let leads_to = |parent: &Oid| {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use git2::Odb;
 use gitcd_repo::changes::{self, Changes};
-pub use gitcd_repo::join::Join;
+pub use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::{Known, Lookup};
 
 use super::flush::Flush;
@@ -178,7 +178,7 @@ impl History {
 }
 
 fn too_early(when: When, first: &Flush) -> HistoryError {
-    let is_adopted = first.joins.iter().any(|join| matches!(join, Join::Adopted { .. }));
+    let is_adopted = first.joins.iter().any(|join| matches!(join, HistoryLink::Adopted { .. }));
     let asked = match when {
         When::Revision(revision) => format!("revision {revision}"),
         When::Time(time) => {

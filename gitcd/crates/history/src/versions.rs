@@ -21,7 +21,7 @@ use super::{CommitInfo, History, HistoryError, Revisions};
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ChangeKind {
     /// The key did not exist before.
     Create,
     /// The key got another value.
@@ -30,7 +30,7 @@ pub enum What {
     Delete,
 }
 
-impl What {
+impl ChangeKind {
     /// Returns the word that commit subjects use.
     pub fn word(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl What {
 #[derive(Clone, Debug)]
 pub struct Version {
     /// The kind of the change.
-    pub what: What,
+    pub what: ChangeKind,
     /// The revision, if known: a commit may have several changes, and a deletion leaves no key record.
     pub revision: Option<i64>,
     /// Number of writes since the creation, if known.
@@ -63,7 +63,7 @@ type Trees = [Option<Oid>; 2];
 
 /// A change of a file by a commit of this branch, and the commit that first made it.
 struct Walked {
-    what: What,
+    what: ChangeKind,
     revisions: Option<Revisions>,
     brought: CommitInfo,
     trees: Trees,
@@ -151,9 +151,9 @@ impl History {
             trees,
         };
         let what = match (before, now) {
-            (None, _) => What::Create,
-            (Some(_), Some(_)) => What::Update,
-            (Some(_), None) => What::Delete,
+            (None, _) => ChangeKind::Create,
+            (Some(_), Some(_)) => ChangeKind::Update,
+            (Some(_), None) => ChangeKind::Delete,
         };
         let of_metadata = || CommitInfo::read(odb, window.newer.metadata);
         let (Some(relative), false) = (key.relative, is_local) else {
@@ -233,9 +233,9 @@ impl History {
             let there = before.map(|before| finder.find(before)).transpose()?.flatten();
             let what = match (there, here) {
                 (there, here) if there == here => continue,
-                (None, _) => What::Create,
-                (_, Some(_)) => What::Update,
-                (_, None) => What::Delete,
+                (None, _) => ChangeKind::Create,
+                (_, Some(_)) => ChangeKind::Update,
+                (_, None) => ChangeKind::Delete,
             };
             let brought = self.brought(odb, relative, step, here)?;
             let trees = [before, Some(step.commit.tree)];

@@ -1,4 +1,4 @@
-//! Who may do what: tokens, certificates, and nobody in particular.
+//! Authentication and authorization by tokens, client certificates and anonymous access.
 
 mod rights;
 mod tokens;
@@ -19,25 +19,25 @@ use self::rights::Right;
 use self::tokens::Tokens;
 use super::problem::Problem;
 
-/// The same complaint is not repeated sooner.
+/// Shortest interval between two warnings about an unusable tokens file.
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
-/// Somebody who was let in.
+/// An authenticated or anonymous client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    /// The name; nobody in particular has none.
+    /// `None` for anonymous clients.
     pub(super) user: Option<String>,
     rights: Arc<[Right]>,
 }
 
 impl Caller {
-    /// What the caller may do with a repository.
+    /// Returns the highest access that the caller has to a repository.
     pub(super) fn access(&self, repository: &str) -> Option<Access> {
         self.rights.iter().filter(|right| right.covers(repository)).map(Right::access).max()
     }
 }
 
-/// Lets callers in.
+/// Authenticates requests.
 #[derive(Debug)]
 pub(super) struct Gate {
     file: Option<PathBuf>,
@@ -63,15 +63,15 @@ impl Gate {
         Ok(Self { file, anonymous, loaded: Mutex::new(loaded) })
     }
 
-    /// Whether there is anything but certificates to show.
+    /// Whether clients can authenticate with a token.
     pub(super) fn has_tokens(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Finds out who calls. `certificate` is the name in the certificate of the connection.
+    /// Authenticates a request. `certificate` is the name in the connection's client certificate.
     ///
     /// # Errors
-    /// [`Problem::Unauthorized`] for a token that nobody has, and for no token where one is needed.
+    /// [`Problem::Unauthorized`] for an unknown token, and without any credentials if anonymous access is off.
     pub(super) async fn admit(&self, headers: &HeaderMap, certificate: Option<&str>) -> Result<Caller, Problem> {
         let tokens = self.current().await;
         if let Some(value) = headers.get(header::AUTHORIZATION) {
@@ -80,17 +80,17 @@ impl Gate {
             return Ok(Caller { user: Some(user), rights });
         }
         if let Some(name) = certificate {
-            // The name is proved even if no entry has it: it may do nothing then.
+            // The certificate proves the name. Without an entry in the file it has no rights.
             return Ok(Caller { user: Some(name.to_owned()), rights: tokens.by_certificate(name) });
         }
         let access = self.anonymous.ok_or(Problem::Unauthorized)?;
         Ok(Caller { user: None, rights: Arc::new([Right::everywhere(access)]) })
     }
 
-    /// The tokens as they are in the file now, or, while it is unusable, as they last were usable.
+    /// Returns the tokens in the file, or the last usable ones while the file is unusable.
     async fn current(&self) -> Arc<Tokens> {
         let Some(path) = &self.file else { return self.loaded.lock().tokens.clone() };
-        // A small file, compared as a whole: no clock, inode or watch can be wrong about what is in it.
+        // The file is small and compared byte by byte: modification times, inodes and watches can miss a change.
         let read = tokio::fs::read(path).await.map_err(|error| Unusable::new(path, error));
         let mut loaded = self.loaded.lock();
         if read.as_ref().is_ok_and(|bytes| *bytes == loaded.bytes) {
@@ -111,7 +111,7 @@ impl Gate {
     }
 }
 
-/// The token in an `Authorization` header. With Basic it is the password, whatever the user's name.
+/// Returns the token in an `Authorization` header; with Basic it is the password, and the user name is ignored.
 fn token(header: &str) -> Option<String> {
     let (scheme, value) = header.split_once(' ')?;
     let value = value.trim();

@@ -10,14 +10,14 @@ use rustix::fs::FlockOperation;
 use super::name::{MAX_COMPONENTS, is_repository};
 use super::push::{KEEP, NEW_REPOSITORY, QUARANTINE, QUARANTINE_LOCK};
 
-/// Removes quarantines, half-made repositories and locks of processes that have ended, in all repositories below `root`.
+/// Removes the quarantines, half-created repositories and locks of dead processes below `root`.
 ///
-/// Each of them is locked by its process as long as that lives, so another host on the same root is not disturbed.
+/// A live process holds a lock on each of its own, so another host on the same root is not disturbed.
 pub(super) fn sweep(root: &Path) {
     let mut folders = vec![(root.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
         for path in entries(&folder) {
-            // Links are not followed: what they lead to is swept where it is.
+            // Symbolic links are not followed: their targets are swept where they are.
             if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                 continue;
             }
@@ -48,8 +48,8 @@ fn sweep_repository(repository: &Path) {
     }
     match Refs::open(repository).and_then(|refs| refs.release_all()) {
         Ok(0) => {}
-        Ok(locks) => tracing::info!(repository = %repository.display(), locks, "removed locks that a crash has left"),
-        Err(error) => tracing::warn!(%error, "cannot look for locks that a crash has left"),
+        Ok(locks) => tracing::info!(repository = %repository.display(), locks, "removed locks left by a crash"),
+        Err(error) => tracing::warn!(%error, "cannot look for locks left by a crash"),
     }
 }
 
@@ -67,8 +67,8 @@ fn begins(path: &Path, prefix: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
 
-/// Removes a file or folder, if need be as soon as the process ends that holds it. That may be another host's push, which removes it
-/// by itself, or a program that goes on for a moment after its host was killed.
+/// Removes a file or folder. If a process still holds it, a thread waits for the lock: the holder is a push of another host,
+/// which removes it itself, or a Git process that briefly outlives its killed host.
 fn remove(path: &Path) {
     let held: Vec<_> =
         [path.to_owned(), path.join(QUARANTINE_LOCK)].iter().filter_map(|path| File::open(path).ok()).collect();
@@ -83,20 +83,20 @@ fn remove(path: &Path) {
     }
 }
 
-/// Removes what these files lock; whether they could be locked.
+/// Removes `path` once all `held` files are locked; returns `false` if one cannot be locked.
 fn remove_held(path: &Path, held: &[File], how: FlockOperation) -> bool {
     if held.iter().any(|file| rustix::fs::flock(file, how).is_err()) {
         return false;
     }
     let removed = match path.symlink_metadata() {
-        // Whoever held it has removed it.
+        // Its previous holder has removed it.
         Err(_) => return true,
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
     };
     match removed {
-        Ok(()) => tracing::info!(path = %path.display(), "removed what a crash has left"),
-        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove what a crash has left"),
+        Ok(()) => tracing::info!(path = %path.display(), "removed leftovers of a crash"),
+        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove leftovers of a crash"),
     }
     true
 }

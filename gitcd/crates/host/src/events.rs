@@ -1,4 +1,4 @@
-//! Tells clients what becomes of references, as a stream of server-sent events.
+//! Streams reference changes to clients as server-sent events.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -22,17 +22,17 @@ use super::name::Name;
 use super::problem::Problem;
 use super::service::answer;
 
-/// A sign of life, and the time in which a withdrawn right ends a stream.
+/// Interval of keep-alive comments, and the longest time until a revoked right ends a stream.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// More changes at once than these are told as a new snapshot.
+/// Larger batches of changes are sent as a new snapshot.
 const MAX_CHANGES: usize = 1000;
 
-/// The watchers of repositories that somebody follows.
+/// Watchers of the repositories that have followers.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Followed(Arc<Mutex<HashMap<PathBuf, std::sync::Weak<RefWatcher>>>>);
 
 impl Followed {
-    /// The watcher of a repository, which all that follow it share. Blocks.
+    /// Returns the watcher of a repository, shared by all its followers. Blocks.
     fn watcher(&self, repository: &Path) -> Result<Arc<RefWatcher>, WatchError> {
         let mut watchers = self.0.lock();
         if let Some(watcher) = watchers.get(repository).and_then(std::sync::Weak::upgrade)
@@ -47,10 +47,10 @@ impl Followed {
     }
 }
 
-/// Somebody who follows.
+/// A client that follows a repository's references.
 struct Follower {
     host: Arc<Inner>,
-    /// With these the follower was let in, and is asked again.
+    /// Has the credentials, which are checked again before every event.
     headers: HeaderMap,
     peer: Option<Peer>,
     name: Name,
@@ -61,7 +61,7 @@ struct Follower {
     _permit: OwnedSemaphorePermit,
 }
 
-/// First all references, then every change.
+/// Answers with an event stream: first all references, then every change.
 pub(super) async fn serve(
     host: &Arc<Inner>,
     repository: PathBuf,
@@ -95,7 +95,7 @@ pub(super) async fn serve(
 }
 
 impl Follower {
-    /// The next events as text; `None` ends the stream.
+    /// Returns the next events as text; `None` ends the stream.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_new) {
             return Some(snapshot(self.changes.seen()));
@@ -115,7 +115,7 @@ impl Follower {
         })
     }
 
-    /// Tokens and rights may be withdrawn while somebody follows.
+    /// Whether the client still has access: tokens and rights can be revoked while it follows.
     async fn is_allowed(&self) -> bool {
         let certificate = self.peer.as_ref().and_then(|peer| peer.name.as_deref());
         let caller = self.host.gate.admit(&self.headers, certificate).await;
@@ -136,7 +136,7 @@ fn change(change: &RefChange) -> String {
 
 fn event(kind: &str, data: &serde_json::Value) -> String {
     let mut text = String::new();
-    // JSON has no line breaks of its own.
-    write!(text, "event: {kind}\ndata: {data}\n\n").expect("a string takes everything");
+    // Compact JSON has no line breaks.
+    write!(text, "event: {kind}\ndata: {data}\n\n").expect("writing to a String cannot fail");
     text
 }

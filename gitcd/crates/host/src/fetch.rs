@@ -1,4 +1,4 @@
-//! What clients read, answered by `git upload-pack`, or without it if they ask for little.
+//! Fetches, answered by `git upload-pack`, or in process if they are small.
 
 mod plain;
 
@@ -11,7 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
-use gitcd_core::program::{Program, Running, complaint};
+use gitcd_core::program::{Program, Running, stderr_excerpt};
 use gitcd_repo::pkt_line;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
@@ -23,13 +23,13 @@ use super::input::Input;
 use super::problem::Problem;
 use super::service::{Service, answer};
 
-/// A negotiation names references and commits that both sides have.
+/// Enough for negotiations, which list references and common commits.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
-/// What is read at once, and the size of the portions of an answer.
+/// Size of a read, and of a chunk of the response.
 const PORTION_BYTES: usize = 64 << 10;
 
-/// `git upload-pack`. Whoever may read a repository may read every object in it: protocol version 2 allows no less, and a partial clone
-/// asks for single ones.
+/// Returns the `git upload-pack` command. Read access covers every object of a repository: protocol version 2 cannot restrict it,
+/// and partial clones ask for single objects.
 fn upload_pack(
     program: &Program,
     repository: &Path,
@@ -48,7 +48,7 @@ fn upload_pack(
     command
 }
 
-/// References, or in protocol version 2 what the server can do.
+/// Advertises the references, or in protocol version 2 the capabilities.
 pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<&str>) -> Result<Response, Problem> {
     let mut command = upload_pack(&host.git, repository, protocol, host.limits.idle, &["--advertise-refs"]);
     let output = tokio::time::timeout(host.limits.idle, command.output()).await.map_err(|_| Problem::Failed)?;
@@ -67,12 +67,12 @@ pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<
     Ok(answer(Service::UploadPack.advertisement_type(), Body::from(body)))
 }
 
-/// Whether version 2 of Git's protocol is spoken.
+/// Whether the client speaks version 2 of Git's protocol.
 fn is_second(protocol: Option<&str>) -> bool {
     protocol.is_some_and(|protocol| protocol.split(':').any(|key| key == "version=2"))
 }
 
-/// One round of a fetch from a repository that nobody has pushed to yet: it has no references.
+/// Answers one round of a fetch from a repository that the first push will create: it has no references.
 pub(super) async fn nothing(
     host: &Inner,
     headers: &HeaderMap,
@@ -89,7 +89,7 @@ pub(super) async fn nothing(
     Ok(answer(Service::UploadPack.result_type(), Body::from(pkt_line::FLUSH)))
 }
 
-/// One round of a fetch. The program ends with the client.
+/// Answers one round of a fetch. The Git process is killed when the client disconnects.
 pub(super) async fn serve(
     host: &Inner,
     repository: &Path,
@@ -113,7 +113,7 @@ pub(super) async fn serve(
         converse(running, input, portions, idle).await;
         drop(permit);
     });
-    // What was not understood at all is answered as such; later there is nothing to take back.
+    // An error before the first byte gets an error status; later the status has already been sent.
     let first = match answered.recv().await {
         Some(Ok(first)) => first,
         Some(Err(problem)) => return Err(problem),
@@ -126,7 +126,7 @@ pub(super) async fn serve(
 
 type Portions = mpsc::Sender<Result<Bytes, Problem>>;
 
-/// Passes both directions on at the same time, until one of the sides has ended.
+/// Copies both directions concurrently until one side ends.
 async fn converse(mut running: Running, input: Input, portions: Portions, idle: Duration) {
     let child = running.child();
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -139,18 +139,18 @@ async fn converse(mut running: Running, input: Input, portions: Portions, idle: 
     };
     let (answered, said) = tokio::select! {
         problem = fed => {
-            // Nobody may be there to hear it, or nobody who takes anything.
+            // The client may be gone, or not reading.
             let _gone = portions.try_send(Err(problem));
             return running.end().await;
         }
-        ended = async { tokio::join!(pass(stdout, &portions, idle), complaint(stderr)) } => ended,
+        ended = async { tokio::join!(pass(stdout, &portions, idle), stderr_excerpt(stderr)) } => ended,
     };
     let Some(answered) = answered else { return running.end().await };
     let status = running.child().wait().await;
     if !status.is_ok_and(|status| status.success()) {
         tracing::debug!(said, "git upload-pack failed");
         if answered == 0 {
-            let _gone = portions.send(Err(Problem::Bad("git does not understand it"))).await;
+            let _gone = portions.send(Err(Problem::Bad("git rejects the request"))).await;
         }
     }
 }
@@ -158,14 +158,14 @@ async fn converse(mut running: Running, input: Input, portions: Portions, idle: 
 async fn feed(mut input: Input, mut stdin: ChildStdin) -> Result<(), Problem> {
     while let Some(chunk) = input.chunk().await? {
         if stdin.write_all(&chunk).await.is_err() {
-            // It has heard enough.
+            // The process has closed its input.
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// Passes the answer on; its length, or `None` if the client does not take it.
+/// Copies the output to the client; returns its length, or `None` if the client stops reading.
 async fn pass(mut stdout: ChildStdout, portions: &Portions, idle: Duration) -> Option<u64> {
     let (mut buffer, mut passed) = (BytesMut::new(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! The body of a request: bounded in size and in how long it may stall, unpacked if the client has packed it.
+//! Request bodies, with limits on size and stalls, decompressed if gzipped.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use futures::StreamExt;
 
 use super::problem::Problem;
 
-/// Git packs only what it keeps in memory: negotiations of at most `http.postBuffer` (1 MiB unless set).
+/// Git gzips only what it buffers in memory: negotiations of at most `http.postBuffer` (1 MiB by default).
 const MAX_PACKED_BYTES: usize = 16 << 20;
 const MAX_UNPACKED_BYTES: usize = 64 << 20;
 
-/// What a client sends.
+/// The body of a request.
 pub(super) struct Input {
     stream: Option<BodyDataStream>,
     buffer: BytesMut,
-    /// How much more it may send.
+    /// Bytes that the client may still send.
     left: u64,
     idle: Duration,
 }
 
 impl Input {
-    /// Begins to read a body of at most `max_bytes`; a client that sends nothing for as long as `idle` is given up.
+    /// Starts to read a body of at most `max_bytes`; reads fail once the client sends nothing for `idle`.
     pub(super) async fn open(headers: &HeaderMap, body: Body, max_bytes: u64, idle: Duration) -> Result<Self, Problem> {
         let mut input = Self { stream: Some(body.into_data_stream()), buffer: BytesMut::new(), left: max_bytes, idle };
         let encoding = headers.get(header::CONTENT_ENCODING).map_or(&b""[..], |value| value.as_bytes());
@@ -39,7 +39,7 @@ impl Input {
         Ok(input)
     }
 
-    /// The next bytes, in whatever portions they come; `None` at the end.
+    /// Returns the next bytes, as many as have arrived; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.buffer.is_empty() && !self.fill().await? {
             return Ok(None);
@@ -47,17 +47,17 @@ impl Input {
         Ok(Some(self.buffer.split().freeze()))
     }
 
-    /// Exactly so many bytes; `None` if nothing at all is left.
+    /// Returns exactly `length` bytes; `None` at the end.
     pub(super) async fn exact(&mut self, length: usize) -> Result<Option<Bytes>, Problem> {
         while self.buffer.len() < length {
             if !self.fill().await? {
-                return if self.buffer.is_empty() { Ok(None) } else { Err(Problem::Bad("it ends too early")) };
+                return if self.buffer.is_empty() { Ok(None) } else { Err(Problem::Bad("the body ends early")) };
             }
         }
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// All that is left, if it is no more than this; it stays to be read.
+    /// Returns the rest without consuming it; `None` if it is longer than `most`.
     pub(super) async fn whole(&mut self, most: usize) -> Result<Option<Bytes>, Problem> {
         while self.buffer.len() <= most {
             if !self.fill().await? {
@@ -67,7 +67,7 @@ impl Input {
         Ok(None)
     }
 
-    /// Reads up to `most` bytes and forgets them: a client that is still sending would not see its answer.
+    /// Reads and discards up to `most` bytes: a client that is still sending does not read the response.
     pub(super) async fn drain(&mut self, mut most: u64) {
         while let Ok(Some(chunk)) = self.chunk().await {
             most = most.saturating_sub(chunk.len() as u64);
@@ -86,7 +86,7 @@ impl Input {
         Ok(self.buffer.split().freeze())
     }
 
-    /// Takes more of the body; `false` at its end.
+    /// Reads more of the body; `false` at its end.
     async fn fill(&mut self) -> Result<bool, Problem> {
         let Some(stream) = &mut self.stream else { return Ok(false) };
         loop {
@@ -103,11 +103,11 @@ impl Input {
 }
 
 fn unpack(packed: &[u8]) -> Result<BytesMut, Problem> {
-    const BAD: Problem = Problem::Bad("it is not gzip");
+    const BAD: Problem = Problem::Bad("the body is not valid gzip");
     if !packed.starts_with(&[0x1f, 0x8b]) {
         return Err(BAD);
     }
-    // The last four bytes are the length of what is packed. They may lie: no more than that is written.
+    // The last four bytes are the uncompressed length. They may lie: no more than that is written.
     let length = packed.last_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize).ok_or(BAD)?;
     if length > MAX_UNPACKED_BYTES {
         return Err(Problem::TooLarge);

@@ -1,9 +1,9 @@
-//! Serves repositories to stock Git clients, over Git's smart HTTP, and tells who follows them what changes.
+//! A Git server for stock clients, over Git's smart HTTP, with a stream of reference changes for followers.
 //!
-//! [`Host::start`] looks at the root folder; [`Host::router`] gives routes that can be mounted anywhere;
-//! [`server::Server`] listens. Fetches are answered by `git upload-pack` (`fetch`). Pushes are not handed to `git`: what they
-//! bring is checked in a quarantine, and references are moved by [`gitcd_repo::refs::Refs`] or by their [`Owner`] (`push`).
-//! `docs/design/host.md` has the rules and the argument for crashes.
+//! [`Host::start`] opens the root folder; [`Host::router`] returns routes that can be mounted anywhere;
+//! [`server::Server`] listens. `git upload-pack` answers all but small fetches (`fetch`). Pushes do not run `git receive-pack`:
+//! objects are checked in a quarantine, and [`gitcd_repo::refs::Refs`] or their [`Owner`] moves the references (`push`).
+//! `docs/design/host.md` has the rules and the crash-safety argument.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), gitcd_host::StartError> {
@@ -27,6 +27,7 @@ mod recent;
 mod refusals;
 mod route;
 pub mod server;
+mod service;
 mod upkeep;
 
 use std::io;
@@ -44,48 +45,48 @@ pub use gitcd_repo::owner::{Owner, Refusal, Remarks, Update};
 use self::access::Gate;
 use self::problem::Problem;
 
-/// More at once than this is no bound.
+/// Cap on the request and follower limits: [`Semaphore::acquire_many`] takes a `u32`.
 const MAX_PERMITS: usize = 1 << 20;
-/// How long a request waits for others to end before it is sent away.
+/// How long a request waits for a permit before it gets 503.
 const QUEUE: Duration = Duration::from_secs(10);
 
 /// What to serve, and to whom.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The folder with bare repositories, in any depth up to eight.
+    /// Folder with bare repositories, up to eight levels deep.
     pub root: PathBuf,
-    /// The file with tokens and rights.
+    /// File with tokens and rights.
     pub tokens: Option<PathBuf>,
-    /// What those may do who show neither a token nor a certificate.
+    /// Access of clients without a token or certificate.
     pub anonymous: Option<Access>,
-    /// Make repositories that do not exist when somebody who may write pushes into them.
+    /// Whether a push with write access creates a missing repository.
     pub create_on_push: bool,
-    /// Bounds on what clients can use up.
+    /// Limits on the resources that clients use.
     pub limits: Limits,
-    /// Who decides about references that are more than files.
+    /// Decides on updates of references that belong to a served branch.
     pub owner: Option<Arc<dyn Owner>>,
-    /// The only repository to serve, if not all below the root.
+    /// The only repository to serve; `None` for all below the root.
     pub only: Option<PathBuf>,
 }
 
 impl Config {
-    /// A host that nobody has access to yet.
+    /// Returns a configuration that grants no access yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let (root, limits) = (root.into(), Limits::default());
         Self { root, tokens: None, anonymous: None, create_on_push: false, limits, owner: None, only: None }
     }
 }
 
-/// Bounds on what clients can use up.
+/// Limits on the resources that clients use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest pack of a push.
     pub max_pack_bytes: u64,
-    /// Fetches and pushes at the same time; more wait a little and are then sent away.
+    /// Concurrent fetches and pushes; others wait ten seconds and then get 503.
     pub max_requests: usize,
-    /// Clients that follow references at the same time.
+    /// Concurrent event streams; others get 503 at once.
     pub max_followers: usize,
-    /// A client or a program that makes no progress for so long is given up.
+    /// A client or Git process that makes no progress for this long is dropped.
     pub idle: Duration,
 }
 
@@ -110,18 +111,18 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
-    /// The tokens cannot be used.
+    /// The tokens file is unusable.
     #[error(transparent)]
     Tokens(#[from] Unusable),
 }
 
-/// A host of repositories; clones are the same host.
+/// A running Git host; clones share it.
 #[derive(Clone, Debug)]
 pub struct Host(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Without symbolic links.
+    /// Canonical, without symbolic links.
     root: PathBuf,
     only: Option<PathBuf>,
     git: Program,
@@ -140,7 +141,7 @@ struct Inner {
 }
 
 impl Host {
-    /// Looks for `git`, reads the tokens and removes what pushes have left behind that a crash interrupted.
+    /// Finds `git`, reads the tokens and removes what interrupted pushes have left behind.
     ///
     /// # Errors
     /// [`StartError`].
@@ -154,7 +155,7 @@ impl Host {
         let only = config.only.map(|only| only.canonicalize().map_err(root_error)).transpose()?;
         let gate = Gate::open(config.tokens, config.anonymous)?;
         let swept = root.clone();
-        // Cannot fail: what cannot be removed is told and stays.
+        // Cannot fail: what cannot be removed is logged and stays.
         let _swept = tokio::task::spawn_blocking(move || clean::sweep(&swept)).await;
         Ok(Self(Arc::new(Inner {
             root,
@@ -175,12 +176,12 @@ impl Host {
         })))
     }
 
-    /// The routes: `/<repository>/info/refs` and the like.
+    /// Returns the routes: `/<repository>/info/refs` and so on.
     pub fn router(&self) -> Router {
         Router::new().route("/{*path}", axum::routing::any(route::handle)).with_state(self.0.clone())
     }
 
-    /// Ends the streams of followers, and waits until the requests, and the joins of packs, that are under way have ended, but no longer than `patience`.
+    /// Ends the event streams, then waits up to `patience` for running requests and repacks.
     pub async fn stop(&self, patience: Duration) {
         self.0.stop.send_replace(true);
         let all = self.0.limits.max_requests.clamp(1, MAX_PERMITS) as u32;
@@ -191,7 +192,7 @@ impl Host {
 }
 
 impl Inner {
-    /// The repository of a name, if it is served.
+    /// Returns the folder of a repository, if it is served.
     fn repository(&self, name: &name::Name) -> Option<PathBuf> {
         name.find(&self.root).filter(|found| self.only.as_ref().is_none_or(|only| only == found))
     }

@@ -1,17 +1,17 @@
-//! Names of repositories, and the folders that they mean.
+//! Repository names and their folders.
 
 use std::path::{Path, PathBuf};
 
-/// Deeper ones are not looked for, neither by clients nor when crashes are cleaned up after.
+/// Depth limit, for requests and for the cleanup after a crash.
 pub(super) const MAX_COMPONENTS: usize = 8;
 const MAX_COMPONENT_BYTES: usize = 100;
 
-/// The name of a repository, without `.git` at its end. It cannot lead out of a folder.
+/// A repository name, without the `.git` suffix. It cannot escape the root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name(String);
 
 impl Name {
-    /// `team/project` or `team/project.git`; `None` for everything that is no such name.
+    /// Parses `team/project` or `team/project.git`; `None` if the name is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let stem = text.strip_suffix(".git").unwrap_or(text);
         let components = stem.split('/');
@@ -21,7 +21,7 @@ impl Name {
                 && !component.starts_with('.')
                 && component.bytes().all(plain)
         };
-        // Of another ending the first would be a part of the name, and the folder one that has another name, too.
+        // `a.git.git` would be a repository `a.git`, whose folder could also be that of `a`.
         let is_other = stem.strip_suffix(".git").is_some();
         (!is_other && components.clone().count() <= MAX_COMPONENTS && components.clone().all(is_sound))
             .then(|| Self(stem.to_owned()))
@@ -31,8 +31,7 @@ impl Name {
         &self.0
     }
 
-    /// The bare repository of this name below `root`, a path without symbolic links. Links below it are followed as long as they
-    /// stay below it.
+    /// Finds the bare repository of this name below the canonical `root`. Follows symbolic links that stay below it.
     pub(super) fn find(&self, root: &Path) -> Option<PathBuf> {
         let folders = [root.join(format!("{}.git", self.0)), root.join(&self.0)];
         let found = folders.into_iter().find(|folder| is_repository(folder))?;
@@ -40,8 +39,8 @@ impl Name {
         real.starts_with(root).then_some(real)
     }
 
-    /// Where a repository of this name may be made: the folder around it and the name in it. `None` if something is there, or
-    /// if it would be inside of another repository or outside of `root`.
+    /// Returns the parent folder and file name for a new repository. `None` if the path is taken, inside another repository, or
+    /// outside `root`.
     pub(super) fn place(&self, root: &Path) -> Option<(PathBuf, String)> {
         let (folder, last) = self.0.rsplit_once('/').unwrap_or(("", &self.0));
         let mut parent = root.to_owned();
@@ -61,7 +60,7 @@ impl Name {
     }
 }
 
-/// As Git decides it.
+/// Whether a folder is a bare repository, by Git's own criteria.
 pub(super) fn is_repository(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }

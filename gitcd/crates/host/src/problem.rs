@@ -1,15 +1,15 @@
-//! What a client is told that gets nothing.
+//! Error responses.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-/// Why a request is not answered. Clients get no more than what is written here.
+/// Why a request fails. Clients see only the text here.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
-    /// Nobody, or nobody that we know.
+    /// No credentials, or unknown ones.
     #[error("unauthorized")]
     Unauthorized,
-    /// Not allowed, or not there: the same answer, so that names are not told.
+    /// No access, or no such repository: the same response, so that names do not leak.
     #[error("forbidden")]
     Forbidden,
     #[error("not found")]
@@ -24,7 +24,7 @@ pub(super) enum Problem {
     TooLarge,
     #[error("the request came too slowly")]
     Slow,
-    /// The connection failed in the middle of a request; nobody hears this.
+    /// The connection failed in the middle of a request; no client sees this.
     #[error("the client disconnected")]
     Gone,
     #[error("too many requests; try again")]
@@ -35,7 +35,7 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// Something that is not the client's fault.
+    /// Logs an error that is not the client's fault.
     pub(super) fn failed(what: &str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| {
             tracing::error!(%error, "{what}");

@@ -1,7 +1,7 @@
-//! What clients write.
+//! Pushes.
 //!
-//! The order is what makes a crash harmless: objects come into a quarantine that nobody reads, are checked there together with
-//! all that they refer to, become durable and part of the repository as a whole pack, and only then references are moved to them.
+//! The order makes crashes harmless: objects enter a quarantine that no reader sees, are checked there together with everything
+//! they refer to, become durable, join the repository as one pack, and only then references move to them.
 
 mod apply;
 mod commands;
@@ -38,27 +38,27 @@ use super::problem::Problem;
 use super::service::{Service, answer};
 use super::upkeep;
 
-/// The commands of a push, which are read into memory.
+/// Limit on the commands of a push, which are held in memory.
 const MAX_COMMAND_BYTES: u64 = 8 << 20;
-/// What is read of a pack that is not wanted, so that the client hears why.
+/// How much of a refused pack is read and discarded, so that the client reads the report.
 const MAX_UNWANTED_BYTES: u64 = 64 << 20;
 
-/// Where a push goes.
+/// The repository that a push goes to.
 #[derive(Debug)]
 pub(super) enum Target {
     Present(PathBuf),
-    /// To be made by the push.
+    /// Created by the push.
     New(Name),
 }
 
-/// Who pushes.
+/// The client that pushes.
 #[derive(Clone, Debug)]
 pub(super) struct By {
     pub(super) user: Option<String>,
     pub(super) access: Access,
 }
 
-/// All references, and what this host can do.
+/// Advertises all references and the host's capabilities.
 pub(super) async fn advertise(host: &Inner, target: &Target) -> Result<Response, Problem> {
     const CAPABILITIES: &str =
         "report-status delete-refs side-band-64k quiet atomic ofs-delta object-format=sha1 agent=gitcd/";
@@ -89,7 +89,7 @@ pub(super) async fn advertise(host: &Inner, target: &Target) -> Result<Response,
     Ok(answer(Service::ReceivePack.advertisement_type(), Body::from(body)))
 }
 
-/// A push. It goes on to its end even if the client goes away once all has come.
+/// Handles a push. Once everything has arrived it completes, even if the client disconnects.
 pub(super) async fn serve(
     host: &Arc<Inner>,
     target: Target,
@@ -101,7 +101,7 @@ pub(super) async fn serve(
     let max_bytes = host.limits.max_pack_bytes.saturating_add(MAX_COMMAND_BYTES);
     let input = Input::open(headers, body, max_bytes, host.limits.idle).await?;
     let host = host.clone();
-    // On its own, since a request is dropped with its connection, in the middle of whatever it does.
+    // In a task of its own, since the request's future is dropped with its connection.
     let done = tokio::spawn(async move {
         let _permit = permit;
         receive(&host, target, by, input).await
@@ -112,7 +112,7 @@ pub(super) async fn serve(
 
 async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) -> Result<Vec<u8>, Problem> {
     let Some(push) = Push::read(&mut input, MAX_COMMAND_BYTES).await? else {
-        // A client that asks whether it would be let in.
+        // A probe for authentication, which Git sends before a large push.
         return Ok(pkt_line::FLUSH.to_vec());
     };
     let created = match &target {
@@ -124,7 +124,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         (Target::New(_), Some(created)) => created.folder().to_owned(),
         (Target::New(_), None) => return Err(Problem::Failed),
     };
-    // What is being made has another name until it is done.
+    // A new repository has a temporary name until it is published.
     let shown = created.as_ref().map_or_else(|| repository.clone(), |created| created.place().to_owned());
     let mut report = Report::new(&push);
     decide::names(&push, &by, &repository, &mut report);
@@ -163,7 +163,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
             }
             None => Vec::new(),
         };
-        // A repository that nobody sees needs no protection, and its folder gets another name.
+        // An unpublished repository needs no protection from repacks, and its folder is about to be renamed.
         if created.is_some() {
             kept.clear();
         }
@@ -178,7 +178,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());
         let (old, new) = (id(command.old), id(command.new));
         match report.reason(at) {
-            // A lease is renewed every few seconds, for years.
+            // A lease is renewed every few seconds: too often for the info level.
             None if old.len() == new.len() && reference.starts_with(lease::LEASES) => {
                 tracing::debug!(%repository, reference, old, new, user, "pushed");
             }
@@ -189,7 +189,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
     Ok(report.encode())
 }
 
-/// For the log.
+/// Formats an id for the log.
 fn id(id: Option<git2::Oid>) -> String {
     id.map_or_else(|| "none".to_owned(), |id| id.to_string())
 }

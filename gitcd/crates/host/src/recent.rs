@@ -1,4 +1,4 @@
-//! What was pushed last, in memory: it is what followers fetch next.
+//! Objects of recent pushes, in memory: followers fetch them next.
 
 mod step;
 
@@ -14,14 +14,14 @@ use self::step::Pushed;
 pub(super) use self::step::{History, Step};
 use gitcd_repo::received::Received;
 
-/// Bytes that are kept.
+/// Memory limit.
 const MOST_BYTES: usize = 32 << 20;
-/// Pushes of all repositories.
+/// Limit on pushes, for all repositories together.
 const MOST: usize = 256;
-/// Pushes that are looked through for an object.
+/// Pushes that are searched for an object.
 const LOOKED_THROUGH: usize = 16;
 
-/// The objects of the last pushes. They are in their repositories, too.
+/// Cache of the objects of recent pushes, which are in their repositories, too.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<VecDeque<Push>>);
 
@@ -32,7 +32,7 @@ struct Push {
     step: Option<Arc<Step>>,
 }
 
-/// A repository: another one may come to be in the same folder.
+/// Identity of a repository, since another one may be created in the same folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     path: PathBuf,
@@ -48,7 +48,7 @@ impl Place {
 }
 
 impl Recent {
-    /// Keeps a push, instead of those that came longest ago.
+    /// Adds a push, and evicts the oldest ones beyond the limits.
     pub(super) fn add(&self, repository: &Path, received: Received, step: Option<Step>) {
         let push = Push { repository: Place::of(repository), received: Arc::new(received), step: step.map(Arc::new) };
         let mut all = self.0.lock();
@@ -59,14 +59,14 @@ impl Recent {
         }
     }
 
-    /// The last pushes to a repository, the last one first.
+    /// Returns the last pushes to a repository, newest first.
     pub(super) fn of(&self, repository: &Path) -> Vec<Arc<Received>> {
         let (repository, all) = (Place::of(repository), self.0.lock());
         let own = all.iter().filter(|push| push.repository == repository);
         own.map(|push| push.received.clone()).take(LOOKED_THROUGH).collect()
     }
 
-    /// How the commits of the last pushes to a repository follow one another.
+    /// Returns the commit graph of the last pushes to a repository.
     pub(super) fn history(&self, repository: &Path) -> History {
         History(self.pushes(repository))
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use gitcd_repo::received::{Bounds, read};
 
-    /// A push of one blob of so many bytes.
+    /// Returns a push of one blob of this size.
     fn push(bytes: usize, fill: u8) -> (Oid, Received) {
         let folder = tempfile::tempdir().unwrap();
         let repository = Repository::init_bare(folder.path()).unwrap();
@@ -111,10 +111,10 @@ mod tests {
         assert_eq!(recent.of(other)[0].get(first), None);
         let (_, received) = push(MOST_BYTES - (1 << 19), b'c');
         recent.add(other, received, None);
-        assert_eq!((recent.of(one).len(), recent.of(other).len()), (0, 2), "the one that came first has gone");
+        assert_eq!((recent.of(one).len(), recent.of(other).len()), (0, 2), "the oldest push is evicted");
         let (_, received) = push(MOST_BYTES + 1, b'd');
         recent.add(one, received, None);
-        assert!(recent.of(one).is_empty(), "it is too large");
+        assert!(recent.of(one).is_empty(), "the push exceeds the limit");
         for fill in 0..=u8::MAX {
             recent.add(one, push(1, fill).1, None);
         }

@@ -1,4 +1,4 @@
-//! Tells the log who was not let in. Never what they showed.
+//! Logs refused requests, never their credentials.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 
 use super::problem::Problem;
 
-/// A flood of requests must not become one of lines.
+/// Shortest interval between log lines, so that a flood of requests does not flood the log.
 const EVERY: Duration = Duration::from_millis(100);
-/// Of a path that may be anything.
+/// How much of a path is logged, since clients can send any.
 const MAX_PATH_CHARS: usize = 200;
 
-/// Who asks, and for what.
+/// The client and the path of a request.
 #[derive(Debug)]
 pub(super) struct Asker {
     address: Option<SocketAddr>,
     path: String,
     shows_token: bool,
-    /// Who it is, once that is known.
+    /// Set once the client is authenticated.
     pub(super) user: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Asker {
     }
 }
 
-/// Refusals that are told, and how many were not.
+/// Throttles for the log lines about refused requests, one for each kind.
 #[derive(Debug)]
 pub(super) struct Refusals {
     unknown: Mutex<Complaints>,
@@ -59,7 +59,7 @@ impl Default for Refusals {
 }
 
 impl Complaints {
-    /// How many there were since the last one that was told, if this one is to be told.
+    /// Returns how many refusals were suppressed since the last logged one, if this one is to be logged.
     fn due(&mut self, now: Instant) -> Option<u64> {
         if self.throttle.admits(now) {
             return Some(std::mem::take(&mut self.unheard));
@@ -70,7 +70,7 @@ impl Complaints {
 }
 
 impl Refusals {
-    /// Tells of a request that was not answered, if that was for want of rights.
+    /// Logs a request that failed for lack of access.
     pub(super) fn tell(&self, problem: &Problem, asker: &Asker) {
         let Asker { address, path, shows_token, user } = asker;
         let address = address.map(tracing::field::display);
@@ -81,7 +81,7 @@ impl Refusals {
                     tracing::warn!(address, ?path, others, "refused (401): unknown token");
                 }
             }
-            // Git shows its token only when it is asked to.
+            // Git sends its token only after a 401.
             Problem::Unauthorized => {
                 if let Some(others) = due(&self.nobody) {
                     tracing::info!(address, ?path, others, "asked for a token (401)");

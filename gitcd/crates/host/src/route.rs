@@ -1,10 +1,9 @@
-//! From a request to what answers it.
+//! Authenticates requests and routes them.
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use gitcd_net::listener::Peer;
 
@@ -12,11 +11,12 @@ use super::access::{Access, Caller};
 use super::name::Name;
 use super::problem::Problem;
 use super::refusals::Asker;
+use super::service::Service;
 use super::{Inner, events, fetch, push};
 
 const EVENTS_AT: HeaderValue = HeaderValue::from_static("refs/events");
 
-/// What a path and a method ask for.
+/// The operation that a path and a method ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Advertisement(Service),
@@ -24,7 +24,7 @@ enum Wish {
     Events,
 }
 
-/// Takes a request apart. Paths are taken as they are: a name has no character that could be escaped.
+/// Splits a request into repository and operation. Paths are not unescaped: names have no characters that need it.
 fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p str, Wish), Problem> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (name, wish, wanted) = if let Some(name) = path.strip_suffix("/info/refs") {
@@ -32,7 +32,7 @@ fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p 
         let service = match service {
             Some("git-upload-pack") => Service::UploadPack,
             Some("git-receive-pack") => Service::ReceivePack,
-            _ => return Err(Problem::Bad("only Git's smart protocol is spoken; use a newer client")),
+            _ => return Err(Problem::Bad("only Git's smart protocol is supported; use a newer client")),
         };
         (name, Wish::Advertisement(service), Method::GET)
     } else if let Some(name) = path.strip_suffix("/git-upload-pack") {
@@ -47,7 +47,7 @@ fn wish<'p>(method: &Method, path: &'p str, query: Option<&str>) -> Result<(&'p 
     if *method == wanted { Ok((name, wish)) } else { Err(Problem::Method) }
 }
 
-/// The only handler.
+/// Handles all requests.
 pub(super) async fn handle(State(host): State<Arc<Inner>>, request: Request) -> Response {
     let mut asker = Asker::of(&request);
     match respond(&host, request, &mut asker).await {
@@ -65,7 +65,7 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
     let peer = parts.extensions.get::<Peer>();
     let caller = host.gate.admit(&parts.headers, peer.and_then(|peer| peer.name.as_deref())).await?;
     asker.user.clone_from(&caller.user);
-    // A web page must not push with the rights that everybody on this machine has. Git sends no origin.
+    // A web page must not push with the rights of anonymous clients on this machine. Git sends no `Origin`.
     if parts.method == Method::POST && parts.headers.contains_key(header::ORIGIN) {
         return Err(Problem::Forbidden);
     }
@@ -87,7 +87,7 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
         let (host, name) = (host.clone(), name.clone());
         let look = move || {
             let found = host.repository(&name);
-            // Who may make a repository with the first push may look at it before, as a gitcd does: nothing is in it.
+            // Clients whose push may create the repository can fetch from it before, as gitcd does: it is empty.
             let may_be_made = found.is_none() && host.create_on_push && access >= Access::Write;
             (found, may_be_made && name.place(&host.root).is_some())
         };
@@ -97,7 +97,7 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
         && access >= Access::Write
         && is_person(&parts.headers)
     {
-        // It looks at links on the disk.
+        // Blocking: it resolves symbolic links.
         let (owner, repository) = (owner.clone(), repository.clone());
         tokio::task::spawn_blocking(move || owner.looked_at(&repository)).await.map_err(|_| Problem::Failed)?;
     }
@@ -138,25 +138,25 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
             }
         }
         Wish::Events => {
-            // Nothing can be told of what may be made; that is no refusal.
+            // A repository that does not exist yet has no events; that is not a refusal.
             let repository = repository.ok_or_else(|| if may_be_made { Problem::NotFound } else { missing() })?;
             events::serve(host, repository, name, parts.headers, peer.cloned()).await
         }
     }
 }
 
-/// Somebody is told no more than that; nobody in particular is asked for a token, if there are any.
+/// Forbids the request; an anonymous caller is asked for a token if the host has any.
 fn refused(host: &Inner, caller: &Caller) -> Problem {
     if caller.user.is_some() || !host.gate.has_tokens() { Problem::Forbidden } else { Problem::Unauthorized }
 }
 
-/// Whether it is not another gitcd, which wins its races by itself.
+/// Whether the client is not a gitcd, which resolves races with commits by itself.
 fn is_person(headers: &HeaderMap) -> bool {
     let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
     !agent.starts_with(gitcd_sync::USER_AGENT.as_bytes())
 }
 
-/// Git's protocol version, which goes into the environment of a program.
+/// Returns Git's protocol version, which goes into the environment of a Git process.
 fn protocol(headers: &HeaderMap) -> Option<&str> {
     const MAX_BYTES: usize = 128;
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'=' | b':' | b'-' | b'.');

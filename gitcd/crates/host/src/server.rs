@@ -1,4 +1,4 @@
-//! Listeners for a host of its own.
+//! A standalone host with its listeners.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use tokio::task::JoinSet;
 
 use super::{Config, Host, StartError};
 
-/// How long pushes and fetches may take to end.
+/// How long running pushes and fetches may take after a stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Why a host does not listen.
+/// Why a host does not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The host itself cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It cannot listen.
+    /// It cannot listen on a port.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A listener ended by itself.
-    #[error("a listener has ended")]
+    /// A listener stopped by itself.
+    #[error("a listener stopped unexpectedly")]
     Ended,
 }
 
-/// A host that listens.
+/// A host with its listeners.
 #[derive(Debug)]
 pub struct Server {
     host: Host,
@@ -41,7 +41,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the ports and starts the host. `tls` is for `https` listeners.
+    /// Binds the ports and starts the host. `tls` is for `https` listeners.
     ///
     /// # Errors
     /// [`ServeError`].
@@ -50,7 +50,7 @@ impl Server {
         Ok(Self::start_on(config, bound).await?)
     }
 
-    /// Starts the host on ports that were taken before.
+    /// Starts the host on ports that are already bound.
     ///
     /// # Errors
     /// [`StartError`].
@@ -70,23 +70,23 @@ impl Server {
         Ok(Self { host, addresses, listeners, stop })
     }
 
-    /// Where it listens.
+    /// Returns the bound addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Waits for a listener to end, which happens only if something is very wrong.
+    /// Waits until a listener stops by itself, which is always a failure.
     pub async fn failed(&mut self) -> ServeError {
         self.listeners.join_next().await;
         ServeError::Ended
     }
 
-    /// Takes no more requests, ends streams of events and waits a little for what is under way.
+    /// Stops accepting requests, ends event streams and waits up to ten seconds for running requests.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         self.host.stop(DRAIN).await;
         let ended = async { while self.listeners.join_next().await.is_some() {} };
-        // Connections that are kept open without a request are not waited for.
+        // Idle keep-alive connections do not delay it.
         let _ended = tokio::time::timeout(Duration::from_secs(1), ended).await;
     }
 }

@@ -43,7 +43,7 @@ impl Service {
     }
 }
 
-/// Returns an answer that no cache may keep.
+/// Returns a response that no cache may store.
 pub(super) fn answer(content_type: &'static str, body: Body) -> Response {
     const HEADERS: [(HeaderName, HeaderValue); 2] = [
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, max-age=0, must-revalidate")),

@@ -1,7 +1,8 @@
-//! Few packs: every push brings one, and each makes all that is read later a little slower.
+//! Repacks after pushes: every push adds a pack, and each pack makes all later reads a little slower.
 //!
-//! When there are too many, the small ones become one, in the way of served branches ([`maintenance::join_pushed`]). `git repack` would do it with one command, but
-//! goes by what it read when it began: where a `.keep` appears meanwhile, objects are lost.
+//! When there are too many, the small ones are combined into one, as for served branches ([`maintenance::join_pushed`]).
+//! `git repack` would do it in one command, but relies on what it read at its start: if a `.keep` file appears meanwhile,
+//! objects are lost.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,14 +16,14 @@ use tokio::sync::watch;
 
 use super::Inner;
 
-/// After a failure a repository is left alone for so long.
+/// Pause after a failed repack of a repository.
 const REST: Duration = Duration::from_mins(10);
 
-/// The repositories whose packs are being joined, and those whose could not be, until when they are left alone.
+/// Repositories that are being repacked (`None`), and those whose repack failed, with the end of their pause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upkeep(Arc<Mutex<HashMap<PathBuf, Option<Instant>>>>, watch::Sender<usize>);
 
-/// One of them, until it is dropped.
+/// A running repack of a repository; ends when dropped.
 struct Turn<'u>(&'u Upkeep, PathBuf);
 
 impl Upkeep {
@@ -37,7 +38,7 @@ impl Upkeep {
         Some(Turn(self, repository.to_owned()))
     }
 
-    /// Returns when none is being kept in order.
+    /// Waits until no repack is running.
     pub(super) async fn ended(&self) {
         let mut turns = self.1.subscribe();
         let _gone = turns.wait_for(|turns| *turns == 0).await;
@@ -58,7 +59,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Joins packs in the background if a push has made them too many. Whoever serves a repository as a branch keeps it in order by itself.
+/// Repacks in the background if a push has left too many packs. Served branches have their own maintenance.
 pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
     if host.owner.is_some() {
         return;
@@ -75,7 +76,7 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
         }
         match maintenance::join_pushed(&host.git, &repository, &host.stop.subscribe()).await {
             Ok(None) => {}
-            Ok(Some(packs)) => tracing::debug!(repository = %repository.display(), packs, "joined small packs"),
+            Ok(Some(packs)) => tracing::debug!(repository = %repository.display(), packs, "repacked small packs"),
             Err(error) => {
                 tracing::warn!(
                     repository = %repository.display(),
@@ -90,7 +91,7 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
     });
 }
 
-/// Whether the repository wants to be kept in order when something is pushed: `receive.autogc`.
+/// Whether the repository's `receive.autogc` allows repacks after a push.
 fn is_wanted(repository: &Path) -> bool {
     let config = git2::Config::open(&repository.join("config"));
     config.is_ok_and(|config| config.get_bool("receive.autogc").unwrap_or(true))

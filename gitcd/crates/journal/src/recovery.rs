@@ -10,8 +10,8 @@ use gitcd_core::revision::Revision;
 
 use super::prefixes::Prefixes;
 use super::record::{DecodeError, Record};
+use super::segment::Sealed;
 use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
-use super::writer::Sealed;
 
 /// A journal that cannot be replayed. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@
 //! the writer has applied beyond it.
 
 pub mod alarms;
-pub mod amounts;
 mod counters;
+pub mod doubling_histogram;
 mod error;
 mod expiry;
 pub mod hub;
@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use gitcd_core::fence::Gate;
+use gitcd_core::fence::Fence;
 use gitcd_core::revision::Revision;
 use gitcd_journal::{self as journal, Segments};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -67,7 +67,7 @@ pub struct Store {
     published: Condvar,
     poisoned: Mutex<Option<String>>,
     /// The fence: closed while this server must not acknowledge writes. Unset if there can be no other writer.
-    gate: OnceLock<Arc<Gate>>,
+    fence: OnceLock<Arc<Fence>>,
     /// Set if this store follows another server's writes, and accepts none.
     standby: Option<Standby>,
     lease_granted: tokio::sync::Notify,
@@ -155,7 +155,7 @@ impl Store {
             progress: Mutex::new(progress),
             published: Condvar::new(),
             poisoned: Mutex::new(None),
-            gate: OnceLock::new(),
+            fence: OnceLock::new(),
             standby,
             lease_granted: tokio::sync::Notify::new(),
             alarms,
@@ -331,8 +331,8 @@ impl Store {
     }
 
     /// Sets the fence: nothing is acknowledged while it is closed. Must be called before the first request.
-    pub fn fence(&self, gate: Arc<Gate>) {
-        self.gate.set(gate).expect("a store is fenced once");
+    pub fn fence(&self, fence: Arc<Fence>) {
+        self.fence.set(fence).expect("a store is fenced once");
     }
 
     /// Confirms that what was read before this call was the newest state then: no other server can have written.
@@ -341,8 +341,8 @@ impl Store {
     /// [`Error::NoLease`].
     #[inline]
     pub fn newest(&self) -> Result<(), Error> {
-        match self.gate.get() {
-            Some(gate) if !gate.is_open() => Err(Error::NoLease),
+        match self.fence.get() {
+            Some(fence) if !fence.is_open() => Err(Error::NoLease),
             _ => Ok(()),
         }
     }

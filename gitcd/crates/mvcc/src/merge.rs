@@ -70,7 +70,7 @@ pub type Merge = record::Merge;
 /// first: if it reverted a change that all branches made, but did not have their commits as ancestors, it would lose against
 /// their change.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct DeferredLinks {
     /// The commit of this branch.
     pub ours: git2::Oid,
     /// The commits of others, each with the trailers for the merge commit.
@@ -146,15 +146,15 @@ impl Store {
     /// Leaves the merge of two commits to the other side. Kept in memory only.
     pub fn leave(&self, ours: git2::Oid, theirs: git2::Oid, trailers: String) {
         let mut progress = self.progress.lock();
-        let left = progress.left.get_or_insert_with(|| Left { ours, theirs: BTreeMap::new() });
+        let left = progress.left.get_or_insert_with(|| DeferredLinks { ours, theirs: BTreeMap::new() });
         if left.ours != ours {
-            *left = Left { ours, theirs: BTreeMap::new() };
+            *left = DeferredLinks { ours, theirs: BTreeMap::new() };
         }
         left.theirs.insert(theirs, trailers);
     }
 
     /// Returns the history links deferred at a commit of this branch.
-    pub fn left_at(&self, ours: git2::Oid) -> Option<Left> {
+    pub fn deferred_at(&self, ours: git2::Oid) -> Option<DeferredLinks> {
         self.progress.lock().left.clone().filter(|left| left.ours == ours)
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Progress {
     /// Merges that are not in Git yet, oldest first.
     pub(super) merges: VecDeque<Arc<merge::Merge>>,
     /// Deferred history links: other branches make them, unless something is written here first.
-    pub(super) left: Option<merge::Left>,
+    pub(super) left: Option<merge::DeferredLinks>,
     /// A commit was requested.
     hurry: bool,
     /// A pause of commits was requested until this time.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::amounts::Amounts;
+use super::doubling_histogram::DoublingHistogram;
 
 /// Threshold above which etcd logs and counts an operation as slow.
 const SLOW: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub(crate) enum Applied {
 pub const APPLIED: [&str; 7] = ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Merge"];
 
 /// Durations of successful operations, and of failed ones.
-pub type Outcomes = [Amounts; 2];
+pub type Outcomes = [DoublingHistogram; 2];
 
 /// Counts and durations of one store.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Work {
     /// Requests and writes that took longer than etcd's limit of 100 ms.
     pub slow: AtomicU64,
     /// Writes of journal frames, without the fsync.
-    pub journal_writes: Amounts,
+    pub journal_writes: DoublingHistogram,
     /// Bytes of keys and values that were put.
     pub put_bytes: AtomicU64,
     /// Leases kept alive.
@@ -53,50 +53,50 @@ pub struct Work {
     /// Leases expired.
     pub leases_expired: AtomicU64,
     /// Granted times to live in seconds.
-    pub lease_ttl: Amounts,
+    pub lease_ttl: DoublingHistogram,
     /// Pauses of writes for a part of a compaction.
-    pub compaction_pauses: [Amounts; 2],
+    pub compaction_pauses: [DoublingHistogram; 2],
     /// Compactions, from the request until the last version is dropped.
-    pub compactions: Amounts,
+    pub compactions: DoublingHistogram,
     /// End of the last compaction, in seconds since 1970.
     pub compacted_at: AtomicU64,
     /// Versions that compactions dropped.
     pub compacted_versions: AtomicU64,
     /// Requests for the hash of the store.
-    pub hash: Amounts,
+    pub hash: DoublingHistogram,
     /// Requests for the hash at a revision.
-    pub hash_at_revision: Amounts,
+    pub hash_at_revision: DoublingHistogram,
     /// Snapshots sent.
-    pub snapshots: Amounts,
+    pub snapshots: DoublingHistogram,
     /// Defragmentation requests.
-    pub defragmentations: Amounts,
+    pub defragmentations: DoublingHistogram,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        let tenths_of_a_milli = || [(); 2].map(|()| Amounts::of_time(Duration::from_micros(100), 20));
-        let hundredths = |bounds| Amounts::of_time(Duration::from_millis(10), bounds);
+        let tenths_of_a_milli = || [(); 2].map(|()| DoublingHistogram::of_time(Duration::from_micros(100), 20));
+        let hundredths = |bounds| DoublingHistogram::of_time(Duration::from_millis(10), bounds);
         let none = AtomicU64::default;
         Self {
             ranges: tenths_of_a_milli(),
             applied: APPLIED.map(|_| tenths_of_a_milli()),
             slow: none(),
-            journal_writes: Amounts::of_time(Duration::from_millis(1), 14),
+            journal_writes: DoublingHistogram::of_time(Duration::from_millis(1), 14),
             put_bytes: none(),
             leases_renewed: none(),
             leases_expired: none(),
-            lease_ttl: Amounts::new(1, 24),
+            lease_ttl: DoublingHistogram::new(1, 24),
             compaction_pauses: [
-                Amounts::of_time(Duration::from_micros(500), 14),
-                Amounts::of_time(Duration::from_millis(1), 13),
+                DoublingHistogram::of_time(Duration::from_micros(500), 14),
+                DoublingHistogram::of_time(Duration::from_millis(1), 13),
             ],
-            compactions: Amounts::of_time(Duration::from_millis(100), 14),
+            compactions: DoublingHistogram::of_time(Duration::from_millis(100), 14),
             compacted_at: none(),
             compacted_versions: none(),
             hash: hundredths(15),
             hash_at_revision: hundredths(15),
             snapshots: hundredths(17),
-            defragmentations: Amounts::of_time(Duration::from_millis(100), 13),
+            defragmentations: DoublingHistogram::of_time(Duration::from_millis(100), 13),
         }
     }
 }
@@ -136,13 +136,13 @@ impl Work {
 #[derive(Debug)]
 pub struct Timed {
     work: Arc<Work>,
-    amounts: fn(&Work) -> &Amounts,
+    amounts: fn(&Work) -> &DoublingHistogram,
     started: Instant,
 }
 
 impl Timed {
     /// Starts the timer.
-    pub fn begin(work: Arc<Work>, amounts: fn(&Work) -> &Amounts) -> Self {
+    pub fn begin(work: Arc<Work>, amounts: fn(&Work) -> &DoublingHistogram) -> Self {
         Self { work, amounts, started: Instant::now() }
     }
 }

@@ -122,7 +122,7 @@ pub(super) struct Writer {
     held: Option<Batch>,
     /// Closed once the next batch is durable.
     #[cfg(test)]
-    closes: Option<Arc<gitcd_core::fence::Gate>>,
+    closes: Option<Arc<gitcd_core::fence::Fence>>,
 }
 
 struct Finish(Arc<Store>);
@@ -253,8 +253,8 @@ impl Writer {
         }
         let durable = self.make_durable(&mut batch);
         #[cfg(test)]
-        if let Some(gate) = self.closes.take() {
-            gate.close();
+        if let Some(fence) = self.closes.take() {
+            fence.close();
         }
         let answers = std::mem::take(&mut batch.answers);
         let outcome = durable.and_then(|()| self.show(batch));

@@ -1,4 +1,4 @@
-//! Connections as they come in, plain or with TLS, and who is at their other end.
+//! Incoming connections, plain or with TLS, and their peers.
 
 mod ports;
 
@@ -22,31 +22,31 @@ pub use self::ports::{Bound, Listen, ListenError, Ports};
 use crate::throttle::LogThrottle;
 use crate::tls::Certificates;
 
-/// A client that has not finished its handshake by then is given up.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long to wait when the system has no more file descriptors or memory for a connection.
+/// Delay before accepting again after an error, such as too many open files.
 const REST: Duration = Duration::from_millis(100);
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
-/// Who is at the other end; the extensions of every request have it.
+/// The client of a connection; in the extensions of every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The client's address.
     pub address: SocketAddr,
-    /// The common name in the client's certificate, which one of the trusted authorities has signed.
+    /// The common name in the client's certificate, which the TLS handshake has verified.
     pub name: Option<Arc<str>>,
 }
 
-/// Bytes that were read from and written to the connections of a server, as the application sees them: without TLS's own.
+/// Byte counters of a server's connections; TLS overhead is not counted.
 #[derive(Debug, Default)]
 pub struct Network {
-    /// From clients.
+    /// Bytes received from clients.
     pub received: AtomicU64,
-    /// To clients.
+    /// Bytes sent to clients.
     pub sent: AtomicU64,
 }
 
-/// A connection with a client.
+/// A connection from a client.
 #[derive(Debug)]
 pub struct Connection {
     io: Io,
@@ -61,29 +61,29 @@ enum Io {
 }
 
 impl Connection {
-    /// Who is at the other end.
+    /// Returns the client.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 }
 
-/// The connections of a listener, those with TLS after their handshake. Handshakes go on side by side: one that is slow or fails
-/// holds up no other. Dropping it closes the listener.
+/// The stream of connections that a listener accepts; TLS connections come after their handshake. Handshakes run concurrently,
+/// so a slow or failing one delays no other. Dropping it closes the listener.
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     network: Arc<Network>,
     handshakes: JoinSet<Result<(Io, Peer), (SocketAddr, io::Error)>>,
-    /// When to try again after the system could not give us a connection.
+    /// When to accept again after an error.
     resume_at: Option<Instant>,
     complaints: LogThrottle,
-    /// About clients whose handshakes fail.
+    /// Log of failed handshakes.
     handshake_complaints: Complaints,
 }
 
 impl Incoming {
-    /// Takes connections from now on.
+    /// Accepts connections on `listener`, with TLS if there are `certificates`; counts their bytes in `network`.
     pub fn new(listener: TcpListener, certificates: Option<Arc<Certificates>>, network: Arc<Network>) -> Self {
         Self {
             listener,
@@ -96,7 +96,7 @@ impl Incoming {
         }
     }
 
-    /// The next connection. Whatever happens there will be one; nothing is lost if the caller stops to wait for it.
+    /// Returns the next connection. Logs errors and retries. Cancel-safe: dropping the future loses no connection.
     pub async fn next(&mut self) -> Connection {
         loop {
             tokio::select! {
@@ -115,7 +115,7 @@ impl Incoming {
                     match ended {
                         Ok(Ok(connected)) => return self.connection(connected),
                         Ok(Err((address, error))) => self.handshake_complaints.about(address, &error),
-                        // It was aborted, or it panicked, which the panic has said.
+                        // The task panicked; the panic hook has reported it.
                         Err(_) => {}
                     }
                 }
@@ -123,11 +123,11 @@ impl Incoming {
         }
     }
 
-    /// Closes the listener. Gives the clients that the system has let in already, which would find their connections reset.
-    /// Those that are about to shake hands are left out.
+    /// Closes the listener. Returns the connections in the kernel's backlog, which would otherwise be reset; with TLS it returns
+    /// none, because they have not finished a handshake.
     pub fn close(self) -> Vec<Connection> {
         let mut rest = Vec::new();
-        // Not by way of the runtime, which only knows of those that it was told of before.
+        // Not with tokio's `accept`, which only knows of connections that epoll has reported.
         if self.certificates.is_none()
             && let Ok(listener) = self.listener.into_std()
         {
@@ -161,7 +161,7 @@ fn plain(stream: TcpStream, address: SocketAddr, network: Arc<Network>) -> Conne
 }
 
 fn without_delay(stream: &TcpStream) {
-    // Fails only if the client has already gone, which reading from it will tell.
+    // Fails only if the client has disconnected; the next read returns that error.
     let _ = stream.set_nodelay(true);
 }
 
@@ -186,7 +186,7 @@ async fn handshake(
     Ok((Io::Tls(Box::new(stream)), Peer { address, name }))
 }
 
-/// Says which clients cannot be spoken with, and why: the first, and then one in a while with how many others there were.
+/// Logs failed handshakes: the first, and then one per interval with the number of suppressed ones.
 #[derive(Debug)]
 struct Complaints {
     throttle: LogThrottle,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Admits the first of many equal log lines, and then one in each interval.
+/// A limit on repeated log lines: admits the first, and then one per interval.
 #[derive(Debug)]
 pub struct LogThrottle {
     interval: Duration,
@@ -10,7 +10,7 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// A throttle that has admitted nothing yet.
+    /// Returns a throttle that admits one line per `interval`.
     pub fn every(interval: Duration) -> Self {
         Self { interval, last: None }
     }

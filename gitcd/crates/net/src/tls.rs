@@ -1,7 +1,7 @@
-//! Certificates of listeners, taken anew from their files when these change.
+//! Certificates of listeners, reloaded when their files change.
 //!
-//! The files are read for every new connection and parsed only if their bytes are others than before: three small files
-//! cost a few per cent of a handshake, and no clock, inode or watch can be wrong about what is in them.
+//! The files are read for every new connection, and parsed only if their bytes have changed. Reading three small files costs a
+//! few per cent of a handshake, and unlike timestamps, inodes or watches, it never misses a change.
 
 mod curve;
 mod expiry;
@@ -19,33 +19,33 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use crate::throttle::LogThrottle;
 
-/// What a listener speaks inside TLS: gRPC, and plain HTTP for health and metrics.
+/// ALPN protocols: HTTP/2 for gRPC, HTTP/1.1 for health and metrics.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
-/// The same complaint is not repeated sooner.
+/// Minimum interval between two warnings about unusable files.
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
-/// Files with certificates and keys in PEM.
+/// Paths of the PEM files with a listener's certificates and key.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The server's certificate, followed by the authorities between it and the root.
+    /// The server's certificate, followed by the intermediate ones.
     pub cert: PathBuf,
-    /// Its key.
+    /// The private key of the server's certificate.
     pub key: PathBuf,
-    /// If set, clients must show a certificate from one of these.
+    /// If set, clients must present a certificate signed by one of these authorities.
     pub trusted_ca: Option<PathBuf>,
 }
 
-/// A file that cannot be used.
+/// Error for a certificate or key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {path:?} for TLS: {problem}")]
 pub struct Unusable {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// What is wrong with it.
     pub problem: String,
 }
 
-/// The certificates of a branch. Connections keep those that they began with.
+/// The certificates of a server's listeners. Open connections keep those that they started with.
 #[derive(Debug)]
 pub struct Certificates {
     files: Files,
@@ -60,10 +60,10 @@ struct Loaded {
 }
 
 impl Certificates {
-    /// Reads the files; warns of certificates that have expired or soon will.
+    /// Loads the files; warns about certificates that have expired or expire soon.
     ///
     /// # Errors
-    /// [`Unusable`] if a file is missing, has nothing of its kind, or does not belong to the others.
+    /// [`Unusable`] if a file is missing or cannot be parsed, or if the key does not match the certificate.
     pub fn load(files: Files) -> Result<Self, Unusable> {
         let contents = Contents::read(&files)?;
         let config = contents.parse(&files)?;
@@ -73,8 +73,8 @@ impl Certificates {
         })
     }
 
-    /// What the next connection starts with: the files as they are now, or, while one of them is unusable, as they last were
-    /// usable. Reads files: not for a thread that must not wait.
+    /// Returns the TLS configuration for the next connection: that of the files as they are now, or, while a file is unusable,
+    /// the last usable one. Blocks: reads the files.
     pub fn current(&self) -> Arc<ServerConfig> {
         let mut loaded = self.loaded.lock();
         let read = Contents::read(&self.files);
@@ -166,7 +166,7 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     }
 }
 
-/// Bundles may have authorities of kinds that are not understood; the others still count.
+/// Skips authorities that rustls does not support, with a warning; fails if no other is left.
 fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     let mut last_error = None;

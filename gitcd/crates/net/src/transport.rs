@@ -1,4 +1,4 @@
-//! HTTP on connections: HTTP/2 for gRPC, HTTP/1.1 for the pages beside it.
+//! HTTP on connections: HTTP/2 for gRPC, HTTP/1.1 for health, status and metrics.
 
 mod executor;
 mod output;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use gitcd_core::fence::{Gate, Pass};
+use gitcd_core::fence::{Fence, FenceToken};
 use hyper::body::{self, Body};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,27 +18,27 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::executor::AtOnce;
-use self::output::Gathering;
+use self::executor::InlineExecutor;
+use self::output::WriteCoalescer;
 use crate::listener::Incoming;
 
-/// What a stream may have under way; large enough that a local client never waits for it.
+/// Flow-control window of a stream; large enough that a local client never waits for it.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// What a connection may have.
+/// Flow-control window of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const FRAME_BYTES: u32 = 256 << 10;
 
-/// How long a client has to close a connection that has ended here.
+/// How long to wait for the client to close its side of a connection, and for its first bytes when the server stops.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How connections are kept.
+/// HTTP settings of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
-    /// Requests and streams that a connection may have open; 0 for no limit, as in etcd.
+    /// Limit on concurrent streams of a connection; 0 for no limit, as in etcd.
     pub max_concurrent_streams: u32,
-    /// How often a client is asked for a sign of life; zero for never.
+    /// Interval of keepalive pings; zero disables them.
     pub keepalive_interval: Duration,
-    /// How long it has to answer; zero to not ask.
+    /// How long a client has to answer a ping; zero disables pings.
     pub keepalive_timeout: Duration,
 }
 
@@ -53,11 +53,11 @@ impl Default for Transport {
 }
 
 impl Transport {
-    fn builder(self) -> Builder<AtOnce> {
+    fn builder(self) -> Builder<InlineExecutor> {
         let limit = (1..u32::MAX).contains(&self.max_concurrent_streams).then_some(self.max_concurrent_streams);
         let keepalive = !self.keepalive_interval.is_zero() && !self.keepalive_timeout.is_zero();
-        let mut builder = Builder::new(AtOnce);
-        // With a timer, a client has half a minute for its headers.
+        let mut builder = Builder::new(InlineExecutor);
+        // With a timer, hyper's timeout of 30 s for request headers applies.
         builder.http1().timer(TokioTimer::new());
         builder
             .http2()
@@ -68,18 +68,18 @@ impl Transport {
             .max_concurrent_streams(limit)
             .keep_alive_interval(keepalive.then_some(self.keepalive_interval))
             .keep_alive_timeout(self.keepalive_timeout)
-            // No gRPC server says it.
+            // Other gRPC servers do not send it either.
             .auto_date_header(false);
         builder
     }
 }
 
-/// Serves connections as they come in, until `stopped`; then closes `incoming` and waits for requests under way. Dropping it
-/// ends all connections. With a `gate`, those that were open before it closed are cut instead of being written to.
+/// Accepts and serves connections until `stopped`; then closes `incoming` and waits for requests in progress. Dropping the future
+/// ends all connections. While the `fence` is closed, connections from before that are closed instead of being written to.
 pub async fn serve<F, B>(
     mut incoming: Incoming,
     settings: Transport,
-    gate: Option<Arc<Gate>>,
+    fence: Option<Arc<Fence>>,
     answer: impl Fn(hyper::Request<body::Incoming>) -> F + Clone + Send + Sync + 'static,
     stopped: watch::Receiver<bool>,
 ) where
@@ -89,8 +89,8 @@ pub async fn serve<F, B>(
     let builder = settings.builder();
     let mut connections = JoinSet::new();
     let start = |connection| {
-        let gathering = Gathering::new(connection, gate.clone().map(Pass::new));
-        drive(gathering, builder.clone(), answer.clone(), stopped.clone())
+        let coalescer = WriteCoalescer::new(connection, fence.clone().map(FenceToken::new));
+        drive(coalescer, builder.clone(), answer.clone(), stopped.clone())
     };
     let mut asked = stopped.clone();
     {
@@ -110,24 +110,24 @@ pub async fn serve<F, B>(
 }
 
 async fn drive<F, B>(
-    gathering: Gathering,
-    builder: Builder<AtOnce>,
+    coalescer: WriteCoalescer,
+    builder: Builder<InlineExecutor>,
     answer: impl Fn(hyper::Request<body::Incoming>) -> F + Sync,
     mut stopped: watch::Receiver<bool>,
 ) where
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
-    let peer = gathering.peer();
+    let peer = coalescer.peer();
     let service = service_fn(|mut request: hyper::Request<body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
         answer(request)
     });
-    let mut http = pin!(builder.serve_connection(TokioIo::new(gathering.clone()), service));
-    let heard = gathering.clone();
+    let mut http = pin!(builder.serve_connection(TokioIo::new(coalescer.clone()), service));
+    let heard = coalescer.clone();
     let mut goodbye = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
-        // Whoever has said nothing could not be told: it is not known yet whether it speaks HTTP/2.
+        // Before the client's first bytes it is unknown whether it speaks HTTP/2, so it cannot be sent a GOAWAY.
         let _ = tokio::time::timeout(LINGER, heard.heard()).await;
     });
     let mut is_stopping = false;
@@ -142,13 +142,13 @@ async fn drive<F, B>(
             }
             return Poll::Ready(());
         }
-        // What is written later wakes this task then.
-        match gathering.poll_write_out(cx) {
+        // Responses that are ready later wake this task.
+        match coalescer.poll_write_out(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
     })
     .await;
-    // A connection that is closed with something unread is reset, and takes answers with it that the client has not read yet.
-    let _ = tokio::time::timeout(LINGER, gathering.linger()).await;
+    // Closing a socket with unread input resets the connection, and the client loses responses that it has not read yet.
+    let _ = tokio::time::timeout(LINGER, coalescer.linger()).await;
 }

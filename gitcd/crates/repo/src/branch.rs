@@ -49,7 +49,7 @@ use gitcd_core::keyspace::KeySpace;
 
 use super::entries::Entries;
 use super::graph::Graph;
-use super::join::Join;
+use super::history_link::HistoryLink;
 use super::load::{Names, Snapshot};
 use super::pack::{self, Placed};
 use super::refs::Refs;
@@ -67,13 +67,13 @@ mod repository;
 #[cfg(test)]
 mod tests;
 
+pub use super::committed_heads::{CommittedHeads, CommittedHeadsError};
 pub use super::derive::Progress;
 pub use super::entries::ParseError;
-pub use super::line::LineError;
-pub use super::line::Record;
+pub use super::key_record::LineError;
+pub use super::key_record::Record;
 pub use super::load::{Loaded, LoadedKey};
 pub use super::pack_file::WriteError;
-pub use super::pair::{Pair, PairError};
 pub use super::reader::{LoadError, Problem};
 pub use super::state::State;
 pub use super::trie::ShapeError;
@@ -186,7 +186,7 @@ pub struct Branch {
     /// `Name <address> `, cleaned.
     identity: String,
     /// The last committed heads in the repository, and their state.
-    head: Pair,
+    head: CommittedHeads,
     state: State,
     /// An external commit on the data reference, which stays until a commit of ours has it as an ancestor.
     foreign: Option<Oid>,
@@ -207,7 +207,7 @@ pub struct Branch {
     local_changed: bool,
     commits: usize,
     /// History links for the next metadata commit.
-    joins: Vec<Join>,
+    joins: Vec<HistoryLink>,
     overhead: usize,
     time: Option<SystemTime>,
     path: Vec<u8>,
@@ -231,7 +231,7 @@ impl std::fmt::Debug for Branch {
 
 impl Branch {
     /// Returns the last flushed heads.
-    pub fn head(&self) -> Pair {
+    pub fn head(&self) -> CommittedHeads {
         self.head
     }
 

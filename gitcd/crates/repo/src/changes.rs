@@ -179,7 +179,7 @@ struct Walk<'w, 'r> {
 }
 
 /// Two directories at the same path.
-struct Pair {
+struct TreePair {
     path: Vec<u8>,
     depth: usize,
     from: Option<Oid>,
@@ -189,7 +189,7 @@ struct Pair {
 impl Walk<'_, '_> {
     fn run(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
         // Use a heap-allocated stack: directories may be nested deeper than a thread's stack allows.
-        let mut stack = vec![Pair { path: Vec::new(), depth: 0, from, to }];
+        let mut stack = vec![TreePair { path: Vec::new(), depth: 0, from, to }];
         while let Some(pair) = stack.pop() {
             if pair.from == pair.to {
                 continue;
@@ -201,8 +201,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn trees(&mut self, pair: &Pair, stack: &mut Vec<Pair>) -> Result<(), TreeError> {
-        let &Pair { ref path, depth, from, to } = pair;
+    fn trees(&mut self, pair: &TreePair, stack: &mut Vec<TreePair>) -> Result<(), TreeError> {
+        let &TreePair { ref path, depth, from, to } = pair;
         let mut load = |tree: Option<Oid>| tree.map(|oid| self.trees.read(oid)).transpose();
         let (one, other) = (load(from)?, load(to)?);
         let (left, right) = apart(one.as_deref().unwrap_or_default(), other.as_deref().unwrap_or_default());
@@ -229,7 +229,7 @@ impl Walk<'_, '_> {
             let path = joined(path, &name);
             // The names of a key, and one more for a value beside other keys.
             if depth < path::MAX_DEPTH {
-                stack.push(Pair { path, depth: depth + 1, from, to });
+                stack.push(TreePair { path, depth: depth + 1, from, to });
             } else if to.is_some() {
                 self.changes.strange.push((path, too_deep()));
             }

@@ -10,7 +10,7 @@ use std::num::NonZero;
 use git2::{ObjectType, Odb, Oid, Repository};
 
 use super::changes::{self, TreeError, Trees};
-use super::line::Record;
+use super::key_record::Record;
 use super::object;
 
 /// Progress of a long operation.

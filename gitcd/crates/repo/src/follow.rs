@@ -12,7 +12,7 @@ use gitcd_merge::form;
 use super::branch::Config;
 use super::changes::{self, TreeError};
 use super::entries::{Entries, Entry};
-use super::line::{Home, Line};
+use super::key_record::{KeyRecord, Location};
 use super::load::{self, Loaded, LoadedKey, Names, Snapshot};
 use super::reader::{LoadError, Problem, Reader};
 use super::state::State;
@@ -75,12 +75,12 @@ impl Follower {
         let (from, to) = (load::keys(&before, &old_root)?, load::keys(&after, &root)?);
         lines.differing((&before, Some(from)), (&after, Some(to)), &mut b"keys".to_vec())?;
         let Lines { old, new } = lines;
-        let old: HashMap<Bytes, Line> = old.into_iter().map(|line| (line.key.clone(), line)).collect();
+        let old: HashMap<Bytes, KeyRecord> = old.into_iter().map(|line| (line.key.clone(), line)).collect();
         let is_there: std::collections::HashSet<&Bytes> = new.iter().map(|line| &line.key).collect();
         let gone = old.keys().filter(|key| !is_there.contains(key)).cloned().collect();
         let values = Values::new(&repository, &self.config, &self.names, (&after, &root), data)?;
         // Compare records: the stored form may differ where the value does not.
-        let is_written = |line: &&Line| old.get(&line.key).is_none_or(|before| before.record != line.record);
+        let is_written = |line: &&KeyRecord| old.get(&line.key).is_none_or(|before| before.record != line.record);
         let put = new.iter().filter(is_written).map(|line| {
             let value = values.of(line)?;
             Ok(LoadedKey { key: line.key.clone(), value, record: line.record })
@@ -103,8 +103,8 @@ impl Follower {
 /// The key records of leaves that differ.
 #[derive(Debug, Default)]
 struct Lines {
-    old: Vec<Line>,
-    new: Vec<Line>,
+    old: Vec<KeyRecord>,
+    new: Vec<KeyRecord>,
 }
 
 impl Lines {
@@ -128,7 +128,7 @@ impl Lines {
             return Ok(());
         }
         // A leaf has become an inner node, or the other way round.
-        let mut all = |reader: &Reader<'_>, node: Node, lines: &mut Vec<Line>| -> Result<(), LoadError> {
+        let mut all = |reader: &Reader<'_>, node: Node, lines: &mut Vec<KeyRecord>| -> Result<(), LoadError> {
             if let Some((kind, oid)) = node {
                 lines.extend(Trie::lines_of(&reader.node(path, kind, oid)?));
             }
@@ -165,10 +165,10 @@ impl<'v> Values<'v> {
         Ok(Self { repository, config, data: (reader, tree), local: (metadata, local) })
     }
 
-    fn of(&self, line: &Line) -> Result<Bytes, LoadError> {
+    fn of(&self, line: &KeyRecord) -> Result<Bytes, LoadError> {
         let (reader, tree, relative) = match line.home {
-            Home::Data => (&self.data.0, Some(self.data.1), self.config.keys.relative(&line.key)),
-            Home::Local => (self.local.0, self.local.1, &line.key[..]),
+            Location::Data => (&self.data.0, Some(self.data.1), self.config.keys.relative(&line.key)),
+            Location::Local => (self.local.0, self.local.1, &line.key[..]),
         };
         let failed = |TreeError { oid, problem }: TreeError| {
             reader.error(relative, Problem::Unreadable { oid, source: git2::Error::from_str(&problem) })

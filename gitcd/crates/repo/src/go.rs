@@ -9,7 +9,7 @@ use gitcd_core::revision::Revision;
 
 use super::changes::{self, EntryKind, TreeError, Trees};
 use super::derive::{EVERY, Progress};
-use super::line::Record;
+use super::key_record::Record;
 use super::object;
 
 /// Files about the branch, at the top of a metadata commit's tree.

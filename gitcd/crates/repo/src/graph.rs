@@ -12,13 +12,13 @@ use git2::{Odb, Oid, Repository};
 
 use gitcd_core::scope::Scope;
 
-mod apart;
 mod edited;
 mod missing;
+mod symmetric_difference;
 
-pub use apart::Apart;
 pub use edited::Edit;
 pub use missing::Missing;
+pub use symmetric_difference::SymmetricDifference;
 
 /// A commit, as far as ancestry needs it.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct GraphError {
 pub struct Graph {
     commits: HashMap<Oid, Arc<Commit>>,
     /// Merge bases of pairs that were computed.
-    meetings: HashMap<(Oid, Oid), Arc<Meeting>>,
+    meetings: HashMap<(Oid, Oid), Arc<MergeBases>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
     edits: edited::Remembered,
 }
@@ -66,7 +66,7 @@ const WALKED: u8 = 16;
 
 /// The relation of two commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct MergeBases {
     /// The best common ancestors, by ID; empty if the histories are unrelated.
     pub bases: Vec<Oid>,
     /// Scopes of partial merges that are in only one history, or were found on the way to the merge bases.
@@ -112,7 +112,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`GraphError`].
-    pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<Meeting>, GraphError> {
+    pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<MergeBases>, GraphError> {
         let pair = (one.min(other), one.max(other));
         if let Some(meeting) = self.meetings.get(&pair) {
             return Ok(meeting.clone());
@@ -172,9 +172,9 @@ impl Graph {
         one: Oid,
         other: Oid,
         left_out: impl Fn(&Scope) -> bool,
-    ) -> Result<Meeting, GraphError> {
+    ) -> Result<MergeBases, GraphError> {
         if one == other {
-            return Ok(Meeting { bases: vec![one], scopes: Vec::new() });
+            return Ok(MergeBases { bases: vec![one], scopes: Vec::new() });
         }
         let (found, flags) = self.paint(repository, one, other, &left_out)?;
         let mut bases: Vec<Oid> = found.into_iter().filter(|oid| flags[oid] & STALE == 0).collect();
@@ -192,7 +192,7 @@ impl Graph {
             }
         }
         scopes.sort_by_key(|scope| scope.trailers(Oid::ZERO_SHA1));
-        Ok(Meeting { bases, scopes })
+        Ok(MergeBases { bases, scopes })
     }
 
     fn paint(

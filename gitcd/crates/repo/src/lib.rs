@@ -5,6 +5,7 @@
 
 pub mod branch;
 pub mod changes;
+mod committed_heads;
 pub mod countdown;
 mod delta;
 pub mod derive;
@@ -12,8 +13,8 @@ mod entries;
 pub mod follow;
 pub mod go;
 pub mod graph;
-pub mod join;
-mod line;
+pub mod history_link;
+mod key_record;
 mod load;
 pub mod lookup;
 pub(crate) mod loose;
@@ -22,7 +23,6 @@ pub mod object;
 pub mod owner;
 mod pack;
 mod pack_file;
-mod pair;
 pub mod pkt_line;
 pub mod reader;
 pub mod received;

@@ -15,7 +15,7 @@ use gitcd_core::path;
 use gitcd_merge::form;
 
 use super::entries::{Entries, Entry};
-use super::line::{Home, Line, Record};
+use super::key_record::{KeyRecord, Location, Record};
 use super::reader::{LoadError, Parents, Problem, Reader};
 use super::state::{FORMAT, State};
 use super::tree::Tree;
@@ -111,16 +111,16 @@ impl Snapshot {
             keys
         };
         keys.shrink_to_fit();
-        let local_keys = lines.iter().filter(|line| line.home == Home::Local).count();
+        let local_keys = lines.iter().filter(|line| line.home == Location::Local).count();
         drop(lines);
         // Different keys have different paths, so with equal counts every file has a key.
         if self.data.len() != keys.len() - local_keys {
             let data = Reader::new(repository, &names.data, self.parents.data)?;
-            return Err(self.file_without_key(&data, &self.data, Home::Data, space));
+            return Err(self.file_without_key(&data, &self.data, Location::Data, space));
         }
         if self.local.len() != local_keys {
             let local = Reader::new(repository, &names.metadata, self.metadata)?;
-            return Err(self.file_without_key(&local, &self.local, Home::Local, space));
+            return Err(self.file_without_key(&local, &self.local, Location::Local, space));
         }
         Ok(Loaded { state: self.state, keys })
     }
@@ -131,7 +131,7 @@ impl Snapshot {
         folder: &Path,
         names: &Names,
         space: &KeySpace,
-        lines: &[&Line],
+        lines: &[&KeyRecord],
     ) -> Result<Vec<LoadedKey>, LoadError> {
         let repository = Repository::open_bare(folder).map_err(|source| LoadError {
             reference: names.data.clone(),
@@ -147,15 +147,15 @@ impl Snapshot {
         repository: &Repository,
         names: &Names,
         space: &KeySpace,
-        lines: &[&Line],
+        lines: &[&KeyRecord],
     ) -> Result<Vec<LoadedKey>, LoadError> {
         let data = Reader::new(repository, &names.data, self.parents.data)?;
         let local = Reader::new(repository, &names.metadata, self.metadata)?;
         let mut path = Vec::new();
-        let read = |line: &&Line| {
+        let read = |line: &&KeyRecord| {
             let (reader, tree) = match line.home {
-                Home::Data => (&data, &self.data),
-                Home::Local => (&local, &self.local),
+                Location::Data => (&data, &self.data),
+                Location::Local => (&local, &self.local),
             };
             let value = value(reader, tree, space, line, &mut path)?;
             Ok(LoadedKey { key: line.key.clone(), value, record: line.record })
@@ -163,7 +163,7 @@ impl Snapshot {
         lines.iter().map(read).collect()
     }
 
-    fn file_without_key(&self, reader: &Reader<'_>, tree: &Tree, home: Home, space: &KeySpace) -> LoadError {
+    fn file_without_key(&self, reader: &Reader<'_>, tree: &Tree, home: Location, space: &KeySpace) -> LoadError {
         let mut known = std::collections::HashSet::new();
         self.trie.each(|line| {
             if line.home == home {
@@ -210,7 +210,7 @@ pub(super) fn value(
     reader: &Reader<'_>,
     tree: &Tree,
     space: &KeySpace,
-    line: &Line,
+    line: &KeyRecord,
     path: &mut Vec<u8>,
 ) -> Result<Bytes, LoadError> {
     let key = || line.key.escape_ascii().to_string();
@@ -224,12 +224,14 @@ pub(super) fn value(
 }
 
 /// Writes the path of a key to `path`; returns `false` if the key prefix contradicts the recorded location.
-pub(super) fn place(space: &KeySpace, line: &Line, path: &mut Vec<u8>) -> bool {
+pub(super) fn place(space: &KeySpace, line: &KeyRecord, path: &mut Vec<u8>) -> bool {
     let key = match (line.home, space.placement(&line.key)) {
-        (Home::Data, Placement::Data) => space.relative(&line.key),
+        (Location::Data, Placement::Data) => space.relative(&line.key),
         // A key that became ephemeral after it was committed stays where it was until it is deleted.
-        (Home::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => space.relative(&line.key),
-        (Home::Local, Placement::Local | Placement::Ephemeral) => &line.key,
+        (Location::Data, Placement::Ephemeral) if line.key.starts_with(&space.absolute(b"")) => {
+            space.relative(&line.key)
+        }
+        (Location::Local, Placement::Local | Placement::Ephemeral) => &line.key,
         _ => return false,
     };
     join(key, path);

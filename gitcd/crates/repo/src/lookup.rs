@@ -7,7 +7,7 @@ use git2::{Odb, Oid};
 use gitcd_merge::form::Form;
 
 use super::changes::{self, TreeError};
-use super::line::{Home, Line, Record};
+use super::key_record::{KeyRecord, Location, Record};
 use super::object;
 use super::trie::{digit, hash};
 
@@ -71,9 +71,9 @@ impl Lookup {
     fn in_leaf(&self, odb: &Odb<'_>, leaf: Oid) -> Result<Option<Known>, TreeError> {
         let failed = |problem: String| TreeError { oid: leaf, problem };
         let object = object::read(odb, leaf).map_err(|error| failed(error.message().to_owned()))?;
-        let lines = Line::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
+        let lines = KeyRecord::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
         let line = lines.into_iter().find(|line| line.key == self.key);
-        Ok(line.map(|line| Known { record: line.record, form: line.form, is_local: line.home == Home::Local }))
+        Ok(line.map(|line| Known { record: line.record, form: line.form, is_local: line.home == Location::Local }))
     }
 }
 
@@ -91,8 +91,8 @@ pub fn any_data_key(odb: &Odb<'_>, tree: Oid) -> Result<Option<Vec<u8>>, TreeErr
         }
         let failed = |problem: String| TreeError { oid: node, problem };
         let object = object::read(odb, node).map_err(|error| failed(error.message().to_owned()))?;
-        let lines = Line::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
-        if let Some(line) = lines.iter().find(|line| line.home == Home::Data) {
+        let lines = KeyRecord::parse_all(object.data()).map_err(|error| failed(error.to_string()))?;
+        if let Some(line) = lines.iter().find(|line| line.home == Location::Data) {
             return Ok(Some(line.key.to_vec()));
         }
     }

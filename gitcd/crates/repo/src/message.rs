@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::join::Join;
+use super::history_link::HistoryLink;
 
 /// The kind of a key's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ pub(super) fn trailers(first: i64, last: i64, clients: &[String]) -> String {
 }
 
 /// Formats the message of a metadata commit.
-pub(super) fn metadata(revision: i64, joins: &[Join]) -> String {
+pub(super) fn metadata(revision: i64, joins: &[HistoryLink]) -> String {
     let mut text = format!("metadata at revision {revision}\n");
     for (number, join) in joins.iter().enumerate() {
         let blank = if number == 0 { "\n" } else { "" };

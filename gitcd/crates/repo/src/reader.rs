@@ -6,7 +6,7 @@ use git2::{ObjectType, Odb, Oid, Repository};
 use gitcd_merge::form;
 
 use super::entries::{Entries, Entry, ParseError};
-use super::line::{Line, LineError};
+use super::key_record::{KeyRecord, LineError};
 use super::object;
 use super::tree::{Directory, Tree};
 use super::trie::{Node, ShapeError};
@@ -58,7 +58,7 @@ pub enum Problem {
     Format(String),
     /// A key record cannot be parsed.
     #[error(transparent)]
-    Line(#[from] LineError),
+    KeyRecord(#[from] LineError),
     /// The blobs of keys are not divided as the trie requires.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -217,7 +217,8 @@ impl<'r> Reader<'r> {
 
     pub(super) fn node(&self, path: &mut Vec<u8>, kind: Entry, oid: Oid) -> Result<Node, LoadError> {
         if kind == Entry::File {
-            let lines = Line::parse_all(self.blob(path, oid)?.data()).map_err(|problem| self.error(path, problem))?;
+            let lines =
+                KeyRecord::parse_all(self.blob(path, oid)?.data()).map_err(|problem| self.error(path, problem))?;
             return Ok(Node::leaf(oid, lines));
         }
         let mut children: [Option<Node>; 16] = Default::default();

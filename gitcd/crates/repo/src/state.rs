@@ -4,7 +4,7 @@ use std::io::Write;
 
 use gitcd_core::revision::Revision;
 
-use super::line::{LineError, NO_ROOM, escape, hexadecimal, unescape};
+use super::key_record::{LineError, NO_ROOM, escape, hexadecimal, unescape};
 
 /// The content of the file `format`.
 pub(super) const FORMAT: &[u8] = b"gitcd metadata 1\n";

@@ -7,7 +7,7 @@
 
 use git2::Oid;
 
-use super::line::Line;
+use super::key_record::KeyRecord;
 use super::pack;
 
 mod node;
@@ -60,23 +60,23 @@ impl Trie {
     }
 
     /// Adds or replaces a key record; returns whether the key is new.
-    pub(super) fn put(&mut self, line: Line) -> bool {
+    pub(super) fn put(&mut self, line: KeyRecord) -> bool {
         let hash = hash(&line.key);
         self.root.put(line, &hash, 0, &mut self.stale_bytes)
     }
 
     /// Removes a key and returns its record.
-    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Line> {
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<KeyRecord> {
         self.root.remove(key, &hash(key), 0, &mut self.stale_bytes)
     }
 
     /// Calls `found` for every key record, unordered.
-    pub(super) fn each<'t>(&'t self, mut found: impl FnMut(&'t Line)) {
+    pub(super) fn each<'t>(&'t self, mut found: impl FnMut(&'t KeyRecord)) {
         self.root.each(&mut found);
     }
 
     /// Returns the key records of a node and of all nodes below it, unordered.
-    pub(super) fn lines_of(node: &Node) -> Vec<Line> {
+    pub(super) fn lines_of(node: &Node) -> Vec<KeyRecord> {
         let mut lines = Vec::with_capacity(node.keys());
         node.each(&mut |line| lines.push(line.clone()));
         lines
@@ -103,18 +103,18 @@ impl Trie {
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::{Home, Record};
+    use super::super::key_record::{Location, Record};
     use super::*;
     use gitcd_merge::form::Form;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn line(key: u16) -> Line {
-        Line {
+    fn line(key: u16) -> KeyRecord {
+        KeyRecord {
             key: format!("/registry/things/{key}").into(),
             record: Record { create_revision: 1, mod_revision: 1, version: 1, lease: 0 },
             form: Form::Raw,
-            home: Home::Data,
+            home: Location::Data,
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
             }
             prop_assert_eq!(trie.len(), model.len());
             prop_assert_eq!(trie.root.check(&mut String::new()), Ok(()));
-            let mut lines: Vec<Line> = model.iter().map(|key| line(*key)).collect();
+            let mut lines: Vec<KeyRecord> = model.iter().map(|key| line(*key)).collect();
             lines.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let mut found = Vec::new();
             trie.each(|line| found.push(line.clone()));

@@ -7,7 +7,7 @@ use git2::{Oid, Repository};
 use gitcd_merge::form;
 
 use super::branch::Config;
-use super::line::{Home, Line};
+use super::key_record::{KeyRecord, Location};
 use super::load::{Names, Snapshot, place, value};
 use super::reader::{LoadError, Reader};
 use super::state::State;
@@ -66,8 +66,8 @@ pub fn verify(
     let (mut files, mut done, mut path) = ([HashSet::new(), HashSet::new()], 0, Vec::new());
     snapshot.trie.each(|line| {
         let (reader, tree, at) = match line.home {
-            Home::Data => (&data, &snapshot.data, 0),
-            Home::Local => (&local, &snapshot.local, 1),
+            Location::Data => (&data, &snapshot.data, 0),
+            Location::Local => (&local, &snapshot.local, 1),
         };
         if at == 0 {
             verified.keys += 1;
@@ -106,12 +106,12 @@ pub fn verify(
     Ok(verified)
 }
 
-fn shown(line: &Line) -> String {
+fn shown(line: &KeyRecord) -> String {
     line.key.escape_ascii().to_string()
 }
 
 /// Checks the numbers of a key against each other and against the store's.
-fn record(line: &Line, state: &State, verified: &mut Verified) {
+fn record(line: &KeyRecord, state: &State, verified: &mut Verified) {
     let record = line.record;
     if record.create_revision > record.mod_revision || record.mod_revision > state.revision {
         let (create, last) = (record.create_revision, record.mod_revision);

@@ -198,14 +198,14 @@ type Wanted = dyn Fn(&str) -> bool + Send;
 
 /// The dirty set: what has to be reread.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Doubt {
+struct DirtySet {
     files: BTreeSet<String>,
     folders: BTreeSet<String>,
     packed: bool,
     everything: bool,
 }
 
-impl Doubt {
+impl DirtySet {
     fn is_any(&self) -> bool {
         *self != Self::default()
     }
@@ -235,7 +235,7 @@ impl Follower {
         let every = if self.notifier.is_some() { LOOK_EVERY } else { DEAF_LOOK_EVERY };
         let mut next_look = Instant::now() + every;
         loop {
-            let mut doubt = Doubt::default();
+            let mut doubt = DirtySet::default();
             self.wait(woken, next_look.saturating_duration_since(Instant::now()));
             match (&*woken).read(&mut [0; 64]) {
                 Ok(0) => return,
@@ -283,14 +283,14 @@ impl Follower {
         matches!(poll(&mut sources, Timespec::try_from(QUIET).ok().as_ref()), Ok(1..))
     }
 
-    fn hear(&mut self, doubt: &mut Doubt) {
+    fn hear(&mut self, doubt: &mut DirtySet) {
         if let Some(notifier) = &mut self.notifier {
             notifier.hear(doubt);
         }
     }
 
     /// Rereads the dirty set. Files before the packed ones: `git pack-refs` writes the packed file before it deletes the others.
-    fn read(&mut self, doubt: &Doubt) -> Result<(), RefError> {
+    fn read(&mut self, doubt: &DirtySet) -> Result<(), RefError> {
         if doubt.everything {
             if let Some(notifier) = &mut self.notifier {
                 notifier.watch_all();
@@ -315,7 +315,7 @@ mod deaf {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::path::Path;
 
-    use super::Doubt;
+    use super::DirtySet;
 
     #[derive(Debug)]
     pub(super) enum Notifier {}
@@ -329,7 +329,7 @@ mod deaf {
             match *self {}
         }
 
-        pub(super) fn hear(&mut self, _doubt: &mut Doubt) {
+        pub(super) fn hear(&mut self, _doubt: &mut DirtySet) {
             match *self {}
         }
     }

@@ -1,4 +1,4 @@
-//! What to serve and how, from flags that give one value for each branch.
+//! Configuration of branches, from flags with a value for each branch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ pub use gitcd_net::listener::Listen;
 use gitcd_repo::branch;
 pub use gitcd_repo::branch::DEFAULT_NAME;
 
-/// A flag's value that cannot be used.
+/// An invalid value of a flag.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -39,7 +39,7 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
-    /// Several URLs that are separated as in etcd.
+    /// Several URLs separated by commas, as in etcd.
     #[error(
         "--{flag}: {value:?}: several URLs are separated by ';', not by commas as in etcd; in a shell put quotes around them"
     )]
@@ -49,7 +49,7 @@ pub enum ConfigError {
         /// Its value.
         value: String,
     },
-    /// Two branches want the same.
+    /// Two branches have the same value.
     #[error("--{flag}: branches {first:?} and {second:?} both have {value:?}")]
     Twice {
         /// The flag.
@@ -64,7 +64,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The flag whose value it is, without the dashes.
+    /// Returns the flag, without the dashes.
     pub fn flag(&self) -> &str {
         match self {
             Self::Map { flag, .. } | Self::Name { flag, .. } | Self::Comma { flag, .. } => flag,
@@ -73,7 +73,7 @@ impl ConfigError {
     }
 }
 
-/// The values of one flag by branch: `name=value[,name=value]`, or a value alone for the branch `default`.
+/// The values of one flag by branch: `name=value[,name=value]`, or a single value for the branch `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerBranch(BTreeMap<String, String>);
 
@@ -88,10 +88,10 @@ impl PerBranch {
             return Ok(Self(values));
         }
         for (at, part) in value.split(',').enumerate() {
-            // A URL or a path alone may contain '=' too, but not as part of a plain word in front.
+            // A single URL or path may contain '=' too, but not after a plain word.
             let (name, value) = match part.split_once('=') {
                 Some((name, value)) if !name.contains(['/', ':']) => (name, value),
-                // Nobody's URL, or the next one of the branch before.
+                // A URL without a name, or another one of the previous branch.
                 _ if at > 0 && part.contains("://") => {
                     return Err(ConfigError::Comma { flag: flag.to_owned(), value: whole.to_owned() });
                 }
@@ -108,7 +108,7 @@ impl PerBranch {
         Ok(Self(values))
     }
 
-    /// The value for a branch.
+    /// Returns the value for a branch.
     pub fn of(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -118,12 +118,12 @@ impl PerBranch {
         self.0.is_empty()
     }
 
-    /// The branches that have a value.
+    /// Returns the branches that have a value.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The value for a branch as a number.
+    /// Returns the value for a branch as a number.
     ///
     /// # Errors
     /// [`ConfigError::Value`].
@@ -141,7 +141,7 @@ impl PerBranch {
     }
 }
 
-/// What names a branch and the repository that it is in.
+/// Flags that define branches, and their repository.
 #[derive(Clone, Debug, Default)]
 pub struct Branches {
     /// The repository.
@@ -156,12 +156,12 @@ pub struct Branches {
     pub ephemeral: PerBranch,
     /// Author of all commits.
     pub committer_name: String,
-    /// Its address.
+    /// The author's email address.
     pub committer_email: String,
 }
 
 impl Branches {
-    /// The branches that somebody has named, in these flags or in `others`; `default` if there is no name anywhere.
+    /// Returns the branches named in these flags or in `others`; `default` if none is named.
     pub fn names(&self, others: &[&PerBranch]) -> Vec<String> {
         let own = [&self.data, &self.metadata, &self.prefixes, &self.ephemeral];
         let flags = own.into_iter().chain(others.iter().copied());
@@ -172,7 +172,7 @@ impl Branches {
         names.into_iter().collect()
     }
 
-    /// One branch; what no flag says follows from its name.
+    /// Returns the configuration of a branch; defaults derive from its name.
     pub fn branch(&self, name: &str) -> branch::Config {
         let usual = branch::Config::named(self.repository.clone(), name);
         let reference = |given: Option<&str>, usual: String| given.map_or(usual, str::to_owned);
@@ -189,7 +189,7 @@ impl Branches {
         }
     }
 
-    /// Refuses two of these branches on one reference.
+    /// Checks that no two branches share a reference.
     ///
     /// # Errors
     /// [`ConfigError::Twice`].
@@ -235,10 +235,10 @@ pub fn listen_urls(flag: &'static str, urls: &str) -> Result<Vec<Listen>, Config
     urls.split(';').filter(|url| !url.is_empty()).map(parse).collect()
 }
 
-/// etcd's default for the address at which other members would find this one.
+/// etcd's default peer URL.
 pub const DEFAULT_PEER_URL: &str = "http://localhost:2380";
 
-/// Parses the addresses for other members, separated by ';': those that etcd takes, in its order.
+/// Parses peer URLs, separated by ';': accepts those that etcd accepts, and sorts them as etcd does.
 ///
 /// # Errors
 /// [`ConfigError::Value`].
@@ -255,7 +255,7 @@ pub fn peer_urls(urls: &str) -> Result<Vec<String>, ConfigError> {
     Ok(urls.into_iter().map(ToOwned::to_owned).collect())
 }
 
-/// What etcd takes for the address of a member: scheme, host and port, no path.
+/// Whether etcd accepts a peer URL: scheme, host and port, no path.
 pub(crate) fn is_peer_url(url: &str) -> bool {
     let Some((scheme, authority)) = url.trim().split_once("://") else { return false };
     match scheme {

@@ -1,8 +1,7 @@
-//! What requests meet first: they are counted, bounded in time, and given to the service that they are for. A read does not
-//! get that far. It is answered here, since all the ways of a router and of a general gRPC server cost more than the
-//! read. Whatever is not gRPC, JSON and pages, takes a way of its own.
+//! Entry point for requests: metrics, deadlines, routing. `Range` has a fast path here, since a router and a general gRPC server
+//! cost more than the read itself. Requests that are not gRPC (JSON and pages) are routed separately.
 
-mod quick;
+mod fast_path;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,30 +18,29 @@ use tokio::time::Sleep;
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
-use self::quick::{Progress, Quick};
+use self::fast_path::{Progress, RangeFastPath};
 use crate::api::{self, Backend, status};
 use crate::gateway::{self, Origins};
 use crate::http::access;
 use crate::metrics;
 use crate::metrics::Requests;
 
-/// All services of a branch.
+/// Routes requests to the services and pages of a branch.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
+pub(crate) struct Dispatcher {
     backend: Backend,
     routes: Router,
     pages: Router,
     origins: Origins,
     requests: Requests,
-    /// Largest message that is taken.
+    /// Largest accepted message, in bytes.
     message_limit: usize,
-    /// Reads go to the router like all others, which makes spans for them.
+    /// Whether reads go through the router like all others, which creates their spans.
     is_traced: bool,
 }
 
-impl Front {
-    /// `routes` has the services of [`api::routes`], `pages` what is there for those who do not speak gRPC; web pages of
-    /// `origins` may send requests.
+impl Dispatcher {
+    /// `routes` has the services of [`api::routes`], `pages` the pages for plain HTTP; web pages of `origins` may send requests.
     pub(crate) fn new(
         backend: Backend,
         routes: Router,
@@ -65,15 +63,15 @@ impl Front {
         if counted.is_none() && !is_grpc(&request) {
             return self.plain(request.map(Body::new));
         }
-        let (deadline, state) = if !self.is_traced && Quick::takes(&request) {
-            (Deadline::Unread, State::Quick(Quick::new(request)))
+        let (deadline, state) = if !self.is_traced && RangeFastPath::takes(&request) {
+            (Deadline::Unread, State::FastPath(RangeFastPath::new(request)))
         } else {
             (Deadline::of(request.headers()), self.route(request.map(Body::new), counted.as_ref()))
         };
         Answer { front: self.clone(), counted, deadline, state }
     }
 
-    /// Answers a gRPC request that did not come as one.
+    /// Answers a gRPC request that the gateway has converted from JSON.
     fn grpc(self: &Arc<Self>, request: Request<Body>) -> Answer {
         let counted = self.requests.begin(&request);
         let deadline = Deadline::of(request.headers());
@@ -89,7 +87,7 @@ impl Front {
         State::Routed(self.routes.clone().call(request))
     }
 
-    /// Answers what is not gRPC.
+    /// Answers a request that is not gRPC.
     fn plain(self: &Arc<Self>, request: Request<Body>) -> Answer {
         let front = self.clone();
         let answer = async move {
@@ -114,23 +112,23 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// The answer to a request, to wait for.
+/// Future of the response to a request.
 pub(crate) struct Answer {
-    front: Arc<Front>,
+    front: Arc<Dispatcher>,
     counted: Option<metrics::Request>,
     deadline: Deadline,
     state: State,
 }
 
 enum State {
-    Quick(Quick),
+    FastPath(RangeFastPath),
     Routed(RouteFuture<Infallible>),
     Plain(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
-/// When the client does not wait any longer.
+/// When the client stops waiting.
 enum Deadline {
-    /// Only a request that has to wait is worth a timer.
+    /// Not parsed yet: only a request that has to wait is worth a timer.
     Unread,
     Never,
     At(Pin<Box<Sleep>>),
@@ -151,7 +149,7 @@ impl Answer {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<(Response<Body>, Option<Code>)> {
         loop {
             match &mut self.state {
-                State::Quick(quick) => match quick.poll(&self.front.backend, self.front.message_limit, cx) {
+                State::FastPath(quick) => match quick.poll(&self.front.backend, self.front.message_limit, cx) {
                     Poll::Ready(Progress::Answered(answer, code)) => return Poll::Ready((answer, Some(code))),
                     Poll::Ready(Progress::NotForUs(request)) => {
                         if matches!(self.deadline, Deadline::Unread) {
@@ -198,7 +196,7 @@ impl Future for Answer {
     }
 }
 
-/// How long the client waits for an answer, if it says so in gRPC's form: at most eight digits and a unit.
+/// Returns the client's timeout, in gRPC's format: at most eight digits and a unit.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

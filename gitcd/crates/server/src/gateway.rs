@@ -1,7 +1,7 @@
-//! etcd's API in JSON over plain HTTP, as its gRPC gateway has it: `curl -d '{"key":"Zm9v"}' …/v3/kv/range`.
+//! etcd's API in JSON over plain HTTP, as in its gRPC gateway: `curl -d '{"key":"Zm9v"}' …/v3/kv/range`.
 //!
-//! A request becomes the gRPC request that it stands for and goes on as one: limits, alarms, deadlines, figures and the
-//! client's identity are those of gRPC. What comes back becomes JSON again. gRPC clients never come here.
+//! A request is converted to its gRPC request and handled as one: limits, alarms, deadlines, metrics and the client's identity
+//! are those of gRPC. The response is converted back to JSON. Requests of gRPC clients do not pass through here.
 
 mod frames;
 mod headers;
@@ -26,10 +26,10 @@ use self::values::Values;
 pub use self::origins::Origins;
 pub(crate) use self::routes::takes;
 
-/// JSON may be so much larger than the message that it stands for: base64, and a name for every field.
+/// How much larger JSON may be than its message: base64, and a name for every field.
 const JSON_FACTOR: usize = 4;
 
-/// Answers a request for which [`takes`] is true. `call` is what answers gRPC; `limit` the largest message in bytes.
+/// Answers a request for which [`takes`] is true. `call` answers gRPC requests; `limit` is the largest message in bytes.
 pub(crate) async fn answer<F>(
     request: Request<Body>,
     limit: usize,
@@ -60,7 +60,7 @@ where
     }
     let message = match Values::new(body, limit).next().await? {
         Some(value) => route.encode(&value)?,
-        // Nothing at all stands for a message without fields.
+        // An empty body stands for a message without fields.
         None => Vec::new(),
     };
     let timeout = forwarded.timeout;
@@ -73,10 +73,10 @@ where
 
 async fn unary(route: &Route, response: Response<Body>) -> Result<Response<Body>, Status> {
     let mut messages = Messages::of(response)?;
-    let message = messages.next().await?.ok_or_else(|| Status::internal("an answer without a message"))?;
-    // The status comes behind the message.
+    let message = messages.next().await?.ok_or_else(|| Status::internal("the response has no message"))?;
+    // The status follows the message.
     if messages.next().await?.is_some() {
-        return Err(Status::internal("an answer with several messages"));
+        return Err(Status::internal("the response has several messages"));
     }
     Ok(json_answer(Body::from(route.decode(message)?)))
 }
@@ -89,7 +89,7 @@ fn json_answer(body: Body) -> Response<Body> {
     response
 }
 
-/// The next piece of a body.
+/// Returns the next chunk of a body.
 async fn next_chunk(body: &mut Body) -> Option<Result<Bytes, Status>> {
     loop {
         match body.frame().await? {

@@ -1,4 +1,4 @@
-//! What etcd answers over plain HTTP on its client port: health, version, metrics; and gitcd's own `/status`.
+//! Pages that etcd serves over plain HTTP on its client port (health, version, metrics), and gitcd's own `/status`.
 
 pub(crate) mod access;
 mod figures;
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::metrics::Source;
 
-/// The pages of a branch.
+/// Returns the pages of a branch.
 pub fn routes(source: Arc<Source>) -> Router {
     let registry = Arc::new(source.registry());
     health::routes()
@@ -29,7 +29,7 @@ pub fn routes(source: Arc<Source>) -> Router {
         .with_state(source)
 }
 
-/// A page that can be read and nothing else, not even its head: etcd has it so.
+/// Routes GET to a page and refuses all other methods, even HEAD, as in etcd.
 fn page<H, T>(handler: H) -> MethodRouter<Arc<Source>>
 where
     H: Handler<T, Arc<Source>>,
@@ -55,7 +55,7 @@ async fn version() -> impl IntoResponse {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
-    // Reads commits.
+    // Blocking: reads commits.
     let told = tokio::task::spawn_blocking(move || serde_json::to_string(&source.status.status())).await;
     match told {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),

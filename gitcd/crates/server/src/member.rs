@@ -1,12 +1,12 @@
-//! What a server reports of itself as a member of an etcd cluster.
+//! How a server presents itself as a member of an etcd cluster.
 
-/// The version of etcd whose behaviour is served; clients compare it with what they need.
+/// The etcd version that the server reports and behaves like.
 pub const ETCD_VERSION: &str = "3.6.16";
-/// The oldest version that a cluster with this member can be.
+/// The cluster version that the server reports: the minor version of [`ETCD_VERSION`].
 pub const CLUSTER_VERSION: &str = "3.6.0";
-/// A single member has won exactly one election.
+/// Raft term of a single member that has won exactly one election.
 pub(crate) const RAFT_TERM: u64 = 2;
-/// Who a branch's server is to its clients.
+/// A branch's server as a cluster member.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The cluster's id.
@@ -15,8 +15,8 @@ pub struct Member {
     pub member_id: u64,
     /// The branch's name.
     pub name: String,
-    /// Where clients find it.
+    /// Its client URLs.
     pub client_urls: Vec<String>,
-    /// Where other members would find it. There are none, and nobody listens there.
+    /// Its peer URLs. There are no other members, so it does not listen there.
     pub peer_urls: Vec<String>,
 }

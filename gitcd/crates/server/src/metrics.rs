@@ -1,5 +1,5 @@
-//! Figures for Prometheus, as `OpenMetrics` or in the older plain text: gitcd's own, and those of etcd under etcd's names, by
-//! which dashboards and alerts go.
+//! Prometheus metrics, as `OpenMetrics` or in the older plain text: gitcd's own, and etcd's under the names that dashboards and
+//! alerts rely on.
 
 mod clients;
 mod codes;
@@ -31,35 +31,35 @@ use crate::status::Reporter;
 pub use gitcd_mvcc::work::Work;
 pub use gitcd_net::listener::Network;
 
-/// What the figures of a branch are taken from.
+/// The sources of a branch's metrics.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Who it is to its clients.
+    /// The server as a cluster member.
     pub member: Arc<Member>,
-    /// Where its packs are.
+    /// The folder of its packs.
     pub packs: std::path::PathBuf,
     /// etcd's quota, in bytes.
     pub quota: u64,
     /// Its store.
     pub store: Arc<Store>,
-    /// Its committer.
+    /// Counters of its committer.
     pub committer: Arc<committer::Counters>,
-    /// What keeps its repository in order.
+    /// Counters of its maintenance.
     pub maintenance: Arc<maintenance::Counters>,
-    /// Its remotes.
+    /// Its status, and that of its remotes.
     pub status: Arc<Reporter>,
     /// Its requests.
     pub requests: Requests,
     /// Its connections.
     pub network: Arc<Network>,
-    /// What its health pages answered.
+    /// Results of its health checks.
     pub health: Arc<Health>,
-    /// How often its figures were asked for.
+    /// Scrapes of its metrics.
     pub scrapes: Scrapes,
 }
 
 impl Source {
-    /// All its figures, read anew at every scrape.
+    /// Returns a registry of all its metrics, which are collected at every scrape.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         self.requests.register(&mut registry);
@@ -83,10 +83,10 @@ impl Source {
     }
 }
 
-/// The figures as text.
+/// Encodes the metrics as text.
 pub fn text(registry: &Registry) -> String {
     let mut text = String::with_capacity(16 << 10);
-    // Only a collector of ours could fail, and they do not.
+    // Only our own collectors could fail, and they do not.
     let _ = prometheus_client::encoding::text::encode(&mut text, registry);
     text
 }

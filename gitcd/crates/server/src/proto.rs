@@ -1,6 +1,6 @@
 //! The etcd v3 API as Rust types, generated from `proto/` at build time.
 
-/// Stored pairs and their changes.
+/// Key-value pairs and events.
 #[expect(missing_docs, clippy::pedantic, reason = "generated code")]
 pub mod mvccpb {
     tonic::include_proto!("mvccpb");
@@ -30,5 +30,5 @@ pub mod v3electionpb {
     tonic::include_proto!("v3electionpb");
 }
 
-/// All of them in protobuf's own description, for reflection.
+/// Encoded file descriptors of all of them, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

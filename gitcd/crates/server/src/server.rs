@@ -1,4 +1,4 @@
-//! Serves branches: recovery, store, committer, listeners, and their orderly end.
+//! The server of a branch: recovery, store, committer, listeners, and their orderly shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use gitcd_sync::owner::Served;
 use gitcd_sync::{self, JoinError, Joiner, Puller};
 use tokio::sync::watch;
 
-mod face;
+mod frontend;
 mod standby;
 
-use self::face::{Face, serve, show};
+use self::frontend::{Frontend, serve, show};
 use crate::api;
 use crate::config::Listen;
 use crate::gateway::Origins;
 use crate::status::Reporter;
 pub use gitcd_net::transport::Transport;
 
-/// How long open connections may take to end.
+/// How long open connections may take to close at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long the last push may take.
 const LAST_PUSH: Duration = Duration::from_secs(5);
@@ -37,43 +37,43 @@ const LAST_PUSH: Duration = Duration::from_secs(5);
 pub struct Config {
     /// The branch in Git.
     pub branch: branch::Config,
-    /// Where to listen.
+    /// Listeners for clients.
     pub listen: Vec<Listen>,
-    /// Where pages are (`/status`, `/metrics`, `/health`), and nothing else.
+    /// Listeners that serve only pages (`/status`, `/metrics`, `/health`).
     pub listen_pages: Vec<Listen>,
-    /// What to tell clients; the listeners' addresses if empty.
+    /// Client URLs to advertise; the listeners' addresses if empty.
     pub advertise: Vec<String>,
-    /// What to tell clients of the address for other members, of which there are none.
+    /// Peer URLs to advertise, although there are no other members.
     pub advertise_peer: Vec<String>,
-    /// The cluster's id; made from the branch's name if unset.
+    /// The cluster's id; derived from the branch's name if `None`.
     pub cluster_id: Option<u64>,
-    /// The member's id; made from the branch's name if unset.
+    /// The member's id; derived from the branch's name if `None`.
     pub member_id: Option<u64>,
     /// Limits on requests.
     pub limits: api::Limits,
-    /// Size of a file of the journal, the unit in which it is trimmed.
+    /// Size of a journal segment, the unit of trimming.
     pub journal_segment_bytes: u64,
-    /// How long objects stay in the repository that nothing leads to ([`Duration::MAX`]: for ever); `None` is as its `gc.pruneExpire` says.
+    /// How long unreachable objects stay in the repository ([`Duration::MAX`]: forever); `None` for its `gc.pruneExpire`.
     pub prune_expire: Option<Duration>,
-    /// Bounds of the writer.
+    /// Limits of the writer.
     pub store: store::Limits,
-    /// Bounds of the committer.
+    /// Settings of the committer.
     pub committer: committer::Settings,
     /// How often idle watchers that asked for progress notifications get one.
     pub progress_interval: Duration,
-    /// How much history is kept without a client's doing; all if unset.
+    /// How much history automatic compaction keeps; all if `None`.
     pub retention: Option<Retention>,
-    /// How connections are kept.
+    /// Settings of connections.
     pub transport: Transport,
-    /// Web pages that may send requests from a browser.
+    /// Origins of web pages that may send requests.
     pub origins: Origins,
-    /// Certificate, key and the authorities for client certificates, for `https` listeners.
+    /// Certificate, key and CAs for client certificates, for `https` listeners.
     pub tls: Option<tls::Files>,
-    /// Whom to pull from and push to.
+    /// Remotes to pull from and push to.
     pub pull: gitcd_sync::Config,
-    /// What makes sure that nobody else writes the branch, if that is asked for.
+    /// Writer lease, which makes this server the only writer of the branch; `None` for no lease.
     pub lease: Option<lease::Settings>,
-    /// Where a Git host finds the branch, so that pushes go through its store.
+    /// Registry in which a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
 }
 
@@ -84,22 +84,22 @@ pub enum ServeError {
     /// It could not be recovered.
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
-    /// It is not ours to write.
+    /// The writer lease could not be acquired.
     #[error(transparent)]
     Lease(#[from] LeaseError),
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Merges cannot be made.
+    /// Merging cannot be set up.
     #[error(transparent)]
     Pull(#[from] JoinError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// A socket cannot be kept while its server changes.
+    /// A socket cannot be passed from the standby to the writer.
     #[error("cannot keep listening: {0}")]
     Socket(std::io::Error),
-    /// What was acknowledged is in the journal, but not all of it could be committed before the end.
+    /// All acknowledged writes are in the journal, but the last commit before the stop failed.
     #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
     Uncommitted,
 }
@@ -123,19 +123,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Recovers the branch and listens; if only one may write it, when it is this server's turn.
+    /// Recovers the branch and listens; with a lease, once that is acquired.
     ///
     /// # Errors
     /// [`ServeError`]; nothing was changed.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
-        // Ports first: a second server must not get as far as the branch's data.
+        // Ports first: a second server fails before it touches the branch's data.
         let ports = Ports::new(&config.listen, config.tls.clone())?;
         let mut listeners = ports.bind().await?;
         let mut pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
         let (opened, lease) = match &config.lease {
             None => (open(&config.branch, config.journal_segment_bytes).await?, None),
             Some(settings) => {
-                // Nobody must take one that waits for one that serves.
+                // Clients must not take a waiting server for a serving one.
                 listeners.clear();
                 let turn = standby::wait(&config, settings, &ports, pages).await?;
                 (listeners, pages) = (turn.listeners, turn.pages);
@@ -166,7 +166,7 @@ impl Server {
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller.clone(), lease.clone());
-        let face = Face::new(&config, &store, &addresses, &maintenance, counters, reporter);
+        let face = Frontend::new(&config, &store, &addresses, &maintenance, counters, reporter);
         let (stop, stopped) = watch::channel(false);
         let pages =
             pages.into_iter().map(|bound| show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
@@ -212,18 +212,18 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the addresses of its listeners for clients.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What pulls and pushes.
+    /// Returns the puller, which exchanges commits with the remotes.
     pub fn puller(&self) -> &Arc<Puller> {
         &self.puller
     }
 
-    /// Waits until another server has the branch, and what only this one had is safe: all that is left is to stop. Tells whose it is.
-    /// For ever if this server shares its branch with nobody.
+    /// Waits until another server holds the lease and all commits of this one are on the remote, so that it only has to stop.
+    /// Returns the new holder. Never returns without a lease.
     pub async fn deposed(&self) -> String {
         match &self.lease {
             Some(lease) => lease.deposed().await,
@@ -231,12 +231,12 @@ impl Server {
         }
     }
 
-    /// The store, for those who embed a server.
+    /// Returns the store, for programs that embed a server.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Stops taking requests, answers those under way, commits everything and pushes it where that is asked for.
+    /// Stops accepting requests, answers those in progress, commits everything and pushes it where configured.
     ///
     /// # Errors
     /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
@@ -248,10 +248,11 @@ impl Server {
         }
         let _ended = tokio::join!(self.pulling, self.upkeep);
         if self.lease.is_none() {
-            // With a lease that is a part of handing it over.
+            // With a lease, the handover includes this push.
             self.puller.push_last(LAST_PUSH).await;
         }
-        // Writes that were accepted are answered before streams end; a client that takes no answers keeps nobody from ending, with its place among them.
+        // Accepted writes are answered before streams end. If a client that reads no answers blocks that, its connection is
+        // aborted after `DRAIN`, and the store is stopped again.
         let answered = tokio::time::timeout(DRAIN, self.store.stop()).await;
         for listener in self.listeners {
             let abort = listener.abort_handle();
@@ -277,7 +278,7 @@ impl Server {
     }
 }
 
-/// Follows people, the lease and the remotes, until it is told to stop.
+/// Follows external commits, the lease and the remotes until `stopped`.
 async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::Receiver<bool>) {
     let people = gitcd_sync::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
     let leased = async {
@@ -288,7 +289,7 @@ async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::
     tokio::join!(people, leased, puller.clone().run(stopped.clone()));
 }
 
-/// Recovers a branch that anybody may write.
+/// Recovers a branch without a lease.
 async fn open(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
     let branch = branch.clone();
     let opened = tokio::task::spawn_blocking(move || {

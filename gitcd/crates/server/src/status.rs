@@ -1,6 +1,6 @@
-//! How the branches of a server are: what `/status` says, and `gitcd status` reads.
+//! Status of a server's branches, as served at `/status` and read by `gitcd status`.
 //!
-//! The names of the fields are those of `docs/design/status.md`; they stay.
+//! The field names are documented in `docs/design/status.md` and stable.
 //!
 //! ```
 //! use gitcd::status::Status;
@@ -22,19 +22,19 @@ pub use gitcd_sync::status::LeaseStatus;
 
 pub use self::reporter::Reporter;
 
-/// What a server says of its branches.
+/// Status of a server and its branches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The version of gitcd.
     pub gitcd: String,
-    /// When this was true, in seconds since 1970.
+    /// Time of this status, in seconds since 1970.
     pub time: u64,
-    /// The branches behind this port: one.
+    /// The branches behind this port: always one.
     pub branches: Vec<Branch>,
 }
 
 impl Status {
-    /// Whether all branches take writes, and all remotes are synced.
+    /// Whether all branches accept writes, all remotes are synced, and no files are rejected.
     pub fn is_good(&self) -> bool {
         self.branches.iter().all(|branch| {
             branch.writes_refused.is_none()
@@ -48,73 +48,73 @@ impl Status {
     }
 }
 
-/// A branch.
+/// Status of a branch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Branch {
-    /// Its name among the flags.
+    /// Its name in the flags.
     pub name: String,
     /// The reference that holds its data.
     pub reference: String,
-    /// What this server is to it: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease,
-    /// `standby` while it waits for its turn.
+    /// This server's role: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease,
+    /// `standby` while it waits for the lease.
     pub role: String,
-    /// Its right to write, if it needs one.
+    /// Its writer lease, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseStatus>,
     /// The newest durable revision.
     pub revision: i64,
     /// The newest revision that is in Git.
     pub committed_revision: i64,
-    /// History below this revision is dropped.
+    /// History below this revision is compacted.
     pub compact_revision: i64,
-    /// The commit that has everything up to the committed revision.
+    /// The commit with everything up to the committed revision.
     pub head: String,
     /// Durable revisions that are not in Git yet.
     pub commit_lag_revisions: u64,
     /// Age of the oldest of them, in seconds.
     pub commit_lag_seconds: f64,
-    /// Keys, deleted ones that history still knows included.
+    /// Keys, including deleted ones that are still in the history.
     pub keys: u64,
     /// Why writes are refused, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_refused: Option<String>,
-    /// Commits of people that were merged since the start: pushed, or made in the repository.
+    /// External commits merged since the start: pushed, or made in the repository.
     pub merges: u64,
-    /// Keys and fields that these and the branch both had changed.
+    /// Keys and fields that both these and the branch had changed.
     pub conflicts: u64,
-    /// The newest of them, the latest merge first: at most ten.
+    /// The newest conflicts, latest merge first; at most ten.
     #[serde(default)]
     pub latest_conflicts: Vec<ConflictStatus>,
-    /// Files in commits of people that did not enter, with the reason, until something else is taken from them.
+    /// Rejected files of external commits, with the reason, until a corrected version or a deletion is merged.
     pub rejected: BTreeMap<String, String>,
-    /// Where these came from.
+    /// Sources of the rejected files.
     #[serde(default)]
     pub rejected_from: BTreeMap<String, Source>,
-    /// Why the latest commit of a person cannot be merged, if it cannot.
+    /// Why the latest external commit cannot be merged, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The remotes, in the order of the flags.
     pub remotes: Vec<Remote>,
 }
 
-/// A remote of a branch.
+/// Status of a branch's remote.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Remote {
     /// Its name in the repository's configuration.
     pub name: String,
-    /// The reference there that is merged.
+    /// The remote's reference that is merged.
     pub reference: String,
-    /// Commits that it had when last looked at, and that are not in our history; nothing if it was never seen, or they
+    /// Commits that the remote had at the last fetch and that are not in our history; `None` if it was never fetched, or they
     /// cannot be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_commits: Option<u64>,
-    /// There may be more: counting ends at 1,000.
+    /// Whether there are more: counting ends at 1,000.
     #[serde(default)]
     pub lag_more: bool,
     /// Age of the oldest of them, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<u64>,
-    /// What else is known of it.
+    /// The rest of its status.
     #[serde(flatten)]
     pub known: RemoteStatus,
 }

@@ -1,11 +1,11 @@
-//! Traces for a collector: what a request waits for, and what becomes of its writes.
+//! Traces for a collector: what a request waits for, and how its writes get into Git.
 //!
-//! A request's span continues the trace of its client. The journal write that it waits for is a child of it, and linked to the
-//! other requests that wait for the same one. What becomes Git is a trace of its own: `git.pack` with the commits in
-//! it and their flush.
+//! A request's span continues the trace of its client. The journal write that it waits for is a child span, linked to the
+//! other requests that wait for the same write. Commits have a trace of their own: `git.pack` with the commits in it and their
+//! flush.
 //!
-//! Off unless somebody asks for it, and then nothing but a look at one flag is paid for it. The spans are `tracing`'s,
-//! with the target [`TARGET`]; only the feature `otlp` has what brings them to a collector.
+//! Off by default, at the cost of checking one flag. The spans are `tracing`'s, with the target [`TARGET`]; exporting them
+//! needs the feature `otlp`.
 
 #[cfg(feature = "otlp")]
 mod exporter;
@@ -25,10 +25,10 @@ pub use without::{Traces, start};
 
 pub use gitcd_core::trace::TARGET;
 
-/// What a subscriber needs to bring spans to a collector; it belongs right on the registry.
+/// The layer of a subscriber that exports spans; it must be added directly to the registry.
 pub type Layer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
 
-/// Gives every gRPC request of a branch a span, if anybody wants spans.
+/// Gives every gRPC request of a branch a span, if tracing is on.
 pub(crate) fn traced(routes: axum::Router, branch: &str) -> axum::Router {
     #[cfg(feature = "otlp")]
     if gitcd_core::trace::on() {
@@ -43,7 +43,7 @@ mod without {
     use super::settings::environment;
     use super::{Layer, Settings, SetupError};
 
-    /// Nothing: this program was built without traces.
+    /// Traces, which this program was built without.
     #[derive(Debug)]
     pub enum Traces {}
 
@@ -59,7 +59,7 @@ mod without {
         }
     }
 
-    /// Refuses what this program was built without.
+    /// Fails if tracing is enabled, since this program was built without it.
     ///
     /// # Errors
     /// [`SetupError`]

@@ -1,29 +1,29 @@
-//! Credentials for remotes, in files that are read again each time.
+//! Credentials for remotes, from files that are read again for each use.
 
 use std::path::{Path, PathBuf};
 
-/// Where credentials come from.
+/// Files with credentials for a remote.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// A file as `git credential-store` writes it: a URL with user and password a line.
+    /// A file of `git credential-store`: one URL with user and password per line.
     pub store: Option<PathBuf>,
-    /// A file that holds nothing but a token.
+    /// A file that contains only a token.
     pub token: Option<PathBuf>,
-    /// A folder with files as a mounted Secret of Kubernetes has them: `.git-credentials`, or `username`, `password` and `url`.
+    /// A folder, such as a mounted Kubernetes Secret, with `.git-credentials`, or with `username`, `password` and `url`.
     pub folder: Option<PathBuf>,
-    /// A private key for SSH.
+    /// An SSH private key.
     pub ssh_key: Option<PathBuf>,
-    /// The hosts whose keys are trusted.
+    /// The known-hosts file for SSH.
     pub ssh_known_hosts: Option<PathBuf>,
 }
 
 impl Credentials {
-    /// Whether none are given, so that those that Git is configured to use count.
+    /// Returns whether no credentials for HTTP are given, so that Git's own configuration applies.
     pub(super) fn are_absent(&self) -> bool {
         self.store.is_none() && self.token.is_none() && self.folder.is_none()
     }
 
-    /// User and password for a URL, which may name the user.
+    /// Returns user and password for a URL, which may name the user.
     pub(super) fn of(&self, url: &str) -> Option<(String, String)> {
         if let Some(file) = &self.token {
             let token = std::fs::read_to_string(file).ok()?;
@@ -41,7 +41,8 @@ fn stored(file: &Path, url: &str) -> Option<(String, String)> {
     lines.lines().find_map(|line| matching(line.trim(), url))
 }
 
-/// A list of credentials counts if there is one. User and password are for everybody who asks, unless there is a `url` with a server.
+/// Returns the credentials in a folder. `.git-credentials` takes precedence; user and password apply to every URL unless a file
+/// `url` limits them to one server.
 fn in_folder(folder: &Path, url: &str) -> Option<(String, String)> {
     let list = folder.join(".git-credentials");
     if list.exists() {
@@ -58,7 +59,7 @@ fn in_folder(folder: &Path, url: &str) -> Option<(String, String)> {
     (is_for && asked_for).then_some((user, password))
 }
 
-/// Scheme, host and port; without a scheme, that of HTTPS, and without a port, the scheme's.
+/// Returns scheme and host with port. The default scheme is HTTPS; the scheme's default port is removed.
 fn origin(url: &str) -> (String, String) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let authority = rest.split('/').next().unwrap_or_default();
@@ -78,10 +79,10 @@ fn named_user(url: &str) -> Option<String> {
     authority.rsplit_once('@').map(|(user, _)| decoded(user))
 }
 
-/// Hosts that take tokens as passwords do not look at the user.
+/// The user name to send with a token; hosts that accept tokens as passwords ignore it.
 pub(super) const TOKEN_USER: &str = "token";
 
-/// User and password of a line of a credentials file, if it is for this URL.
+/// Returns user and password from a line of a credentials file, if the line matches the URL.
 pub(super) fn matching(line: &str, url: &str) -> Option<(String, String)> {
     let (scheme, rest) = line.split_once("://")?;
     let (userinfo, place) = rest.rsplit_once('@')?;
@@ -100,7 +101,7 @@ pub(super) fn matching(line: &str, url: &str) -> Option<(String, String)> {
     is_for.then(|| (decoded(user), decoded(password)))
 }
 
-/// Without `%XX`.
+/// Decodes percent-encoding; malformed sequences stay as they are.
 pub(super) fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);

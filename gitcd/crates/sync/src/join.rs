@@ -1,4 +1,4 @@
-//! From a commit of somebody else's to one that has both histories.
+//! Merges of other commits into the served branch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,26 +24,26 @@ use tracing::{Instrument as _, Span, info_span};
 use super::dry_run::{ApiServer, Unavailable, Verdicts};
 use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 
-/// How a commit is merged.
+/// Options of a merge.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// Who wins.
+    /// Which side wins conflicts.
     pub policy: Policy,
-    /// Which keys are taken.
+    /// Which keys are merged.
     pub scope: Scope,
-    /// Whether their commit may become ours.
+    /// Whether the branch may fast-forward to their commit.
     pub fast_forward: bool,
-    /// Whether to make the commit although only the histories differ and the other side is to do it.
+    /// Whether to make the merge commit even if the trees are equal and the other side is the one to make it.
     pub impatient: bool,
-    /// Whether a commit is made although nothing comes with theirs.
+    /// Whether to make a merge commit if theirs has nothing new among the merged keys.
     pub histories: Histories,
-    /// Only if this is where the branch is in Git, and nothing that is not there yet is in conflict with it.
+    /// If set, merges only if this is the branch's commit, and no uncommitted write conflicts.
     pub on_top_of: Option<Oid>,
-    /// Whether a file that cannot enter keeps everything else out, too.
+    /// Whether one rejected file rejects the whole merge.
     pub strict: bool,
-    /// Whether the files of people are tried at the store's kube-apiserver, if it has one.
+    /// Whether files in external commits get a dry run at the store's kube-apiserver, if it has one.
     pub dry_run: DryRun,
-    /// Whom watchers and commits are told as the writer.
+    /// The writer to report to watchers and in commits.
     pub by: Arc<str>,
 }
 
@@ -58,46 +58,46 @@ pub enum DryRun {
     Required,
 }
 
-/// When histories are joined of which only parts are taken, and nothing new is in these.
+/// When to add a history link although theirs has nothing new among the merged keys; only for merges that leave keys out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Histories {
-    /// Not before there is something.
+    /// Not before theirs has something new.
     Later,
-    /// If ours has something more, since that is to be pushed on top of theirs.
+    /// If ours is to be pushed on top of theirs, because it has commits that theirs lacks.
     ToPush,
-    /// At once: the reference that has theirs is to move on.
+    /// Immediately, so that the reference to theirs can move on.
     Now,
 }
 
-/// Keys and fields that both sides of a merge had changed.
+/// Conflicts of a merge: keys and fields that both sides changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts {
-    /// How many.
+    /// Their number.
     pub count: usize,
-    /// The first of them, each with the path of its file: at most [`store::merge::Conflicts::LISTED`].
+    /// The first of them with the paths of their files; at most [`store::merge::Conflicts::LISTED`].
     pub first: Vec<(String, Conflict)>,
 }
 
-/// What became of it.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// It was in our history already.
+    /// Our history already contains the commit.
     Contained,
-    /// It has nothing that we take and do not have.
+    /// The commit has nothing new among the merged keys.
     NothingNew,
-    /// Only the histories differ, and the other side is to join them.
-    Left,
-    /// It is not on top of the branch any more.
+    /// Only the histories differ, and the other side is to add the history link.
+    Deferred,
+    /// The branch is no longer at [`How::on_top_of`], or an uncommitted write conflicts.
     Moved,
-    /// These files cannot enter, so nothing does; or there is nothing else that is not in our history.
+    /// These files were rejected, and nothing was merged: the merge is strict, or our history already contains the commit.
     Refused(Vec<Rejected>),
-    /// It is now.
+    /// The commit was merged.
     Done {
-        /// Keys that changed here.
+        /// Number of keys that changed here.
         keys: usize,
-        /// Keys and fields that both sides had changed, by their paths in the tree.
+        /// The conflicts that the merge resolved.
         conflicts: Conflicts,
-        /// Files that did not enter.
+        /// Files that were rejected.
         rejected: Vec<Rejected>,
     },
 }
@@ -112,20 +112,21 @@ impl How {
             }
     }
 
-    /// Of two that could both join the histories, one does, so that they do not chase each other.
+    /// Returns whether to leave the history link to the other side. Exactly one of the two sides adds it, so that they do not
+    /// merge each other's merges for ever.
     fn is_left(&self, plan: &Plan, ours: Oid, theirs: Oid) -> bool {
         plan.same_tree && !plan.fast_forward && !self.impatient && ours > theirs
     }
 }
 
-/// Why it was not merged. Nothing was changed.
+/// Why a commit was not merged, or its merge not committed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It cannot be computed.
+    /// The merge cannot be computed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The commit cannot be kept alive.
+    /// The reference that protects the commit from garbage collection cannot be written.
     #[error(transparent)]
     Reference(#[from] RefError),
     /// The repository cannot be opened.
@@ -134,15 +135,15 @@ pub enum JoinError {
     /// The kube-apiserver did not complete a dry run.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The store does not take it.
+    /// The store rejects the merge.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The server ended before it was committed; the journal has it.
+    /// The server stopped before the merge was committed; the journal has it.
     #[error("stopped before the merge was committed; the next start commits it")]
     Stopped,
 }
 
-/// Merges commits into one branch, one at a time.
+/// The merger of commits into one branch; one merge at a time.
 #[derive(Debug)]
 pub struct Joiner {
     store: Arc<Store>,
@@ -166,11 +167,11 @@ impl std::fmt::Debug for Git {
     }
 }
 
-/// A committer that takes longer has a problem, which is looked for.
+/// Interval of checks for a failed committer while waiting for it.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Joiner {
-    /// For a branch that is being served.
+    /// Returns the merger for a served branch.
     ///
     /// # Errors
     /// [`JoinError::Repository`], [`JoinError::Reference`].
@@ -184,39 +185,39 @@ impl Joiner {
         Ok(Self { store, heads, config, secret_kinds: SecretKinds::default(), api_server: None, git, turn })
     }
 
-    /// The same with these kinds hidden like Secrets in what is reported of merges.
+    /// Hides values of these kinds in reports of merges, like those of Secrets.
     #[must_use]
     pub fn with_secret_kinds(self, kinds: &SecretKinds) -> Self {
         Self { secret_kinds: kinds.clone(), ..self }
     }
 
-    /// The same with a kube-apiserver at which files of people are tried before they enter.
+    /// Sets the kube-apiserver at which files in external commits get a dry run before they are merged.
     #[must_use]
     pub fn with_api_server(self, api_server: Option<ApiServer>) -> Self {
         Self { api_server, ..self }
     }
 
-    /// Where the branch is in Git.
+    /// Returns the branch's position in Git.
     pub fn head(&self) -> Head {
         *self.heads.borrow()
     }
 
-    /// Follows where the branch is in Git.
+    /// Subscribes to the branch's position in Git.
     pub fn heads(&self) -> watch::Receiver<Head> {
         self.heads.clone()
     }
 
-    /// The branch.
+    /// Returns the branch's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Whether an object is there and is neither a commit nor an annotated tag of one.
+    /// Returns whether an object exists and is neither a commit nor an annotated tag of one.
     pub(super) async fn is_no_commit(&self, oid: Oid) -> bool {
         let git = self.git.clone();
         let found = tokio::task::spawn_blocking(move || {
@@ -228,7 +229,7 @@ impl Joiner {
         found.await.expect("reading an object does not panic").unwrap_or(false)
     }
 
-    /// Whether `ancestor` is in the history of `commit`.
+    /// Returns whether `ancestor` is in the history of `commit`.
     ///
     /// # Errors
     /// [`JoinError::Plan`] if a commit cannot be read.
@@ -241,7 +242,7 @@ impl Joiner {
         Ok(found.await.expect("reading commits does not panic").map_err(PlanError::from)?)
     }
 
-    /// Which of these paths stand for no key and are there in a commit, as far as that can be read.
+    /// Returns the paths that exist in a commit and cannot be mapped to a key; none if the commit cannot be read.
     pub(super) async fn strange(&self, commit: Oid, paths: Vec<String>) -> Vec<String> {
         let git = self.git.clone();
         let found = tokio::task::spawn_blocking(move || {
@@ -252,7 +253,7 @@ impl Joiner {
         found.await.expect("reading a tree does not panic")
     }
 
-    /// Asks for a commit of everything written so far, and waits for it.
+    /// Commits everything written so far, and waits until it is in Git.
     ///
     /// # Errors
     /// [`JoinError::Stopped`].
@@ -269,14 +270,15 @@ impl Joiner {
         }
     }
 
-    /// Merges a commit that is in the repository, and returns when the branch has it in Git.
+    /// Merges a commit that is in the repository. Returns once the merge is in Git.
     ///
     /// # Errors
     /// [`JoinError`].
     pub async fn join(&self, theirs: Oid, how: &How) -> Result<Joined, JoinError> {
         let _turn = self.turn.lock().await;
         let mut heads = self.heads.clone();
-        // What a former merge brought is in the store before it is in Git, also after a crash: until then it would be taken for what clients have written here.
+        // An earlier merge is in the store before it is in Git, also after a crash. Until it is in Git, its changes would
+        // count as writes of our clients.
         self.settled(&mut heads).await?;
         let head = *heads.borrow_and_update();
         if how.on_top_of.is_some_and(|expected| expected != head.data) {
@@ -333,7 +335,7 @@ impl Joiner {
         }
         if how.is_left(&plan, head.data, theirs) {
             self.store.leave(head.data, theirs, plan.trailers);
-            return Ok(Joined::Left);
+            return Ok(Joined::Deferred);
         }
         let request = store::merge::Request {
             at: head.revision,
@@ -343,8 +345,9 @@ impl Joiner {
             schemas: plan.schemas,
             fast_forward: plan.fast_forward,
             no_conflicts: how.on_top_of.is_some(),
-            // What is written now knows of those, and this plan does not: their commits come first, and then there is another plan.
-            only_as_planned: self.store.left_at(head.data).is_some(),
+            // New writes also link the deferred commits, which this plan does not know: they are committed first, then a new plan
+            // is made.
+            only_as_planned: self.store.deferred_at(head.data).is_some(),
             trailers: plan.trailers,
             by: how.by.clone(),
         };
@@ -359,7 +362,7 @@ impl Joiner {
         Ok(Joined::Done { keys, conflicts, rejected: plan.rejected })
     }
 
-    /// The plan, whether it is about nothing but files that were refused before, and their commit.
+    /// Returns the plan, whether it has only files that were rejected before, and their commit, with tags peeled.
     async fn planned(
         &self,
         head: Head,
@@ -371,7 +374,7 @@ impl Joiner {
         let secret_kinds = self.secret_kinds.clone();
         let planned = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
-            // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+            // Reopened, because every fetch and repack changes the packs, and an open repository keeps deleted ones.
             git.repository = Repository::open(git.repository.path())
                 .map_err(|error| JoinError::Repository(error.message().to_owned()))?;
             let rules = Rules {
@@ -382,16 +385,16 @@ impl Joiner {
                 secret_kinds: &secret_kinds,
                 verdicts: verdicts.as_ref(),
             };
-            // A person may push a tag, or have one in place of a branch.
+            // An external push, or the remote's reference, may be an annotated tag.
             let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));
             let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
             let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.is_left(plan, head.data, theirs);
-            // What cannot enter is found again and again.
+            // Rejected files are found again by each merge.
             let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();
             let is_old = plan.as_ref().is_some_and(may_be_old)
                 && git.graph.is_ancestor(&git.repository, theirs, head.data).map_err(PlanError::from)?;
             if !is_old && plan.as_ref().is_some_and(|plan| plan.trials.is_empty() && is_joined(plan)) {
-                // Until our own commit leads to it, nothing else does.
+                // Until our merge commit exists, it may be reachable from nothing else.
                 keep(&git.refs, &config, theirs)?;
             }
             Ok::<_, JoinError>((plan, is_old, theirs))
@@ -399,7 +402,7 @@ impl Joiner {
         planned.await.expect("a merge does not panic")
     }
 
-    /// The path of a key's file in the tree.
+    /// Returns the path of a key's file in the tree.
     fn path(&self, key: &[u8]) -> String {
         let names: Vec<_> = path::encode(self.config.keys.relative(key)).map(|name| name.to_vec()).collect();
         String::from_utf8_lossy(&names.join(&b'/')).into_owned()
@@ -417,7 +420,7 @@ impl Joiner {
         match tokio::time::timeout(LOOK, heads.changed()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(JoinError::Stopped),
-            // What was asked for may have come while nobody listened, or never will.
+            // The condition may hold by now without a new head, or never, if the store is poisoned.
             Err(_) => match self.store.poisoned() {
                 Some(reason) => Err(store::Error::Poisoned(reason).into()),
                 None => Ok(()),
@@ -426,7 +429,7 @@ impl Joiner {
     }
 }
 
-/// A merge, from the look for what differs until it is in Git: in a trace of its own, whoever asked for it.
+/// Returns the span of a merge, from planning until the merge is in Git. It is the root of its own trace.
 fn span(branch: &str) -> Span {
     if !trace::on() {
         return Span::none();
@@ -442,8 +445,8 @@ fn span(branch: &str) -> Span {
     )
 }
 
-/// The reference that keeps what is being merged alive. After a power loss it may be gone: what nothing leads to `git gc` leaves for two
-/// weeks, and the merge that is in the journal is made at the next start.
+/// Protects a commit from garbage collection while it is merged. The reference may be lost in a power failure, but `git gc` keeps
+/// unreachable objects for two weeks, and the next start commits the merge from the journal.
 fn keep(refs: &Refs, config: &Config, theirs: Oid) -> Result<(), RefError> {
     refs.note(&format!("refs/gitcd/merging/{}", config.name), theirs)
 }

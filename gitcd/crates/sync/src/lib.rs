@@ -1,8 +1,7 @@
-//! Branches that follow one another: fetch, merge into the store, commit, push.
+//! Synchronization of a branch with its remotes: fetch, merge into the store, commit, push.
 //!
-//! [`plan`] computes a merge from two commits; the [store](gitcd_mvcc::merge) takes it in; the committer joins the
-//! histories: that is a [`Joiner`]. A [`Puller`] does it for the remotes of one branch, again and again: no write ever waits
-//! for it.
+//! A [`Joiner`] merges a commit: [`plan`] computes the merge, the [store](gitcd_mvcc::merge) applies it, and the committer makes
+//! the merge commit. A [`Puller`] does this continuously for the remotes of one branch. Writes never wait for it.
 
 pub use gitcd_merge::admit;
 
@@ -28,10 +27,10 @@ pub mod status;
 pub use join::{DryRun, Histories, How, JoinError, Joined, Joiner};
 pub use puller::{Config, PullError, Puller};
 
-/// The user agent of requests to remotes: some servers look for `git/` at the beginning.
+/// The user agent of requests to remotes; some servers require the prefix `git/`.
 pub const USER_AGENT: &str = concat!("git/gitcd-", env!("CARGO_PKG_VERSION"));
 
-/// The header in which a Git host of gitcd's names the path of its notifications, in its answer to `info/refs`.
+/// The response header of `info/refs` in which a gitcd Git host names the path of its change notifications.
 pub const EVENTS_HEADER: &str = "git-events";
 
 /// The access that a Git host requires of a client that pushes gitcd's own references, for error messages.

@@ -1,4 +1,4 @@
-//! Objects from one repository of this machine to another.
+//! Copies of objects between repositories on this machine.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -10,24 +10,24 @@ use gitcd_repo::graph::Graph;
 use gitcd_repo::refs::Refs;
 use gitcd_repo::transfer::{self, TransferError};
 
-/// What one repository gets from another, again and again.
+/// A copier of objects to one repository. Repeated copies extend the same pack while it is small.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
     pack: transfer::Pack,
-    /// Where the pack goes.
+    /// The Git directory of that repository.
     to: PathBuf,
-    /// Commits that were pushed there: others may have been faster with the reference, and these are whole all the same.
+    /// Commits that were pushed there: they are complete, even if another server won the race for the reference.
     pushed: HashSet<Oid>,
 }
 
-/// So many pushed commits are remembered.
+/// Limit on remembered pushed commits.
 const REMEMBERED: usize = 100_000;
 
 impl Copier {
-    /// Copies what `wanted` needs and `to` does not have yet; returns the bytes written.
+    /// Copies the objects that `wanted` needs and `to` lacks; returns the bytes written.
     ///
-    /// A commit that is there is taken to have everything that it needs: packs become visible whole. Where that is not so, a merge
-    /// finds out, and [`Copier::copy_again`] mends it.
+    /// Assumes that a commit in `to` is there with everything reachable from it, since packs become visible whole. If that is
+    /// wrong, a merge fails on a missing object, and [`Copier::copy_again`] repairs it.
     ///
     /// # Errors
     /// [`TransferError`], with nothing new visible in `to`.
@@ -35,15 +35,17 @@ impl Copier {
         self.turn_to(to);
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
-        // What has just been looked for need not be looked for again: that would read the folder of packs for each commit.
+        // Without another refresh, which would list the folder of packs for each commit.
         let is_there = |oid| Ok(to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH));
         self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())
     }
 
-    /// Copies what `wanted` needs to a repository of others. There, only what references lead to is known to have everything that it
-    /// needs: of anything else a killed program may have left just a part. `tips` are some of those references.
+    /// Copies the objects that `wanted` needs to a repository that other programs write to. There, only commits that are
+    /// reachable from references count as complete: a killed program may have left a part of any other. `tips` are some of the
+    /// references' commits.
     ///
-    /// The cost grows with what is new; with the whole history there, once, if a commit is there that none of `tips` leads to.
+    /// The cost grows with the number of new commits; it grows with the whole history there, once, if a new commit exists there
+    /// and is not reachable from `tips`.
     ///
     /// # Errors
     /// [`TransferError`], with nothing new visible in `to`.
@@ -85,8 +87,8 @@ impl Copier {
         }
     }
 
-    /// Copies what `wanted` needs even if it is there in part, as after a crash of somebody else's `git fetch`: only a commit in the
-    /// history of one that is `whole` has everything that it needs.
+    /// Copies the objects that `wanted` needs even if some exist, as after a crash of an external `git fetch`: only commits in
+    /// the history of `whole` count as complete.
     ///
     /// # Errors
     /// [`TransferError`], with nothing new visible in `to`.
@@ -114,7 +116,7 @@ impl Copier {
         let mut graph = Graph::default();
         let (mut started, mut done, mut commits) = (HashSet::new(), HashSet::new(), Vec::new());
         let mut stack = wanted.to_vec();
-        // Parents first: what a commit shares with its parents is left out, and has to be there by then.
+        // Parents first: objects that a commit shares with its parents are left out, so they must be copied before.
         while let Some(oid) = stack.last().copied() {
             if done.contains(&oid) || is_there(oid)? {
                 stack.pop();
@@ -145,7 +147,7 @@ impl Copier {
     }
 }
 
-/// The commits that `wanted` lead to and those of `tips` that are here do not.
+/// Returns the commits reachable from `wanted`, without those reachable from the `tips` that exist here.
 fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
     let mut walk = here.revwalk()?;
     wanted.iter().try_for_each(|oid| walk.push(*oid))?;
@@ -155,14 +157,14 @@ fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSe
     walk.collect()
 }
 
-/// The commits that `tips` lead to.
+/// Returns the commits reachable from `tips`.
 fn history(repository: &Repository, tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
     let mut walk = repository.revwalk()?;
     tips.iter().try_for_each(|oid| walk.push(*oid))?;
     walk.collect()
 }
 
-/// The commits that `tip` leads to and that are not `known`.
+/// Returns the commits reachable from `tip`, without `known` ones and their history.
 fn beyond(repository: &Repository, tip: Oid, known: &HashSet<Oid>) -> Result<HashSet<Oid>, git2::Error> {
     let (mut found, mut stack) = (HashSet::new(), vec![tip]);
     while let Some(oid) = stack.pop() {
@@ -173,14 +175,14 @@ fn beyond(repository: &Repository, tip: Oid, known: &HashSet<Oid>) -> Result<Has
     Ok(found)
 }
 
-/// The commits that the references of a repository lead to, as far as these have everything.
+/// Returns the commits reachable from a repository's references; damaged histories are left out.
 fn referenced(repository: &Repository) -> Result<HashSet<Oid>, TransferError> {
     let unreadable =
         |error: &dyn std::fmt::Display| TransferError::Read { oid: Oid::ZERO_SHA1, said: error.to_string() };
     let refs = Refs::open(repository.commondir()).and_then(|refs| refs.list()).map_err(|error| unreadable(&error))?;
     let mut all: HashSet<Oid> = HashSet::new();
     for tip in refs.into_values() {
-        // One that is damaged leads to nothing.
+        // A reference with a missing commit in its history contributes nothing.
         all.extend(beyond(repository, tip, &all).unwrap_or_default());
     }
     Ok(all)
@@ -213,7 +215,7 @@ mod tests {
         repository.commit(None, &author, &author, &files.join(" "), &tree, &parents).unwrap()
     }
 
-    /// A tree that comes again after it was another, by a way that is shorter than the one by which it was that.
+    /// A tree returns to an earlier content, and a merge reaches the earlier commit on a shorter path than the change in between.
     #[test]
     fn what_returns_to_what_it_was_is_copied_whole() {
         let folder = tempfile::tempdir().unwrap();
@@ -230,10 +232,10 @@ mod tests {
             assert!(to.find_blob(blob).is_ok(), "{name} is missing");
         }
         let missing = Copier::default().copy(&from, &to, &[merged]).unwrap();
-        assert_eq!(missing, 0, "nothing is left to be copied");
+        assert_eq!(missing, 0, "everything is copied");
     }
 
-    /// As after a crash of a program that unpacks objects in any order.
+    /// Simulates a crash of a program that unpacks objects in any order.
     #[test]
     fn what_is_there_in_part_is_copied_again_whole() {
         let folder = tempfile::tempdir().unwrap();
@@ -248,7 +250,7 @@ mod tests {
             let object = object.read(oid).unwrap();
             to.odb().unwrap().write(object.kind(), object.data()).unwrap();
         }
-        assert_eq!(Copier::default().copy(&from, &to, &[second]).unwrap(), 0, "it seems to be there");
+        assert_eq!(Copier::default().copy(&from, &to, &[second]).unwrap(), 0, "the commit exists");
         Copier::default().copy_again(&from, &to, &[second], &[whole]).unwrap();
         for oid in [first, second] {
             let tree = to.find_commit(oid).unwrap().tree().unwrap();
@@ -258,7 +260,7 @@ mod tests {
         }
     }
 
-    /// As after a crash of a program that unpacks objects in any order, in a repository of others.
+    /// Simulates a crash of a program that unpacks objects in any order, in a repository that other programs write to.
     #[test]
     fn only_what_references_lead_to_is_taken_for_whole_where_others_write() {
         let folder = tempfile::tempdir().unwrap();
@@ -288,7 +290,7 @@ mod tests {
         assert_eq!(Copier::default().push(&from, &to, &[second], &[]).unwrap(), 0, "a reference leads to it");
     }
 
-    /// What is no value is copied too: a commit that is there has everything that it needs.
+    /// Entries that are not values are copied too, because a commit must be there with everything that it needs.
     #[test]
     fn links_are_copied_and_submodules_are_not_looked_for() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Changes that remotes tell of, so that they need not be asked.
+//! Change notifications of remotes, which make polling unnecessary.
 
 use std::time::Duration;
 
@@ -12,27 +12,28 @@ use super::pace::Known;
 use super::remote::{Link, Place, Remote};
 use super::smart::Events;
 
-/// Tells of changes in a remote that is a folder of this machine, or a host that tells of them.
+/// The change notifications of a remote, if it is a folder on this machine or a host that sends them.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     place: Option<Place>,
     source: Option<Source>,
-    /// A host that did not begin to tell is not asked again before this.
+    /// When to try a host again that did not start to send notifications.
     not_before: Option<Instant>,
-    /// When the source began to tell.
+    /// When the current source was opened.
     since: Option<Instant>,
-    /// A source that has ended is asked for again at this time, after this pause.
+    /// When to reopen a source that has ended, and after which pause.
     again: Option<(Instant, Duration)>,
 }
 
-/// A host begins to tell in this time; what stands between may keep it to itself.
+/// How long to wait for the start of a host's stream, which a proxy may hold back.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause after a stream that did not start.
 const PAUSE: Duration = Duration::from_mins(5);
-/// After this a remote that does not tell any more is looked at, and followed again; doubled each time that it does not tell for long,
+/// First pause before a stream that has ended is reopened, with an exchange; doubled each time that it ends soon,
 pub(super) const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 /// up to this.
 const FOLLOW_AGAIN_AT_LAST: Duration = Duration::from_secs(30);
-/// Who has told for so long may be asked again soon.
+/// A source that has lasted this long is reopened after the first pause.
 const LONG: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ enum Source {
 }
 
 impl Notices {
-    /// Follows the remote's references, if they can be followed and are not yet. A host is asked only if it is known to be there.
+    /// Opens the source of notifications, unless it is open. Asks a host only if it is known to be reachable.
     pub(super) async fn open(&mut self, remote: &Remote, config: &branch::Config, link: &Link, is_there: bool) {
         let Ok(place) = remote.place(&config.repository) else {
             *self = Self::default();
@@ -77,17 +78,17 @@ impl Notices {
             Ok(source) => {
                 self.since = source.is_some().then(Instant::now);
                 self.source = source;
-                // Who is away is asked again when it is there, and who never tells not at all.
+                // A host is tried again once it is reachable; a remote that sends no notifications is not tried again.
                 if self.source.is_none() {
                     self.again = None;
                 }
             }
-            // A remote that is away is looked at again after every attempt.
+            // An unreachable remote is tried again after each pause.
             Err(()) => self.ended(),
         }
     }
 
-    /// Nobody tells any more.
+    /// Records that the source has ended, or cannot be opened.
     fn ended(&mut self) {
         self.source = None;
         let told_for = self.since.take().map(|since| since.elapsed());
@@ -100,17 +101,18 @@ impl Notices {
         self.again = Some((Instant::now() + pause, pause));
     }
 
-    /// Whether changes are told of.
+    /// Returns whether notifications are received.
     pub(super) fn is_told(&self) -> bool {
         self.source.is_some()
     }
 
-    /// Where the remote was when it was last followed.
+    /// Returns the remote's location when the source was last opened.
     pub(super) fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
 
-    /// Returns when something may have changed that is not known yet, nor `ours`; also a moment after nobody tells of it any more.
+    /// Waits until a reference may have changed to a commit that is neither known nor `ours`, or until the pause after the end
+    /// of the source is over.
     pub(super) async fn next(
         &mut self,
         remote: &Remote,
@@ -166,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Who waits for other things, too, does not always wait for the end of the pause.
+    /// The pause is over in time although the caller also waits for other events, and drops the future.
     #[tokio::test]
     async fn a_remote_that_does_not_tell_any_more_is_looked_at_soon_however_often_that_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -182,13 +184,13 @@ mod tests {
         let ours = || Oid::ZERO_SHA1;
         let ended = Instant::now();
         while notices.is_told() {
-            assert!(ended.elapsed() < Duration::from_mins(1), "a repository that is gone is still followed");
+            assert!(ended.elapsed() < Duration::from_mins(1), "a deleted repository is still followed");
             let step = notices.next(&remote, &config, &known, ours);
             let _other = tokio::time::timeout(Duration::from_millis(20), step).await;
         }
         let next = notices.next(&remote, &config, &known, ours);
-        tokio::time::timeout(Duration::from_mins(1), next).await.expect("it is to be looked at");
-        // Where it stays away that is less and less often.
+        tokio::time::timeout(Duration::from_mins(1), next).await.expect("the pause ends");
+        // The pauses grow while the repository is missing.
         let pauses = [2, 4, 8, 16, 30, 30].map(Duration::from_secs);
         for pause in pauses {
             notices.open(&remote, &config, &link, true).await;

@@ -1,4 +1,4 @@
-//! Pushes to served branches go through the store.
+//! Ownership of served branches: pushes to them are merged by the store.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ struct Branch {
 }
 
 impl Served {
-    /// Lets pushes to a branch go through its store.
+    /// Adds a branch: pushes to it are merged by its store.
     pub fn add(&self, joiner: Arc<Joiner>, statuses: Statuses) {
         let config = joiner.config();
         let key = (canonical(&config.repository), config.data_reference.clone());
@@ -38,7 +38,7 @@ impl Served {
         self.0.lock().get(&(canonical(repository), reference.to_owned())).cloned()
     }
 
-    /// Why nobody else may write a reference that goes with one of the branches.
+    /// Returns why clients may not write a reference that belongs to a served branch: its metadata or its lease.
     fn own(&self, repository: &Path, reference: &str) -> Option<&'static str> {
         let folder = canonical(repository);
         let served = self.0.lock();
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-/// A repository as its folder and as the `.git` in it are the same one.
+/// Returns one path for a repository, whether it is given as its folder or as the `.git` in it.
 fn canonical(repository: &Path) -> PathBuf {
     let folder = gitcd_repo::git_dir(repository);
     folder.canonicalize().unwrap_or(folder)
@@ -91,20 +91,20 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
         Err(Refusal::new(&advice))
     };
     if !anywhere {
-        // Writes that are not in Git yet nobody there could know: they are merged with it, as those that come meanwhile.
+        // Compared with the commit in Git: writes that are not committed yet are merged with the push, like concurrent ones.
         let Some(old) = update.old.filter(|old| *old == joiner.head().data) else { return moved() };
         let follows = joiner.is_ancestor(old, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
         if !follows {
-            return Err(Refusal::new("this would take commits off a branch that is being served"));
+            return Err(Refusal::new("this would remove commits from a branch that is being served"));
         }
     }
-    let by = format!("push of {}", update.user.as_deref().unwrap_or("somebody"));
+    let by = format!("push of {}", update.user.as_deref().unwrap_or("an anonymous user"));
     let on_top_of = update.old.filter(|_| !anywhere);
     let how = How { strict: true, on_top_of, ..people::how(&by) };
     let (statuses, name) = (&branch.statuses, &joiner.config().data_reference);
     match joiner.join(new, &how).await {
         Ok(Joined::Moved) => moved(),
-        Ok(Joined::Left) => Ok(Remarks::default()),
+        Ok(Joined::Deferred) => Ok(Remarks::default()),
         Ok(Joined::Contained | Joined::NothingNew) => {
             statuses.taken(joiner, name, name, new, &[]).await;
             Ok(Remarks::default())
@@ -126,7 +126,7 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
     }
 }
 
-/// The conflicts of a push, for its author: file by file, since the words of each are those of the merge commit.
+/// Returns the conflicts of a push for its author, by file, in the words of the merge commit.
 fn remarks(conflicts: &Conflicts) -> Remarks {
     let mut remarks = Remarks::default();
     let mut last = None;

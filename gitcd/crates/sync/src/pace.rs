@@ -1,8 +1,8 @@
-//! How soon a remote is looked at again.
+//! Pauses between exchanges with a remote, and fairness among servers that push to the same branch.
 //!
-//! Of several that push to one branch, the one that has just pushed is the fastest to push again: the others have yet to fetch and
-//! merge what it brought, and would lose every race. So whoever has pushed where others push, too, leaves the next turn to
-//! them: until one of them has pushed, or about as long as a turn takes. Who pushes to a branch that is its own alone leaves no turn to anybody.
+//! The server that has just pushed would win every race: the others must first fetch and merge its push. So it yields the next
+//! turn: until another server has pushed, or for about the duration of a turn. A server that pushes to a branch of its own does
+//! not yield.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use rand::Rng as _;
 
 use gitcd_engine::committer::Head;
 
-/// What came of an exchange.
+/// The outcome of an exchange.
 #[derive(Debug, Default)]
 pub(super) struct Exchanged {
-    /// Whether it brought commits of others.
+    /// Whether it brought commits of other servers.
     pub(super) brought: bool,
-    /// What our branch there was moved to.
+    /// The commit to which our branch on the remote was moved.
     pub(super) pushed: Option<Oid>,
-    /// Where the branches there were found.
+    /// The commits at which the remote's branches were found.
     pub(super) found: Vec<Oid>,
-    /// What is there of ours, or waits for the next exchange on purpose.
+    /// Our head that is on the remote, or that is deferred to a later exchange.
     pub(super) handled: Option<Head>,
-    /// Whether what was brought waits to be pushed to our branch there.
+    /// Whether a push was deferred as an echo: it would only move our branch on the remote to the remote's own commits.
     pub(super) echo: bool,
 }
 
-/// Where branches were found or moved to lately: changes to these are no news, whenever they are told.
+/// Commits at which branches were recently found, or to which they were moved. Notifications of these are ignored, however late.
 #[derive(Debug, Default)]
 pub(super) struct Known(VecDeque<Oid>);
 
@@ -47,29 +47,29 @@ impl Known {
     }
 }
 
-/// The pace of one remote.
+/// The pauses between exchanges with one remote.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Whether others push to the branch that is pushed to.
+    /// Whether other servers push to the branch that we push to.
     is_shared: bool,
-    /// How long it takes to fetch, merge and push.
+    /// Average duration of a fetch, merge and push.
     turn: Duration,
-    /// When others were last seen.
+    /// When another server's commits were last seen.
     others: Option<Instant>,
 }
 
-/// What comes before the next exchange.
+/// The pause before the next exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Breath {
-    /// Just a pause, so that a burst does not become as many exchanges.
+    /// A short pause, which batches a burst of changes into one exchange.
     Pause(Duration),
-    /// The others' turn: it ends when one of them has pushed, or after this time.
+    /// The turn of other servers, until one of them has pushed, or for this time.
     Turn(Duration),
 }
 
-/// Whoever was seen within this time may want to push, too.
+/// A server whose commits were seen within this time may want to push.
 const AROUND: Duration = Duration::from_secs(2);
-/// No breath is longer.
+/// The longest pause or turn.
 const LONGEST: Duration = Duration::from_millis(250);
 
 impl Pace {
@@ -77,7 +77,7 @@ impl Pace {
         Self { is_shared, turn: Duration::from_millis(20), others: None }
     }
 
-    /// After an exchange that took `elapsed` and ended `now`.
+    /// Returns the pause after an exchange that took `elapsed` and ended `now`.
     pub(super) fn after(&mut self, exchanged: &Exchanged, elapsed: Duration, now: Instant) -> Breath {
         let mut chance = rand::rng();
         if exchanged.brought {
@@ -102,20 +102,20 @@ mod tests {
     fn turns_are_left_to_others_that_are_around() {
         let (mut pace, start, took) = (Pace::new(true), Instant::now(), Duration::from_millis(40));
         let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
-        assert!(matches!(pace.after(&pushed(false), took, start), Breath::Pause(_)), "nobody else was seen");
+        assert!(matches!(pace.after(&pushed(false), took, start), Breath::Pause(_)), "no other server was seen");
         assert!(matches!(
             pace.after(&Exchanged { brought: true, ..Exchanged::default() }, took, start),
             Breath::Pause(_)
         ));
-        let Breath::Turn(first) = pace.after(&pushed(false), took, start) else { panic!("others are around") };
+        let Breath::Turn(first) = pace.after(&pushed(false), took, start) else { panic!("no turn") };
         assert!(first >= Duration::from_millis(20), "{first:?}");
         for _ in 0..20 {
             assert!(matches!(pace.after(&pushed(true), took, start), Breath::Turn(_)));
         }
-        let Breath::Turn(learnt) = pace.after(&pushed(false), took, start) else { panic!("others are around") };
+        let Breath::Turn(learnt) = pace.after(&pushed(false), took, start) else { panic!("no turn") };
         assert!(learnt > Duration::from_millis(55) && learnt <= LONGEST, "{learnt:?}");
         let later = start + AROUND;
-        assert!(matches!(pace.after(&pushed(false), took, later), Breath::Pause(_)), "they have gone");
+        assert!(matches!(pace.after(&pushed(false), took, later), Breath::Pause(_)), "the others are gone");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! External commits in the repository's folder: on the data reference itself, by a push or a merge, or on `refs/for/BRANCH`, which is
-//! merged and deleted.
+//! External commits in the repository's folder: on the data reference itself, or on `refs/for/BRANCH`, which is merged and
+//! deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use super::join::{DryRun, Histories, How, Joined, Joiner};
 use super::status::Statuses;
 
-/// Where pushes go that are to be merged, whatever the branch is at.
+/// The prefix of references for pushes that are merged whatever commit the branch is at.
 pub(super) const FOR: &str = "refs/for/";
-/// After a failure.
+/// Delay after a failure.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// How what people commit is merged.
+/// Returns the merge options for external commits.
 pub fn how(by: &str) -> How {
     How {
         policy: Policy::Later,
@@ -36,7 +36,7 @@ pub fn how(by: &str) -> How {
     }
 }
 
-/// Follows the branch's data reference, and that for pushes to be merged, until `stopped`.
+/// Merges external commits from the branch's data reference and from `refs/for/BRANCH` until `stopped`.
 pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
     let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
     let asked = asked_for(&reference);
@@ -67,11 +67,11 @@ pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch:
         });
         let (found, to_merge) = found.await.expect("reading references does not panic");
         // Our own commits are on the reference a moment before the committer reports them.
-        // Borrowed once: who borrows twice at a time waits for the committer in between, which waits for the first to end.
+        // Borrowed once: a second borrow would wait for the committer, which waits for the first one to end.
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
         if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-            && let Err(error) = take(&joiner, &statuses, found, (DryRun::IfReachable, "commit of a person")).await
+            && let Err(error) = take(&joiner, &statuses, found, (DryRun::IfReachable, "external commit")).await
         {
             tracing::error!(commit = %found, error, "cannot merge an external commit");
             failed = Some(found);
@@ -92,19 +92,20 @@ pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch:
         tokio::select! {
             () = resting => (failed, failed_asked) = (None, None),
             moved = changes.next() => if moved.is_none() { return },
-            // A flush may have found one before the system told.
+            // A flush may have found an external commit before the notification.
             flushed = heads.changed() => if flushed.is_err() { return },
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
     }
 }
 
-/// The reference for pushes that are merged into a branch whatever it is at.
+/// Returns the reference for pushes that are merged whatever commit the branch is at.
 fn asked_for(data: &str) -> Option<String> {
     data.strip_prefix("refs/heads/").map(|branch| format!("{FOR}{branch}"))
 }
 
-/// Merges a push to `refs/for/BRANCH` of the repository's folder, and deletes the reference, so that the next push starts afresh.
+/// Merges a push to `refs/for/BRANCH` in the repository's folder, and deletes the reference, so that the next push creates it
+/// again.
 async fn merge_asked(
     joiner: &Joiner,
     statuses: &Statuses,
@@ -119,13 +120,14 @@ async fn merge_asked(
     let (refs, name) = (refs.clone(), reference.to_owned());
     let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
     match deleted.expect("deleting a reference does not panic") {
-        // Something else was pushed meanwhile, and is next.
+        // Another commit was pushed meanwhile, and is merged next.
         Ok(()) | Err(RefError::Moved { .. }) => Ok(()),
         Err(error) => Err(chain(&error)),
     }
 }
 
-/// Merges a commit of a person, as far as it can enter. What is on the branch already cannot wait for a kube-apiserver: that one may need the store first.
+/// Merges an external commit without its rejected files. A commit on the branch itself does not require the dry run, because the
+/// kube-apiserver may need the store first.
 async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
     let reference = &joiner.config().data_reference;
     match joiner.join(found, &How { dry_run, ..how(by) }).await {
@@ -142,7 +144,7 @@ async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (
             });
             Ok(())
         }
-        Ok(Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_)) => Ok(()),
+        Ok(Joined::Contained | Joined::NothingNew | Joined::Deferred | Joined::Moved | Joined::Refused(_)) => Ok(()),
         Err(error) => {
             let error = chain(&error);
             statuses.change(reference, |status| status.error = Some(error.clone()));

@@ -1,7 +1,7 @@
-//! What a merge of two commits brings: which keys, and what becomes of each.
+//! Plan of a merge of two commits: which keys it changes, and how.
 //!
-//! Reads Git only. The cost grows with what differs between the two commits and the ones where their histories meet, and with what the commits that one history
-//! has alone have changed, if a merge is among them.
+//! Reads only Git. The cost grows with the differences between the two commits and their merge bases. If a merge is among the
+//! commits that only one history has, it also grows with the changes in these commits.
 
 mod bases;
 mod edits;
@@ -29,7 +29,7 @@ use gitcd_merge::secrecy::SecretKinds;
 use gitcd_merge::{Outcome, Policy, Side, merge};
 use gitcd_mvcc::merge::Key;
 use gitcd_repo::changes::{self, Changes, TreeError};
-use gitcd_repo::graph::{Commit, Graph, GraphError, Meeting};
+use gitcd_repo::graph::{Commit, Graph, GraphError, MergeBases};
 use gitcd_repo::object;
 
 use self::bases::Base;
@@ -37,34 +37,34 @@ use self::edits::{Edits, Meant, Then};
 use self::origins::{Brought, Origins};
 use super::dry_run::{Trial, Verdicts};
 
-/// How to merge.
+/// Options of a merge.
 #[derive(Clone, Debug)]
 pub struct Rules<'a> {
     /// Which keys are data.
     pub keys: &'a KeySpace,
-    /// Who wins.
+    /// Which side wins conflicts.
     pub policy: Policy,
-    /// Which keys are taken.
+    /// Which keys are merged.
     pub scope: &'a Scope,
-    /// Whether their commit may become ours.
+    /// Whether the branch may fast-forward to their commit.
     pub fast_forward: bool,
-    /// Kinds that are hidden in what is reported.
+    /// Kinds whose values are hidden in reports.
     pub secret_kinds: &'a SecretKinds,
-    /// What a kube-apiserver says of files of people, if one is to be asked.
+    /// Results of dry runs; `None` if files get no dry run.
     pub verdicts: Option<&'a Verdicts>,
 }
 
-/// A file of theirs that did not enter.
+/// A rejected file of theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// Its path in the tree.
     pub path: String,
-    /// Why.
+    /// Why it is rejected.
     pub reason: String,
 }
 
 impl std::fmt::Display for Rejected {
-    /// A path that is very long is cut in its middle: clients show one line.
+    /// Cuts a very long path in its middle, because clients show one line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const MOST: usize = 200;
         let (path, reason) = (&self.path, &self.reason);
@@ -76,32 +76,32 @@ impl std::fmt::Display for Rejected {
     }
 }
 
-/// What a merge brings.
+/// A plan of a merge.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are facts about two commits, in any combination")]
 pub struct Plan {
-    /// For the store.
+    /// The keys to change in the store.
     pub keys: Vec<Key>,
-    /// What is known of kinds.
+    /// The schemas of kinds.
     pub schemas: Schemas,
-    /// Whether their commit can become ours.
+    /// Whether the branch can fast-forward to their commit.
     pub fast_forward: bool,
-    /// For the merge commit.
+    /// Trailers for the merge commit.
     pub trailers: String,
-    /// What did not enter.
+    /// Rejected files.
     pub rejected: Vec<Rejected>,
-    /// What a kube-apiserver has to be asked about before this is a plan.
+    /// Objects that need a dry run before the plan is complete.
     pub trials: Vec<Trial>,
-    /// Only the histories differ.
+    /// Whether only the histories differ.
     pub same_tree: bool,
-    /// Theirs has nothing new among the keys that are taken, and for others the two will never be the same: the histories need not be
-    /// joined, and if both sides did, each would follow the other's last commit for ever.
+    /// Whether theirs has nothing new among the merged keys, while the trees differ in other keys for good. No history link is
+    /// needed then; if both sides added one, each would merge the other's last merge for ever.
     pub nothing_new: bool,
-    /// Their history has ours in it.
+    /// Whether their history contains ours.
     pub follows: bool,
 }
 
-/// A merge cannot be computed.
+/// Why a merge cannot be computed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -116,18 +116,19 @@ pub enum PlanError {
     Blob {
         /// The blob.
         oid: Oid,
-        /// Whose value it is.
+        /// The key whose value it is.
         key: String,
         /// What is wrong.
         problem: String,
     },
 }
 
-/// Histories are joined once ours has so many commits more, whatever theirs has: looking for where they meet takes time for each.
+/// A history link is added once ours has more commits than this that theirs lacks, even if theirs has nothing new: each of them
+/// makes the search for merge bases slower.
 const APART: usize = 1000;
 
-/// Computes what merging `theirs` into `ours` brings; `None` if it is there already. A commit that is in our history is there only
-/// as far as the merges on the way to it did not leave anything out.
+/// Computes the merge of `theirs` into `ours`; `None` if ours contains it. A commit in our history is merged again if the merges
+/// on the path to it left out keys that are accepted now.
 ///
 /// # Errors
 /// [`PlanError`].
@@ -164,14 +165,14 @@ pub fn plan(
         trials: Vec::new(),
         origins: Origins::default(),
         left_out: rules.scope.policy(),
-        // Even if theirs has nothing else to be left out: what an earlier merge left out may be as it was.
+        // Even if this merge leaves nothing out: a key that an earlier merge left out may be unchanged since then.
         is_partial: !rules.scope.is_everything(),
         brings: false,
         behind: HashMap::new(),
     };
     let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
-    // What both made alike may have been taken back by both.
+    // Even if the trees are equal, later edits may have replaced a value that both have.
     let may_be_neither = edits::may_tell(&meeting, ours);
     if !same_tree || may_differ || may_be_neither {
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
@@ -200,8 +201,8 @@ pub fn plan(
     }))
 }
 
-/// Whether merges between two commits may have left out what is in `scope`.
-fn may_have_left_out(scope: &Scope, meeting: &Meeting) -> bool {
+/// Returns whether merges between two commits may have left out keys in `scope`.
+fn may_have_left_out(scope: &Scope, meeting: &MergeBases) -> bool {
     let policy = scope.policy();
     meeting.scopes.iter().any(|left_out| left_out.policy() != policy || left_out.has_exceptions())
 }
@@ -214,25 +215,25 @@ struct Planner<'a, 'r> {
     ours: Oid,
     theirs: Oid,
     their_commit: Commit,
-    /// Where the histories meet, all edges counted.
-    meeting: Arc<Meeting>,
-    /// Looked for only if there is a merge among the commits that one history has alone.
+    /// The merge bases, counting all edges.
+    meeting: Arc<MergeBases>,
+    /// Found only if a merge is among the commits that only one history has.
     edits: Edits,
-    /// Which commits were found to have which others behind them, for who asks about many fields.
+    /// Cached results of [`Self::is_behind`].
     behind: HashMap<(Oid, Oid), bool>,
-    /// What merging some commits makes of the key that is being looked at.
+    /// Cached merges of bases for the current key, by commits and depth.
     virtual_bases: HashMap<(Vec<Oid>, usize), Base>,
     schemas: Schemas,
-    /// Whether there is nothing but objects of Kubernetes.
+    /// Whether the store is a Kubernetes store, which accepts only Kubernetes objects.
     is_kubernetes: bool,
     keys: Vec<Key>,
     rejected: Vec<Rejected>,
     trials: Vec<Trial>,
     origins: Origins,
-    /// What this merge leaves out.
+    /// Policy and keys that this merge leaves out.
     left_out: Scope,
     is_partial: bool,
-    /// Whether theirs has changed any key that is taken.
+    /// Whether theirs has changed any merged key.
     brings: bool,
 }
 
@@ -248,7 +249,7 @@ impl Planner<'_, '_> {
         for other in base_trees.iter().skip(1) {
             let more = changes::between(self.repository, Some(*other), Some(their_tree))?;
             for (relative, change) in more.keys {
-                // What is not different from the first base is there what it is here.
+                // A key that equals the first base has the same value there as in theirs.
                 theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
             }
         }
@@ -256,7 +257,7 @@ impl Planner<'_, '_> {
         self.left_out_before(our_tree, &mut theirs)?;
         let keys = self.rules.keys;
         if theirs.strange.is_empty() && !theirs.keys.keys().any(|relative| self.is_taken(relative)) {
-            // What ours has changed is not even looked at.
+            // Our changes need not be read.
             for relative in theirs.keys.keys() {
                 let key = keys.absolute(relative);
                 if keys.placement(&key) != Placement::Data {
@@ -274,7 +275,7 @@ impl Planner<'_, '_> {
         for (relative, change) in &theirs.keys {
             self.key(relative, change.from, our_blob(relative, change), change.to)?;
         }
-        // All at once: looking for each alone would go through the same commits again and again.
+        // All in one search: separate ones would read the same commits again.
         for (relative, _) in self.origins.find(self.graph, self.repository, self.theirs) {
             let change = &theirs.keys[&relative];
             self.key(&relative, change.from, our_blob(&relative, change), change.to)?;
@@ -299,7 +300,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
-            // Each server has its own.
+            // Such keys belong to one server.
             self.leave_out(&key);
             return Ok(());
         }
@@ -312,7 +313,7 @@ impl Planner<'_, '_> {
         }
         let our_value = self.value(relative, ours)?;
         let base_value = match &base {
-            // Whatever is written here meanwhile says more than a spelling.
+            // With theirs as the base, a concurrent write here wins over a spelling.
             _ if spelling.is_some() => self.value(relative, theirs)?,
             Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob)?,
             Base::Value(value) => value.clone(),
@@ -338,7 +339,7 @@ impl Planner<'_, '_> {
             match admitted {
                 Ok(None) => {}
                 Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
-                // What a client has written was acknowledged: its value is its own affair, and so is what became of it in a merge.
+                // Client writes were acknowledged; accept them unvalidated, and values that a merge made of them.
                 Err(_) if matches!(brought, Some(Brought::ByStore | Brought::Merged(_))) => {}
                 Err(findings) => {
                     let file = self.file(relative, blob)?;
@@ -385,8 +386,8 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// Adds the keys that are taken now and that an earlier merge left out: where the histories meet they may be what they are in
-    /// theirs, and yet never have come here.
+    /// Adds the keys that are accepted now and that an earlier merge left out: they may equal the merge bases although ours does
+    /// not have them.
     fn left_out_before(&self, our_tree: Oid, theirs: &mut Changes) -> Result<(), PlanError> {
         if !may_have_left_out(self.rules.scope, &self.meeting) {
             return Ok(());
@@ -409,7 +410,7 @@ impl Planner<'_, '_> {
         Ok(Some(value.map_err(|error| failed(error.to_string()))?.into()))
     }
 
-    /// A file as it is in Git.
+    /// Reads the blob of a file.
     fn file(&self, relative: &[u8], oid: Oid) -> Result<git2::OdbObject<'_>, PlanError> {
         let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
         let object = object::read(&self.odb, oid).map_err(|error| failed(error.message().to_owned()))?;
@@ -423,7 +424,7 @@ impl Planner<'_, '_> {
         GraphError { oid: self.theirs, problem: error.message().to_owned() }.into()
     }
 
-    /// Whether a key is looked at.
+    /// Returns whether a key is merged.
     fn is_taken(&self, relative: &[u8]) -> bool {
         let key = self.rules.keys.absolute(relative);
         self.rules.keys.placement(&key) == Placement::Data && self.rules.scope.covers(&key)
@@ -441,7 +442,7 @@ impl Planner<'_, '_> {
 
     fn reject(&mut self, path: &[u8], key: Option<&[u8]>, reason: String) {
         self.rejected.push(Rejected { path: String::from_utf8_lossy(path).into_owned(), reason });
-        // What stands for no key is in no branch's store: it only is not taken over.
+        // An unmappable path is in no store, so no key is left out.
         self.is_partial = true;
         if let Some(key) = key {
             self.left_out.leave_out(key);

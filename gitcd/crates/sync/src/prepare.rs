@@ -1,7 +1,7 @@
-//! A repository that knows its remote, and a branch that goes on where the remote has it.
+//! Preparation of a repository with a remote, and of a branch that continues from the remote's.
 //!
-//! This is what comes before `gitcd init` where nothing is kept from one start to the next, as in a pod. It can be repeated after it was ended
-//! anywhere: the remote is configured first, the branch itself moves last, and its metadata, which is the authority, just before.
+//! It precedes `gitcd init` where no state survives a restart, as in a pod. It can be repeated after a crash at any point: the
+//! remote is configured first, the branch moves last, and its metadata, which is authoritative, just before it.
 
 use git2::{ErrorCode, Oid, Repository};
 use gitcd_engine::recovery::state_folder;
@@ -11,80 +11,81 @@ use gitcd_repo::refs::{RefError, Refs};
 
 use super::remote::{Link, Remote, RemoteError};
 
-/// How a branch begins that is not there yet.
+/// Options for the preparation of a branch.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub struct Preparation {
-    /// Where the remote is: a URL, or a path.
+    /// URL or path of the remote.
     pub url: String,
-    /// Whether our branch must be there.
+    /// Whether the remote must have our branch.
     pub needs_own: bool,
-    /// Whether the branch that is merged into it must be there.
+    /// Whether the remote must have the branch that is merged into ours.
     pub needs_theirs: bool,
-    /// Whether ours begins with what the remote has of it. If not, only the remote is configured, and looked at if something must be there.
+    /// Whether to create our branch from the remote's. Otherwise only the remote is configured, and its branches checked if
+    /// required.
     pub clone: bool,
-    /// Whether ours begins with the commit that theirs has, if it is nowhere.
+    /// Whether to create our branch from theirs if the remote does not have ours.
     pub begin_with_theirs: bool,
 }
 
-/// What was there.
+/// The outcome of a preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
-    /// The branch; nobody was asked.
+    /// The branch existed here.
     Present,
-    /// The branch, at the remote, where this one goes on.
+    /// The branch was created from the remote's, at this commit.
     Cloned(Oid),
-    /// Theirs, where ours begins.
+    /// The branch was created from theirs, at this commit.
     BegunWithTheirs(Oid),
-    /// Nothing to begin with.
+    /// The branch was not created.
     Nothing,
 }
 
-/// Why it is not prepared.
+/// Why a branch was not prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
-    /// The repository cannot be made.
+    /// The repository cannot be created.
     #[error(transparent)]
     Create(Box<CreateError>),
-    /// It cannot be read.
+    /// The repository cannot be opened.
     #[error(transparent)]
     Open(Box<branch::OpenError>),
-    /// Its configuration cannot be written.
+    /// The remote cannot be configured.
     #[error("cannot configure remote {remote:?}: {said}")]
     Configure {
         /// The remote.
         remote: String,
-        /// What the library said.
+        /// The error of libgit2.
         said: String,
     },
-    /// The remote does not answer as it should.
+    /// An exchange with the remote failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// A reference cannot be read or moved.
     #[error(transparent)]
     Reference(#[from] RefError),
-    /// A branch must be there, and is not.
+    /// The remote lacks a required branch.
     #[error("remote {remote:?} has no {reference}, and this server must not create it: push it there first")]
     NoBranch {
         /// The remote.
         remote: String,
-        /// What it does not have.
+        /// The reference that it lacks.
         reference: String,
     },
 }
 
-/// Makes the repository if it is not there, configures the remote in it, and begins the branch.
+/// Creates the repository if it does not exist, configures the remote in it, and creates the branch.
 ///
-/// Blocks, and must be called where blocking is allowed.
+/// Blocks; call it only where blocking is allowed.
 ///
 /// # Errors
-/// [`PrepareError`]. The branch is not there then, unless it was before.
+/// [`PrepareError`]; the branch is not created then.
 pub fn prepare(config: &Config, remote: &Remote, how: &Preparation) -> Result<Prepared, PrepareError> {
     let repository = repository(config)?;
     configure(&repository, &remote.name, &how.url)
         .map_err(|error| PrepareError::Configure { remote: remote.name.clone(), said: error.message().to_owned() })?;
-    // Ours is the record from the first time on that it was served.
+    // Once the branch was served here, our own state is authoritative.
     if state_folder(config).is_dir() {
         return Ok(Prepared::Present);
     }
@@ -137,7 +138,7 @@ fn repository(config: &Config) -> Result<Repository, PrepareError> {
     }
 }
 
-/// As `git remote add`, or `git remote set-url` if it is there.
+/// Works like `git remote add`, or `git remote set-url` if the remote exists.
 fn configure(repository: &Repository, name: &str, url: &str) -> Result<(), git2::Error> {
     let mut config = repository.config()?;
     let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");

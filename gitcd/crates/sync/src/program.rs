@@ -1,8 +1,8 @@
-//! Remotes that only the `git` program can reach: HTTPS and SSH.
+//! Access to remotes with the `git` program: over SSH, and over HTTP where `smart` cannot.
 //!
-//! Its credentials come from files that are read again each time. They reach `git` through its own way of asking for them: this very
-//! program is its `GIT_ASKPASS` and its `GIT_SSH`, so that no secret is in an argument, in the environment, in the repository's
-//! configuration or in what is logged.
+//! Credentials come from files that are read again for each use. `git` asks this executable for them, which is its
+//! `GIT_ASKPASS` and `GIT_SSH`, so that no secret is in an argument, in the environment, in the repository's configuration or
+//! in a log.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -15,10 +15,10 @@ use git2::Oid;
 use super::credentials::{Credentials, matching};
 use super::status::Condition;
 
-/// Longest time that an exchange with a remote may take, unless the caller sets another limit.
+/// Default timeout of an exchange with a remote.
 pub(super) const LIMIT: Duration = Duration::from_mins(5);
 
-/// Why `git` did not do what it was asked for.
+/// Why an exchange with a remote failed.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) condition: Condition,
@@ -26,7 +26,7 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// With what a remote said.
+    /// Classifies a message of a remote or of `git`.
     pub(super) fn of(said: &str) -> Self {
         Self { condition: condition(said), said: clean(said) }
     }
@@ -35,19 +35,19 @@ impl Failed {
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";
 const FOLDER: &str = "GITCD_ASK_FOLDER";
-/// The server that the token or the folder is for: a remote may lead to another one.
+/// The server that the token or folder is for: a remote may redirect to another one.
 const TOKEN_FOR: &str = "GITCD_ASK_TOKEN_FOR";
-/// A repository's configuration that has the password in the address of a remote.
+/// A repository's configuration with a password in the URL of a remote.
 const CONFIG: &str = "GITCD_ASK_CONFIG";
 const SSH_KEY: &str = "GITCD_SSH_KEY";
 const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
-/// What this program was started for.
+/// The role in which `git` started this executable.
 const AS: &str = "GITCD_RUN_AS";
 
-/// What is kept of what `git` says.
+/// Limit on the bytes that are kept of `git`'s error output.
 const MAX_SAID: u64 = 64 << 10;
 
-/// The references of a remote whose names end with one of these patterns, within a time; of an annotated tag what it is of.
+/// Returns the references of a remote that match one of these patterns of `git ls-remote`, annotated tags peeled.
 pub(super) fn named(
     repository: &Path,
     url: &str,
@@ -73,7 +73,7 @@ pub(super) fn named(
     Ok(found)
 }
 
-/// Brings so many more commits of the history that a shallow repository does not have; all of it without a number.
+/// Fetches `by` more commits of the history into a shallow repository; without `by`, the whole history.
 pub(super) fn deepen(
     repository: &Path,
     url: &str,
@@ -89,7 +89,7 @@ pub(super) fn deepen(
     run_within(LIMIT, repository, credentials, &at, &words).map(drop)
 }
 
-/// Brings everything that references need once more, as if nothing were here.
+/// Fetches all objects that references need, whether they exist here or not.
 pub(super) fn fetch_again(
     repository: &Path,
     url: &str,
@@ -104,7 +104,7 @@ pub(super) fn fetch_again(
     run_within(LIMIT, repository, credentials, &at, &words).map(drop)
 }
 
-/// Fetches references into others.
+/// Fetches references into local ones.
 pub(super) fn fetch(
     repository: &Path,
     url: &str,
@@ -119,8 +119,8 @@ pub(super) fn fetch(
     run_within(LIMIT, repository, credentials, &at, &words).map(drop)
 }
 
-/// Pushes references that must be as expected, all or none if the other side can do that, within a time; what was sent may arrive
-/// even if this says that the time was over.
+/// Pushes references that must have their expected values; atomically if the remote supports it. After a timeout, the push may
+/// still arrive.
 pub(super) fn push_within(
     limit: Duration,
     repository: &Path,
@@ -155,10 +155,10 @@ pub(super) fn push_within(
     }
 }
 
-/// A URL that may be seen by everybody.
+/// A URL that is safe to show.
 struct Address {
     shown: String,
-    /// Whether it has a password, which is not shown.
+    /// Whether the original URL has a password.
     has_password: bool,
 }
 
@@ -181,14 +181,14 @@ fn run_within(
     words: &[&str],
 ) -> Result<String, Failed> {
     let failed = |said: String| Failed { condition: Condition::Failed, said };
-    let own = std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
+    let own = std::env::current_exe().map_err(|error| failed(format!("cannot find the gitcd executable: {error}")))?;
     let mut command = Command::new("git");
     command.arg("-C").arg(repository);
-    // Objects are as durable as gitcd's own before a reference leads to them.
+    // Objects must be durable before a reference points to them, like those that gitcd writes.
     for setting in [
         "core.fsync=committed,reference",
         "core.fsyncMethod=fsync",
-        // A fetch that is cut short, by a full disk for one, leaves no commit behind without what it leads to.
+        // An interrupted fetch, for example on a full disk, must not leave commits without the objects that they need.
         "fetch.unpackLimit=1",
         "gc.auto=0",
         "http.lowSpeedLimit=1",
@@ -198,7 +198,7 @@ fn run_within(
     }
     command.args(["-c", &format!("http.userAgent={}", super::USER_AGENT)]);
     if !credentials.are_absent() || at.has_password {
-        // Nobody else is asked for them.
+        // No credential helpers besides our own.
         command.args(["-c", "credential.helper="]);
     }
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -248,7 +248,7 @@ fn run_within(
                 pause = (pause * 2).min(Duration::from_millis(50));
             }
             _ => {
-                // With all that it started.
+                // The whole process group, since `git` starts other programs.
                 let group = rustix::process::Pid::from_child(&child);
                 let _ended = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 let _waited = child.wait();
@@ -260,11 +260,11 @@ fn run_within(
     match status {
         Some(status) if status.success() => Ok(text),
         Some(_) => Err(Failed::of(&said)),
-        None => Err(Failed { condition: Condition::Unreachable, said: format!("no end within {limit:?}") }),
+        None => Err(Failed { condition: Condition::Unreachable, said: format!("timed out after {limit:?}") }),
     }
 }
 
-/// What a message of `git` means.
+/// Returns the condition that a message of `git` means.
 fn condition(said: &str) -> Condition {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&[
@@ -319,7 +319,7 @@ fn condition(said: &str) -> Condition {
     }
 }
 
-/// One line, without the credentials that a URL may have.
+/// Returns a message as one line, without the credentials in its URLs.
 fn clean(said: &str) -> String {
     let words = said.trim_end_matches('\0').split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
         (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
@@ -330,11 +330,11 @@ fn clean(said: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Takes the place of `git`'s helpers, if this process was started as one: returns what to exit with.
+/// Runs as a helper of `git`, if this process was started as one; returns the exit code.
 pub fn helper() -> Option<i32> {
     std::env::var_os(AS)?;
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `git` asks with one sentence; everything else is a call of ssh.
+    // An askpass helper gets one prompt; everything else is a call of ssh.
     if let [prompt] = &words[..]
         && (prompt.starts_with("Username") || prompt.starts_with("Password"))
     {
@@ -361,7 +361,7 @@ pub fn helper() -> Option<i32> {
     Some(127)
 }
 
-/// The answer to `Username for 'https://host': ` and `Password for 'https://user@host': `.
+/// Returns the answer to `Username for 'https://host': ` or `Password for 'https://user@host': `.
 fn answer(prompt: &str) -> Option<String> {
     let file = |name| std::env::var_os(name).map(PathBuf::from);
     let asked = prompt.split('\'').nth(1)?;
@@ -373,14 +373,14 @@ fn answer(prompt: &str) -> Option<String> {
     Some(if prompt.starts_with("Password") { password } else { user })
 }
 
-/// Scheme, host and port of an address.
+/// Returns scheme, host and port of a URL.
 fn server(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
     format!("{scheme}://{}", host.rsplit_once('@').map_or(host, |(_, host)| host)).to_ascii_lowercase()
 }
 
-/// What the address of a remote has that `git` asks for.
+/// Returns user and password from the configured URL of a remote.
 fn of_remote(config: &Path, asked: &str) -> Option<(String, String)> {
     let config = git2::Config::open(config).ok()?;
     let mut entries = config.entries(Some("^remote\\..*\\.url$")).ok()?;

@@ -1,4 +1,4 @@
-//! Follows the remotes of one branch.
+//! Pulls and pushes of one branch.
 
 mod follow;
 mod push;
@@ -24,43 +24,45 @@ use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 
-/// What to follow, and how often.
+/// Configuration of a [`Puller`].
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The remotes.
     pub remotes: Vec<Remote>,
-    /// How often a remote is looked at that does not tell of changes; `None`: never by itself.
+    /// Poll interval for remotes without change notifications; `None` disables pulling.
     pub interval: Option<Duration>,
-    /// Whether somebody calls [`Puller::pull`] instead: then nobody is told that nothing is pulled.
+    /// Whether the caller pulls with [`Puller::pull`]; then no warning is logged if `interval` is unset.
     pub by_hand: bool,
-    /// How long nothing more has come from a remote before our branch there gets what it has in another one already; five times as long at most. At once if
-    /// unset. For a branch that clients write, which is likely to have something of its own soon; not for one that others follow for what it brings together.
+    /// How long to defer an echo after the last commit from a remote; five times as long in total at most. An echo is a push
+    /// that only moves our branch on the remote to the remote's own commits. Set it for a branch that clients write, which soon
+    /// has commits of its own to push; not for one that others follow for the merged result. If unset, echoes are pushed
+    /// immediately.
     pub echoes_after: Option<Duration>,
-    /// Kinds that are hidden like Secrets in what is reported of merges, besides Secrets.
+    /// Kinds whose values are hidden in reports of merges, besides Secrets.
     pub secret_kinds: SecretKinds,
-    /// The kube-apiserver on the branch, at which files that people push are tried.
+    /// The kube-apiserver on the branch, at which files in external commits get a dry run.
     pub api_server: Option<ApiServer>,
 }
 
-/// Why a pull, or the push after it, did not work.
+/// Why a pull, or the push after it, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PullError {
-    /// The remote.
+    /// An exchange with the remote failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The merge.
+    /// The merge failed.
     #[error(transparent)]
     Join(#[from] JoinError),
 }
 
 impl PullError {
-    /// Whether a commit is missing, as in a shallow repository.
+    /// Returns whether a commit is missing, as in a shallow repository.
     fn lacks_history(&self) -> bool {
         matches!(self, Self::Join(JoinError::Plan(PlanError::Graph(_))))
     }
 
-    /// Whether something that a commit leads to is missing.
+    /// Returns whether an object that a commit needs is missing.
     fn lacks_objects(&self) -> bool {
         matches!(self, Self::Join(JoinError::Plan(_)))
     }
@@ -75,37 +77,37 @@ impl PullError {
     }
 }
 
-/// A push that lost a race begins anew so often before it backs off.
+/// Attempts of an exchange that loses races before it backs off.
 const RACES: usize = 8;
-/// The other side has so long to join histories that differ in nothing else.
+/// How long to wait for the other side to add a history link if the trees are equal.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Follows the remotes of one branch.
+/// The puller of one branch: fetches from its remotes, merges, and pushes.
 #[derive(Debug)]
 pub struct Puller {
     joiner: Arc<Joiner>,
     config: Config,
     statuses: Statuses,
-    /// One for each remote: only one exchange at a time.
+    /// One for each remote, so that only one exchange at a time runs with it.
     turns: Vec<tokio::sync::Mutex<Arc<Link>>>,
     together: Together,
 }
 
-/// What a remote is waited for, and what came of the last exchange.
+/// State of the exchanges with one remote.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// A commit that the other side is to join, and until when.
+    /// A commit whose history link is left to the other side, and until when.
     left: Option<(Oid, Instant)>,
-    /// Whether nothing is left to the other side.
+    /// Whether no history link is left to the other side.
     never: bool,
-    /// Whether an echo may wait.
+    /// Whether an echo may be deferred.
     defers: bool,
-    /// What was found in our history last of the branch that is followed, and of ours there: all that we have from now on has it.
+    /// The commits of the followed branch and of our branch on the remote that were last found in our history; they stay in it.
     merged: [Option<Oid>; 2],
     exchanged: Exchanged,
 }
 
 impl Puller {
-    /// For the branch of a joiner.
+    /// Returns the puller for the branch of `joiner`.
     pub fn new(joiner: Arc<Joiner>, mut config: Config) -> Self {
         for remote in &mut config.remotes {
             if remote.data_reference.is_empty() {
@@ -118,31 +120,31 @@ impl Puller {
         Self { joiner, config, statuses, turns, together: Together::default() }
     }
 
-    /// What merges.
+    /// Returns the joiner of the branch.
     pub fn joiner(&self) -> &Arc<Joiner> {
         &self.joiner
     }
 
-    /// What is known of the remotes.
+    /// Returns the statuses of the remotes.
     pub fn statuses(&self) -> &Statuses {
         &self.statuses
     }
 
-    /// The remotes.
+    /// Returns the remotes.
     pub fn remotes(&self) -> &[Remote] {
         &self.config.remotes
     }
 
-    /// Pulls from a remote once, and pushes if that is asked for. Never waits for the other side.
+    /// Pulls from a remote once, and pushes if configured. May leave a history link to the other side, without waiting for it.
     ///
     /// # Errors
-    /// [`PullError`]; what was merged before stays.
+    /// [`PullError`]; earlier merges are kept.
     pub async fn pull(&self, remote: &Remote) -> Result<(), PullError> {
         self.pull_waiting(remote, &mut Waiting::default()).await
     }
 
-    /// The same, but joins histories that differ in nothing else even if the other side should do so. Those who follow a branch do
-    /// this when they have waited for one or two seconds.
+    /// Pulls like [`Self::pull`], but adds a history link even if the other side is the one to add it. A running puller does so
+    /// after one or two seconds.
     ///
     /// # Errors
     /// [`PullError`].
@@ -174,7 +176,7 @@ impl Puller {
                 status.pull_seconds = started.elapsed().as_secs_f64();
             }
             Err(error) => {
-                // Whatever it was that did not work, nothing of it is taken for known.
+                // After any failure, nothing counts as merged.
                 waiting.merged = [None; 2];
                 status.condition = error.condition();
                 status.error = Some(chain(error));
@@ -184,7 +186,7 @@ impl Puller {
         outcome
     }
 
-    /// An exchange, in a shallow repository with as much of the history as a merge needs.
+    /// Runs an exchange; deepens a shallow repository until it has the history that the merge needs.
     async fn exchange_deepening(
         &self,
         remote: &Remote,
@@ -210,7 +212,7 @@ impl Puller {
         self.exchange(remote, link, waiting).await
     }
 
-    /// An exchange, after which nothing is missing that only looked as if it were here.
+    /// Runs an exchange; if an object is missing, fetches everything again and retries.
     async fn exchange_repairing(
         &self,
         remote: &Remote,
@@ -248,7 +250,7 @@ impl Puller {
                     let (pushed, handled) = pushed?;
                     (waiting.exchanged.pushed, waiting.exchanged.handled) = (pushed, Some(handled));
                 }
-                // Who is there and answers takes a push, or says why not.
+                // The remote is reachable, so the push has to succeed, or its error is reported.
                 Some(Condition::NoBranch) => drop(pushed?),
                 Some(_) => {}
             }
@@ -256,7 +258,7 @@ impl Puller {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether a push would bring to our branch there what the remote has in another one already, and nothing of ours.
+    /// Returns whether a push would only move our branch on the remote to a commit that another branch there has.
     fn is_echo(&self, remote: &Remote, there: &Fetched, data: Oid) -> bool {
         remote.push_after_merge
             && remote.data_reference != self.joiner.config().data_reference
@@ -276,7 +278,7 @@ impl Puller {
             status.seen = fetched.theirs.map(|oid| oid.to_string());
         });
         waiting.exchanged.found.extend(fetched.theirs.into_iter().chain(fetched.own));
-        // Our own branch is made there by the push that follows.
+        // The push that follows creates our own branch there.
         let is_made = remote.push_after_merge && remote.data_reference == self.joiner.config().data_reference;
         if fetched.theirs.is_none() && !is_made {
             let reference = &remote.data_reference;
@@ -284,7 +286,7 @@ impl Puller {
                 format!("it has no {reference}: push it there, or name another one with --remote-data-reference-names")
             } else {
                 let here = remote.tracking(reference);
-                format!("there is no {here}: --no-fetches leaves it to others, so fetch {reference} to there")
+                format!("there is no {here}: with --no-fetches, another program must fetch {reference} to it")
             };
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }
@@ -298,7 +300,7 @@ impl Puller {
                 waiting.merged[0] = is_in.then_some(theirs);
             }
         }
-        // Somebody pushed to our branch there: a person, or who served it before.
+        // External commits on our branch there, or commits of a server that served it before.
         let is_new = |own: &Oid| Some(*own) != fetched.theirs && Some(*own) != waiting.merged[1];
         if let Some(own) = fetched.own.filter(is_new) {
             let mut at_once = Waiting { never: true, ..Waiting::default() };
@@ -311,7 +313,7 @@ impl Puller {
         Ok(fetched)
     }
 
-    /// Merges a commit, if it is not to be left; returns whether it was in our history.
+    /// Merges a commit, or leaves the history link to the other side; returns whether the commit was in our history already.
     async fn join(
         &self,
         remote: &Remote,
@@ -334,7 +336,7 @@ impl Puller {
         let started = Instant::now();
         let joined = self.joiner.join(theirs, &how).await?;
         waiting.exchanged.brought |= !matches!(joined, Joined::Contained | Joined::Refused(_));
-        // After a merge it need not be: what could not be read came in as a commit of ours.
+        // A merge alone does not prove it: what could not be read came in as a commit of ours.
         let is_in = matches!(joined, Joined::Contained);
         match joined {
             Joined::Moved => waiting.left = None,
@@ -351,7 +353,7 @@ impl Puller {
                 self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;
                 self.statuses.change(&remote.name, |status| status.merged = Some(theirs.to_string()));
             }
-            Joined::Left => {
+            Joined::Deferred => {
                 if waiting.left.is_none_or(|(oid, _)| oid != theirs) {
                     let patience = PATIENCE.mul_f64(rand::rng().random_range(0.5..1.0));
                     waiting.left = Some((theirs, Instant::now() + patience));

@@ -1,4 +1,4 @@
-//! Repositories that a URL names: over HTTP by this process itself, and by the `git` program whatever else it can reach.
+//! Access to repositories with a URL: over HTTP by this process, everything else by the `git` program.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use tokio::runtime::Handle;
 
 use super::credentials::Credentials;
 use super::local::Copier;
-use super::program::{self, Failed, LIMIT};
+use super::program::{self, Failed};
 use super::remedy;
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
 
-/// What is pushed from memory.
+/// Limits of a push from memory; larger ones are left to the `git` program.
 const LARGEST: Bounds = Bounds { commits: 10_000, bytes: 32 << 20 };
 
-/// A repository elsewhere, seen from one here. Calls block, and must be made where blocking is allowed.
+/// Access from a local repository to one with a URL. Calls block; make them only where blocking is allowed.
 pub(super) struct Reach<'r> {
-    /// The Git directory here.
+    /// The local Git directory.
     pub(super) here: &'r Path,
     pub(super) url: &'r str,
     pub(super) credentials: &'r Credentials,
@@ -28,11 +28,11 @@ pub(super) struct Reach<'r> {
     pub(super) limit: Duration,
 }
 
-/// What is fetched: a reference there, what it was seen to be, and the reference here that shall follow it.
+/// A reference to fetch: its name on the remote, its value there, and its tracking reference.
 pub(super) type Wanted = (String, Oid, String);
 
 impl Reach<'_> {
-    /// The references whose names begin with one of these.
+    /// Returns the remote's references whose names start with one of these.
     pub(super) fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
         self.list(beginnings).map_err(|failed| self.advised(failed))
     }
@@ -49,14 +49,14 @@ impl Reach<'_> {
         )
     }
 
-    /// References by their names.
+    /// Returns the remote's values of these references.
     pub(super) fn find<const N: usize>(&self, names: [&str; N]) -> Result<[Option<Oid>; N], Failed> {
         let all = self.references(&names)?;
         Ok(names.map(|name| all.iter().find(|(found, _)| found == name).map(|(_, oid)| *oid)))
     }
 
-    /// Brings what references lead to here and lets others follow them; returns the bytes received. `own`: what the remote may have
-    /// of ours.
+    /// Fetches references and moves their tracking references; returns the bytes received. `own`: commits of ours that the
+    /// remote may have.
     pub(super) fn fetch(&self, wanted: &[Wanted], own: &[Oid], copier: &mut Copier) -> Result<u64, Failed> {
         let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
         let odb = here.odb().map_err(|error| failed(&error.message()))?;
@@ -77,7 +77,7 @@ impl Reach<'_> {
                 return program::fetch(self.here, self.url, self.credentials, &pairs).map(|()| 0);
             };
             let both = incoming.with(self.here).map_err(|error| failed(&error.message()))?;
-            // Into a pack that goes on, and only if everything is there.
+            // Copied into a pack that grows from fetch to fetch, and only if no object is missing.
             copier.copy(&both, &here, &oids).map_err(|error| taken(&error))?;
             bytes = incoming.bytes;
         }
@@ -87,7 +87,8 @@ impl Reach<'_> {
         Ok(bytes)
     }
 
-    /// Brings what these commits need although they are here: only what is in the history of `whole` is known to have everything.
+    /// Fetches all objects that these commits need, even if some exist here: only commits in the history of `whole` count as
+    /// complete.
     pub(super) fn fetch_again(
         &self,
         wanted: &[(String, Oid)],
@@ -108,7 +109,7 @@ impl Reach<'_> {
         Ok(incoming.bytes)
     }
 
-    /// Moves references if they are as expected; returns the bytes sent. `there`: what the remote has.
+    /// Pushes references that must have their expected values; returns the bytes sent. `there`: commits that the remote has.
     pub(super) fn push(&self, updates: &[Update], there: &[Oid]) -> Result<u64, Failed> {
         self.send(updates, there).map_err(|failed| self.advised(failed))
     }
@@ -124,7 +125,7 @@ impl Reach<'_> {
             let here = Repository::open(self.here).map_err(|error| failed(&error.message()))?;
             match transfer::thin(&here, &wanted, &there, Vec::new(), LARGEST).map_err(|error| failed(&error))? {
                 Some(pack) => exchange.push(&updates, pack).await.map(Some),
-                // The program sends while it packs.
+                // Too large for memory: the program streams its pack.
                 None => Ok(None),
             }
         })?;
@@ -134,12 +135,12 @@ impl Reach<'_> {
         )
     }
 
-    /// With what to do about it. Everything begins with a list or a push, so who is not let in finds out there.
+    /// Adds a hint to an error. Every exchange starts with a list or a push, so these are the calls that are denied.
     fn advised(&self, failed: Failed) -> Failed {
         remedy::add(failed, self.here, self.url, self.credentials)
     }
 
-    /// Speaks HTTP with the remote; `None` if that is left to the program.
+    /// Runs an exchange over HTTP; `None` if the remote is left to the program.
     fn exchange<T>(
         &self,
         service: Service,
@@ -155,7 +156,7 @@ impl Reach<'_> {
             let late = |_| {
                 // The connection may be dead.
                 self.session.forget(service);
-                let said = format!("no end within {:?}", self.limit);
+                let said = format!("timed out after {:?}", self.limit);
                 Err(Failed { condition: Condition::Unreachable, said })
             };
             tokio::time::timeout(self.limit, spoken).await.unwrap_or_else(late)

@@ -1,4 +1,4 @@
-//! What to do about a remote that does not let us in, in words for whoever reads the log or the status. No secret is in them.
+//! Hints for operators on how to fix a remote that denies access. They contain no secrets.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use super::credentials::Credentials;
 use super::program::Failed;
 use super::status::Condition;
 
-/// Adds the remedy to what went wrong, if there is one.
+/// Adds a hint to an error, if there is one.
 pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Credentials) -> Failed {
     let remedy = if is_untrusted(&failed.said) {
         let here = here.display();
-        Some(format!("if that is right, trust its authority with `git -C {here} config http.sslCAInfo FILE`"))
+        Some(format!("if the certificate is genuine, trust its issuer with `git -C {here} config http.sslCAInfo FILE`"))
     } else if failed.condition == Condition::Denied {
         denied(&failed.said, url, credentials)
     } else {
@@ -22,7 +22,7 @@ pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Cred
     failed
 }
 
-/// As rustls, `OpenSSL` and `GnuTLS` say it.
+/// Recognizes the messages of rustls, `OpenSSL` and `GnuTLS`.
 fn is_untrusted(said: &str) -> bool {
     ["UnknownIssuer", "CaUsedAsEndEntity", "SSL certificate problem", "certificate verification failed"]
         .iter()
@@ -31,40 +31,40 @@ fn is_untrusted(said: &str) -> bool {
 
 fn denied(said: &str, url: &str, credentials: &Credentials) -> Option<String> {
     if said.contains("access: own") {
-        // It says so itself.
+        // The message has its own hint.
         return None;
     }
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Some(if said.contains("Host key verification failed") {
-            "give the host's key in a file with --ssh-known-hosts-file (`ssh-keyscan` shows it; compare it first)"
+            "pass a file with the host's key with --ssh-known-hosts-file (`ssh-keyscan` prints it; verify it first)"
                 .into()
         } else {
-            "give a private key that it knows with --ssh-key-file".into()
+            "pass a private key that the server accepts with --ssh-key-file".into()
         });
     }
     let (file, flag) = match (&credentials.token, &credentials.store) {
         (Some(file), _) => (file, "--token-file"),
         (None, Some(file)) => (file, "--credentials-file"),
         (None, None) if has_password(url) => {
-            return Some("the user and password in the address of the remote have no right to this".into());
+            return Some("the user and password in the URL of the remote have no access".into());
         }
-        (None, None) => return Some("give credentials with --token-file or --credentials-file".into()),
+        (None, None) => return Some("pass credentials with --token-file or --credentials-file".into()),
     };
     let shown = file.display();
     match std::fs::read_to_string(file) {
         Err(error) => Some(format!("{flag} {shown} cannot be read: {error}")),
         Ok(text) if text.trim().is_empty() => Some(format!("{flag} {shown} is empty")),
         Ok(_) if credentials.of(&without_password(url)).is_none() => {
-            Some(format!("{flag} {shown} has no line for this address"))
+            Some(format!("{flag} {shown} has no credentials for this URL"))
         }
         Ok(_)
             if said.contains("401 Unauthorized")
                 || said.contains("error: 401")
                 || said.contains("Authentication failed") =>
         {
-            Some(format!("what is in {flag} {shown} is not taken there (any more)"))
+            Some(format!("the remote rejects the credentials in {flag} {shown}"))
         }
-        Ok(_) => Some(format!("give the owner of {flag} {shown} the right to this repository there")),
+        Ok(_) => Some(format!("give the owner of {flag} {shown} access to this repository")),
     }
 }
 
@@ -72,7 +72,7 @@ fn has_password(url: &str) -> bool {
     without_password(url) != url
 }
 
-/// With the user, who may matter.
+/// Removes the password from a URL; keeps the user, which selects credentials.
 fn without_password(url: &str) -> String {
     let bare = url.split_once("://").and_then(|(scheme, rest)| {
         let (userinfo, _) = rest.split('/').next()?.rsplit_once('@')?;
@@ -103,24 +103,24 @@ mod tests {
         let store = |store| Credentials { store, ..Credentials::default() };
         let denied = |said: &str, url: &str, credentials: &Credentials| told(Condition::Denied, said, url, credentials);
         for (said, url, credentials, remedy) in [
-            (REFUSED, URL, Credentials::default(), "give credentials with --token-file or --credentials-file"),
+            (REFUSED, URL, Credentials::default(), "pass credentials with --token-file or --credentials-file"),
             (
                 REFUSED,
                 "https://ann:secret@git.example.org/x.git",
                 Credentials::default(),
-                "in the address of the remote",
+                "the URL of the remote have no access",
             ),
             (REFUSED, URL, token(Some(folder.path().join("none"))), "none cannot be read: No such file"),
             (REFUSED, URL, token(file("empty", "\n")), "empty is empty"),
-            (REFUSED, URL, token(file("token", "secret\n")), "token is not taken there"),
-            ("403 Forbidden", URL, token(file("token", "secret\n")), "token the right to this repository"),
+            (REFUSED, URL, token(file("token", "secret\n")), "rejects the credentials in"),
+            ("403 Forbidden", URL, token(file("token", "secret\n")), "token access to this repository"),
             (
                 REFUSED,
                 URL,
                 store(file("other", "https://a:secret@example.org\n")),
-                "other has no line for this address",
+                "other has no credentials for this URL",
             ),
-            (REFUSED, URL, store(file("right", "https://a:secret@git.example.org\n")), "right is not taken there"),
+            (REFUSED, URL, store(file("right", "https://a:secret@git.example.org\n")), "rejects the credentials"),
             ("Permission denied (publickey).", "git@h:x.git", Credentials::default(), "--ssh-key-file"),
             ("Host key verification failed.", "ssh://h/x.git", Credentials::default(), "--ssh-known-hosts-file"),
         ] {

@@ -1,4 +1,4 @@
-//! Another repository: what is fetched from it and pushed to it.
+//! Remotes: fetches from other repositories, and pushes to them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 use super::credentials::Credentials;
 use super::local::Copier;
+use super::program::LIMIT;
 use super::program::{self, Failed};
-use super::reach::{LIMIT, Reach};
+use super::reach::Reach;
 use super::smart::{Events, Service, Session};
 use super::status::Condition;
 
@@ -24,57 +25,57 @@ use super::status::Condition;
 pub struct Remote {
     /// Its name in the repository's configuration, such as `origin`.
     pub name: String,
-    /// The reference there that is merged; empty for the one of the branch itself.
+    /// The remote's reference to merge; empty for the reference of our branch.
     pub data_reference: String,
-    /// Who wins.
+    /// Which side wins conflicts.
     pub policy: Policy,
-    /// Which keys are taken.
+    /// Which keys are merged.
     pub scope: Scope,
-    /// Whether its commits may become ours.
+    /// Whether our branch may fast-forward to its commits.
     pub fast_forward: bool,
-    /// Whether anything is fetched; if not, what others fetched is merged.
+    /// Whether to fetch; otherwise, what other programs have fetched is merged.
     pub fetch: bool,
-    /// Whether our branch is pushed after a pull.
+    /// Whether to push our branch after a pull.
     pub push_after_merge: bool,
-    /// Whether it is pushed even if the pull failed.
+    /// Whether to push it even if the pull failed.
     pub push_on_pull_failure: bool,
-    /// For remotes that ask for them.
+    /// Credentials for remotes that require them.
     pub credentials: Credentials,
 }
 
-/// What a remote has.
+/// The references of a remote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// The commit to merge.
     pub theirs: Option<Oid>,
-    /// Where our branch is there.
+    /// The commit of our branch there.
     pub own: Option<Oid>,
-    /// Where our metadata is there.
+    /// The commit of our metadata there.
     pub own_metadata: Option<Oid>,
-    /// Bytes that were copied.
+    /// Bytes of the objects that were fetched.
     pub bytes: u64,
 }
 
 impl Fetched {
-    /// The commits that the remote has.
+    /// Returns the commits that the remote has.
     pub(super) fn tips(&self) -> Vec<Oid> {
         [self.theirs, self.own, self.own_metadata].into_iter().flatten().collect()
     }
 }
 
-/// Why nothing was fetched or pushed.
+/// Why an exchange with a remote failed.
 #[derive(Debug, thiserror::Error)]
 #[error("remote {remote:?}: {problem}")]
 pub struct RemoteError {
     /// The remote.
     pub remote: String,
-    /// In one word.
+    /// The kind of failure.
     pub condition: Condition,
-    /// In many.
+    /// The failure in detail.
     pub problem: String,
 }
 
-/// What is kept from one exchange with a remote to the next, so that many small ones leave few packs.
+/// State that exchanges with a remote share: connections, and open packs, so that many small exchanges leave few packs.
 #[derive(Debug, Default)]
 pub struct Link {
     fetching: Mutex<Copier>,
@@ -82,26 +83,26 @@ pub struct Link {
     session: Session,
 }
 
-/// Where a remote is.
+/// The location of a remote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// A repository in a folder of this machine.
+    /// A repository in a folder on this machine.
     Folder(PathBuf),
-    /// Somewhere that the `git` program can reach.
+    /// A repository with a URL.
     Url(String),
 }
 
-/// What is pushed, and what is expected to be there.
+/// Updates to push.
 #[derive(Clone, Debug)]
 pub struct Push {
-    /// Reference, new id, expected id.
+    /// References with new and expected id.
     pub updates: Vec<(String, Oid, Option<Oid>)>,
-    /// What else the remote was just seen to have.
+    /// Other commits that the remote was just seen to have.
     pub there: Vec<Oid>,
 }
 
 impl Remote {
-    /// One that is read and not pushed to, by nobody in particular, and nothing else is said of it.
+    /// Returns a remote that is pulled but not pushed to, without credentials; otherwise with defaults.
     pub fn named(name: impl Into<String>, data_reference: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -120,7 +121,7 @@ impl Remote {
         RemoteError { remote: self.name.clone(), condition, problem: problem.into() }
     }
 
-    /// Where it is, according to the repository's configuration at this moment.
+    /// Returns the location, from the repository's configuration as it is now.
     ///
     /// # Errors
     /// [`RemoteError`] with [`Condition::Failed`] if there is no such remote.
@@ -139,17 +140,17 @@ impl Remote {
         Ok(if is_path { Place::Folder(repository.join(url)) } else { Place::Url(url) })
     }
 
-    /// The reference here that follows `reference` there.
+    /// Returns the tracking reference of the remote's `reference`.
     pub fn tracking(&self, reference: &str) -> String {
         let short =
             reference.strip_prefix("refs/heads/").or_else(|| reference.strip_prefix("refs/")).unwrap_or(reference);
         format!("refs/remotes/{}/{short}", self.name)
     }
 
-    /// Fetches what the remote has of the branch to merge and of our own.
+    /// Fetches the branch to merge and our own branch.
     ///
     /// # Errors
-    /// [`RemoteError`]; the references here are as before.
+    /// [`RemoteError`]; no tracking reference is moved.
     pub fn fetch(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.fetch_folder(config, link, &folder),
@@ -157,7 +158,7 @@ impl Remote {
         }
     }
 
-    /// A repository that a URL names, for one exchange.
+    /// Returns a connection for one exchange.
     pub(super) fn reach<'r>(&'r self, here: &'r Path, link: &'r Link, url: &'r str) -> Reach<'r> {
         Reach { here, url, credentials: &self.credentials, session: &link.session, limit: LIMIT }
     }
@@ -184,12 +185,12 @@ impl Remote {
             let ours: Vec<Oid> = refs.read(&config.data_reference).ok().flatten().into_iter().collect();
             bytes = reach.fetch(&wanted, &ours, &mut link.fetching.lock()).map_err(|failed| self.failed(failed))?;
         }
-        // It may have moved on between the list and the fetch: what is here counts.
+        // A reference may have moved between list and fetch: the fetched value counts.
         let now = self.known(config)?;
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
     }
 
-    /// Fetches what is here in part once more, whole: our own branch is known to have everything that it needs.
+    /// Fetches the remote's commits again with all their objects, except those in the history of our branch, which is complete.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -217,7 +218,7 @@ impl Remote {
         }
     }
 
-    /// Brings more of the history to a shallow repository: so many commits, or all. Returns whether there was less of it before.
+    /// Fetches more of the history into a shallow repository: `by` commits, or all. Returns whether the repository was shallow.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -227,7 +228,7 @@ impl Remote {
             return Ok(false);
         }
         let url = match self.place(&config.repository)? {
-            // A folder is only a URL to a program that keeps to the depth.
+            // `git` ignores the depth for a path.
             Place::Folder(folder) => {
                 let folder = folder.canonicalize().unwrap_or(folder);
                 format!("file://{}", folder.display())
@@ -240,7 +241,7 @@ impl Remote {
         Ok(true)
     }
 
-    /// Follows the changes of the remote's references; `None` if it does not tell of them.
+    /// Opens the remote's stream of change notifications; `None` if it has none.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -282,7 +283,7 @@ impl Remote {
         };
         let known = self.known(config)?;
         if (known.theirs, known.own) == (fetched.theirs, fetched.own) {
-            // Opening repositories costs more than all else here.
+            // Opening repositories would cost more than everything else here.
             return Ok(fetched);
         }
         let there = self.repository(folder)?;
@@ -301,7 +302,7 @@ impl Remote {
         Ok(Fetched { bytes, ..fetched })
     }
 
-    /// The commit that the reference to merge leads to: it may be an annotated tag. Branches never are.
+    /// Returns the commit of the reference to merge, which may be an annotated tag unless it is a branch.
     fn commit(&self, folder: &Path, found: Option<Oid>) -> Option<Oid> {
         if self.data_reference.starts_with("refs/heads/") {
             return found;
@@ -324,7 +325,7 @@ impl Remote {
         self.error(condition, text)
     }
 
-    /// What was last fetched.
+    /// Returns what was fetched last, from the tracking references.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -336,7 +337,7 @@ impl Remote {
         Ok(Fetched { theirs, own: read(&config.data_reference)?, ..Fetched::default() })
     }
 
-    /// Where our branch and its metadata are there. Fetches nothing.
+    /// Returns the commits of our branch and its metadata on the remote, without fetching them.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -356,10 +357,11 @@ impl Remote {
         Ok(Fetched { own, own_metadata, ..Fetched::default() })
     }
 
-    /// Pushes references if they are as expected there; the first is the one that others race for. Returns the bytes copied.
+    /// Pushes references in order if they have their expected values; the first is the one that servers race for. Returns the
+    /// bytes copied.
     ///
     /// # Errors
-    /// [`RemoteError`], with [`Condition::Raced`] if a reference is not as expected.
+    /// [`RemoteError`], with [`Condition::Raced`] if a reference does not have its expected value.
     pub fn push(&self, config: &branch::Config, link: &Link, push: &Push) -> Result<u64, RemoteError> {
         match self.place(&config.repository)? {
             Place::Folder(folder) => self.push_folder(config, link, &folder, push),

@@ -1,4 +1,4 @@
-//! What is known of the remotes of a branch: for `/status`, metrics and people.
+//! Status of the remotes of a branch, for `/status`, metrics and `gitcd status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,105 +12,105 @@ use serde::{Deserialize, Serialize};
 use super::join::{Conflicts, Joiner};
 use super::plan::Rejected;
 
-/// How a remote is.
+/// The condition of a remote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
-    /// Nothing was tried yet.
+    /// Not pulled yet.
     #[default]
     Unknown,
-    /// Pulled, and pushed where that was asked for.
+    /// Pulled, and pushed if configured.
     Synced,
-    /// It cannot be reached.
+    /// The remote cannot be reached.
     Unreachable,
-    /// It refuses our credentials.
+    /// The remote rejects our credentials.
     Denied,
-    /// It does not have the branch.
+    /// The remote does not have the branch.
     NoBranch,
-    /// What it has cannot be read.
+    /// The remote's objects or references are missing or damaged.
     Damaged,
     /// Our disk is full.
     NoSpace,
-    /// Our branch there moves on faster than we can follow.
+    /// Other servers push to our branch there faster than we can merge.
     Raced,
-    /// Something else; see the error.
+    /// Another failure; see the error.
     Failed,
 }
 
-/// A remote of a branch.
+/// The status of a remote.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RemoteStatus {
-    /// How it is.
+    /// Its condition.
     pub condition: Condition,
-    /// Why, if it is not synced.
+    /// Why it is not synced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The commit that was last merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<String>,
-    /// When, in seconds since 1970.
+    /// When it was merged, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged_at: Option<u64>,
-    /// The commit that the remote had when last looked at.
+    /// The remote's commit at the last fetch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
     /// Our commit that was last pushed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pushed: Option<String>,
-    /// When something was last exchanged without an error, in seconds since 1970.
+    /// When the last successful exchange ended, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_at: Option<u64>,
-    /// Merges made.
+    /// Number of merges.
     pub merges: u64,
-    /// Seconds that they took, from the fetched commit to the merge commit.
+    /// Total seconds of merges, from the fetched commit to the merge commit.
     #[serde(default)]
     pub merge_seconds: f64,
-    /// Pulls that ended without an error.
+    /// Number of successful pulls.
     #[serde(default)]
     pub pulls: u64,
-    /// Seconds that the last one took, with its fetch, merges and push.
+    /// Seconds that the last of them took, with its fetch, merges and push.
     #[serde(default)]
     pub pull_seconds: f64,
-    /// Keys and fields that both sides had changed.
+    /// Number of keys and fields that both sides changed.
     pub conflicts: u64,
-    /// The newest of them, the latest merge first: at most ten.
+    /// The newest of these conflicts, at most ten; the latest merge first.
     #[serde(default)]
     pub latest_conflicts: Vec<ConflictStatus>,
     /// Bytes of objects fetched.
     pub fetched_bytes: u64,
     /// Bytes of objects pushed.
     pub pushed_bytes: u64,
-    /// Attempts in a row that failed.
+    /// Number of consecutive failures.
     pub failures: u64,
-    /// Files that did not enter, with the reason, until something is taken from the same reference that has them no more, or has
-    /// them so that they can enter. The newest hundred.
+    /// Rejected files with the reason; at most the newest hundred. A file stays listed until a corrected version, or its
+    /// deletion, is merged from the same reference.
     pub rejected: BTreeMap<String, String>,
-    /// Where these came from.
+    /// The sources of rejected files.
     #[serde(default)]
     pub rejected_from: BTreeMap<String, Source>,
 }
 
-/// Where a file came from that did not enter.
+/// The source of a rejected file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The reference that has it, or that it was pushed to.
+    /// The reference that has it, or to which it was pushed.
     pub reference: String,
-    /// The first commit that it was found in.
+    /// The first commit in which it was found.
     pub commit: String,
-    /// When that was, in seconds since 1970.
+    /// When it was found, in seconds since 1970.
     pub time: u64,
 }
 
-/// A key or field that both sides of a merge had changed.
+/// A conflict: a key or field that both sides of a merge changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConflictStatus {
     /// The path of the key's file.
     pub path: String,
     /// The field; empty for the whole value.
     pub field: String,
-    /// What is kept there, the beginning of its JSON; nothing if it is gone.
+    /// The start of the kept value as JSON; `None` if the field is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// What is lost.
+    /// The start of the lost value as JSON; `None` if that side removed the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
     /// The commit that was merged.
@@ -141,7 +141,7 @@ impl RemoteStatus {
         self.latest_conflicts.truncate(LATEST_CONFLICTS);
     }
 
-    /// These files of a commit did not enter.
+    /// Records the rejected files of a commit.
     fn refused(&mut self, reference: &str, commit: Oid, files: &[Rejected], time: u64) {
         for Rejected { path, reason } in files {
             let is_known = self.rejected.get(path) == Some(reason)
@@ -159,7 +159,7 @@ impl RemoteStatus {
         }
     }
 
-    /// Files of a reference that did not enter.
+    /// Returns the rejected files of a reference.
     fn rejected_of(&self, reference: &str) -> Vec<String> {
         let found = self.rejected_from.iter().filter(|(_, source)| source.reference == reference);
         found.map(|(path, _)| path.clone()).collect()
@@ -171,22 +171,22 @@ impl RemoteStatus {
     }
 }
 
-/// How many conflicts are listed, the newest first.
+/// Limit on listed conflicts.
 pub const LATEST_CONFLICTS: usize = 10;
-/// So many rejected files are told: the newest ones.
+/// Limit on listed rejected files.
 const MOST_REJECTED: usize = 100;
 
-/// The current time, in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The remotes of a branch, by name. Cheap to share.
+/// The statuses of a branch's remotes, by name. Cheap to clone; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Statuses(Arc<Mutex<BTreeMap<String, RemoteStatus>>>);
 
 impl Statuses {
-    /// All of them.
+    /// Returns all statuses.
     pub fn all(&self) -> BTreeMap<String, RemoteStatus> {
         self.0.lock().clone()
     }
@@ -195,13 +195,13 @@ impl Statuses {
         change(self.0.lock().entry(remote.to_owned()).or_default());
     }
 
-    /// Nothing of a commit that was pushed to a reference entered, because of these files.
+    /// Records that a commit was not merged because of these files.
     pub(super) fn refused(&self, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
         self.change(name, |status| status.refused(reference, commit, files, now()));
     }
 
-    /// A commit of a reference was taken, or there was nothing to take, but for these files. Others that did not enter before are
-    /// forgotten unless they are as before: merges come back to keys, not to what stands for none.
+    /// Records that a commit of a reference was merged except for these files. Removes the reference's other rejected files,
+    /// unless their paths map to no key and are still in the commit: merges report unmappable paths only once.
     pub(super) async fn taken(&self, joiner: &Joiner, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
         let known = self.0.lock().get(name).map(|status| status.rejected_of(reference)).unwrap_or_default();
         let mut open: BTreeSet<String> = known.into_iter().collect();
@@ -220,20 +220,20 @@ impl Statuses {
     }
 }
 
-/// The writer lease of a branch, as its holder, or the standby that waits for it, reports it.
+/// The status of a writer lease, as reported by its holder or a standby.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// The remote that has it.
+    /// The remote that stores the lease.
     pub remote: String,
-    /// Its reference there.
+    /// The lease reference.
     pub reference: String,
-    /// How often it was taken, this time included.
+    /// How often the lease was acquired, including this time.
     pub epoch: u64,
-    /// How long others wait after the last renewal.
+    /// How long other servers wait after the last renewal.
     pub duration_seconds: f64,
-    /// How long clients may be told of writes unless it is renewed; 0 if they may not.
+    /// How long the holder may acknowledge writes unless the lease is renewed; 0 if it may not.
     pub remaining_seconds: f64,
-    /// Why it was not renewed, or whose it is.
+    /// Why the last renewal failed, or which server has taken the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -252,7 +252,7 @@ mod tests {
         status.refused("refs/heads/main", commit(1), &[file("b")], 10);
         status.refused("refs/heads/main", commit(2), &[file("b"), file("a")], 20);
         let first = Source { reference: "refs/heads/main".into(), commit: commit(1).to_string(), time: 10 };
-        assert_eq!((status.rejected.len(), &status.rejected_from["b"]), (2, &first), "since then it is as it is");
+        assert_eq!((status.rejected.len(), &status.rejected_from["b"]), (2, &first), "the first commit is kept");
         status.refused("refs/heads/main", commit(3), &[Rejected { reason: "another name".into(), ..file("b") }], 30);
         assert_eq!((&*status.rejected["b"], status.rejected_from["b"].time), ("another name", 30));
         assert_eq!(status.rejected_of("refs/heads/main"), ["a", "b"]);

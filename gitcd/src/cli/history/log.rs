@@ -3,7 +3,7 @@
 use gitcd_history::fields::{self, Field};
 use gitcd_history::versions::Version;
 use gitcd_history::when::When;
-use gitcd_history::{CommitInfo, Decision, History};
+use gitcd_history::{CommitInfo, History, ResolvedMerge};
 use gitcd_merge::Conflict;
 use serde_json::json;
 
@@ -111,16 +111,16 @@ struct Entry {
 }
 
 /// Versions and decisions in one order, the newest first.
-fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<Decision>) -> Vec<Entry> {
+fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<ResolvedMerge>) -> Vec<Entry> {
     let mut decisions = decisions.into_iter().peekable();
     let mut changes = changes.into_iter();
     let mut entries = Vec::new();
-    let alone = |Decision { commit, merged, conflicts, .. }: Decision| {
+    let alone = |ResolvedMerge { commit, merged, conflicts, .. }: ResolvedMerge| {
         let by = plain(&merged.by().join(", "));
         Entry { version: None, commit, by, fields: None, conflicts }
     };
     for version in versions {
-        let is_before = |decision: &Decision| match version.revision {
+        let is_before = |decision: &ResolvedMerge| match version.revision {
             Some(revision) => revision <= decision.revision,
             None => version.commit.time <= decision.commit.time,
         };

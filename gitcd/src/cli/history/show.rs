@@ -3,7 +3,8 @@
 use std::io::Write as _;
 
 use gitcd_history::History;
-use gitcd_history::moment::{Moment, Value, When};
+use gitcd_history::moment::{Moment, Value};
+use gitcd_history::when::When;
 use serde_json::json;
 
 use super::{Place, note, print_json, text_or_base64};

@@ -65,7 +65,7 @@ impl Committer {
         if self.branch.next() != ours || !changes.iter().any(is_data) {
             return Ok(());
         }
-        let Some(left) = self.store.left_at(ours) else { return Ok(()) };
+        let Some(left) = self.store.deferred_at(ours) else { return Ok(()) };
         for (theirs, trailers) in left.theirs {
             let at = self.staged.get();
             let revisions = Revisions { first: at + 1, last: at, time, clients: Vec::new(), changes: Vec::new() };

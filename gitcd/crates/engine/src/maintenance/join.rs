@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use gitcd_core::durable;
-use gitcd_core::program::{Program, Running, complaint, quoted};
+use gitcd_core::program::{Program, Running, quoted, stderr_excerpt};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -80,14 +80,14 @@ impl JoinError {
 
 /// Paths of a repository for maintenance.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct MaintenancePaths {
     /// The repository's folder.
     pub(super) repository: PathBuf,
     /// Where a pack is drafted, as if it were a repository's object folder; exclusive to the holder of the lock.
     pub(super) draft: PathBuf,
 }
 
-impl Place {
+impl MaintenancePaths {
     pub(super) fn packs(&self) -> PathBuf {
         self.repository.join("objects/pack")
     }
@@ -127,7 +127,7 @@ impl Place {
 /// Combines several packs into one.
 pub(super) async fn join(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     packs: &[Pack],
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
@@ -139,7 +139,12 @@ pub(super) async fn join(
     joined
 }
 
-async fn draft(git: &Program, place: &Place, packs: &[Pack], stopped: &watch::Receiver<bool>) -> Result<(), JoinError> {
+async fn draft(
+    git: &Program,
+    place: &MaintenancePaths,
+    packs: &[Pack],
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), JoinError> {
     let names = packs.iter().flat_map(|pack| [&pack.name, ".pack\n"]).collect::<String>();
     let name = make_pack(git, place, &["--stdin-packs"], names.into_bytes(), stopped).await?;
     let (place, packs) = (place.clone(), packs.to_vec());
@@ -150,7 +155,7 @@ async fn draft(git: &Program, place: &Place, packs: &[Pack], stopped: &watch::Re
 /// Drafts one pack of the packs or objects that `input` lists, and returns its name.
 pub(super) async fn make_pack(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     how: &[&str],
     input: Vec<u8>,
     stopped: &watch::Receiver<bool>,
@@ -169,7 +174,7 @@ pub(super) async fn make_pack(
 /// Writes the commit-graph, which makes history reads fast: a part for the new commits, or `all` of it.
 pub(super) async fn write_commit_graph(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     all: bool,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
@@ -187,7 +192,12 @@ pub(super) async fn write_commit_graph(
 
 /// Moves a drafted pack to its place and removes the packs that it replaces, after checking that it has all of their objects
 /// `but` these. `name` is `None` if there are no other objects.
-pub(super) fn publish(place: &Place, packs: &[Pack], name: Option<&str>, but: &BTreeSet<Id>) -> Result<(), JoinError> {
+pub(super) fn publish(
+    place: &MaintenancePaths,
+    packs: &[Pack],
+    name: Option<&str>,
+    but: &BTreeSet<Id>,
+) -> Result<(), JoinError> {
     let (draft, folder) = (&place.drafts(), place.packs());
     let index = name.map(|name| draft.join(format!("{name}.idx")));
     for pack in packs {
@@ -242,7 +252,7 @@ fn remove(path: &Path) {
 /// Runs `git` at low priority and returns its output. If stopped, it gets time to remove its unfinished files.
 pub(super) async fn run(
     mut started: Command,
-    place: &Place,
+    place: &MaintenancePaths,
     command: &'static str,
     input: Vec<u8>,
     stopped: &watch::Receiver<bool>,
@@ -264,13 +274,13 @@ pub(super) async fn run(
         };
         let listen = async {
             match stdout {
-                Some(stdout) => complaint(stdout).await,
+                Some(stdout) => stderr_excerpt(stdout).await,
                 None => String::new(),
             }
         };
         let complain = async {
             match stderr {
-                Some(stderr) => complaint(stderr).await,
+                Some(stderr) => stderr_excerpt(stderr).await,
                 None => String::new(),
             }
         };

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::choose::{self, Pack};
 use super::index::{self, Id};
-use super::join::{BOUNDS, JoinError, Place, make_pack, publish, run, write_commit_graph};
+use super::join::{BOUNDS, JoinError, MaintenancePaths, make_pack, publish, run, write_commit_graph};
 use super::record::Record;
 
 /// Git touches a pack that has an object it was about to write, and may be about to refer to that object.
@@ -65,7 +65,7 @@ fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
 /// Takes as long as `git rev-list --objects --all`, and rewrites the rest of the affected packs.
 pub(super) async fn prune(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     grace: Duration,
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
@@ -80,7 +80,7 @@ pub(super) async fn prune(
 
 async fn look_and_prune(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     grace: Duration,
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
@@ -157,7 +157,7 @@ async fn look_and_prune(
 /// Returns the grace period that the repository's `gc.pruneExpire` sets, in any of Git's formats.
 pub(super) async fn grace(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Duration, JoinError> {
     place.clear()?;
@@ -175,7 +175,7 @@ pub(super) async fn grace(
 /// Runs `git` with its output redirected to a file.
 async fn list(
     git: &Program,
-    place: &Place,
+    place: &MaintenancePaths,
     words: &[&str],
     input: Vec<u8>,
     to: &Path,
@@ -225,7 +225,7 @@ struct Found {
 }
 
 impl Found {
-    fn look(place: &Place, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
+    fn look(place: &MaintenancePaths, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
         let folder = place.packs();
         let packs = choose::ordinary(&folder, now, super::SETTLED);
         let others = choose::others(&folder, &packs);
@@ -286,7 +286,7 @@ impl Found {
 }
 
 /// Returns the objects of these packs that are kept, one ID per line.
-async fn rest_of(place: &Place, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Vec<u8>, JoinError> {
+async fn rest_of(place: &MaintenancePaths, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Vec<u8>, JoinError> {
     let (folder, packs, old) = (place.packs(), packs.to_vec(), old.clone());
     blocking(move || {
         let mut lines = Vec::new();
@@ -324,7 +324,7 @@ fn reached_in(path: &Path, is_wanted: impl Fn(&Id) -> bool) -> Result<Vec<Id>, J
 }
 
 /// Returns the loose objects, and the modification time of each.
-fn loose(place: &Place) -> Vec<(Id, SystemTime)> {
+fn loose(place: &MaintenancePaths) -> Vec<(Id, SystemTime)> {
     let mut found = Vec::new();
     for first in 0..=u8::MAX {
         let folder = place.repository.join(format!("objects/{first:02x}"));
@@ -340,7 +340,7 @@ fn loose(place: &Place) -> Vec<(Id, SystemTime)> {
 }
 
 /// Removes a loose object's file, unless it was just touched.
-fn remove_loose(place: &Place, id: &Id, now: SystemTime) {
+fn remove_loose(place: &MaintenancePaths, id: &Id, now: SystemTime) {
     let hex = id.hex();
     let folder = place.repository.join("objects").join(&hex[..2]);
     let path = folder.join(&hex[2..]);

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gitcd_core::durable;
 
 use super::index::Id;
-use super::join::Place;
+use super::join::MaintenancePaths;
 
 const FORMAT: &str = "gitcd unreachable 1";
 
@@ -43,12 +43,12 @@ impl Record {
     }
 
     /// Returns the last record; an empty one if there is none or it cannot be parsed.
-    pub(super) fn read(place: &Place) -> Self {
+    pub(super) fn read(place: &MaintenancePaths) -> Self {
         let text = fs::read_to_string(file(&place.repository)).unwrap_or_default();
         parse(&text).unwrap_or_else(|| Self::new(UNIX_EPOCH))
     }
 
-    pub(super) fn write(&self, place: &Place) -> Result<(), durable::Error> {
+    pub(super) fn write(&self, place: &MaintenancePaths) -> Result<(), durable::Error> {
         let mut text = format!("{FORMAT}\nlooked {}\n", seconds(self.looked));
         for (id, since) in &self.since {
             writeln!(text, "{} {since}", id.hex()).expect("writing to a string does not fail");
@@ -86,7 +86,7 @@ mod tests {
     fn a_record_comes_back_and_what_is_none_is_as_good_as_none() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(super::super::OWN)).unwrap();
-        let place = Place { repository: folder.path().to_owned(), draft: folder.path().join("draft") };
+        let place = MaintenancePaths { repository: folder.path().to_owned(), draft: folder.path().join("draft") };
         assert_eq!(Record::looked(folder.path()), None);
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let mut record = Record::new(at);

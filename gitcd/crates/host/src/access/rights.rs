@@ -1,8 +1,8 @@
-//! What somebody may do with which repositories.
+//! Access levels, and the repositories that they apply to.
 
 use serde::Deserialize;
 
-/// What somebody may do with a repository; each includes those before it.
+/// Access level to a repository; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -14,7 +14,7 @@ pub enum Access {
     Own,
 }
 
-/// Access to the repositories whose names match.
+/// Access to the repositories whose names match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Right {
@@ -31,16 +31,16 @@ impl Right {
         self.access
     }
 
-    /// Whether it is for this repository, whose name comes without `.git`.
+    /// Whether the pattern matches this repository, whose name comes without `.git`.
     pub(super) fn covers(&self, repository: &str) -> bool {
         let pattern = self.repository.strip_suffix(".git").unwrap_or(&self.repository);
         matches(pattern.as_bytes(), repository.as_bytes())
     }
 }
 
-/// `*` stands for anything without a slash, `**` for anything, `?` for one character but a slash. Names are bounded, and so is the time.
+/// Matches a glob: `*` is anything without a slash, `**` anything, `?` one character but a slash. Takes O(pattern × name) time.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Which beginnings of the name the beginning of the pattern matches so far.
+    // Element `n`: whether the pattern read so far matches the first `n` bytes of the name.
     let mut reached = vec![false; name.len() + 1];
     reached[0] = true;
     let mut rest = pattern;

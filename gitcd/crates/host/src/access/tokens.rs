@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 
 use super::rights::Right;
 
-/// A file with tokens that cannot be used.
+/// An unusable tokens file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the tokens in {path:?}: {problem}")]
 pub struct Unusable {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong; no token is told.
+    /// What is wrong; never contains a token.
     pub problem: String,
 }
 
@@ -25,7 +25,7 @@ impl Unusable {
     }
 }
 
-/// An entry as it is written. Deliberately without `Debug`.
+/// An entry as written in the file. Deliberately without `Debug`: it contains a token.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Written {
@@ -42,7 +42,7 @@ pub(super) struct Tokens(Vec<Entry>);
 
 struct Entry {
     user: String,
-    /// Of the token; one without is for a certificate.
+    /// SHA-256 of the token; `None` if the user authenticates with a certificate.
     digest: Option<[u8; 32]>,
     rights: Vec<Right>,
 }
@@ -55,11 +55,11 @@ impl std::fmt::Debug for Tokens {
 
 impl Tokens {
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Unusable> {
-        // As a file is for a moment that is written anew.
+        // A file that is being rewritten is empty for a moment.
         if bytes.trim_ascii().is_empty() {
             return Err(Unusable::new(path, "it is empty; write [] to deny all access"));
         }
-        // serde's words could quote a value.
+        // serde's own message could quote a token.
         let options = serde_saphyr::options! { with_snippet: false };
         let written: Vec<Written> = serde_saphyr::from_slice_with_options(bytes, options).map_err(|error| {
             let place = error.location().map(|at| format!(" (near line {})", at.line())).unwrap_or_default();
@@ -85,13 +85,13 @@ impl Tokens {
         entries.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whose token it is. Takes the same time whatever the token.
+    /// Returns the user of a token, and the rights. Takes the same time for every token.
     pub(super) fn by_token(&self, token: &str) -> Option<(String, Arc<[Right]>)> {
         let given = digest(token);
         let mut found = Vec::new();
         for entry in &self.0 {
             let Some(digest) = &entry.digest else { continue };
-            // Digests, not tokens, are compared, and all of their bytes.
+            // Compares all bytes of the digests, not of the tokens.
             let difference = digest.iter().zip(&given).fold(0, |difference, (one, other)| difference | (one ^ other));
             if std::hint::black_box(difference) == 0 {
                 found.push(entry);
@@ -102,7 +102,7 @@ impl Tokens {
         Some((user, rights))
     }
 
-    /// The rights of whoever has a certificate with this name.
+    /// Returns the rights of the user named in a certificate.
     pub(super) fn by_certificate(&self, name: &str) -> Arc<[Right]> {
         let entries = self.0.iter().filter(|entry| entry.digest.is_none() && entry.user == name);
         entries.flat_map(|entry| entry.rights.clone()).collect()

@@ -1,5 +1,5 @@
-//! The requests of those who follow a branch, answered without starting a program: which references there are, and what is new since a
-//! commit that the client has. Everything else is Git's.
+//! Fetch requests of clients that follow a branch, answered in process: list references, and send what is new since a commit that
+//! the client has. Everything else is left to Git.
 //!
 //! Source: `gitprotocol-v2(5)`.
 
@@ -16,24 +16,24 @@ use super::super::Inner;
 use super::super::input::Input;
 use super::super::problem::Problem;
 
-/// Longer requests are negotiations, not questions for what is new.
+/// Longer requests are negotiations and left to Git.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// What is built in memory at most.
+/// Largest pack that is built in memory.
 const MAX_PACK_BYTES: usize = 4 << 20;
 const MAX_COMMITS: usize = 1000;
-/// A line of the answer with its band.
+/// Payload of a side-band pkt-line: its length and band take five bytes.
 const BAND_BYTES: usize = pkt_line::MAX_BYTES - 5;
 
-/// A request that is understood here.
+/// A request that is answered in process.
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
-    /// The references whose names begin with one of these.
+    /// Lists the references with one of these prefixes.
     References(Vec<String>),
-    /// What these need for whoever has those.
+    /// Sends what `wanted` needs beyond the histories of `have`.
     Objects { wanted: Vec<Oid>, have: Vec<Oid> },
 }
 
-/// The answer; `None`, with nothing read, if it is left to Git.
+/// Returns the response; `None`, with the input not consumed, if it is left to Git.
 pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
     let Some(body) = input.whole(MAX_REQUEST_BYTES).await? else { return Ok(None) };
     let Some(request) = Request::parse(&body) else { return Ok(None) };
@@ -54,7 +54,7 @@ pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) ->
             Request::Objects { wanted, have } => objects(&opened, &wanted, &have, recent),
         }
     });
-    // What went wrong Git says better.
+    // After a failure Git handles the request and reports errors better.
     Ok(answered.await.ok().flatten())
 }
 
@@ -83,7 +83,7 @@ impl Request {
             "command=ls-refs" => {
                 let beginnings = lines.iter().map(|line| Some(line.strip_prefix("ref-prefix ")?.to_owned()));
                 let beginnings = beginnings.collect::<Option<Vec<_>>>()?;
-                // What is below `refs/` is listed here, and `HEAD` is not.
+                // Only references below `refs/` are listed here, not `HEAD`.
                 let is_below = |beginning: &String| beginning.starts_with("refs/");
                 (!beginnings.is_empty() && beginnings.iter().all(is_below)).then_some(Self::References(beginnings))
             }
@@ -110,7 +110,7 @@ fn id(text: &str) -> Option<Oid> {
     (text.len() == 40).then(|| Oid::from_str(text).ok()).flatten()
 }
 
-/// Whether the repository's configuration hides references, which Git knows to do.
+/// Whether the repository's configuration hides references or changes `upload-pack`, which is left to Git.
 fn hides(repository: &Repository) -> bool {
     let hides = || {
         let config = repository.config()?;
@@ -134,7 +134,7 @@ fn references(repository: &Path, beginnings: &[String]) -> Option<Vec<u8>> {
 }
 
 fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid], recent: Vec<Arc<Received>>) -> Option<Vec<u8>> {
-    // Who has nothing of what is here gets everything, from Git; and so does who wants a tag, or from where only a part is.
+    // Left to Git: clients without a commit of this repository, wanted tags, and shallow repositories.
     let is_commit = |oid: &Oid| repository.find_commit(*oid).is_ok();
     if repository.is_shallow() || !have.iter().any(is_commit) || !wanted.iter().all(is_commit) {
         return None;
@@ -143,7 +143,7 @@ fn objects(repository: &Repository, wanted: &[Oid], have: &[Oid], recent: Vec<Ar
     Some(framed(&transfer::thin(repository, wanted, have, recent, bounds).ok()??))
 }
 
-/// A pack in the lines of an answer.
+/// Frames a pack as the pkt-lines of a response.
 fn framed(pack: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(pack.len() + pack.len() / 1000 + 64);
     pkt_line::put(&mut body, b"packfile\n");
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(listed, Some(Request::References(vec!["refs/heads/".into()])));
         assert_eq!(Request::parse(&body(&head, &["peel"])), None);
         for all in [&[][..], &["ref-prefix HEAD"], &["ref-prefix H", "ref-prefix refs/"]] {
-            assert_eq!(Request::parse(&body(&head, all)), None, "{all:?} has HEAD in it");
+            assert_eq!(Request::parse(&body(&head, all)), None, "{all:?} matches HEAD");
         }
         assert_eq!(Request::parse(&body(&["command=ls-refs", "server-option=x"], &[])), None);
         let one = "1".repeat(40);

@@ -13,7 +13,7 @@ use super::create::Created;
 use super::decide::FOR;
 use super::report::Report;
 
-/// Carries out what has not been refused. Owners are asked first; what belongs to nobody is moved by compare-and-swap.
+/// Executes the commands that are not refused. An owner decides on its references; all others are moved by compare-and-swap.
 pub(super) async fn apply(
     host: &Inner,
     repository: &Path,
@@ -34,7 +34,7 @@ pub(super) async fn apply(
             new: command.new,
             user: by.user.clone(),
         };
-        // A repository that is being made belongs to nobody.
+        // A repository that is being created has no owner.
         let owner = host.owner.as_ref().filter(|_| created.is_none());
         match owner.and_then(|owner| owner.update(update)) {
             Some(_) if push.atomic && push.commands.len() > 1 => {
@@ -114,7 +114,7 @@ fn move_all(repository: &Path, changes: Vec<(usize, Change)>, atomic: bool) -> R
     Refusals { reasons, any_done }
 }
 
-/// In words for the client.
+/// Returns the reason for the client.
 fn reason(error: &RefError) -> String {
     match error {
         RefError::Moved { .. } => "the reference has moved: fetch first".to_owned(),

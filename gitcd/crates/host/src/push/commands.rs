@@ -1,4 +1,4 @@
-//! What a push asks for: lines of old id, new id and reference, the first with the client's capabilities.
+//! The commands of a push: lines of old id, new id and reference, the first with the client's capabilities.
 
 use git2::Oid;
 use gitcd_repo::pkt_line::{self, Head};
@@ -6,17 +6,17 @@ use gitcd_repo::pkt_line::{self, Head};
 use super::super::input::Input;
 use super::super::problem::Problem;
 
-/// A wish for one reference.
+/// A requested update of one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) reference: String,
-    /// What it refers to as far as the client knows.
+    /// The target that the client last saw; `None` to create the reference.
     pub(super) old: Option<Oid>,
-    /// What it shall refer to; nothing: it shall be deleted.
+    /// The requested target; `None` to delete the reference.
     pub(super) new: Option<Oid>,
 }
 
-/// What comes before the pack.
+/// The part of a push before the pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Push {
     pub(super) commands: Vec<Command>,
@@ -26,17 +26,17 @@ pub(super) struct Push {
 }
 
 impl Push {
-    /// Reads lines up to the flush; `None` if there is no command among them.
+    /// Reads up to the flush packet; `None` if there is no command.
     pub(super) async fn read(input: &mut Input, mut most: u64) -> Result<Option<Self>, Problem> {
-        const CUT: Problem = Problem::Bad("it ends too early");
+        const CUT: Problem = Problem::Bad("the body ends early");
         let mut push = Self::default();
         loop {
             let digits = input.exact(4).await?.ok_or(CUT)?;
             let digits = digits.first_chunk().copied().ok_or(CUT)?;
-            let length = match pkt_line::head(digits).ok_or(Problem::Bad("it has no lines of Git's protocol"))? {
+            let length = match pkt_line::head(digits).ok_or(Problem::Bad("it is not in Git's pkt-line format"))? {
                 Head::Flush => break,
                 Head::Line(length) => length,
-                Head::Delimiter | Head::End => return Err(Problem::Bad("it has no lines of a push")),
+                Head::Delimiter | Head::End => return Err(Problem::Bad("it has pkt-lines that no push has")),
             };
             most = most.checked_sub(4 + length as u64).ok_or(Problem::TooLarge)?;
             let line = input.exact(length).await?.ok_or(CUT)?;
@@ -46,10 +46,10 @@ impl Push {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), Problem> {
-        const BAD: Problem = Problem::Bad("a command is not understood");
+        const BAD: Problem = Problem::Bad("a command is malformed");
         let text = str::from_utf8(line).map_err(|_| BAD)?;
         let text = text.strip_suffix('\n').unwrap_or(text);
-        // A client with a part of the history says where it ends. This host has all of it, and finds out what is missing.
+        // A shallow client sends where its history ends. The host ignores it, since the connectivity check finds what is missing.
         if self.commands.is_empty() && text.starts_with("shallow ") {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl Push {
                     "report-status" => self.report_status = true,
                     "side-band-64k" => self.side_band = true,
                     "atomic" => self.atomic = true,
-                    "push-options" => return Err(Problem::Bad("push options are not taken")),
+                    "push-options" => return Err(Problem::Bad("push options are not supported")),
                     other if other.starts_with("object-format=") && other != "object-format=sha1" => {
                         return Err(Problem::Bad("only SHA-1 repositories are served"));
                     }

@@ -1,4 +1,4 @@
-//! A repository that a push makes.
+//! Repositories that a push creates.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,23 +13,23 @@ use super::super::name::Name;
 use super::super::problem::Problem;
 use super::commands::Command;
 
-/// Begins the name of a repository until it has references; no client can name it.
+/// Prefix of a repository's temporary name, until it has references; no client can address it.
 pub(in super::super) const PREFIX: &str = ".gitcd-new-";
 
-/// A repository that nobody sees yet. Removed when dropped, unless [`Created::publish`]ed.
+/// A new repository that no client sees yet. Removed when dropped, unless [`Created::publish`]ed.
 #[derive(Debug)]
 pub(in super::super) struct Created {
     folder: PathBuf,
     place: PathBuf,
-    /// Folders above it that there were not before, the deepest first.
+    /// Parent folders that were created for it, deepest first.
     above: Vec<PathBuf>,
     is_published: bool,
-    /// As long as it is held, nobody takes the folder for what a crash has left.
+    /// While it is held, no cleanup takes the folder for leftovers of a crash.
     _lock: File,
 }
 
 impl Created {
-    /// Makes a bare repository whose `HEAD` is the branch that is pushed first.
+    /// Creates a bare repository whose `HEAD` is the pushed `main` or `master`, or else the first pushed branch.
     pub(super) async fn make(root: &Path, name: &Name, commands: &[Command]) -> Result<Self, Problem> {
         let branches = || commands.iter().filter_map(|command| command.reference.strip_prefix("refs/heads/"));
         let is_usual = |branch: &&str| matches!(*branch, "main" | "master");
@@ -42,7 +42,7 @@ impl Created {
         made.await.map_err(|_| Problem::Failed)?
     }
 
-    /// An empty one, for who may make a repository and looks at it before.
+    /// Creates an empty one to advertise to clients whose push may create the repository.
     pub(in super::super) async fn nothing(root: &Path) -> Result<Self, Problem> {
         let root = root.to_owned();
         let made = tokio::task::spawn_blocking(move || Self::init(&root, "nothing", "main"));
@@ -69,12 +69,12 @@ impl Created {
         &self.folder
     }
 
-    /// Where it will be.
+    /// Returns its final path.
     pub(super) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Gives the repository its name, durably, unless somebody else has made one of this name.
+    /// Renames the repository to its final path, durably. Fails if the path exists by now.
     pub(super) fn publish(mut self) -> io::Result<()> {
         sync_all(&self.folder)?;
         let folder = self.folder.parent().unwrap_or(&self.folder);
@@ -89,13 +89,13 @@ impl Drop for Created {
         if !self.is_published {
             // What stays is removed at the next start.
             let _gone = fs::remove_dir_all(&self.folder);
-            // Unless somebody else has put something there.
+            // Stops at a folder that something else has been put into.
             let _all_gone = self.above.iter().try_for_each(fs::remove_dir);
         }
     }
 }
 
-/// Renames a folder; never over another one that has something in it, and Git's repositories have.
+/// Renames a folder, never over a repository: `rename(2)` replaces only empty folders, even if one appears after the check.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     if to.symlink_metadata().is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());

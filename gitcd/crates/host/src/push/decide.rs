@@ -1,4 +1,4 @@
-//! What can be said about a command from its words alone.
+//! Checks of commands that need no objects.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,12 +11,12 @@ use super::By;
 use super::commands::Push;
 use super::report::Report;
 
-/// Asks for a merge into the branch that follows.
+/// Prefix that asks for a merge into the branch that follows it.
 pub(super) const FOR: &str = "refs/for/";
-/// gitcd's metadata, which says which revisions the data has.
+/// Prefix of gitcd's metadata, which maps commits to revisions.
 const METADATA: &str = "refs/gitcd/";
 
-/// Refuses commands for names that are none, that come twice, or that the caller has no right to.
+/// Refuses commands whose reference name is invalid, duplicate, protected or an alias.
 pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report) {
     let head = std::fs::read_to_string(repository.join("HEAD")).unwrap_or_default();
     let head = head.trim().strip_prefix("ref: ").unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
         let reason = if !name.starts_with("refs/") || !git2::Reference::is_valid_name(name) {
             Some("only references below refs/ can be pushed")
         } else if !seen.insert(name) {
-            Some("it comes more than once in this push")
+            Some("it appears more than once in this push")
         } else if name.starts_with(METADATA) && by.access < Access::Own {
             Some(&*owners_only)
         } else if command.new.is_none() && name == head {
@@ -37,8 +37,8 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
         } else if command.new.is_none() && name.starts_with(FOR) {
             Some("there is nothing to delete")
         } else if let Some(target) = target(name) {
-            // Rights and owners go by the name of what is moved.
-            report.refuse(at, &format!("it is only another name of {target}: push to that"));
+            // Rights and owners are looked up by name, so an alias would bypass them.
+            report.refuse(at, &format!("it is a symbolic reference to {target}: push to that"));
             continue;
         } else {
             None

@@ -1,7 +1,6 @@
-//! The pushes of those who follow a branch, taken in without starting a program: a few commits of plain files on top of what is here.
+//! Small pushes, accepted in process: a few commits of plain files on top of commits that are present.
 //!
-//! What is looked at here is a part of what `git index-pack --strict` and `git rev-list` look at, and what passes is surely sound and
-//! complete for them, too. Whatever does not pass is left to them.
+//! These checks accept only a part of what `git index-pack --strict` and `git rev-list` accept. Everything else is left to them.
 
 mod check;
 
@@ -19,23 +18,23 @@ use super::super::problem::Problem;
 use super::super::recent::{History, Step};
 use super::quarantine::Quarantine;
 
-/// A larger pack is Git's.
+/// Larger packs are left to Git.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_OBJECTS: u32 = 16_384;
-/// Bytes of all its objects.
+/// Limit on the uncompressed bytes of all objects.
 const MAX_CONTENT: usize = 32 << 20;
 
-/// A reference that is to be moved to a commit.
+/// A reference and the commit that it is to move to.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) reference: String,
     pub(super) id: Oid,
 }
 
-/// What was taken in, and what of it the first of the wanted commits needs, if that is simple.
+/// The received objects, and the [`Step`] to the first wanted commit if there is one.
 pub(super) type Taken = (Received, Option<Step>);
 
-/// Takes the pack in and returns its objects if all of it is plain; otherwise leaves the quarantine empty and the pack to be read.
+/// Stores the pack and returns its objects if all of it is plain; otherwise leaves the quarantine empty and the pack unread.
 pub(super) async fn unpack(
     host: &Inner,
     repository: &Path,
@@ -61,7 +60,7 @@ pub(super) async fn unpack(
     Ok(taken)
 }
 
-/// What is left is looked at again by Git, or removed with the quarantine.
+/// Removes all files, best effort: what stays is checked again by Git, or removed with the quarantine.
 fn empty(packs: &Path) {
     for entry in std::fs::read_dir(packs).into_iter().flatten().flatten() {
         let _gone = std::fs::remove_file(entry.path());
@@ -91,14 +90,14 @@ fn take(
         }
     }
     let mut check = Check::new(&here, &odb, &received, recent, history);
-    // What cannot be written Git cannot write either, and says why.
+    // If the pack cannot be written, Git fails too and reports why.
     let is_taken = check.are_complete(wanted)? && received.draft(&folder.join("pack")).is_ok();
     let step = check.step.take();
     drop(check);
     Ok(is_taken.then_some((received, step)))
 }
 
-/// Whether a commit is as Git itself writes it: nothing but a tree, parents, an author and a committer in the head.
+/// Whether a commit has only a tree, parents, an author and a committer in its header, formatted as Git writes them.
 fn is_plain_commit(content: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(content) else { return false };
     let Some((head, _message)) = text.split_once("\n\n") else { return false };

@@ -1,4 +1,4 @@
-//! Where objects are until they are known to be good.
+//! Quarantine for received objects until they are checked.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,22 +16,22 @@ use tokio::process::Command;
 
 use super::super::problem::Problem;
 
-/// Begins the name of a quarantine in `objects`; `git prune` removes old ones with such names too.
+/// Prefix of a quarantine folder in `objects`; `git prune` also removes old folders with this prefix.
 pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";
-/// What is in the file that keeps a pack from being thrown away before a reference leads to it.
+/// Content of the `.keep` file that protects a pack until references lead to its objects.
 pub(in super::super) const KEEP: &str = "gitcd push";
-/// The file in a quarantine that is locked.
+/// Name of the lock file in a quarantine.
 pub(in super::super) const LOCK: &str = "lock";
-/// A pack without objects: a head and a checksum.
+/// Size of a pack without objects: a header and a checksum.
 const EMPTY_PACK_BYTES: u64 = 32;
 
-/// A folder for objects that nobody but Git programs with its environment reads. Removed when dropped.
+/// A folder of unchecked objects, read only by Git processes with its environment. Removed when dropped.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     folder: PathBuf,
     objects: PathBuf,
-    /// As long as they are held, nobody takes the folder for what a crash has left: the folder by this process, the file by
-    /// programs too that write into the folder and may live longer.
+    /// While either is held, no cleanup takes the folder for leftovers of a crash. This process holds both; Git processes that
+    /// write into the folder also hold the file, and may live longer.
     _folder_lock: File,
     lock: File,
 }
@@ -53,7 +53,7 @@ impl Quarantine {
         made.await.map_err(|_| Problem::Failed)?.map_err(Problem::failed("cannot make a quarantine"))
     }
 
-    /// Lets a program write into it, and read the repository's objects too.
+    /// Sets the environment in which a Git command writes into the quarantine and also reads the repository's objects.
     pub(super) fn apply(&self, repository: &Path, command: &mut Command) {
         command
             .env("GIT_DIR", repository)
@@ -62,8 +62,8 @@ impl Quarantine {
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.objects));
     }
 
-    /// Somewhere for the words of a program that writes into it: it holds the quarantine's lock then as long as it lives, even if
-    /// this process is killed.
+    /// Returns the lock file as standard output for a process that writes into the quarantine: it then holds the lock as long as
+    /// it lives, even if this process is killed.
     pub(super) fn output(&self) -> io::Result<Stdio> {
         self.lock.try_clone().map(Stdio::from)
     }
@@ -76,17 +76,17 @@ impl Quarantine {
         self.folder.join("pack")
     }
 
-    /// Removes it off the threads that must not wait.
+    /// Removes it on a thread that may block.
     pub(super) async fn remove(self) {
         let _removed = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 
-    /// Makes its packs durable and a part of the repository. Until the result is dropped no maintenance throws them away.
+    /// Makes its packs durable and moves them into the repository. No maintenance prunes them until the result is dropped.
     pub(super) async fn migrate(self, kept: &Kept) -> Result<Vec<Keep>, Problem> {
         let kept = kept.clone();
         let migrated = tokio::task::spawn_blocking(move || self.migrate_blocking(&kept));
         migrated.await.map_err(|_| Problem::Failed)?.map_err(|error| {
-            tracing::error!(error = chain(&error), "cannot take a pack into the repository");
+            tracing::error!(error = chain(&error), "cannot move a pack into the repository");
             Problem::Failed
         })
     }
@@ -97,7 +97,7 @@ impl Quarantine {
         let listed = fs::read_dir(&from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         for entry in listed.map_err(durable::Error::of("read", &from))? {
             let path = entry.path();
-            // The others are looked at with their packs.
+            // Other files are moved with their packs.
             if path.extension().is_none_or(|extension| extension != "pack") {
                 continue;
             }
@@ -130,11 +130,11 @@ impl Drop for Quarantine {
     }
 }
 
-/// The files that keep packs, each locked as long as a push needs it.
+/// The `.keep` files of running pushes, each locked while its push needs it.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, File>>>);
 
-/// Keeps a pack from being thrown away. Dropped when references lead to its objects.
+/// Protects a pack from pruning. Dropped once references lead to its objects.
 #[derive(Debug)]
 pub(super) struct Keep {
     kept: Kept,
@@ -142,12 +142,14 @@ pub(super) struct Keep {
 }
 
 impl Kept {
-    /// Keeps a pack that is about to come into a folder, under its own name or, where a pack has that already, under another one.
+    /// Protects a pack that is about to enter a folder, under its own name or, if a pack has that name already, under a random
+    /// one.
     ///
-    /// A pack that is there must not be kept: a person's `git repack -d` asks once, when it begins, which packs are kept, and throws the others away in the end. If one of these is kept
-    /// meanwhile, `git pack-objects` leaves its objects out of the joined pack, and they are lost.
+    /// An existing pack must not get a `.keep` file: `git repack -d` lists the kept packs once, at its start, and deletes all
+    /// others at its end. If one of those is kept meanwhile, `git pack-objects` leaves its objects out of the new pack, and they
+    /// are lost.
     fn keep(&self, folder: &Path, pack: &Path) -> Result<Keep, durable::Error> {
-        // Whole and locked before it has its name: who looks for what crashes have left finds none that is neither ours nor anybody else's.
+        // Complete and locked before it gets its name, so that no cleanup finds one without an owner.
         let draft = pack.with_extension("keep");
         let write = || {
             let mut file = File::create_new(&draft)?;
@@ -161,7 +163,7 @@ impl Kept {
         let mut kept = self.0.lock();
         loop {
             let is_there = path.with_extension("pack").exists() || path.with_extension("idx").exists();
-            // Nobody needs it after a crash.
+            // Not synced: it is not needed after a crash.
             let made = if is_there { Err(io::ErrorKind::AlreadyExists.into()) } else { fs::hard_link(&draft, &path) };
             match made {
                 Ok(()) => {
@@ -181,7 +183,7 @@ impl Kept {
 impl Drop for Keep {
     fn drop(&mut self) {
         if self.kept.0.lock().remove(&self.path).is_some() {
-            // A file that stays costs room: the pack is never merged. The next start removes it.
+            // A file that stays costs only disk space: its pack is not repacked. The next start removes it.
             let _gone = fs::remove_file(&self.path);
         }
     }
@@ -199,7 +201,7 @@ mod tests {
         let kept = Kept::default();
         let first = kept.keep(to, &one).unwrap();
         assert_eq!(first.path, to.join("pack-12.keep"));
-        // At the same time, and once it is there.
+        // While the first is in progress, and once its pack exists.
         let second = kept.keep(to, &other).unwrap();
         File::create(to.join("pack-12.pack")).unwrap();
         drop(first);

@@ -1,22 +1,22 @@
-//! What becomes of each command, and how the client is told.
+//! The outcome of each command, and its encoding for the client.
 
 use gitcd_repo::owner::{Refusal, Remarks};
 use gitcd_repo::pkt_line;
 
 use super::commands::Push;
 
-/// Data in a line with a side band: its length and the band take five bytes.
+/// Payload of a side-band pkt-line: its length and band take five bytes.
 const BAND_BYTES: usize = pkt_line::MAX_BYTES - 5;
 
-/// The fate of each command.
+/// The outcome of each command of a push.
 #[derive(Debug)]
 pub(super) struct Report {
     names: Vec<String>,
-    /// Why a command is refused; without a reason it is not, or has been carried out.
+    /// Why each command is refused; `None` if it is pending or done.
     refused: Vec<Option<String>>,
     /// Why the pack cannot be used.
     unpack: Option<String>,
-    /// What clients print besides, if they have a side band for it.
+    /// Lines that clients print, if they support the side band.
     remarks: Vec<String>,
     is_wanted: bool,
     side_band: bool,
@@ -36,7 +36,7 @@ impl Report {
         }
     }
 
-    /// Refuses one command, the first time; all others with it if they belong together.
+    /// Refuses a command, and all others of an atomic push with it. The first reason stays.
     pub(super) fn refuse(&mut self, at: usize, reason: &str) {
         if self.refused[at].is_none() {
             self.refused[at] = Some(Refusal::new(reason).to_string());
@@ -52,13 +52,13 @@ impl Report {
         }
     }
 
-    /// The pack cannot be used, and so no command can be carried out.
+    /// Refuses all commands because the pack is unusable.
     pub(super) fn unusable(&mut self, reason: &str) {
         self.unpack = Some(Refusal::new(reason).to_string());
         self.refuse_all("unpacker error");
     }
 
-    /// Lines that the client prints whatever becomes of the other commands.
+    /// Adds lines that the client prints whatever the outcome.
     pub(super) fn remark(&mut self, remarks: &Remarks) {
         self.remarks.extend_from_slice(remarks.lines());
     }
@@ -67,17 +67,17 @@ impl Report {
         self.refused[at].is_some()
     }
 
-    /// Why a command is refused.
+    /// Returns why a command is refused.
     pub(super) fn reason(&self, at: usize) -> Option<&str> {
         self.refused[at].as_deref()
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether all commands are refused.
     pub(super) fn is_hopeless(&self) -> bool {
         self.refused.iter().all(Option::is_some)
     }
 
-    /// In Git's format. Clients that do not want it get nothing.
+    /// Encodes the report in Git's format, or only the remarks if the client did not ask for a report.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut banded = Vec::new();
         for line in self.remarks.iter().filter(|_| self.side_band) {

@@ -1,10 +1,10 @@
-//! Takes a pack in and looks whether it is sound and complete.
+//! Receives a pack and checks that it is sound and complete.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use git2::{ObjectType, Oid};
-use gitcd_core::program::{Running, complaint};
+use gitcd_core::program::{Running, stderr_excerpt};
 use tokio::io::AsyncWriteExt;
 
 use super::super::Inner;
@@ -15,12 +15,12 @@ use super::plain;
 use super::quarantine::Quarantine;
 use super::report::Report;
 
-/// Why a pack is not taken.
+/// Why a pack is not accepted.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// It is damaged, too large, or has objects that Git does not allow.
     Unusable(String),
-    /// There is nobody to tell, or nothing that a client should know.
+    /// The connection or the host failed: an error response instead of a report.
     Problem(Problem),
 }
 
@@ -30,8 +30,8 @@ impl From<Problem> for Failure {
     }
 }
 
-/// Reads the pack into the quarantine and checks it, and everything that the new ids lead to; refuses those that lead to
-/// something that is neither in the pack nor here. Returns the objects if they were read here, and not by Git.
+/// Reads the pack into the quarantine, checks it and everything reachable from the new ids, and refuses commands with missing
+/// objects. Returns the objects if they were read in process and not by Git.
 pub(super) async fn unpack(
     host: &Inner,
     repository: &Path,
@@ -60,7 +60,7 @@ pub(super) async fn unpack(
         report.refuse_all(MISSING);
         return Ok(None);
     }
-    // Some of them are to blame, and which is worth finding out: the others are good.
+    // Check one by one, so that only commands with missing objects are refused.
     for Wanted { at, id, .. } in all {
         if !report.is_refused(at) && !is_connected(host, repository, quarantine, &[id]).await? {
             report.refuse(at, MISSING);
@@ -69,12 +69,12 @@ pub(super) async fn unpack(
     Ok(None)
 }
 
-/// So many references are looked at one by one to find those that lead to missing objects.
+/// Up to this many references are checked one by one for missing objects; beyond it, all are refused.
 const MAX_SUSPECTS: usize = 16;
-/// Git's own words.
+/// Git's own message.
 const MISSING: &str = "missing necessary objects";
 
-/// What a command's reference shall refer to.
+/// The requested target of a command's reference.
 struct Wanted {
     at: usize,
     is_branch: bool,
@@ -90,7 +90,7 @@ fn wanted(push: &Push, report: &Report) -> Vec<Wanted> {
     wanted.collect()
 }
 
-/// `git index-pack`: every object is read, checked as `git fsck` does it, and those that a thin pack counts on are added.
+/// Runs `git index-pack`, which checks every object as `git fsck` does and completes thin packs.
 async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: &mut Input) -> Result<(), Failure> {
     let max_bytes = format!("--max-input-size={}", host.limits.max_pack_bytes);
     let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes]);
@@ -98,7 +98,7 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
     let failed = || Problem::failed("cannot run git index-pack");
     command.stdin(Stdio::piped()).stdout(quarantine.output().map_err(failed())?);
     let mut running = Running::start(&mut command).map_err(failed())?;
-    // It holds a copy of what the program writes to.
+    // It holds a copy of the quarantine's lock.
     drop(command);
     let child = running.child();
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
@@ -107,21 +107,21 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
     let fed = async {
         while let Some(chunk) = input.chunk().await? {
             if stdin.write_all(&chunk).await.is_err() {
-                // It has ended, and says why.
+                // The process has exited; its output says why.
                 break;
             }
         }
         drop(stdin);
         Ok(())
     };
-    let told = complaint(stderr);
-    // A program that is fed no more ends, and so do its words.
+    let told = stderr_excerpt(stderr);
+    // At the end of its input the process exits, and its output ends.
     let (fed, said) = tokio::join!(fed, told);
     match fed {
         Ok(()) => {}
         Err(Problem::TooLarge) => {
             running.end().await;
-            return Err(Failure::Unusable("the pack is larger than this host takes".to_owned()));
+            return Err(Failure::Unusable("the pack is larger than this host accepts".to_owned()));
         }
         Err(problem) => {
             running.end().await;
@@ -136,14 +136,14 @@ async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: 
     Err(Failure::Unusable(unusable(&said, repository)))
 }
 
-/// What the client may hear of Git's words: nothing that has a path of this machine in it.
+/// Returns Git's error for the client, without paths of this machine.
 fn unusable(said: &str, repository: &Path) -> String {
     let said = said.lines().rev().find_map(|line| line.strip_prefix("fatal: ")).unwrap_or("the pack cannot be used");
     let path = repository.to_string_lossy();
     if said.contains(&*path) { "the pack cannot be used".to_owned() } else { said.to_owned() }
 }
 
-/// Those that do not exist, and branches that would not be commits.
+/// Returns the commands whose target does not exist, or is not a commit though a branch needs one.
 async fn wrong_kinds(
     repository: &Path,
     quarantine: &Quarantine,
@@ -167,7 +167,7 @@ async fn wrong_kinds(
     })
 }
 
-/// `git rev-list`: walks from the new ids to what is reachable here, and fails where something is missing.
+/// Runs `git rev-list`, which walks from the new ids to the existing history and fails on a missing object.
 async fn is_connected(
     host: &Inner,
     repository: &Path,
@@ -185,11 +185,11 @@ async fn is_connected(
     let ids: Vec<_> = wanted.iter().map(ToString::to_string).collect();
     let ids = ids.join("\n") + "\n";
     let fed = async {
-        // A program that ends early says why.
+        // If the process exits early, its output says why.
         let _written = stdin.write_all(ids.as_bytes()).await;
         drop(stdin);
     };
-    let ((), said) = tokio::join!(fed, complaint(stderr));
+    let ((), said) = tokio::join!(fed, stderr_excerpt(stderr));
     let status = running.child().wait().await.map_err(failed())?;
     if !status.success() {
         tracing::info!(repository = %repository.display(), said, "a push references missing objects");

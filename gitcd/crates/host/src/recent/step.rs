@@ -1,4 +1,4 @@
-//! From one commit to a later one, as it was pushed.
+//! Pushed steps from one commit to a later one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use git2::Oid;
 
 use gitcd_repo::received::{self, Received};
 
-/// A commit that came with a push, and what of the push it needs: with the histories of some commits that were there before, this is
-/// everything that it leads to.
+/// A pushed commit and the objects of the push that it needs. Together with the histories of the commits in `after`, these are
+/// all objects reachable from it.
 #[derive(Debug)]
 pub(in super::super) struct Step {
     tip: Oid,
@@ -19,9 +19,10 @@ pub(in super::super) struct Step {
 }
 
 impl Step {
-    /// `commits` lead to the `tip` and came with the push, `after` are their parents that did not, and `objects` all that came and
-    /// that the tip leads to. `None` if the tip itself did not come, or if one of them is a delta against something else than these and what is
-    /// `around`, which is in the histories of `after`, or against itself by a detour: its base was found elsewhere then.
+    /// Returns the step to `tip`. `commits` are the pushed commits up to it, `after` their parents that were not pushed, and
+    /// `objects` all pushed objects reachable from it. `None` if `tip` was not pushed, if an object is a delta against one that
+    /// is neither in `objects` nor in `around` (trees in the histories of `after`), or if deltas form a circle: a base was found
+    /// elsewhere then.
     pub(in super::super) fn new(
         tip: Oid,
         commits: Vec<Oid>,
@@ -40,7 +41,7 @@ impl Step {
     }
 }
 
-/// Whether an object is whole, or a delta whose bases lead to one that is or to what is around.
+/// Whether an object is whole, or its chain of delta bases ends at a whole object or in `around`.
 fn is_sound(
     oid: Oid,
     objects: &HashSet<Oid>,
@@ -67,14 +68,14 @@ fn is_sound(
 
 pub(super) type Pushed = (Arc<Step>, Arc<Received>);
 
-/// How the commits of some pushes follow one another.
+/// The commit graph of some pushes.
 #[derive(Debug, Default)]
 pub(in super::super) struct History(pub(super) Vec<Pushed>);
 
 type Steps<'p> = HashMap<Oid, (&'p Step, &'p Received)>;
 
 impl History {
-    /// The commits that came with these pushes and lie before some that are `there`, and these.
+    /// Returns the commits `there` and all their ancestors that these pushes know.
     pub(in super::super) fn before(&self, there: &[Oid]) -> HashSet<Oid> {
         before(&self.by_tip(), there)
     }
@@ -83,15 +84,15 @@ impl History {
         self.0.iter().map(|(step, received)| (step.tip, (&**step, &**received))).collect()
     }
 
-    /// What `wanted` needs for whoever has the history of `have`, put together from what was pushed, without looking into any object;
-    /// `None` if it did not come with the last pushes, or is larger than so many bytes.
+    /// Builds a pack of what `wanted` needs beyond the history of `have`, from pushed entries and without decoding any object.
+    /// `None` if the last pushes do not have all of it, or if it is larger than `most` bytes.
     pub(in super::super) fn pack(&self, wanted: &[Oid], have: &[Oid], most: usize) -> Option<Vec<u8>> {
         let steps = self.by_tip();
         let there = before(&steps, have);
         let mut needed: Vec<&(&Step, &Received)> = Vec::new();
         let (mut seen, mut stack) =
             (HashSet::new(), wanted.iter().rev().map(|commit| (*commit, false)).collect::<Vec<_>>());
-        // What comes before something else is first: an object is taken from where it came first, and its base is there by then.
+        // Ancestors first: an object is taken from the push that first had it, and its base precedes it.
         while let Some((commit, is_after)) = stack.pop() {
             if there.contains(&commit) {
                 continue;
@@ -108,7 +109,8 @@ impl History {
         for (step, received) in needed {
             let own: HashSet<Oid> = step.objects.iter().copied().collect();
             for oid in &step.objects {
-                // What is a base of something and was not sent before they have. If a later push has it once more, it might be against that very thing.
+                // The client has any base that is not in the pack. A later push may repeat it, as a delta against the object that
+                // it is a base of.
                 if known.contains(oid) || !packed.insert(*oid) {
                     continue;
                 }

@@ -56,19 +56,19 @@ mod tests {
 
     use crate::Error;
     use crate::writer::tests::{Disk, Step};
-    use gitcd_core::fence::{Gate, Moment};
+    use gitcd_core::fence::{Fence, Moment};
     use gitcd_core::revision::Revision;
 
     #[test]
     fn a_write_that_the_lease_did_not_outlast_is_seen_by_nobody_until_it_is_back() {
         let mut disk = Disk::new();
-        let gate = Arc::new(Gate::default());
-        disk.store().fence(gate.clone());
-        gate.open_until(Moment::now() + Duration::from_hours(1));
+        let fence = Arc::new(Fence::default());
+        disk.store().fence(fence.clone());
+        fence.open_until(Moment::now() + Duration::from_hours(1));
         assert_eq!(disk.batch(&[Step::Put(1, 0)]), [Ok(())]);
         let before = disk.store().revision();
         // The fence is open when the batch starts, and closed when it is durable.
-        disk.close_in_the_next_batch(&gate);
+        disk.close_in_the_next_batch(&fence);
         let in_doubt = || Err(Error::InDoubt);
         let doubtful = disk.batch(&[Step::Grant(7), Step::Put(2, 0), Step::Compact(255)]);
         assert_eq!(doubtful, [in_doubt(), in_doubt(), in_doubt()]);
@@ -77,7 +77,7 @@ mod tests {
         let refused = disk.batch(&[Step::Put(3, 0), Step::Revoke(7), Step::Compact(255)]);
         assert!(refused.iter().all(|answer| *answer == Err(Error::NoLease)), "{refused:?}");
         assert_eq!(disk.store().compacted(), Revision::ZERO);
-        gate.open_until(Moment::now() + Duration::from_hours(1));
+        fence.open_until(Moment::now() + Duration::from_hours(1));
         assert_eq!(disk.batch(&[Step::Put(4, 7)]), [Ok(())]);
         assert_eq!(disk.store().revision().since(before), 2);
         assert_eq!(disk.store().compacted(), before);

@@ -1,7 +1,7 @@
 //! Batches as the writer thread runs them, one for each call: the test decides which commands share a batch.
 
 use bytes::Bytes;
-use gitcd_core::fence::Gate;
+use gitcd_core::fence::Fence;
 use gitcd_journal::Segments;
 use gitcd_journal::fault::{self, Fault};
 use gitcd_journal::recovery::recover;
@@ -122,8 +122,8 @@ impl Disk {
     }
 
     /// Closes the fence once the next batch is durable.
-    pub(crate) fn close_in_the_next_batch(&mut self, gate: &Arc<Gate>) {
-        self.writer.closes = Some(gate.clone());
+    pub(crate) fn close_in_the_next_batch(&mut self, fence: &Arc<Fence>) {
+        self.writer.closes = Some(fence.clone());
     }
 
     /// Waits for a command from elsewhere, and runs it.

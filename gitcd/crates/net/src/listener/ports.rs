@@ -1,4 +1,4 @@
-//! Where a server is to listen: certificates are read and ports taken before anything else is done.
+//! Listen addresses of a server. Certificates are loaded and ports bound before anything else starts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use crate::tls::{self, Certificates};
 
-/// An address to listen on, as a flag gives it.
+/// A listen address from a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The flag, without the dashes; for errors and warnings.
@@ -18,18 +18,18 @@ pub struct Listen {
     pub tls: bool,
 }
 
-/// Why a server does not listen.
+/// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}; choose another with --{flag}")]
     Address {
         /// The flag that names it.
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A certificate or key cannot be used.
@@ -45,20 +45,21 @@ pub enum ListenError {
     },
 }
 
-/// What the flags for certificates begin with that go with a flag for URLs.
+/// Returns the prefix of the certificate flags that belong to a flag for URLs.
 fn prefix(flag: &str) -> &str {
     flag.strip_suffix("listen-urls").unwrap_or_default()
 }
 
-/// A listener, and its certificates if it is one for `https`.
+/// A bound listener, and its certificates if it serves `https`.
 pub type Bound = (TcpListener, Option<Arc<Certificates>>);
 
-/// Where to listen, with certificates that have been read.
+/// Listen addresses with their loaded certificates.
 #[derive(Debug)]
 pub struct Ports(Vec<(Listen, Option<Arc<Certificates>>)>);
 
 impl Ports {
-    /// Reads the certificates, which are for `https` only; warns of `http` where somebody may expect something else.
+    /// Loads the certificates for the `https` listeners. Warns about each `http` listener that ignores configured certificates or
+    /// that other machines can reach.
     ///
     /// # Errors
     /// [`ListenError::Tls`], [`ListenError::NoCertificate`].
@@ -84,10 +85,10 @@ impl Ports {
         Ok(Self(listen.iter().map(of).collect::<Result<_, _>>()?))
     }
 
-    /// Takes the ports. May be called again once what it gave is dropped.
+    /// Binds all addresses. May be called again after the returned listeners are dropped.
     ///
     /// # Errors
-    /// [`ListenError::Address`], with none of them taken.
+    /// [`ListenError::Address`]; then no address stays bound.
     pub async fn bind(&self) -> Result<Vec<Bound>, ListenError> {
         let mut bound = Vec::new();
         for (Listen { flag, address, .. }, certificates) in &self.0 {
@@ -98,17 +99,17 @@ impl Ports {
     }
 }
 
-/// What is said of certificates beside a URL without TLS.
+/// Returns the warning for an `http` listener when certificates are configured.
 fn unused(flag: &str, address: SocketAddr, asks: bool) -> String {
     let prefix = prefix(flag);
     let open = if asks {
-        format!(" Nobody is asked for a certificate there, whatever --{prefix}tls-trusted-ca-certs says.")
+        format!(" Clients need no certificate there, despite --{prefix}tls-trusted-ca-certs.")
     } else {
         String::new()
     };
     format!(
         "http://{address} in --{flag} is served without TLS: --{prefix}tls-cert and --{prefix}tls-key are not used for it.{open} \
-         Write https://{address} if they shall be."
+         Write https://{address} to use them."
     )
 }
 
@@ -128,7 +129,7 @@ mod tests {
             let said = ports.bind().await.unwrap_err().to_string();
             assert!(said.ends_with(&format!("choose another with --{flag}")), "{said}");
             drop(bound);
-            assert_eq!(ports.bind().await.unwrap().len(), 2, "it is free again");
+            assert_eq!(ports.bind().await.unwrap().len(), 2, "the port is free again");
             let said = Ports::new(&[Listen { tls: true, ..listen }], None).unwrap_err().to_string();
             assert!(said.contains(tls) && said.contains(&format!("--{flag}")), "{said}");
         }

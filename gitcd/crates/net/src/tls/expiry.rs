@@ -1,4 +1,4 @@
-//! Says in time that a certificate is about to end.
+//! Warnings about certificates that expire soon.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Long-lived certificates are expected to be renewed this long before their end; short-lived ones when a fifth of their life
-/// is left, or every one of them would be warned of.
+/// The longest time before expiry at which a warning starts. For short-lived certificates it is a fifth of their lifetime, so
+/// that they are not always warned about.
 const SOON: Duration = Duration::from_hours(30 * 24);
 
-/// Warns of certificates in the file that nobody accepts at `now`, or soon nobody will.
+/// Warns about certificates in the file that are expired or not valid yet at `now`, or expire soon.
 pub(super) fn warn(path: &Path, certificates: &[CertificateDer<'_>], now: SystemTime) {
     for certificate in certificates {
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { continue };
@@ -30,7 +30,7 @@ fn problem(from: i64, until: i64, now: i64) -> Option<&'static str> {
     if now > until {
         Some("a certificate has expired; renew it, no restart is needed")
     } else if now < from {
-        Some("a certificate is not valid yet; is the clock right?")
+        Some("a certificate is not valid yet; check the clock of this machine")
     } else if until.saturating_sub(now) < soon {
         Some("a certificate is about to expire; renew it, no restart is needed")
     } else {
@@ -61,6 +61,6 @@ mod tests {
     fn certificates_without_an_end_are_no_trouble() {
         assert_eq!(problem(0, i64::MAX, 1), None);
         assert_eq!(problem(i64::MIN, i64::MAX, 1), None);
-        assert!(problem(i64::MAX, 0, 1).is_some(), "an end before the start");
+        assert!(problem(i64::MAX, 0, 1).is_some(), "the end is before the start");
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection has to say, gathered.
+//! Write coalescing: responses of a connection are buffered and written together.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,58 +6,58 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use gitcd_core::fence::Pass;
+use gitcd_core::fence::FenceToken;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::listener::{Connection, Peer};
 
-/// So much is gathered before it is written in any case.
+/// Buffered bytes at which the buffer is written before more is added.
 const GATHERED_BYTES: usize = 64 << 10;
-/// What is at least as large is not copied.
+/// Writes of at least this size bypass the buffer.
 const DIRECT_BYTES: usize = 8 << 10;
-/// Parts that one system call takes.
+/// Slices in one vectored write.
 const SLICES: usize = 8;
-/// What a connection without anything to say keeps of its buffer.
+/// Buffer capacity that an idle connection keeps.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// A connection for the HTTP library, which writes after every frame of more than 256 bytes. Here it writes into a buffer, and
-/// whoever drives the connection calls [`Gathering::poll_write_out`] when there is nothing left to do: the answers
-/// to all requests that came in together leave in one system call.
+/// A buffered connection for hyper, which writes after every frame of more than 256 bytes. It writes into a buffer, and the
+/// connection's task calls [`WriteCoalescer::poll_write_out`] when nothing else is ready: responses to requests that arrived
+/// together are sent in one system call.
 #[derive(Clone, Debug)]
-pub(super) struct Gathering(Arc<Mutex<Output>>);
+pub(super) struct WriteCoalescer(Arc<Mutex<Output>>);
 
 #[derive(Debug)]
 struct Output {
     connection: Connection,
-    /// What it needs to be written to, if anything.
-    pass: Option<Pass>,
+    /// Required for each write, if the server has a fence.
+    pass: Option<FenceToken>,
     gathered: Vec<u8>,
-    /// How much of it is written already.
+    /// Number of buffered bytes that are already written.
     written: usize,
-    /// Whether anything was read.
+    /// Whether the client has sent anything.
     heard: bool,
-    /// Who waits for that.
+    /// Waker of the task that waits for that.
     waker: Option<Waker>,
 }
 
-impl Gathering {
-    pub(super) fn new(connection: Connection, pass: Option<Pass>) -> Self {
+impl WriteCoalescer {
+    pub(super) fn new(connection: Connection, pass: Option<FenceToken>) -> Self {
         let (gathered, written) = (Vec::new(), 0);
         Self(Arc::new(Mutex::new(Output { connection, pass, gathered, written, heard: false, waker: None })))
     }
 
-    /// Who is at the other end.
+    /// Returns the client.
     pub(super) fn peer(&self) -> Peer {
         self.0.lock().connection.peer().clone()
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffer, and flushes the connection.
     pub(super) fn poll_write_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_write_out(cx)
     }
 
-    /// Waits until the client has said something.
+    /// Waits until the client has sent something.
     pub(super) async fn heard(&self) {
         poll_fn(|cx| {
             let mut output = self.0.lock();
@@ -70,7 +70,7 @@ impl Gathering {
         .await;
     }
 
-    /// Says that nothing more comes, and reads until the client says so too (RFC 9112, section 9.6).
+    /// Shuts down the write side, and reads until the client closes its side (RFC 9112, section 9.6).
     pub(super) async fn linger(mut self) {
         let mut unread = [0; 4 << 10];
         if self.shutdown().await.is_ok() {
@@ -98,7 +98,7 @@ impl Output {
 }
 
 impl Output {
-    /// Writes what was gathered and then, at once, `bufs`; returns how much of these.
+    /// Writes the buffer and then `bufs` without copying them; returns how many bytes of `bufs` were written.
     fn poll_write_through(&mut self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
             self.check()?;
@@ -122,7 +122,7 @@ impl Output {
         }
     }
 
-    /// The last moment at which an answer can be held back.
+    /// Checks the fence immediately before a system call, the last moment at which a response can be held back.
     fn check(&self) -> io::Result<()> {
         match &self.pass {
             Some(pass) if !pass.is_good() => {
@@ -139,7 +139,7 @@ impl Output {
     }
 }
 
-impl AsyncRead for Gathering {
+impl AsyncRead for WriteCoalescer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut output = self.0.lock();
         let before = buf.filled().len();
@@ -154,7 +154,7 @@ impl AsyncRead for Gathering {
     }
 }
 
-impl AsyncWrite for Gathering {
+impl AsyncWrite for WriteCoalescer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
     }
@@ -181,7 +181,7 @@ impl AsyncWrite for Gathering {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Done by whoever drives the connection.
+        // `drive` writes the buffer when nothing else is ready.
         Poll::Ready(Ok(()))
     }
 

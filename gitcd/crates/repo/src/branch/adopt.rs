@@ -11,8 +11,8 @@ use gitcd_merge::form;
 use super::super::changes;
 use super::super::derive::{Derived, EVERY, Progress, derive};
 use super::super::entries::Entries;
-use super::super::join::Join;
-use super::super::line::{Home, Line};
+use super::super::history_link::HistoryLink;
+use super::super::key_record::{KeyRecord, Location};
 use super::super::reader::{Problem, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
@@ -20,7 +20,7 @@ use super::super::trie::Trie;
 use super::super::{go, object};
 use super::open::{Content, Data};
 use super::repository::open_repository;
-use super::{AdoptError, Branch, Config, OpenError, Pair, State};
+use super::{AdoptError, Branch, CommittedHeads, Config, OpenError, State};
 
 /// Options for the adoption.
 pub struct Takeover<'t> {
@@ -74,14 +74,14 @@ impl Branch {
         (state.revision, state.compact_revision) = (derived.revision, derived.revision);
         let (data, trie) = keys(&repository, &config, commit, &derived, check, progress)?;
         let content = Content { data, local: Tree::default(), trie, root: Entries::default() };
-        let pair = Pair { data: commit, metadata: Oid::ZERO_SHA1 };
+        let pair = CommittedHeads { data: commit, metadata: Oid::ZERO_SHA1 };
         let of_go = match previous {
             Some(previous) => go::is_metadata(&repository, previous)?.then_some(previous),
             None => None,
         };
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
-        branch.joins.push(Join::Adopted { data: commit });
-        branch.joins.extend(of_go.map(|metadata| Join::Converted { metadata }));
+        branch.joins.push(HistoryLink::Adopted { data: commit });
+        branch.joins.extend(of_go.map(|metadata| HistoryLink::Converted { metadata }));
         let data = if commit == found { Data::Stays } else { Data::Moves { from: Some(found) } };
         branch.begin_on(&state, data, previous)?;
         Ok((branch, derived.commits))
@@ -141,7 +141,7 @@ fn keys(
         }
         let record = *derived.records.get(&relative).ok_or_else(|| reader.error(&file, Problem::NoKey))?;
         let form = form::guess(blob.data());
-        let is_new = trie.put(Line { key: key.into(), record, form, home: Home::Data });
+        let is_new = trie.put(KeyRecord { key: key.into(), record, form, home: Location::Data });
         if !is_new {
             return Err(reader.error(&file, Problem::Twice).into());
         }

@@ -9,7 +9,7 @@ use gitcd_core::path;
 use gitcd_merge::form;
 
 use super::super::entries::Entry;
-use super::super::line::{Home, Line};
+use super::super::key_record::{KeyRecord, Location};
 use super::super::message::{self, Subject, Verb};
 use super::super::pack::{self, Kind};
 use super::super::{delta, load};
@@ -73,8 +73,8 @@ impl Branch {
         let is_data = self.config.keys.placement(key) == Placement::Data;
         // Local values are stored as they are, since no diff shows them.
         let (home, form, blob) =
-            if is_data { (Home::Data, form, &*blob) } else { (Home::Local, form::Form::Raw, &**value) };
-        let line = Line { key: key.clone(), record, form, home };
+            if is_data { (Location::Data, form, &*blob) } else { (Location::Local, form::Form::Raw, &**value) };
+        let line = KeyRecord { key: key.clone(), record, form, home };
         load::place(&self.config.keys, &line, &mut self.path);
         let is_new = self.trie.put(line);
         let oid = pack::id(Kind::Blob, blob);
@@ -98,11 +98,11 @@ impl Branch {
         self.values.remove(key);
         load::place(&self.config.keys, &line, &mut self.path);
         match line.home {
-            Home::Data => {
+            Location::Data => {
                 self.describe(Verb::Delete, subject);
                 self.data.remove(&self.path);
             }
-            Home::Local => {
+            Location::Local => {
                 self.local.remove(&self.path);
                 self.local_values.remove(key);
                 self.local_changed = true;

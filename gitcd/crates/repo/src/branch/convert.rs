@@ -11,8 +11,8 @@ use super::super::derive::Progress;
 use super::super::entries::Entries;
 use super::super::go;
 use super::super::graph::Graph;
-use super::super::join::Join;
-use super::super::line::{Home, Line};
+use super::super::history_link::HistoryLink;
+use super::super::key_record::{KeyRecord, Location};
 use super::super::load;
 use super::super::reader::Reader;
 use super::super::refs::Refs;
@@ -21,7 +21,7 @@ use super::super::trie::Trie;
 use super::adopt::refuse;
 use super::open::{Content, Data};
 use super::repository::open_repository;
-use super::{AdoptError, Branch, Config, OpenError, Pair, State};
+use super::{AdoptError, Branch, CommittedHeads, Config, OpenError, State};
 
 /// A branch that was converted.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Branch {
                 leases.insert(record.lease, MAX_TTL);
             }
             // Values are stored as clients put them.
-            trie.put(Line { key: key.into(), record, form: Form::Raw, home: Home::Data });
+            trie.put(KeyRecord { key: key.into(), record, form: Form::Raw, home: Location::Data });
         }
         let other_names = renamed.len();
         for (path, blob) in renamed {
@@ -90,7 +90,7 @@ impl Branch {
         let leases = leases.into_iter().collect();
         let state = State { revision, compact_revision: revision, incarnation, leases };
         let content = Content { data, local: Tree::default(), trie, root: Entries::default() };
-        let pair = Pair { data: commit, metadata: git2::Oid::ZERO_SHA1 };
+        let pair = CommittedHeads { data: commit, metadata: git2::Oid::ZERO_SHA1 };
         let mut branch = Branch::new(config, repository, refs, pair, State::default(), content);
         if other_names + left_out > 0 {
             let root = branch.data.write(&mut branch.pack);
@@ -98,7 +98,8 @@ impl Branch {
                 format!("convert the names of {other_names} files, and leave out {left_out} ephemeral ones\n");
             branch.data_commit = branch.write_commit(root, &[commit], SystemTime::now(), &message);
         }
-        branch.joins = vec![Join::Adopted { data: branch.data_commit }, Join::Converted { metadata: previous }];
+        branch.joins =
+            vec![HistoryLink::Adopted { data: branch.data_commit }, HistoryLink::Converted { metadata: previous }];
         // Later commits of others stay on the reference, and are merged when the branch is served.
         let moves = follows && found != Some(branch.data_commit);
         let data = if moves { Data::Moves { from: found } } else { Data::Stays };

@@ -8,8 +8,8 @@ use gitcd_core::durable;
 use gitcd_core::path;
 
 use super::super::changes::TreeError;
+use super::super::committed_heads::CommittedHeadsError;
 use super::super::pack_file::WriteError;
-use super::super::pair::PairError;
 use super::super::refs::RefError;
 use super::LoadError;
 
@@ -65,7 +65,7 @@ pub enum FlushError {
     Reference(#[from] RefError),
     /// The heads could not be recorded.
     #[error(transparent)]
-    Pair(#[from] PairError),
+    CommittedHeads(#[from] CommittedHeadsError),
     /// An earlier flush failed.
     #[error("an earlier flush failed; the branch must be opened again")]
     Failed,
@@ -146,7 +146,7 @@ pub enum OpenError {
         /// The metadata reference.
         metadata_reference: String,
         /// Their last recorded targets.
-        pair: super::Pair,
+        pair: super::CommittedHeads,
         /// The file with the record.
         file: PathBuf,
     },
@@ -158,7 +158,7 @@ pub enum OpenError {
     Reference(#[from] RefError),
     /// The recorded heads cannot be read or written.
     #[error(transparent)]
-    Pair(#[from] PairError),
+    CommittedHeads(#[from] CommittedHeadsError),
 }
 
 impl OpenError {

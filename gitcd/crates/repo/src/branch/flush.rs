@@ -8,13 +8,13 @@ use super::super::message;
 use super::super::pack::Kind;
 use super::super::refs::RefError;
 use super::super::state::FORMAT;
-use super::{Branch, FlushError, Pair, State, is_to_be_merged, show};
+use super::{Branch, CommittedHeads, FlushError, State, is_to_be_merged, show};
 
 /// The result of a flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flushed {
     /// The new head.
-    pub pair: Pair,
+    pub pair: CommittedHeads,
     /// Size of the pack.
     pub pack_bytes: u64,
     /// Size of its index.
@@ -69,7 +69,7 @@ impl Branch {
     fn try_flush(&mut self, state: &State) -> Result<Flushed, FlushError> {
         self.look_for_others()?;
         let metadata = self.write_metadata(state, Some(self.head.metadata));
-        let pair = Pair { data: self.data_commit, metadata };
+        let pair = CommittedHeads { data: self.data_commit, metadata };
         let finished = self.pack.publish(&self.repository.path().join("objects/pack"), self.open_below)?;
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         self.move_data(pair.data)?;

@@ -8,8 +8,8 @@ use git2::Oid;
 use gitcd_core::scope::Scope;
 
 use super::super::graph::Graph;
-use super::super::join::Join;
-use super::super::line::{Home, Line};
+use super::super::history_link::HistoryLink;
+use super::super::key_record::{KeyRecord, Location};
 use super::super::load;
 use super::super::message::{self, Subject, Verb};
 use super::repository::open_repository;
@@ -91,7 +91,7 @@ impl Branch {
         self.overhead += self.data.take_overhead();
         if *fast_forward && follows && tree == their_commit.tree {
             self.data_commit = *theirs;
-            self.joins.push(Join::FastForward { ours, theirs: *theirs });
+            self.joins.push(HistoryLink::FastForward { ours, theirs: *theirs });
             return Ok(Joined::FastForward);
         }
         let mut parents = [ours, *theirs];
@@ -106,7 +106,7 @@ impl Branch {
         self.data_commit = self.write_commit(tree, &parents, at, &text);
         self.identity = own;
         self.commits += 1;
-        self.joins.push(Join::Merged { ours, theirs: *theirs });
+        self.joins.push(HistoryLink::Merged { ours, theirs: *theirs });
         Ok(Joined::Merged)
     }
 
@@ -114,7 +114,7 @@ impl Branch {
     fn put_blob(&mut self, key: &Bytes, value: &Bytes, blob: Oid, record: Record, subject: &mut Subject) {
         let form = self.repository.find_blob(blob).ok().map(|found| form::guess(found.content()));
         let Some(form) = form else { return self.put(key, value, record, subject) };
-        let line = Line { key: key.clone(), record, form, home: Home::Data };
+        let line = KeyRecord { key: key.clone(), record, form, home: Location::Data };
         load::place(&self.config.keys, &line, &mut self.path);
         let is_new = self.trie.put(line);
         self.values.remove(key);

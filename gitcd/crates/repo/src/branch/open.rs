@@ -15,7 +15,9 @@ use super::super::tree::Tree;
 use super::super::trie::Trie;
 use super::super::{go, message, pack};
 use super::repository::{finish, init, open_repository};
-use super::{Branch, Config, CreateError, FlushError, OpenError, Pair, Revisions, State, is_to_be_merged, show};
+use super::{
+    Branch, CommittedHeads, Config, CreateError, FlushError, OpenError, Revisions, State, is_to_be_merged, show,
+};
 
 /// The content of a branch in memory.
 pub(super) struct Content {
@@ -70,7 +72,7 @@ impl Branch {
         }
         let content =
             Content { data: Tree::default(), local: Tree::default(), trie: Trie::default(), root: Entries::default() };
-        let zero = Pair { data: Oid::ZERO_SHA1, metadata: Oid::ZERO_SHA1 };
+        let zero = CommittedHeads { data: Oid::ZERO_SHA1, metadata: Oid::ZERO_SHA1 };
         let mut branch = Branch::new(config, repository, refs, zero, State::default(), content);
         let tree = branch.data.write(&mut branch.pack);
         let message = format!("start an empty store\n\n{}", message::trailers(state.revision, state.revision, &[]));
@@ -105,7 +107,7 @@ impl Branch {
         let data = refs.read(&names.data)?;
         let Some(metadata) = refs.read(&names.metadata)? else {
             let (reference, metadata_reference) = (names.data, names.metadata);
-            return match (data, Pair::read(&file)?) {
+            return match (data, CommittedHeads::read(&file)?) {
                 (Some(_), _) => Err(OpenError::NoMetadata { reference, metadata_reference }),
                 (None, Some(pair)) => Err(OpenError::Vanished { reference, metadata_reference, pair, file }),
                 (None, None) => Ok(None),
@@ -117,7 +119,7 @@ impl Branch {
         }
         let parents = Reader::new(&repository, &names.metadata, metadata)?.parents()?;
         if data != Some(parents.data) {
-            let recorded = Pair::read(&file)?;
+            let recorded = CommittedHeads::read(&file)?;
             if !is_half_done(recorded, parents, data) && !is_behind_in_clone(&repository, recorded, parents, data) {
                 let ours = recorded.map_or(parents.data, |recorded| recorded.data);
                 let Some(found) = data.filter(|found| is_to_be_merged(&repository, *found, ours)) else {
@@ -152,10 +154,10 @@ impl Branch {
 
     fn resume(config: Config, repository: Repository, refs: Refs, snapshot: Snapshot) -> Result<Branch, OpenError> {
         let Snapshot { metadata, parents, data, local, trie, state, root } = snapshot;
-        let pair = Pair { data: parents.data, metadata };
+        let pair = CommittedHeads { data: parents.data, metadata };
         let file = pair_file(&repository, &config);
         // A damaged record does no harm while the references match.
-        if Pair::read(&file).ok().flatten() != Some(pair) {
+        if CommittedHeads::read(&file).ok().flatten() != Some(pair) {
             pair.write(&file)?;
         }
         Ok(Branch::new(config, repository, refs, pair, state, Content { data, local, trie, root }))
@@ -165,7 +167,7 @@ impl Branch {
         config: Config,
         repository: Repository,
         refs: Refs,
-        head: Pair,
+        head: CommittedHeads,
         state: State,
         content: Content,
     ) -> Branch {
@@ -210,7 +212,7 @@ impl Branch {
     /// Does the same, with an explicit action for the data reference.
     pub(super) fn begin_on(&mut self, state: &State, data: Data, previous: Option<Oid>) -> Result<(), FlushError> {
         let metadata = self.write_metadata(state, previous);
-        let pair = Pair { data: self.data_commit, metadata };
+        let pair = CommittedHeads { data: self.data_commit, metadata };
         self.pack.finish(&self.repository.path().join("objects/pack"))?;
         self.refs.update(&self.names.metadata, metadata, previous)?;
         if let Data::Moves { from } = data {
@@ -232,7 +234,7 @@ impl Branch {
 
 /// Returns whether a crash came between the two references: the metadata is the direct successor of the recorded heads, or the
 /// first one if none are recorded, and the data reference has not moved.
-fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
+fn is_half_done(recorded: Option<CommittedHeads>, parents: Parents, data: Option<Oid>) -> bool {
     match recorded {
         Some(recorded) => parents.previous == Some(recorded.metadata) && data == Some(recorded.data),
         None => parents.previous.is_none() && data.is_none(),
@@ -241,7 +243,12 @@ fn is_half_done(recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> 
 
 /// Returns whether this is a clone whose data was fetched before its metadata: the branch was never served here, so the data
 /// cannot have been moved back.
-fn is_behind_in_clone(repository: &Repository, recorded: Option<Pair>, parents: Parents, data: Option<Oid>) -> bool {
+fn is_behind_in_clone(
+    repository: &Repository,
+    recorded: Option<CommittedHeads>,
+    parents: Parents,
+    data: Option<Oid>,
+) -> bool {
     let is_before = |data| Graph::default().is_ancestor(repository, data, parents.data).unwrap_or(false);
     recorded.is_none() && data.is_some_and(is_before)
 }

@@ -3,7 +3,7 @@
 use git2::Oid;
 use sha1::{Digest, Sha1};
 
-use super::super::line::Line;
+use super::super::key_record::KeyRecord;
 use super::super::pack::{self, Kind};
 use super::{LEAF_KEYS, ShapeError};
 
@@ -21,7 +21,7 @@ pub(crate) struct Node {
 
 #[derive(Debug)]
 pub(super) enum Content {
-    Leaf(Vec<Line>),
+    Leaf(Vec<KeyRecord>),
     Inner { children: Box<[Option<Node>; 16]>, keys: usize },
 }
 
@@ -43,7 +43,7 @@ pub(in super::super) fn hash(key: &[u8]) -> [u8; 20] {
 
 impl Node {
     /// Creates a leaf that is in the repository.
-    pub(crate) fn leaf(oid: Oid, lines: Vec<Line>) -> Self {
+    pub(crate) fn leaf(oid: Oid, lines: Vec<KeyRecord>) -> Self {
         Node { oid: Some(oid), content: Content::Leaf(lines) }
     }
 
@@ -61,12 +61,12 @@ impl Node {
     }
 
     /// Builds the canonical node of sorted lines whose hashes agree in the first `depth` digits.
-    pub(super) fn build(lines: Vec<Line>, depth: usize) -> Self {
+    pub(super) fn build(lines: Vec<KeyRecord>, depth: usize) -> Self {
         if lines.len() <= LEAF_KEYS {
             return Node { oid: None, content: Content::Leaf(lines) };
         }
         let keys = lines.len();
-        let mut parts: [Vec<Line>; 16] = Default::default();
+        let mut parts: [Vec<KeyRecord>; 16] = Default::default();
         for line in lines {
             parts[digit(&hash(&line.key), depth)].push(line);
         }
@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    pub(super) fn put(&mut self, line: Line, hash: &[u8; 20], depth: usize, stale_bytes: &mut usize) -> bool {
+    pub(super) fn put(&mut self, line: KeyRecord, hash: &[u8; 20], depth: usize, stale_bytes: &mut usize) -> bool {
         *stale_bytes += self.touch();
         match &mut self.content {
             Content::Leaf(lines) => {
@@ -116,7 +116,7 @@ impl Node {
         hash: &[u8; 20],
         depth: usize,
         stale_bytes: &mut usize,
-    ) -> Option<Line> {
+    ) -> Option<KeyRecord> {
         let removed = match &mut self.content {
             Content::Leaf(lines) => {
                 let index = lines.binary_search_by(|other| other.key[..].cmp(key)).ok()?;
@@ -143,14 +143,14 @@ impl Node {
         Some(removed)
     }
 
-    fn take_lines(&mut self, out: &mut Vec<Line>) {
+    fn take_lines(&mut self, out: &mut Vec<KeyRecord>) {
         match &mut self.content {
             Content::Leaf(lines) => out.append(lines),
             Content::Inner { children, .. } => children.iter_mut().flatten().for_each(|child| child.take_lines(out)),
         }
     }
 
-    pub(super) fn each<'n>(&'n self, found: &mut impl FnMut(&'n Line)) {
+    pub(super) fn each<'n>(&'n self, found: &mut impl FnMut(&'n KeyRecord)) {
         match &self.content {
             Content::Leaf(lines) => lines.iter().for_each(found),
             Content::Inner { children, .. } => children.iter().flatten().for_each(|child| child.each(found)),

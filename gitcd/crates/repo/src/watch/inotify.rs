@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-use super::Doubt;
+use super::DirtySet;
 
 /// Limit of nested folders of references; Git has none, but path names have.
 const MAX_DEPTH: usize = 100;
@@ -73,7 +73,7 @@ impl Notifier {
     }
 
     /// Reads all pending notifications.
-    pub(super) fn hear(&mut self, doubt: &mut Doubt) {
+    pub(super) fn hear(&mut self, doubt: &mut DirtySet) {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut heard = Vec::new();
         let mut reader = Reader::new(&self.events, &mut buffer);
@@ -87,7 +87,7 @@ impl Notifier {
         }
     }
 
-    fn take(&mut self, watch: i32, flags: ReadFlags, name: Option<&str>, doubt: &mut Doubt) {
+    fn take(&mut self, watch: i32, flags: ReadFlags, name: Option<&str>, doubt: &mut DirtySet) {
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             doubt.everything = true;
             return;

@@ -7,7 +7,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 
 impl Backend {
-    /// Lists, raises or clears alarms; what makes no sense does nothing, as in etcd.
+    /// Lists, raises or clears alarms; invalid requests do nothing, as in etcd.
     pub(super) fn alarm_answer(&self, request: pb::AlarmRequest) -> Vec<pb::AlarmMember> {
         let alarms = self.store.alarms();
         let kind = match pb::AlarmType::try_from(request.alarm) {
@@ -32,7 +32,7 @@ impl Backend {
         }
     }
 
-    /// What etcd's status says of alarms.
+    /// Returns the raised alarms as etcd's status lists them.
     pub(super) fn alarm_errors(&self) -> impl Iterator<Item = String> {
         let text = |(alarm, member): (Alarm, u64)| format!("memberID:{member} alarm:{} ", alarm.name());
         self.store.alarms().list().into_iter().map(text)

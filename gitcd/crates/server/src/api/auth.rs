@@ -1,6 +1,6 @@
-//! The Auth service: users and roles are not kept here, and clients are told so (etcd: `api/v3rpc/auth.go`).
+//! The Auth service, which answers that users and roles are not supported (etcd: `api/v3rpc/auth.go`).
 //!
-//! Who may connect is decided by TLS client certificates (`--tls-trusted-ca-certs`).
+//! TLS client certificates decide who may connect (`--tls-trusted-ca-certs`).
 
 use tonic::{Request, Response, Status};
 
@@ -9,10 +9,10 @@ use crate::proto::authpb;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::auth_server::Auth;
 
-/// etcd counts changes of users and roles from here.
+/// etcd's auth revision before any change of users and roles.
 const AUTH_REVISION: u64 = 1;
 
-/// Whether there may be a key for which the permission is (etcd: `auth/range_perm_cache.go`, `isValidPermissionRange`).
+/// Whether the permission's range is not empty (etcd: `auth/range_perm_cache.go`, `isValidPermissionRange`).
 fn is_range(permission: &authpb::Permission) -> bool {
     let (key, end) = (&permission.key, &permission.range_end);
     !key.is_empty() && (end.is_empty() || key < end || **end == *b"\0")
@@ -34,7 +34,7 @@ macro_rules! auth_without_users {
                 &self,
                 _: Request<pb::AuthDisableRequest>,
             ) -> Result<Response<pb::AuthDisableResponse>, Status> {
-                // It is what the caller wants already, as in etcd.
+                // Already disabled, which is a success, as in etcd.
                 Ok(Response::new(pb::AuthDisableResponse { header: Some(self.header(self.store.revision())) }))
             }
 

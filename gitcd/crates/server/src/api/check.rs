@@ -1,4 +1,4 @@
-//! Requests: limits and sense, then from protobuf to the store's words (etcd: `api/v3rpc/key.go`).
+//! Validates requests and converts them from protobuf to the store's types (etcd: `api/v3rpc/key.go`).
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ fn sort(order: SortOrder, target: SortTarget) -> Option<Sort> {
         SortTarget::Mod => SortBy::Mod,
         SortTarget::Value => SortBy::Value,
     };
-    // Pairs come by key, ascending; a target without an order means ascending.
+    // The store returns keys in ascending order; a target without an order means ascending.
     let (descending, after_limit) = (order == SortOrder::Descend, order == SortOrder::None);
     (descending || by != SortBy::Key).then_some(Sort { by, descending, after_limit })
 }
@@ -92,7 +92,7 @@ pub(super) fn txn(request: pb::TxnRequest, limits: Limits) -> Result<Txn, Status
     Ok(txn)
 }
 
-/// `max_ops` bounds the operations of a branch and, nested, of what is inside it.
+/// `max_ops` limits the operations of a branch together with those nested in it.
 fn convert(request: pb::TxnRequest, max_ops: usize) -> Result<Txn, Status> {
     let ops = request.compare.len().max(request.success.len()).max(request.failure.len());
     if ops > max_ops {
@@ -129,7 +129,7 @@ fn compare(compare: pb::Compare) -> Compare {
         Ok(CompareResult::Equal) => Relation::Equal,
         Err(_) => Relation::Any,
     };
-    // A missing or other operand counts as zero, as protobuf's getters give it.
+    // A missing or mismatched operand counts as zero, as with protobuf's getters.
     let union = compare.target_union;
     let target = match CompareTarget::try_from(compare.target) {
         Ok(CompareTarget::Create) => {
@@ -146,14 +146,14 @@ fn compare(compare: pb::Compare) -> Compare {
     Compare { keys: KeyRange::new(compare.key, compare.range_end), relation, target }
 }
 
-/// What one branch may write: keys that it puts, ranges that it deletes.
+/// Possible writes of a branch: keys that it puts, ranges that it deletes.
 #[derive(Default)]
 struct Writes {
     puts: BTreeSet<Bytes>,
     deletes: Ranges,
 }
 
-/// A key may be changed once only in whatever way the transaction goes.
+/// Checks that no path through the transaction changes a key more than once.
 fn overlaps(ops: &[Op]) -> Result<Writes, Status> {
     let mut writes = Writes::default();
     for op in ops {

@@ -1,4 +1,4 @@
-//! The Cluster service: one member, which stays.
+//! The Cluster service, with a single, permanent member.
 
 use tonic::{Request, Response, Status};
 
@@ -43,7 +43,7 @@ impl Cluster for Backend {
             client_ur_ls: self.member.client_urls.clone(),
             is_learner: false,
         };
-        // The members have no revision of the keys, says etcd.
+        // As in etcd, this header has no revision.
         let header = Some(self.header_base());
         Ok(Response::new(pb::MemberListResponse { header, members: vec![member] }))
     }

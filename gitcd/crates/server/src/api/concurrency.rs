@@ -1,5 +1,5 @@
-//! What locks and elections are made of (etcd: `client/v3/concurrency`): a key for each one that waits, under a common
-//! prefix and bound to a lease; whoever's key is the oldest has it.
+//! Basis of locks and elections (etcd: `client/v3/concurrency`): every waiter has a key under a common prefix, bound to a
+//! lease; the oldest key wins.
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ mod give_up;
 pub(super) use self::changes::Changes;
 pub(super) use self::give_up::GiveUp;
 
-/// Time to live in seconds of the lease of those who bring none.
+/// TTL, in seconds, of the lease for a client that sends none.
 const SESSION_TTL: i64 = 60;
 
-/// One that waits in line, or is at its head.
+/// A waiter's place in line, or at its head.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// All that wait for the same.
+    /// The keys of all waiters for the same name.
     pub line: KeyRange,
     /// The waiter's own key.
     pub key: Bytes,
-    /// When it was made.
+    /// The key's create revision.
     pub created: Revision,
-    /// The lease that it is bound to.
+    /// The key's lease.
     pub lease: i64,
-    /// Whether it was there already, and what it said then.
+    /// The key's value, if it existed before.
     pub former: Option<Bytes>,
-    /// The newest revision that is known to have it.
+    /// The newest revision at which the key is known to exist.
     pub seen: Revision,
 }
 
-/// The keys that start with `prefix`.
+/// Returns the range of the keys that start with `prefix`.
 pub(super) fn starting_with(prefix: &[u8]) -> KeyRange {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
@@ -57,8 +57,7 @@ pub(super) fn starting_with(prefix: &[u8]) -> KeyRange {
     KeyRange::From(Bytes::copy_from_slice(prefix))
 }
 
-/// Who calls a service that is a client of the server in etcd (`api/v3client`): what it writes goes the way of all writes,
-/// with their limits and alarms.
+/// Caller of a service that in etcd is a client of the server itself (`api/v3client`): limits and alarms apply to its writes.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     backend: Backend,
@@ -71,13 +70,13 @@ impl Caller {
     }
 
     /// Takes a place in the line `name`: its key is `name/<lease in hexadecimal>`. The same lease gets the same place.
-    /// Without a lease, one of a minute is granted, which nobody keeps alive, as etcd does.
+    /// As in etcd, a client without a lease gets one of a minute, which is not kept alive.
     ///
     /// # Errors
     /// Those of a put: no such lease, no space.
     pub(super) async fn enter(&self, name: &[u8], lease: i64, value: Bytes) -> Result<Place, Status> {
         let prefix = [name, b"/"].concat();
-        // Before a lease is granted for nothing.
+        // Checked first, so that no lease is granted in vain.
         if !path::fits(&prefix) {
             return Err(inner(&status::too_deep()));
         }
@@ -102,7 +101,7 @@ impl Caller {
         }
     }
 
-    /// The given lease, or a new one for those who bring none.
+    /// Returns the given lease, or a new one for 0.
     ///
     /// # Errors
     /// No space.
@@ -114,7 +113,7 @@ impl Caller {
         Ok(self.backend.grant(request).await.map_err(|status| inner(&status))?.id)
     }
 
-    /// Waits until nobody is in front. Returns whether there was somebody.
+    /// Waits until the place is at the head of its line. Returns whether it was behind others.
     ///
     /// # Errors
     /// If the server stops.
@@ -127,7 +126,7 @@ impl Caller {
             ..one_of(place.line.clone())
         };
         let mut waited = false;
-        // The one right in front only: when a place becomes free, not all that wait wake up.
+        // Watches only the place right ahead, so that a free place does not wake all waiters.
         while let Some(next) = store.range(&in_front).map_err(status::from_inner_client)?.pairs.first() {
             waited = true;
             let mut changes = Changes::of(store, KeyRange::One(next.key.clone()));
@@ -144,7 +143,7 @@ impl Caller {
         Ok(waited)
     }
 
-    /// Gives a place up, if it is still the same. Returns the revision.
+    /// Gives up a place, if its key is still the same. Returns the revision.
     ///
     /// # Errors
     /// Those of a deletion.
@@ -159,7 +158,7 @@ impl Caller {
         Ok(revision(done.await?.header))
     }
 
-    /// Replaces what a place says. `None` if the place is gone.
+    /// Replaces the value of a place; `None` if the place is gone.
     ///
     /// # Errors
     /// Those of a put.
@@ -181,7 +180,7 @@ impl Caller {
         Ok(done.succeeded.then(|| revision(done.header)))
     }
 
-    /// Whether a place is still there, and the revision at which that was looked up.
+    /// Returns the current revision, and whether a place still exists at it.
     pub(super) fn still_there(&self, place: &Place) -> Result<(Revision, bool), Status> {
         let store = &self.backend.store;
         let found = store.range(&one_of(KeyRange::One(place.key.clone()))).map_err(status::from_inner_client)?;
@@ -205,15 +204,15 @@ impl Caller {
     }
 }
 
-/// A status as a client within the server gives it on: the text stays, the code does not.
+/// Converts a status as a client inside the server does: it keeps the text, not the code.
 fn inner(status: &Status) -> Status {
     Status::unknown(status.message())
 }
 
-/// What a put would refuse.
+/// Refuses keys that a put would refuse.
 ///
 /// # Errors
-/// With the code that all errors of a client within the server have.
+/// With the code of all errors of a client inside the server.
 fn check(key: &[u8]) -> Result<(), Status> {
     match key {
         [] => Err(inner(&status::empty_key())),
@@ -222,13 +221,13 @@ fn check(key: &[u8]) -> Result<(), Status> {
     }
 }
 
-/// As Go writes it: with a sign, not as the number's bits.
+/// Formats a lease as Go does: with a sign, not in two's complement.
 fn hexadecimal(lease: i64) -> String {
     let sign = if lease < 0 { "-" } else { "" };
     format!("{sign}{:x}", lease.unsigned_abs())
 }
 
-/// The oldest place in a line, and the revision at which it was.
+/// Returns the current revision, and the oldest place in a line at it.
 ///
 /// # Errors
 /// If its value cannot be read back.
@@ -261,7 +260,7 @@ fn one_of(keys: KeyRange) -> Range {
     }
 }
 
-/// etcd's condition for whether a key is still the one that was made at a revision; 0 for none.
+/// Returns etcd's comparison of a key's create revision; 0 for a key that does not exist.
 fn created_at(key: &Bytes, revision: Revision) -> pb::Compare {
     pb::Compare {
         result: CompareResult::Equal.into(),

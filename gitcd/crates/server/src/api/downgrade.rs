@@ -1,22 +1,22 @@
-//! To which version a cluster could go back (etcd: `server/etcdserver/version/manager.go`): the minor one before its own.
+//! The version that a cluster can be downgraded to (etcd: `server/etcdserver/version/manager.go`): the previous minor version.
 
 use tonic::Status;
 
 use super::status;
 
-/// [`super::CLUSTER_VERSION`] as etcd tells it here.
+/// [`super::CLUSTER_VERSION`] in the format of etcd's downgrade responses.
 pub(super) const CLUSTER_MINOR: &str = "3.6";
 const TARGET: (u64, u64) = (3, 5);
 
-/// Whether the version is one to which a cluster of this version can go back.
+/// Checks that a cluster of this version can be downgraded to `version`.
 pub(super) fn check(version: &str) -> Result<(), Status> {
     let target = parse(version).ok_or_else(status::wrong_downgrade_version)?;
     if target == TARGET { Ok(()) } else { Err(status::invalid_downgrade_version()) }
 }
 
-/// Major and minor of a semantic version, whose patch may be left out.
+/// Parses major and minor of a semantic version, whose patch is optional.
 fn parse(version: &str) -> Option<(u64, u64)> {
-    // What follows is about the patch, which is not asked for.
+    // Pre-release and build metadata do not matter.
     let numbers = version.split(['-', '+']).next()?;
     let mut numbers = numbers.split('.');
     let mut number = || {

@@ -1,4 +1,4 @@
-//! The Election service (etcd: `api/v3election`): the oldest candidate leads until it resigns or its lease ends.
+//! The Election service (etcd: `api/v3election`): the oldest candidate leads until it resigns or its lease expires.
 
 use std::pin::Pin;
 
@@ -21,10 +21,10 @@ impl Election for Backend {
         let place = caller.enter(&name, lease, value.clone()).await?;
         let give_up = GiveUp::unless_kept(&caller, &place);
         if place.former.as_ref().is_some_and(|former| *former != value) {
-            // The same candidate with something new to say.
+            // The same candidate with a new value.
             let said = caller.say(&place.key, place.created, place.lease, value).await;
             if let Err(refused) = said.and_then(|said| said.ok_or_else(status::not_leader)) {
-                // As in etcd, it is no candidate any more by the time it is told.
+                // As in etcd, the candidate has withdrawn by the time the error is sent.
                 give_up.now().await;
                 return Err(refused);
             }
@@ -55,7 +55,7 @@ impl Election for Backend {
 
     type ObserveStream = Pin<Box<dyn Stream<Item = Result<pb::LeaderResponse, Status>> + Send>>;
 
-    /// The newest word of every leader; words that were replaced before they could be sent may be left out.
+    /// Streams the newest value of every leader; values that are replaced before they are sent may be skipped.
     async fn observe(&self, request: Request<pb::LeaderRequest>) -> Result<Response<Self::ObserveStream>, Status> {
         let line = line(&request.into_inner().name);
         let changes = Changes::of(&self.store, line.clone());
@@ -80,7 +80,7 @@ impl Election for Backend {
     async fn resign(&self, request: Request<pb::ResignRequest>) -> Result<Response<pb::ResignResponse>, Status> {
         let caller = Caller::of(self, &request);
         let leader = request.into_inner().leader.ok_or_else(status::missing_leader)?;
-        // etcd grants one to whoever has none, though there is nothing to be bound to it.
+        // As in etcd, a client without a lease gets one, though no key will be bound to it.
         caller.session(leader.lease).await?;
         let revision = caller.leave(&leader.key, Revision::new(leader.rev)).await?;
         Ok(Response::new(pb::ResignResponse { header: Some(self.header(revision)) }))

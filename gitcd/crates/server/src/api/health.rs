@@ -1,4 +1,4 @@
-//! The gRPC health service, as etcd has it: one answer for every service name.
+//! The gRPC health service, as in etcd: the same answer for every service name.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::Backend;
 
-/// How soon a watcher of the health learns of a change.
+/// Poll interval for watchers of the health.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Backend {

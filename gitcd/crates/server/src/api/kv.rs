@@ -19,14 +19,14 @@ use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
 
-/// Pairs in one part of a streamed range, at most.
+/// Most pairs in one part of a streamed range.
 const PAIRS_PER_PART: usize = 1000;
-/// A part has no more bytes, unless one pair alone has: clients take 4 MiB by default.
+/// Most bytes in one part, unless a single pair is larger: clients accept 4 MiB by default.
 const BYTES_PER_PART: usize = 1 << 20;
 
 #[tonic::async_trait]
 impl Kv for Backend {
-    /// For requests that [`super::front`] does not answer itself.
+    /// Answers requests that the dispatcher's fast path does not.
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
         let request = request.into_inner();
         let keys_only = request.keys_only;
@@ -109,7 +109,7 @@ impl Kv for Backend {
     }
 }
 
-/// Which ranges of a transaction want keys without values; the store has no need to know.
+/// Which ranges of a transaction request keys without values; the store does not need to know.
 struct KeysOnly {
     success: Vec<KeysOnlyOp>,
     failure: Vec<KeysOnlyOp>,
@@ -138,7 +138,7 @@ impl KeysOnlyOp {
 }
 
 impl Backend {
-    /// Deletes keys for a client, or for a service that is one in etcd.
+    /// Deletes keys for a client, or for a service that is a client in etcd.
     pub(super) async fn delete(
         &self,
         request: pb::DeleteRangeRequest,
@@ -155,7 +155,7 @@ impl Backend {
         Ok(response)
     }
 
-    /// The same for transactions.
+    /// Executes a transaction for a client, or for a service that is a client in etcd.
     pub(super) async fn transact(
         &self,
         request: pb::TxnRequest,
@@ -165,7 +165,7 @@ impl Backend {
         let shape = KeysOnly::of(&request);
         let txn = Op::Txn(check::txn(request, self.limits)?);
         if !txn.is_read_only() {
-            // As in etcd, reads are bounded by what the transport takes only.
+            // As in etcd, only the transport limits the size of reads.
             check::size(size, self.limits)?;
             self.admit(quota::cost(&txn))?;
         }
@@ -235,7 +235,7 @@ fn revision_only(revision: Revision) -> pb::ResponseHeader {
     pb::ResponseHeader { revision: revision.get(), ..pb::ResponseHeader::default() }
 }
 
-/// Who asks, for the audit log: the name in its certificate if it showed one, and its software.
+/// Returns the client for the audit log: the name in its certificate, if it has one, and its user agent.
 pub(super) fn client<T>(request: &Request<T>) -> Option<Arc<str>> {
     let agent = request.metadata().get("user-agent").and_then(|agent| agent.to_str().ok());
     let name = request.extensions().get::<Peer>().and_then(|peer| peer.name.as_deref());

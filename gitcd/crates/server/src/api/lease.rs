@@ -44,7 +44,7 @@ impl Lease for Backend {
                 let id = request.map_err(status::of_message)?.id;
                 // The revision first: a lease may be revoked right after, and must not look alive at that revision.
                 let header = Some(backend.header(backend.store.revision()));
-                // A lease that is gone is answered with a time to live of 0, not with an error.
+                // A lease that is gone is answered with a TTL of 0, not with an error.
                 let ttl = backend.store.keep_alive(id).await.map_err(status::from_store)?.unwrap_or(0);
                 Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
             }
@@ -85,7 +85,7 @@ impl Lease for Backend {
 }
 
 impl Backend {
-    /// Grants a lease to a client, or to a service that is one in etcd.
+    /// Grants a lease to a client, or to a service that is a client in etcd.
     pub(super) async fn grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Status> {
         if request.ttl > MAX_TTL {
             return Err(status::lease_ttl_too_large());

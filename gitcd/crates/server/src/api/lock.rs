@@ -1,4 +1,4 @@
-//! The Lock service (etcd: `api/v3lock`): a lock is held until it is unlocked or its lease ends.
+//! The Lock service (etcd: `api/v3lock`): a lock is held until it is unlocked or its lease expires.
 
 use tonic::{Request, Response, Status};
 

@@ -17,7 +17,7 @@ use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 
-/// What one message of a snapshot holds.
+/// Size of a snapshot's messages.
 const SNAPSHOT_PART_BYTES: usize = 64 << 10;
 
 #[tonic::async_trait]
@@ -38,7 +38,7 @@ impl Maintenance for Backend {
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.header(revision)),
             version: ETCD_VERSION.to_owned(),
-            // The keys and their history since the compaction, for which the quota holds; Git's history is not counted.
+            // Size of keys with their history since the compaction, to which the quota applies; Git's history is not counted.
             db_size: size.total as i64,
             db_size_in_use: size.total as i64,
             db_size_quota: self.limits.quota_backend_bytes as i64,
@@ -55,7 +55,7 @@ impl Maintenance for Backend {
 
     async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
         let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.defragmentations);
-        // It may take minutes, and clients wait for seconds: it goes on in the background.
+        // It may take minutes, but clients wait for seconds only, so it runs in the background.
         self.maintenance.ask();
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
@@ -80,14 +80,14 @@ impl Maintenance for Backend {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        // It does not know all that the writer knows, such as leases.
+        // A standby does not have the whole state of the writer, such as leases.
         if self.store.is_standby() {
             return Err(status::from_store(Error::Standby));
         }
         let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
         let (store, repository) = (self.store.clone(), self.repository.clone());
         let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
-            // Without a name, so that nothing of it stays whatever happens.
+            // Without a name, so that not even a crash leaves it behind.
             let mut file = tempfile::tempfile_in(&*repository)?;
             let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
             let length = file.stream_position()?;
@@ -101,7 +101,7 @@ impl Maintenance for Backend {
             if rest == 0 {
                 return Ok(None);
             }
-            // From the page cache, mostly: it was written just now.
+            // Mostly from the page cache, since the file was just written.
             let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
             file.read_exact(&mut blob).map_err(|error| Status::internal(format!("gitcd: no snapshot: {error}")))?;
             let remaining_bytes = rest - blob.len() as u64;
@@ -116,7 +116,7 @@ impl Maintenance for Backend {
         &self,
         request: Request<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        // Who leads already need not be moved to; there is nobody else.
+        // The only member leads already.
         if request.into_inner().target_id == self.member.member_id {
             Ok(Response::new(pb::MoveLeaderResponse { header: None }))
         } else {
@@ -136,7 +136,7 @@ impl Maintenance for Backend {
                 downgrade::check(&request.version)?;
                 return Err(status::one_storage_version());
             }
-            // None is under way, which etcd does not mind.
+            // As in etcd, a success even though no downgrade is in progress.
             Ok(DowngradeAction::Cancel) => {}
             Err(_) => return Err(Status::unknown("etcdserver: unknown method")),
         }
@@ -145,7 +145,7 @@ impl Maintenance for Backend {
     }
 }
 
-/// A checksum, and the revisions of the moment when it was taken.
+/// A checksum, and the revisions at the time it was computed.
 struct Hashed {
     at: Revision,
     current: Revision,
@@ -154,14 +154,14 @@ struct Hashed {
 }
 
 impl Backend {
-    /// A checksum over all pairs at a revision, or now for 0: equal stores with equal histories give equal sums.
+    /// Computes a checksum over all pairs at a revision, or now for 0. Stores with equal pairs have equal checksums.
     async fn hash_at(&self, asked: Revision) -> Result<Hashed, Status> {
         let store = self.store.clone();
         let hashed = tokio::task::spawn_blocking(move || {
-            // All of one moment.
+            // A consistent snapshot.
             let (at, current, compacted, pairs) = store.with_index(|index, current| {
                 let at = if asked == Revision::ZERO { current } else { asked };
-                // One below 0 is taken, too, and has no keys.
+                // A negative revision is accepted, too, and has no keys.
                 if at > current {
                     return Err(Error::Future);
                 }
@@ -171,7 +171,7 @@ impl Backend {
                 let all = KeyRange::From(Bytes::new());
                 Ok((at, current, index.compacted(), index.range(&all, at).cloned().collect::<Vec<_>>()))
             })?;
-            // Not 0 for an empty store: clients take that for no hash.
+            // Not 0 for an empty store: clients take 0 for a missing hash.
             let mut hasher = crc32fast::Hasher::new_with_initial(1);
             for version in pairs {
                 let value = version.value(store.segments())?;

@@ -1,4 +1,4 @@
-//! The etcd v3 API: one file a gRPC service. A handler checks, calls the store, answers.
+//! The etcd v3 API: one file per gRPC service. A handler checks the request, calls the store and answers.
 
 mod alarm;
 mod auth;
@@ -12,9 +12,9 @@ mod kv;
 mod lease;
 mod lock;
 mod maintenance;
-mod pages;
 mod quota;
 pub mod range;
+mod range_counts;
 mod reflection;
 pub(crate) mod status;
 pub mod watch;
@@ -27,7 +27,7 @@ use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
 use gitcd_mvcc::version::Version;
 
-pub use self::pages::Pages;
+pub use self::range_counts::RangeCountCache;
 pub use crate::member::{CLUSTER_VERSION, ETCD_VERSION, Member};
 use tonic_health::pb::health_server::HealthServer;
 
@@ -47,17 +47,17 @@ use crate::proto::mvccpb::KeyValue;
 use crate::proto::v3electionpb::election_server::ElectionServer;
 use crate::proto::v3lockpb::lock_server::LockServer;
 
-/// What a request may be larger than its limit for framing, as in etcd.
+/// How much larger than the limit a message may be, for framing, as in etcd.
 const OVERHEAD_BYTES: usize = 512 << 10;
 
 /// Limits on requests; flags and defaults are etcd's.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest write in bytes. A message of any kind may have half a mebibyte more.
+    /// Largest write in bytes. Messages of any kind may be 512 KiB larger.
     pub max_request_bytes: usize,
     /// Most operations in a transaction.
     pub max_txn_ops: usize,
-    /// Most bytes of keys and values with their history, before the NOSPACE alarm is raised; 0 is no bound.
+    /// Size of keys and values with their history at which the NOSPACE alarm is raised, in bytes; 0 for no limit.
     pub quota_backend_bytes: u64,
 }
 
@@ -70,22 +70,22 @@ impl Default for Limits {
     }
 }
 
-/// One branch, as its clients see it.
+/// The branch that the services work on.
 #[derive(Clone, Debug)]
 pub struct Backend {
     /// Its store.
     pub store: Arc<Store>,
-    /// Who we are to clients.
+    /// This server as a cluster member.
     pub member: Arc<Member>,
     /// Limits on requests.
     pub limits: Limits,
     /// How often idle watchers that asked for progress notifications get one.
     pub progress_interval: std::time::Duration,
-    /// The repository, for sizes.
+    /// The repository, for temporary files.
     pub repository: Arc<std::path::PathBuf>,
-    /// Lists under way.
-    pub pages: Arc<Pages>,
-    /// Keeps the repository in order.
+    /// Key counts of lists in progress.
+    pub pages: Arc<RangeCountCache>,
+    /// Maintenance of the repository.
     pub maintenance: Arc<Maintenance>,
 }
 
@@ -112,13 +112,13 @@ impl Backend {
     }
 }
 
-/// The largest message that is taken, whatever service it is for, as in etcd: a write that is a little larger than it may be
-/// is told so in etcd's words and not by the transport.
+/// Returns the largest accepted message of any service, as in etcd: a write slightly above the limit gets etcd's error, not the
+/// transport's.
 pub fn message_limit(limits: &Limits) -> usize {
     limits.max_request_bytes.saturating_add(OVERHEAD_BYTES)
 }
 
-/// All gRPC services of a branch.
+/// Returns all gRPC services of a branch.
 pub fn routes(backend: &Backend) -> axum::Router {
     let limit = message_limit(&backend.limits);
     let mut routes = tonic::service::Routes::builder();
@@ -132,18 +132,18 @@ pub fn routes(backend: &Backend) -> axum::Router {
     add!(KvServer, WatchServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
     add!(HealthServer);
     let described = Reflection::new(&[crate::proto::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET, REFLECTION]);
-    let described = described.expect("the compiler of protobuf made the descriptions");
+    let described = described.expect("the protobuf compiler generated the descriptors");
     routes.add_service(ServerReflectionServer::new(described).max_decoding_message_size(limit));
     routes.routes().into_axum_router().fallback(unknown)
 }
 
-/// What nobody serves.
+/// Answers requests to unknown services.
 async fn unknown(request: axum::extract::Request) -> axum::response::Response {
     let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
     tonic::Status::unimplemented(format!("unknown service {service}")).into_http()
 }
 
-/// A pair on the wire.
+/// Converts a version to a pair on the wire.
 pub(crate) fn key_value(version: &Version, value: Bytes) -> KeyValue {
     KeyValue {
         key: version.key.clone(),

@@ -1,4 +1,4 @@
-//! What is refused while an alarm is raised, and who raises it (etcd: `api/v3rpc/quota.go`, `apply/apply.go`).
+//! Admission of writes: the quota and its alarm (etcd: `api/v3rpc/quota.go`, `apply/apply.go`).
 
 use gitcd_mvcc::alarms::Alarm;
 use gitcd_mvcc::txn::Op;
@@ -7,15 +7,15 @@ use tonic::Status;
 
 use super::{Backend, status};
 
-/// What a lease counts for.
+/// Size that a new lease is admitted with.
 pub(super) const LEASE_BYTES: usize = 64;
 
 impl Backend {
-    /// Lets through what adds `bytes` to the data, if there is room for it below `--quota-backend-bytes`.
+    /// Admits a write of `bytes` if it fits below `--quota-backend-bytes`.
     ///
     /// # Errors
-    /// etcd's "database space exceeded", which also raises the NOSPACE alarm; what does not fit is refused from then on
-    /// until the alarm is disarmed.
+    /// etcd's "database space exceeded", which also raises the NOSPACE alarm; from then on all such writes are refused until the
+    /// alarm is disarmed.
     pub(super) fn admit(&self, bytes: usize) -> Result<(), Status> {
         self.intact()?;
         let alarms = self.store.alarms();
@@ -33,7 +33,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Refuses while the CORRUPT alarm is raised.
+    /// Refuses requests while the CORRUPT alarm is raised.
     ///
     /// # Errors
     /// etcd's "corrupt cluster".
@@ -42,7 +42,7 @@ impl Backend {
     }
 }
 
-/// What an operation may add to the data: a transaction the larger one of its branches.
+/// Returns how many bytes an operation may add; for a transaction, those of its larger branch.
 pub(super) fn cost(op: &Op) -> usize {
     let all = |ops: &[Op]| ops.iter().map(cost).sum::<usize>();
     match op {

@@ -1,5 +1,5 @@
-//! `KV.Range` without a message in between: pairs go from the store into the response's buffer, which is made in the right
-//! size. For a list this is half of the work.
+//! `KV.Range` without an intermediate message: pairs are encoded from the store straight into a response buffer of the exact
+//! size. That halves the work of a list.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use tonic::Status;
 use super::{Backend, check, status};
 use crate::proto::etcdserverpb::{RangeRequest, ResponseHeader};
 
-/// What gRPC has in front of a message: whether it is compressed, and its length.
+/// Size of gRPC's prefix of a message: the compression flag and the length.
 pub(crate) const PREFIX_BYTES: usize = 5;
 
 impl Backend {
-    /// Looks up what is asked for.
+    /// Looks up the pairs of a request.
     pub(super) fn find(&self, request: RangeRequest) -> Result<Found, Status> {
         let is_serializable = request.serializable;
         let mut range = check::range(request)?;
@@ -30,7 +30,7 @@ impl Backend {
         Ok(found)
     }
 
-    /// Answers with a message in its frame.
+    /// Returns the response as a framed message.
     pub(crate) fn range_frame(&self, request: RangeRequest) -> Result<Bytes, Status> {
         let keys_only = request.keys_only;
         let found = self.find(request)?;
@@ -48,7 +48,7 @@ impl Backend {
         let length = answer.length();
         let mut frame = Vec::with_capacity(PREFIX_BYTES + length);
         frame.put_u8(0);
-        let too_large = |_| Status::resource_exhausted("the answer has more than 4 GiB");
+        let too_large = |_| Status::resource_exhausted("the response is larger than 4 GiB");
         frame.put_u32(u32::try_from(length).map_err(too_large)?);
         answer.write(&mut frame);
         Ok(frame.into())
@@ -69,11 +69,11 @@ struct Answer {
 struct Pair {
     version: Arc<Version>,
     value: Bytes,
-    /// Of the message.
+    /// Encoded length of the message.
     length: usize,
 }
 
-// Numbers of the fields in `mvccpb.KeyValue` and `etcdserverpb.RangeResponse`.
+// Field numbers in `mvccpb.KeyValue` and `etcdserverpb.RangeResponse`.
 const KEY: u32 = 1;
 const CREATE_REVISION: u32 = 2;
 const MOD_REVISION: u32 = 3;
@@ -85,7 +85,7 @@ const KVS: u32 = 2;
 const MORE: u32 = 3;
 const COUNT: u32 = 4;
 
-/// Wire types of protobuf.
+/// Protobuf wire types.
 const VARINT: u32 = 0;
 const BYTES: u32 = 2;
 
@@ -119,7 +119,7 @@ impl Pair {
     }
 }
 
-/// What proto3 leaves out counts nothing.
+/// Returns the encoded length; 0 for a default value, which proto3 omits.
 fn number_length(field: u32, number: u64) -> usize {
     if number == 0 { 0 } else { key_len(field) + encoded_len_varint(number) }
 }

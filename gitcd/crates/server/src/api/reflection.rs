@@ -1,7 +1,7 @@
-//! Describes the services to clients that were not built for them, such as `grpcurl`.
+//! Server reflection: describes the services to generic clients, such as `grpcurl`.
 //!
-//! Source: gRPC's `reflection/v1/reflection.proto`. As grpc-go's server, a stream goes on after a question that has no answer, and a file comes with those that it imports, unless the stream has them
-//! already.
+//! Source: gRPC's `reflection/v1/reflection.proto`. As with grpc-go's server, a stream continues after a request without an
+//! answer, and a file is sent with its imports, unless the stream has sent them already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -22,14 +22,14 @@ use tonic_reflection::pb::v1::{
 };
 use tonic_reflection::server::v1::ServerReflection;
 
-/// Answers from sets of descriptions.
+/// The reflection service over sets of file descriptors.
 #[derive(Clone, Debug)]
 pub(super) struct Reflection(Arc<Described>);
 
 #[derive(Debug, Default)]
 struct Described {
     files: BTreeMap<String, File>,
-    /// Which file each of them is in: services, methods, messages, fields, enumerations and their values.
+    /// File of each service, method, message, field, enumeration and value of one.
     symbols: BTreeMap<String, String>,
     messages: BTreeSet<String>,
     services: BTreeSet<String>,
@@ -42,7 +42,7 @@ struct File {
 }
 
 impl Reflection {
-    /// Of what the compiler of protobuf made.
+    /// Indexes encoded sets of file descriptors.
     pub(super) fn new(sets: &[&[u8]]) -> Result<Self, prost::DecodeError> {
         let mut described = Described::default();
         for set in sets {
@@ -91,7 +91,7 @@ impl Described {
         self.messages.insert(name.to_owned());
     }
 
-    /// The values of an enumeration are named beside it, not below it.
+    /// Adds an enumeration and its values, whose names are in the same scope.
     fn add_enum(&mut self, file: &str, scope: &str, one: &EnumDescriptorProto) {
         for name in one.value.iter().map(EnumValueDescriptorProto::name).chain([one.name()]) {
             let name = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
@@ -128,7 +128,7 @@ impl Described {
         }
     }
 
-    /// The file that was asked for comes in any case.
+    /// Returns a file, even if the stream has it already, and those of its imports that it does not have.
     fn with_imports(&self, name: &str, sent: &mut BTreeSet<String>) -> MessageResponse {
         sent.remove(name);
         let (mut files, mut waiting) = (Vec::new(), vec![name]);
@@ -154,7 +154,7 @@ impl ServerReflection for Reflection {
         let answers = request.into_inner().map(move |request| {
             let request = request?;
             let Some(question) = &request.message_request else {
-                return Err(Status::invalid_argument("the request asks nothing: set one of its fields"));
+                return Err(Status::invalid_argument("the request is empty: set one of its fields"));
             };
             let answer = described.answer(question, &mut sent);
             Ok(ServerReflectionResponse {

@@ -1,4 +1,4 @@
-//! The one table from errors to what etcd's clients expect (etcd: `api/v3rpc/rpctypes/error.go`).
+//! The table of the errors that etcd's clients expect (etcd: `api/v3rpc/rpctypes/error.go`).
 
 use tonic::{Code, Status};
 
@@ -27,11 +27,11 @@ statuses! {
     lease_ttl_too_large = OutOfRange "etcdserver: too large lease TTL";
     too_deep = InvalidArgument "gitcd: the key is too long for a path in Git, which has at most 1024 names: each part between \
         slashes takes one for every 240 bytes of it, or 80 that need escapes, so that a key without slashes may have 245760 \
-        bytes; shorten the key, or put what is in it into the value";
+        bytes; shorten the key, or move a part of it into the value";
     stopped = Unavailable "etcdserver: server stopped";
     no_writer_lease = Unavailable "etcdserver: no leader";
-    standby = Unavailable "gitcd: another server has the writer lease, and this one is its hot standby: it answers reads as of what \
-        was pushed; write to the other one, or wait until it is this one's turn";
+    standby = Unavailable "gitcd: another server has the writer lease, and this one is its hot standby: it serves reads as of the \
+        last push; write to the other server, or wait until this one has the lease";
     in_doubt = Unavailable "etcdserver: request timed out, possibly due to previous leader failure";
     bad_leader_transferee = FailedPrecondition "etcdserver: bad leader transferee";
     corrupt = DataLoss "etcdserver: corrupt cluster";
@@ -48,23 +48,23 @@ statuses! {
     user_empty = InvalidArgument "etcdserver: user name is empty";
     role_empty = InvalidArgument "etcdserver: role name is empty";
     member_not_found = NotFound "etcdserver: member not found";
-    // etcd's table of codes has no line for this one.
+    // etcd's error table has no code for this one.
     not_enough_started = Unknown "etcdserver: re-configuration failed due to not enough started members";
     not_a_learner = FailedPrecondition "etcdserver: can only promote a learner member";
     bad_member_urls = InvalidArgument "etcdserver: given member URLs are invalid";
     wrong_downgrade_version = InvalidArgument "etcdserver: wrong downgrade target version format";
     invalid_downgrade_version = InvalidArgument "etcdserver: invalid downgrade target version";
     one_storage_version = Unimplemented "gitcd: the storage has one version only";
-    no_users = Unimplemented "gitcd: there are no users and roles; clients are known by their TLS certificates";
-    single_member = Unimplemented "gitcd: a branch has one member; other writers take another branch";
+    no_users = Unimplemented "gitcd: users and roles are not supported; use TLS client certificates";
+    single_member = Unimplemented "gitcd: a branch has one member; other writers use another branch";
 }
 
-/// What tonic says of a message above the limit.
+/// tonic's error for a message above the limit.
 const TOO_LONG: &str = "Error, decoded message length too large";
 const TOO_LONG_ENCODED: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
 
-/// gRPC answers a message above the limit of the transport with `ResourceExhausted`, but tonic with `OutOfRange`, by
-/// which etcd's clients know a compacted revision.
+/// Corrects the code for a message above the transport's limit: gRPC's is `ResourceExhausted`, but tonic's is `OutOfRange`,
+/// which etcd's clients take for a compacted revision.
 pub(crate) fn of_transport<B>(mut response: http::Response<B>) -> http::Response<B> {
     let headers = response.headers_mut();
     let is = |name: &str, start: &[u8]| headers.get(name).is_some_and(|value| value.as_bytes().starts_with(start));
@@ -74,7 +74,7 @@ pub(crate) fn of_transport<B>(mut response: http::Response<B>) -> http::Response
     response
 }
 
-/// The same for a message of a stream.
+/// Corrects the code for a message of a stream, as [`of_transport`] does.
 pub(crate) fn of_message(status: Status) -> Status {
     if status.code() == Code::OutOfRange && status.message().starts_with(TOO_LONG) {
         return Status::resource_exhausted(status.message());
@@ -82,13 +82,13 @@ pub(crate) fn of_message(status: Status) -> Status {
     status
 }
 
-/// What the store's error is in answers of the Lock and Election services, which are clients of the server in etcd: the
-/// text stays, the code does not.
+/// Converts a store error for the Lock and Election services, which in etcd are clients of the server: it keeps the text, not
+/// the code.
 pub(crate) fn from_inner_client(error: Error) -> Status {
     Status::unknown(from_store(error).message())
 }
 
-/// What the store's error is on the wire.
+/// Converts a store error to its status on the wire.
 pub(crate) fn from_store(error: Error) -> Status {
     match error {
         Error::Compacted => compacted(),
@@ -99,10 +99,10 @@ pub(crate) fn from_store(error: Error) -> Status {
         Error::NoSpace => no_space(),
         Error::NoLease => no_writer_lease(),
         Error::Standby => standby(),
-        // It may become visible yet.
+        // The write may still become visible.
         Error::InDoubt => in_doubt(),
         Error::Stopped => stopped(),
-        // Not retried by clients against the same server, and not to be taken for a lost write.
+        // A code that clients neither retry on the same server nor take for a lost write.
         Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),
         Error::ValueLost(reason) => Status::data_loss(format!("gitcd: {reason}")),
         error @ Error::MergeTooLarge(_) => Status::resource_exhausted(format!("gitcd: {error}")),

@@ -10,7 +10,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::watch_server::Watch;
 pub mod stream;
 
-/// Responses that wait for the connection; behind them events stay in the log.
+/// Responses queued for the connection; further events stay in the log.
 const WAITING_RESPONSES: usize = 16;
 
 #[tonic::async_trait]
@@ -22,7 +22,7 @@ impl Watch for Backend {
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (answers, responses) = mpsc::channel(WAITING_RESPONSES);
-        // As in etcd, who has nothing more to ask goes on listening.
+        // As in etcd, a client that sends no more requests still receives events.
         let requests = request.into_inner().chain(futures::stream::pending());
         tokio::spawn(stream::serve(self.store.clone(), self.watch_settings(), requests, answers));
         Ok(Response::new(ReceiverStream::new(responses)))

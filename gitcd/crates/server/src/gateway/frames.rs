@@ -1,4 +1,4 @@
-//! Messages as gRPC puts them into bodies: a byte, the length in four bytes, the message.
+//! gRPC's framing of messages in bodies: a flag byte, the length in four bytes, the message.
 
 use axum::body::Body;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -16,7 +16,7 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The messages of an answer.
+/// The messages of a response.
 #[derive(Debug)]
 pub(super) struct Messages {
     body: Body,
@@ -25,7 +25,7 @@ pub(super) struct Messages {
 
 impl Messages {
     /// # Errors
-    /// What the answer says if it is a refusal.
+    /// The status of the response, if it is an error.
     pub(super) fn of(response: Response<Body>) -> Result<Self, Status> {
         match Status::from_header_map(response.headers()) {
             Some(status) if status.code() != Code::Ok => Err(status),
@@ -33,19 +33,19 @@ impl Messages {
         }
     }
 
-    /// The next message; nothing when all went well and there are no more.
+    /// Returns the next message; `None` after the last one if the status is OK.
     ///
     /// # Errors
-    /// How the answer ended if not well.
+    /// The status of the response, if it is not OK.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.whole() {
                 return Ok(Some(message));
             }
             let Some(frame) = self.body.frame().await else {
-                return Err(Status::unavailable("the answer ended without a status"));
+                return Err(Status::unavailable("the response ended without a status"));
             };
-            let frame = frame.map_err(|error| Status::unavailable(format!("the answer ended: {error}")))?;
+            let frame = frame.map_err(|error| Status::unavailable(format!("the response failed: {error}")))?;
             match frame.into_data() {
                 Ok(data) => self.read.extend_from_slice(&data),
                 Err(frame) => return ended(&frame.into_trailers().unwrap_or_default()),
@@ -67,6 +67,6 @@ fn ended(trailers: &HeaderMap) -> Result<Option<Bytes>, Status> {
     match Status::from_header_map(trailers) {
         Some(status) if status.code() == Code::Ok => Ok(None),
         Some(status) => Err(status),
-        None => Err(Status::unknown("the answer ended without a status")),
+        None => Err(Status::unknown("the response ended without a status")),
     }
 }

@@ -1,4 +1,4 @@
-//! What of a request's head goes on to gRPC.
+//! The headers of a request that are forwarded to gRPC.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use tonic::Status;
 
 use super::routes::Route;
 
-/// The client's metadata for gRPC have this in front of their names.
+/// Prefix of headers that are the client's gRPC metadata.
 const METADATA: &str = "grpc-metadata-";
 const TIMEOUT: &str = "grpc-timeout";
 
-/// A request's head, as far as gRPC gets it.
+/// The part of a request's head that is forwarded to gRPC.
 #[derive(Debug)]
 pub(super) struct Forwarded {
     headers: HeaderMap,
     peer: Option<Peer>,
-    /// How long the client waits, if it says so.
+    /// The client's timeout, if it sends one.
     pub(super) timeout: Option<Duration>,
 }
 
 impl Forwarded {
     /// # Errors
-    /// `InvalidArgument` for a `Grpc-Timeout` that is none.
+    /// `InvalidArgument` for an invalid `Grpc-Timeout`.
     pub(super) fn of(parts: &Parts) -> Result<Self, Status> {
         let mut headers = HeaderMap::new();
         let same = [header::AUTHORIZATION, header::USER_AGENT].map(|name| name.as_str().to_owned());
@@ -41,7 +41,7 @@ impl Forwarded {
         Ok(Self { headers, peer: parts.extensions.get().cloned(), timeout })
     }
 
-    /// The gRPC request for a route.
+    /// Returns the gRPC request for a route.
     pub(super) fn request(self, route: &Route, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
@@ -52,7 +52,7 @@ impl Forwarded {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         if let Some(timeout) = self.timeout {
-            // Eight digits are all that gRPC has.
+            // gRPC allows at most eight digits.
             let millis = timeout.as_millis().clamp(1, 99_999_999);
             headers.insert(TIMEOUT, HeaderValue::try_from(format!("{millis}m")).expect("digits"));
         }
@@ -63,7 +63,7 @@ impl Forwarded {
     }
 }
 
-/// What gRPC keeps to itself, or HTTP.
+/// Whether a header is reserved by gRPC or HTTP.
 fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-")
         || [
@@ -83,7 +83,7 @@ fn is_trace(name: &str) -> bool {
     ["traceparent", "tracestate"].contains(&name)
 }
 
-/// gRPC's form: a number and a unit.
+/// Parses gRPC's format: a number and a unit.
 fn timeout(value: &HeaderValue) -> Result<Duration, Status> {
     let text = String::from_utf8_lossy(value.as_bytes());
     let parsed = || {

@@ -1,5 +1,5 @@
-//! Messages as JSON objects, and back, in protobuf's own mapping with etcd's choices: names as in the `.proto` files, fields
-//! without a value left out, unknown fields ignored.
+//! Conversion between messages and JSON objects, in protobuf's own mapping with etcd's options: names as in the `.proto` files,
+//! fields without a value omitted, unknown fields ignored.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, Seria
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use tonic::Status;
 
-/// The message that an object stands for, in protobuf.
+/// Converts a JSON object to an encoded message.
 pub(super) fn to_message(kind: &MessageDescriptor, object: &[u8]) -> Result<Vec<u8>, Status> {
     let refused = |error| Status::invalid_argument(format!("{}: {error}", kind.full_name()));
     let _: Unambiguous = serde_json::from_slice(object).map_err(refused)?;
@@ -20,7 +20,7 @@ pub(super) fn to_message(kind: &MessageDescriptor, object: &[u8]) -> Result<Vec<
     Ok(message.map_err(refused)?.encode_to_vec())
 }
 
-/// JSON in which no object says anything twice, in whichever spelling: the last would silently win.
+/// JSON without duplicate fields, in any spelling: the last one would silently win.
 struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {
@@ -78,7 +78,7 @@ impl<'de> Visitor<'de> for Unambiguous {
     }
 }
 
-/// A message as an object.
+/// Converts an encoded message to a JSON object.
 pub(super) fn from_message(kind: &MessageDescriptor, message: Bytes) -> Result<Vec<u8>, Status> {
     let internal = |error: &dyn std::error::Error| Status::internal(format!("{}: {error}", kind.full_name()));
     let message = DynamicMessage::decode(kind.clone(), message).map_err(|error| internal(&error))?;

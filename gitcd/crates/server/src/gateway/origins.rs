@@ -1,12 +1,10 @@
-//! Which web pages may send requests.
+//! Origins of web pages that may send requests (CORS).
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The origins of web pages that may send requests from a browser. A browser says from which page a request comes; programs of
-/// other kinds say nothing and are not asked.
+/// The origins of web pages that may send requests. Browsers send a page's origin; requests without one are not restricted.
 ///
-/// None unless somebody says otherwise, unlike in etcd: without TLS, a page of anybody could otherwise write to a
-/// server on the visitor's machine.
+/// None by default, unlike in etcd: without TLS, any web page could otherwise write to a server on its visitor's machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     any: bool,
@@ -14,14 +12,14 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Reads etcd's `--cors`: origins separated by commas, or `*` for all.
+    /// Parses etcd's `--cors`: origins separated by commas, or `*` for all.
     pub fn parse(list: &str) -> Self {
         let listed: Vec<_> =
             list.split(',').map(str::trim).filter(|origin| !origin.is_empty()).map(ToOwned::to_owned).collect();
         Self { any: listed.iter().any(|origin| origin == "*"), listed }
     }
 
-    /// Whether a request with these headers is to be answered; an error says from where it comes.
+    /// Checks the origin in a request's headers; the error is the refused origin.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), String> {
         match headers.get(header::ORIGIN) {
             Some(origin) if !self.allows(origin) => Err(String::from_utf8_lossy(origin.as_bytes()).into_owned()),
@@ -33,7 +31,7 @@ impl Origins {
         self.any || self.listed.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
     }
 
-    /// Tells the browser what the page may do.
+    /// Adds the CORS headers for a page that is allowed.
     pub(crate) fn tell(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         let allowed = match origin {
             _ if self.any => HeaderValue::from_static("*"),

@@ -1,4 +1,4 @@
-//! Which path stands for which method (etcd: the annotations in `api/etcdserverpb/rpc.proto` and its like).
+//! Paths of the methods (etcd: the annotations in `api/etcdserverpb/rpc.proto` and similar files).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,10 +8,10 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use super::json;
 use crate::proto;
 
-/// The path's beginning, and the one that it had before etcd 3.4.
+/// Prefix of all paths, and the one from before etcd 3.4.
 const PREFIXES: [&str; 2] = ["/v3/", "/v3beta/"];
 
-/// What follows the prefix; the method.
+/// The path after the prefix, and its method.
 const ROUTES: &[(&str, &str)] = &[
     ("kv/range", "etcdserverpb.KV/Range"),
     ("kv/put", "etcdserverpb.KV/Put"),
@@ -66,12 +66,12 @@ const ROUTES: &[(&str, &str)] = &[
     ("lock/unlock", "v3lockpb.Lock/Unlock"),
 ];
 
-/// Whether a path is one of the gateway, be there a method for it or not.
+/// Whether a path belongs to the gateway, even without a method for it.
 pub(crate) fn takes(path: &str) -> bool {
     PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// What a path stands for.
+/// The method of a path.
 #[derive(Debug)]
 pub(super) struct Route {
     /// The method's path in gRPC.
@@ -83,35 +83,35 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether the client sends any number of messages.
+    /// Whether the client sends a stream of messages.
     pub(super) fn takes_many(&self) -> bool {
         self.takes_many
     }
 
-    /// Whether it gets any number.
+    /// Whether the response is a stream of messages.
     pub(super) fn gives_many(&self) -> bool {
         self.gives_many
     }
 
-    /// The request that a JSON object stands for, in protobuf.
+    /// Converts a JSON object to an encoded request.
     pub(super) fn encode(&self, object: &[u8]) -> Result<Vec<u8>, tonic::Status> {
         json::to_message(&self.input, object)
     }
 
-    /// An answer in JSON.
+    /// Converts an encoded response to JSON.
     pub(super) fn decode(&self, message: bytes::Bytes) -> Result<Vec<u8>, tonic::Status> {
         json::from_message(&self.output, message)
     }
 }
 
 pub(super) fn find(path: &str) -> Option<&'static Route> {
-    /// Made for the first who asks: most servers never see a client without gRPC.
+    /// Built on first use: most servers only have gRPC clients.
     static TABLE: LazyLock<HashMap<&str, Route>> = LazyLock::new(table);
     PREFIXES.iter().find_map(|prefix| TABLE.get(path.strip_prefix(prefix)?))
 }
 
 fn table() -> HashMap<&'static str, Route> {
-    let pool = DescriptorPool::decode(proto::DESCRIPTORS).expect("the descriptors were made by the compiler");
+    let pool = DescriptorPool::decode(proto::DESCRIPTORS).expect("the protobuf compiler generated the descriptors");
     let route = |method: &str| {
         let (service, name) = method.split_once('/')?;
         let method = pool.get_service_by_name(service)?.methods().find(|method| method.name() == name)?;
@@ -137,7 +137,7 @@ mod tests {
         for service in pool.services() {
             for method in service.methods() {
                 let name = format!("{}/{}", service.full_name(), method.name());
-                // Of a later etcd, and by gRPC only.
+                // From a later etcd, and only over gRPC.
                 if name == "etcdserverpb.KV/RangeStream" {
                     continue;
                 }

@@ -1,21 +1,21 @@
-//! gRPC's errors in HTTP.
+//! gRPC errors as HTTP responses.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-/// An error as the whole answer.
+/// Returns an error as the whole response.
 pub(super) fn answer(status: &Status) -> Response<Body> {
     with_body(status, object(status).to_string())
 }
 
-/// One that a stream begins with.
+/// Returns an error before the first message of a stream.
 pub(super) fn first_of_stream(status: &Status) -> Response<Body> {
     with_body(status, line(status))
 }
 
-/// One in a stream.
+/// Returns the line for an error within a stream.
 pub(super) fn line(status: &Status) -> String {
     format!("{}\n", json!({ "error": object(status) }))
 }
@@ -31,11 +31,11 @@ fn object(status: &Status) -> Value {
     json!({ "code": status.code() as i32, "message": status.message() })
 }
 
-/// gRPC gateway's table.
+/// Converts a code as grpc-gateway does.
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,
-        // nginx' word for a client that is gone.
+        // nginx's status for a client that closed the connection.
         Code::Cancelled => StatusCode::from_u16(499).expect("a number of three digits"),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => StatusCode::BAD_REQUEST,
         Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,

@@ -1,4 +1,4 @@
-//! Answers of many messages: a line of JSON for each.
+//! Streamed responses: a line of JSON for each message.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::routes::Route;
 use super::values::Values;
 use super::{json_answer, status};
 
-/// Why the client's messages cannot go on, should that come to pass.
+/// Receives the error of the client's first invalid message.
 type Broken = oneshot::Receiver<Status>;
 
-/// Answers a method to which the client sends messages while it gets others.
+/// Answers a bidirectional streaming method.
 pub(super) async fn both_ways<F>(
     route: &'static Route,
     forwarded: Forwarded,
@@ -37,7 +37,7 @@ where
     answer(route, response, timeout, Some(broken)).await
 }
 
-/// The client's messages as gRPC's, up to the first that is none. That one is told, and nothing follows it.
+/// Converts the client's messages to gRPC's, up to the first invalid one, whose error is sent to `tell`.
 fn messages(
     route: &'static Route,
     values: Values,
@@ -51,7 +51,7 @@ fn messages(
         match object? {
             Ok(message) => Some((Ok(frames::framed(&message)), (values, tell))),
             Err(status) => {
-                // Nobody listens any more if the answer has ended already.
+                // Fails if the response has already ended.
                 let _ = tell.send(status);
                 None
             }
@@ -59,7 +59,7 @@ fn messages(
     })
 }
 
-/// A line for each message of `response`. As in etcd there is no answer before the first line.
+/// Returns a line for each message of `response`. As in etcd, even the headers wait for the first line.
 pub(super) async fn answer(
     route: &'static Route,
     response: Response<Body>,
@@ -99,14 +99,14 @@ struct Lines {
 impl Lines {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Status> {
         let message = tokio::select! {
-            // What was answered before the client's nonsense is said before it is complained of.
+            // Responses to earlier messages go before the error of an invalid one.
             biased;
             message = self.messages.next() => message?,
             () = over(&mut self.deadline) => return Err(Status::deadline_exceeded("context deadline exceeded")),
             status = told(&mut self.broken) => return Err(status),
         };
         let Some(message) = message else {
-            // The method has ended because the client's messages have.
+            // The method may have ended because of an invalid message.
             return match self.broken.take().map(|mut broken| broken.try_recv()) {
                 Some(Ok(status)) => Err(status),
                 _ => Ok(None),
@@ -134,6 +134,6 @@ async fn told(broken: &mut Option<Broken>) -> Status {
             return status;
         }
     }
-    // All messages were good, and there are no more.
+    // All messages were valid, and there are no more.
     std::future::pending().await
 }

@@ -1,16 +1,16 @@
-//! JSON objects out of a body, one after the other.
+//! Splits a body into JSON objects.
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use tonic::Status;
 
-/// Finds where objects begin and end, and looks at every byte once however the body comes in.
+/// The JSON objects of a body. Every byte is scanned once, whatever the chunks of the body.
 #[derive(Debug)]
 pub(super) struct Values {
     body: Body,
     limit: usize,
     read: BytesMut,
-    /// How many bytes of `read` were looked at.
+    /// How many bytes of `read` have been scanned.
     seen: usize,
     depth: usize,
     in_string: bool,
@@ -18,16 +18,16 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// No object may have more than `limit` bytes.
+    /// Splits `body`, in which no object may have more than `limit` bytes.
     pub(super) fn new(body: Body, limit: usize) -> Self {
         Self { body, limit, read: BytesMut::new(), seen: 0, depth: 0, in_string: false, escaped: false }
     }
 
-    /// The next object; nothing at the end of the body.
+    /// Returns the next object; `None` at the end of the body.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no object, or half of one; `ResourceExhausted` for one that is too large; `Cancelled` if the
-    /// client is gone.
+    /// `InvalidArgument` for anything but a complete object; `ResourceExhausted` for one that is too large; `Cancelled` if the
+    /// client disconnects.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(end) = self.end()? {
@@ -45,7 +45,7 @@ impl Values {
         }
     }
 
-    /// Where the object ends that was begun, if that has been read.
+    /// Returns the end of the current object, if it has been read.
     fn end(&mut self) -> Result<Option<usize>, Status> {
         if self.depth == 0 {
             let spaces = self.read.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -84,7 +84,7 @@ mod tests {
     use futures::stream;
     use tonic::Code;
 
-    /// What comes out of a body that comes in pieces of `size` bytes.
+    /// Splits a body that arrives in chunks of `size` bytes.
     async fn values(text: &str, size: usize) -> (Vec<String>, Option<Code>) {
         let chunks: Vec<_> =
             text.as_bytes().chunks(size).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))).collect();

@@ -1,4 +1,4 @@
-//! What plain HTTP requests meet first, before any page (etcd: `embed/serve.go`).
+//! Checks of plain HTTP requests, before any page (etcd: `embed/serve.go`).
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Version, header};
 
 use crate::gateway::{self, Origins};
 
-/// Answers what gets no further: requests without a host, questions of browsers, pages that may not send requests.
+/// Answers requests that go no further: those without a host, CORS preflights, and those from web pages that are not allowed.
 pub(crate) fn refuse<B>(origins: &Origins, request: &Request<B>) -> Option<Response> {
     if request.version() == Version::HTTP_11 {
         match request.headers().get_all(header::HOST).iter().count() {
@@ -34,12 +34,12 @@ fn bad_request(text: &'static str) -> Response {
     response
 }
 
-/// What Go answers for a page that is not there.
+/// Returns Go's response for a missing page.
 pub(crate) fn not_found() -> Response<Body> {
     error(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// What Go answers in place of a page.
+/// Returns an error as Go does.
 pub(super) fn error(status: StatusCode, text: impl Into<String>) -> Response<Body> {
     (status, [(header::X_CONTENT_TYPE_OPTIONS, "nosniff")], text.into()).into_response()
 }

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use crate::metrics::{self, Source};
 
-/// A format of figures, with its media type.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Plain,
@@ -24,17 +24,17 @@ impl Format {
         }
     }
 
-    /// What an `Accept` prefers, as Prometheus' own handler reads it: what it does not know is passed over.
+    /// Returns the preferred format of `Accept`, as Prometheus' own handler does: unknown media types are skipped.
     fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let mut ranges: Vec<_> = accepted.flat_map(|value| value.split(',')).map(range).collect();
-        // Stable: of equals the first.
+        // Stable: the first of equals wins.
         ranges.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         ranges.into_iter().find_map(|(_, format)| format).unwrap_or(Self::Plain)
     }
 }
 
-/// How much a media range is wanted, and what it stands for.
+/// Returns the quality of a media range, and its format.
 fn range(text: &str) -> (f64, Option<Format>) {
     let mut parts = text.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -58,7 +58,7 @@ pub(super) async fn figures(
 ) -> impl IntoResponse {
     let format = Format::of(request.headers());
     let scrape = source.scrapes.begin();
-    // Looks into folders.
+    // Blocking: reads folders.
     let text = tokio::task::spawn_blocking(move || {
         let text = metrics::text(&registry);
         if format == Format::OpenMetrics { text } else { metrics::plain(&text) }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn figures_are_plain_text_unless_openmetrics_is_preferred() {
         assert_eq!(Format::of(&HeaderMap::new()), Format::Plain);
-        // Prometheus 2 and 3, as they ask.
+        // As sent by Prometheus 2 and 3.
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\

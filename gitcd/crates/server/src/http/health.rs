@@ -1,4 +1,4 @@
-//! Health as probes ask for it (etcd: `api/etcdhttp/health.go`).
+//! Health endpoints for probes (etcd: `api/etcdhttp/health.go`).
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub(super) fn routes() -> Router<Arc<Source>> {
     router
 }
 
-/// The values of a parameter that may be given several times.
+/// Returns all values of a query parameter.
 fn values<'q>(query: Option<&'q str>, name: &str) -> Vec<&'q str> {
     let parameters = query.unwrap_or_default().split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
     parameters.filter(|(given, _)| *given == name).map(|(_, value)| value).collect()
 }
 
-/// etcd's shape: `{"health":"true","reason":""}`; 503 while writes are refused or an alarm is raised that `?exclude=` does not
-/// name.
+/// Answers in etcd's format, `{"health":"true","reason":""}`; 503 while writes are refused or an alarm is raised that
+/// `?exclude=` does not name.
 async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) -> Response {
     let excluded = values(query.as_deref(), "exclude");
     let alarms = source.store.alarms().list().into_iter().map(|(alarm, _)| alarm);
@@ -44,11 +44,11 @@ async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) ->
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "false"),
     };
     let body = json!({ "health": health, "reason": refused.unwrap_or_default() });
-    // etcd leaves it to Go to guess what this is.
+    // As in etcd, where Go guesses the content type: plain text, not JSON.
     (status, body.to_string()).into_response()
 }
 
-/// Whether those that need it can start: it takes writes, or shows what the one that does has pushed. etcd has no such page.
+/// OK once clients can start: the server accepts writes, or is a hot standby that serves reads. etcd has no such page.
 async fn startup(State(source): State<Arc<Source>>) -> Response {
     let store = &source.store;
     match store.unavailable().filter(|_| !store.is_standby()) {
@@ -57,10 +57,10 @@ async fn startup(State(source): State<Arc<Source>>) -> Response {
     }
 }
 
-/// A check by etcd's name: what is wrong, if anything is.
+/// A check with etcd's name for it; returns the problem, if any.
 type Check = (&'static str, fn(&Source) -> Option<String>);
 
-/// Reading takes nothing that could fail.
+/// Always passes: a local read cannot fail.
 const SERIALIZABLE_READ: Check = ("serializable_read", |_| None);
 
 const LIVE: &[Check] = &[SERIALIZABLE_READ];
@@ -70,12 +70,12 @@ const READY: &[Check] = &[
         source.store.alarms().is_raised(Alarm::Corrupt).then(|| "alarm activated: CORRUPT".to_owned())
     }),
     SERIALIZABLE_READ,
-    // What has to be agreed upon is agreed upon by the writer.
+    // The writer takes the place of a Raft quorum.
     ("linearizable_read", |source| source.store.unavailable().map(|error| error.to_string())),
     ("non_learner", |_| None),
 ];
 
-/// Runs checks as etcd's `/livez` and `/readyz` do, with `?verbose` and, if some may be left out, `?exclude=`.
+/// Runs checks as etcd's `/livez` and `/readyz` do, with `?verbose` and, if `may_exclude`, `?exclude=`.
 fn checked(kind: &'static str, checks: &'static [Check], may_exclude: bool) -> MethodRouter<Arc<Source>> {
     page(async move |State(source): State<Arc<Source>>, RawQuery(query): RawQuery| {
         let excluded = if may_exclude { values(query.as_deref(), "exclude") } else { Vec::new() };

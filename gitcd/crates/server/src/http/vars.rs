@@ -1,4 +1,4 @@
-//! `/debug/vars`: what Go calls published variables. What Go's runtime says of its memory has no counterpart here.
+//! `/debug/vars`: Go's published variables (`expvar`), without the memory statistics of Go's runtime.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) async fn vars(State(source): State<Arc<Source>>) -> impl IntoResponse
     let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let member = format!("{:x}", source.member.member_id);
     let revision = source.store.revision().get();
-    // A write is proposed, committed and applied in one go; revisions count them.
+    // A write is proposed, committed and applied in one step, so the revision is also the Raft index.
     let raft = json!({
         "id": member,
         "term": RAFT_TERM,

@@ -1,4 +1,4 @@
-//! Requests by the version of the client's library, which Go's client tells.
+//! Requests by the version of the client's library, which etcd's Go client sends.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderName};
 
 const VERSION: HeaderName = HeaderName::from_static("client-api-version");
-/// A client that tells none.
+/// Version of a client that sends none.
 const UNKNOWN: &str = "unknown";
-/// No more versions than that: clients could invent them.
+/// Limit on versions, since clients could invent them.
 const VERSIONS: usize = 64;
 
-/// How many requests there were of each version, in the order in which they were first seen.
+/// Numbers of requests by version, in the order in which the versions were first seen.
 #[derive(Debug)]
 pub(super) struct Clients([OnceLock<Version>; VERSIONS]);
 
@@ -24,12 +24,12 @@ impl Default for Clients {
 #[derive(Debug)]
 struct Version {
     name: Box<str>,
-    /// With one answer, and streams.
+    /// Unary, and streams.
     requests: [AtomicU64; 2],
 }
 
 impl Clients {
-    /// Counts a request, without a lock. The versions that were seen first are found first, which are one or two.
+    /// Counts a request, without a lock. Searches the versions in order; most servers see one or two.
     pub(super) fn count(&self, headers: &HeaderMap, is_stream: bool) {
         let name = headers.get(VERSION).and_then(|version| version.to_str().ok()).unwrap_or(UNKNOWN);
         let new = || Version { name: name.into(), requests: [AtomicU64::default(), AtomicU64::default()] };
@@ -38,7 +38,7 @@ impl Clients {
         }
     }
 
-    /// Version, kind of request, number; only what there was.
+    /// Returns version, kind of request and number, except zeros.
     pub(super) fn counted(&self) -> Vec<(String, &'static str, u64)> {
         let counted = self.0.iter().filter_map(OnceLock::get).flat_map(|version| {
             let kinds = ["unary", "stream"].into_iter().zip(&version.requests);

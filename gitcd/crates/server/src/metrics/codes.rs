@@ -1,4 +1,4 @@
-//! gRPC's codes.
+//! gRPC status codes.
 
 use http::HeaderMap;
 
@@ -25,7 +25,7 @@ pub(super) const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
-/// The code in an answer's head or trailers, if there is one.
+/// Returns the code in the headers or trailers of a response, if any.
 pub(super) fn code_in(headers: &HeaderMap) -> Option<usize> {
     let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     Some(if code < CODES.len() { code } else { 2 })

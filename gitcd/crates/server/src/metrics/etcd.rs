@@ -1,9 +1,9 @@
-//! What etcd counts besides: the same names, kinds and buckets. `docs/etcd.md` lists what has no meaning here.
+//! More of etcd's metrics, with the same names, types and buckets. `docs/etcd.md` lists those without a meaning here.
 
 use std::fmt::Error;
 use std::sync::atomic::Ordering;
 
-use gitcd_mvcc::amounts::Amounts;
+use gitcd_mvcc::doubling_histogram::DoublingHistogram;
 use gitcd_mvcc::work::{APPLIED, Outcomes};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -17,7 +17,7 @@ const SECONDS_PER_NANO: f64 = 1e-9;
 const MILLIS_PER_NANO: f64 = 1e-6;
 
 impl Out<'_> {
-    fn amounts(&mut self, name: &str, help: &str, unit: f64, amounts: &Amounts) -> Result<(), Error> {
+    fn amounts(&mut self, name: &str, help: &str, unit: f64, amounts: &DoublingHistogram) -> Result<(), Error> {
         amounts.encode(unit, self.encoder.encode_descriptor(name, help, None, MetricType::Histogram)?)
     }
 
@@ -40,7 +40,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// Those that were observed, each with its labels.
+    /// Writes the histograms that have observations, each with its labels.
     fn outcomes<'o>(
         &mut self,
         name: &str,
@@ -102,7 +102,7 @@ impl Source {
             .map(|(alarm, id)| ([("server_id", format!("{id:x}")), ("alarm_type", alarm.name().to_owned())], 1.0));
         let help = "Alarms that are raised. 1 for 'server_id' label with their member, 2 for 'alarm_type' label with their type";
         out.family(("etcd_debugging_server_alarms", help), false, alarms)?;
-        // There are no users: nothing ever changes.
+        // There are no users, so it never changes.
         out.gauge("etcd_debugging_auth_revision", "The current revision of auth store", 1.0)
     }
 
@@ -160,7 +160,7 @@ impl Source {
         let put = work.put_bytes.load(Ordering::Relaxed) as f64;
         let help = "The total size of put kv pairs seen by this member";
         out.gauge("etcd_debugging_mvcc_total_put_size_in_bytes", help, put)?;
-        let help = "Total number of pending events to be sent: watchers take theirs from the log, none waits elsewhere";
+        let help = "Total number of pending events to be sent: watchers read them from the log, none waits elsewhere";
         out.gauge("etcd_debugging_mvcc_pending_events_total", help, 0.0)
     }
 

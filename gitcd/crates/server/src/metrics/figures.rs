@@ -1,4 +1,4 @@
-//! The figures that are looked up when somebody asks.
+//! The metrics that are collected at every scrape.
 
 use std::fmt::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use super::process::Process;
 use super::{Source, remotes};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 
-/// A watcher is slow when it is so many revisions behind.
+/// A watcher is slow if it is this many revisions behind.
 const SLOW_REVISIONS: usize = 1000;
 
 impl Collector for Source {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         let mut out = Out { encoder };
-        // Looks at every stream.
+        // Visits every stream, so only once a scrape.
         let slow = self.store.hub().slow(self.store.revision(), SLOW_REVISIONS);
         self.own(&mut out, slow)?;
         remotes::encode(&self.status, &mut out)?;
@@ -30,7 +30,7 @@ impl Collector for Source {
     }
 }
 
-/// Writes one figure after the other.
+/// Writes metrics, one after the other.
 pub(super) struct Out<'a> {
     pub(super) encoder: DescriptorEncoder<'a>,
 }
@@ -41,7 +41,7 @@ impl Out<'_> {
         gauge.encode(self.encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// `_total` is added to the name.
+    /// Writes a counter; `_total` is added to its name.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
         let counter = ConstCounter::new(value);
         counter.encode(self.encoder.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -75,8 +75,8 @@ impl Source {
         out.gauge("gitcd_commit_lag_seconds", "Age of the oldest durable revision that is not in Git yet", lag)?;
         let compacted = store.compacted().get() as f64;
         out.gauge("gitcd_compact_revision", "History below this revision is dropped", compacted)?;
-        out.gauge("gitcd_keys", "Keys in the index, deleted ones that history still knows included", keys as f64)?;
-        out.gauge("gitcd_log_entries", "Writes that watches can still be resumed from", log as f64)?;
+        out.gauge("gitcd_keys", "Keys in the index, including deleted ones still in the history", keys as f64)?;
+        out.gauge("gitcd_log_entries", "Writes in the log, from which watches can resume", log as f64)?;
         out.gauge("gitcd_watchers", "Open watches", store.hub().watchers() as f64)?;
         let help = "Open watches that are 1,000 revisions or more behind";
         out.gauge("gitcd_slow_watchers", help, slow as f64)?;
@@ -96,20 +96,20 @@ impl Source {
         out.gauge("gitcd_pack_files_bytes", "Size of the packs in the repository and their indices", bytes)?;
         let upkeep = &self.maintenance;
         let pruned = load(&upkeep.pruned);
-        out.counter("gitcd_pruned_objects", "Objects thrown away that nothing had led to for long", pruned)?;
-        out.counter("gitcd_pack_joins", "How often packs were joined in the background", load(&upkeep.joins))?;
-        out.counter("gitcd_pack_join_failures", "How often that failed", load(&upkeep.failures))?;
-        let help = "Time that it took in all, of a process that comes after all others";
+        out.counter("gitcd_pruned_objects", "Unreachable objects pruned", pruned)?;
+        out.counter("gitcd_pack_joins", "Background repacks", load(&upkeep.joins))?;
+        out.counter("gitcd_pack_join_failures", "Failed background repacks", load(&upkeep.failures))?;
+        let help = "Total duration of background repacks, which run at low priority";
         out.counter("gitcd_pack_join_seconds", help, load(&upkeep.milliseconds) / 1000.0)?;
         let refused = f64::from(u8::from(store.unavailable().is_some()));
         out.gauge("gitcd_writes_refused", "1 while writes are refused", refused)?;
         let Some(lease) = self.status.lease() else { return Ok(()) };
         out.gauge(
             "gitcd_writer_epoch",
-            "How often the writer lease was taken, this time included",
+            "Number of times that the writer lease was acquired, including this one",
             lease.epoch as f64,
         )?;
-        let help = "How long writes are acknowledged unless the lease is renewed";
+        let help = "Time until writes are no longer acknowledged unless the lease is renewed";
         out.gauge("gitcd_writer_lease_remaining_seconds", help, lease.remaining_seconds)
     }
 
@@ -149,7 +149,7 @@ impl Source {
                 CLUSTER_VERSION.rsplit_once('.').map_or(CLUSTER_VERSION, |(minor, _)| minor).to_owned(),
             ),
         )?;
-        // A write is proposed, committed and applied in one go; revisions count them.
+        // A write is proposed, committed and applied in one step, so the revision counts them.
         out.gauge(
             "etcd_server_proposals_committed_total",
             "The total number of consensus proposals committed",
@@ -166,7 +166,7 @@ impl Source {
             "Size of keys and values with their history since the compaction, in bytes",
             size.total as f64,
         )?;
-        out.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "The same: nothing is set aside", size.total as f64)?;
+        out.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "The same: no space is reserved", size.total as f64)?;
         out.gauge("gitcd_live_bytes", "Size of the newest versions of all keys, in bytes", size.live as f64)?;
         let (ranges, puts) = (load(&counters.ranges), load(&counters.puts));
         out.counter("etcd_mvcc_range", "Total number of ranges seen by this member", ranges)?;

@@ -1,10 +1,10 @@
-//! How often somebody asked how this server is, and what was answered.
+//! Counts of health checks and their results.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// The health pages' answers.
+/// Results of the health pages.
 #[derive(Debug, Default)]
 pub struct Health {
     healthy: AtomicU64,
@@ -12,7 +12,7 @@ pub struct Health {
     checks: Mutex<Vec<Check>>,
 }
 
-/// A check of `/livez` or `/readyz` that was made at least once.
+/// A check of `/livez` or `/readyz` that has run at least once.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     pub(super) kind: &'static str,
@@ -23,13 +23,13 @@ pub(super) struct Check {
 }
 
 impl Health {
-    /// `/health` was answered.
+    /// Counts a response of `/health`.
     pub(crate) fn asked(&self, healthy: bool) {
         let counter = if healthy { &self.healthy } else { &self.unhealthy };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A check was made.
+    /// Counts a run of a check.
     pub(crate) fn checked(&self, kind: &'static str, name: &'static str, passed: bool) {
         let mut checks = self.checks.lock();
         let known = checks.iter().position(|check| (check.kind, check.name) == (kind, name));
@@ -42,7 +42,7 @@ impl Health {
         check.last_passed = passed;
     }
 
-    /// How often `/health` said yes, and how often no.
+    /// Returns how often `/health` reported healthy, and how often unhealthy.
     pub(super) fn answers(&self) -> (u64, u64) {
         (self.healthy.load(Ordering::Relaxed), self.unhealthy.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Counts messages in bodies of streams, as they pass.
+//! Counts the messages in bodies of streams, as they pass.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,18 +9,18 @@ use prometheus_client::metrics::counter::Counter;
 
 const PREFIX_BYTES: usize = 5;
 
-/// Where in a body of gRPC one is: a byte, a length in four bytes, so many bytes, and again.
+/// Position in a gRPC body, which repeats: a flag byte, a length in four bytes, the message.
 #[derive(Debug, Default)]
 pub(super) struct Position {
-    /// What has come of a prefix.
+    /// The bytes of the prefix so far.
     prefix: [u8; PREFIX_BYTES],
     read: usize,
-    /// What is still to come of a message.
+    /// How many bytes of the message are still to come.
     rest: usize,
 }
 
 impl Position {
-    /// How many messages end in `data`.
+    /// Advances over `data`; returns how many messages end in it.
     pub(super) fn pass(&mut self, mut data: &[u8]) -> u64 {
         let mut ended = 0;
         while !data.is_empty() {

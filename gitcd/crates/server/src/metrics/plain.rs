@@ -1,11 +1,11 @@
-//! `OpenMetrics` in the older text format of Prometheus, which most readers ask for.
+//! Conversion of `OpenMetrics` to Prometheus' older text format, which most clients request.
 
 use std::fmt::Write as _;
 
-/// Counters that have no `_total` in etcd, and so none in this format.
+/// Counters without `_total` in etcd, and so in this format.
 const WITHOUT_TOTAL: [&str; 2] = ["etcd_server_health_success", "etcd_server_health_failures"];
 
-/// The same figures: counters are named as their samples are, and there are no units and no end.
+/// Converts metrics to plain text: counters are named like their samples, and there are no units and no end marker.
 pub fn plain(open: &str) -> String {
     let mut plain = String::with_capacity(open.len() + 4096);
     let mut help = None;
@@ -41,7 +41,7 @@ pub fn plain(open: &str) -> String {
     plain
 }
 
-/// The bound of a bucket as Go prints it, since queries name bounds by their text; and what is before and behind it.
+/// Returns the bound of a bucket as Go prints it, since queries match it as text, between the texts before and after it.
 fn bound(line: &str) -> Option<(&str, String, &str)> {
     let start = line.find("le=\"")? + 4;
     let end = start + line[start..].find('"')?;

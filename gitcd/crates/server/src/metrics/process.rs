@@ -1,8 +1,8 @@
-//! Figures of the process, as every Prometheus client library gives them on Linux.
+//! Metrics of the process, as in Prometheus client libraries on Linux.
 
 use std::fs;
 
-/// What `/proc` says; what cannot be read is left out.
+/// Values from `/proc`; `None` if one cannot be read.
 pub(super) struct Process {
     pub(super) cpu_seconds: Option<f64>,
     pub(super) resident_bytes: Option<f64>,
@@ -10,7 +10,7 @@ pub(super) struct Process {
     pub(super) start_seconds: Option<f64>,
     pub(super) open_fds: Option<f64>,
     pub(super) max_fds: Option<f64>,
-    /// Of the network namespace, as everywhere.
+    /// Of the network namespace, as in those libraries.
     pub(super) received_bytes: Option<f64>,
     pub(super) sent_bytes: Option<f64>,
     pub(super) virtual_max_bytes: Option<f64>,
@@ -25,7 +25,7 @@ impl Process {
             .map(|(_, rest)| rest.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0.0)).collect())
             .unwrap_or_default();
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        // Field numbers of proc(5), of which the first three are gone.
+        // Field numbers of proc(5); the first three are cut off.
         let field = |number: usize| fields.get(number - 4).copied();
         let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
         let boot = boot.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
@@ -39,13 +39,13 @@ impl Process {
             max_fds: file_descriptor_limit().map(|limit| limit as f64),
             received_bytes: octets(&network, "InOctets"),
             sent_bytes: octets(&network, "OutOctets"),
-            // No bound is the largest number.
+            // Unlimited is reported as the largest number.
             virtual_max_bytes: Some(limit("Max address space").unwrap_or(u64::MAX) as f64),
         }
     }
 }
 
-/// A number of the `IpExt` table: a line of names, a line of numbers.
+/// Returns a number from the `IpExt` table: a line of names, a line of numbers.
 fn octets(netstat: &str, name: &str) -> Option<f64> {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -53,12 +53,12 @@ fn octets(netstat: &str, name: &str) -> Option<f64> {
     numbers.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// How many files this process may have open.
+/// Returns how many files this process may have open.
 pub(crate) fn file_descriptor_limit() -> Option<u64> {
     limit("Max open files")
 }
 
-/// A soft limit of this process by its name in `/proc`; none if there is no bound.
+/// Returns a soft limit of this process by its name in `/proc`; `None` if unlimited.
 fn limit(name: &str) -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     limits.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())

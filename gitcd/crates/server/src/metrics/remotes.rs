@@ -1,4 +1,4 @@
-//! The figures of the remotes, one for each.
+//! Metrics of the remotes, one sample for each.
 
 use std::fmt::Error;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::figures::Out;
 use crate::status::{Remote, Reporter};
 
-/// A figure, unless there is none of this remote.
+/// Name and help of a metric, and its value for a remote, if any.
 type Figure = (&'static str, &'static str, fn(&Remote) -> Option<f64>);
 
 const GAUGES: &[Figure] = &[
@@ -22,29 +22,29 @@ const GAUGES: &[Figure] = &[
     ("gitcd_remote_lag_seconds", "Age of the oldest of these commits", |remote| {
         remote.lag_seconds.map(|seconds| seconds as f64)
     }),
-    ("gitcd_remote_rejected_files", "Files of the remote that did not enter", |remote| {
+    ("gitcd_remote_rejected_files", "Files of the remote that were rejected", |remote| {
         Some(remote.known.rejected.len() as f64)
     }),
-    ("gitcd_remote_failures", "Attempts in a row to pull or push that failed", |remote| {
+    ("gitcd_remote_failures", "Consecutive failed attempts to pull or push", |remote| {
         Some(remote.known.failures as f64)
     }),
     (
         "gitcd_remote_last_success_timestamp_seconds",
-        "When something was last exchanged without an error, in seconds since 1970",
+        "Unix time of the last successful exchange with the remote",
         |remote| remote.known.synced_at.map(|at| at as f64),
     ),
-    ("gitcd_remote_pull_seconds", "Seconds that the last pull took, with its fetch, merges and push", |remote| {
+    ("gitcd_remote_pull_seconds", "Duration of the last pull, including its fetch, merges and push", |remote| {
         Some(remote.known.pull_seconds)
     }),
 ];
 
-/// `_total` is added to the names.
+/// Counters; `_total` is added to their names.
 const COUNTERS: &[Figure] = &[
     ("gitcd_remote_merges", "Merges of the remote's commits", |remote| Some(remote.known.merges as f64)),
-    ("gitcd_remote_merge_seconds", "Seconds that they took, from the fetched commit to the merge commit", |remote| {
+    ("gitcd_remote_merge_seconds", "Duration of these merges, from the fetched commit to the merge commit", |remote| {
         Some(remote.known.merge_seconds)
     }),
-    ("gitcd_remote_pulls", "Pulls that ended without an error", |remote| Some(remote.known.pulls as f64)),
+    ("gitcd_remote_pulls", "Successful pulls", |remote| Some(remote.known.pulls as f64)),
     ("gitcd_remote_conflicts", "Keys and fields that both sides had changed", |remote| {
         Some(remote.known.conflicts as f64)
     }),
@@ -53,12 +53,12 @@ const COUNTERS: &[Figure] = &[
 ];
 
 pub(super) fn encode(reporter: &Reporter, out: &mut Out) -> Result<(), Error> {
-    let help = "Files in commits of people that did not enter";
+    let help = "Rejected files in external commits";
     out.gauge("gitcd_rejected_files", help, reporter.rejected() as f64)?;
     let (merges, conflicts) = reporter.external();
-    let help = "Merges of commits that people pushed or made on the branch";
+    let help = "Merges of external commits, pushed to the branch or made on it";
     out.counter("gitcd_external_merges", help, merges as f64)?;
-    let help = "Keys and fields that such a commit and the branch both had changed";
+    let help = "Keys and fields that both an external commit and the branch had changed";
     out.counter("gitcd_external_conflicts", help, conflicts as f64)?;
     let remotes = reporter.remotes();
     let gauge = |value: f64, encoder: MetricEncoder| ConstGauge::new(value).encode(encoder);

@@ -1,4 +1,4 @@
-//! Counts gRPC requests by service, method and code, under the names that etcd has from go-grpc-prometheus.
+//! Counts gRPC requests by service, method and code, under etcd's names, which are those of go-grpc-prometheus.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ struct Handled {
     grpc_code: &'static str,
 }
 
-/// The requests of a branch. Every method has its counters from the start, as in etcd: a request looks up nothing but its
-/// method, by its path.
+/// Counters of a branch's requests. As in etcd, every method has its counters from the start, so a request only looks up its
+/// method, by path.
 #[derive(Clone, Debug)]
 pub struct Requests {
     started: Family<Started, Counter>,
@@ -43,7 +43,7 @@ pub struct Requests {
     pub(super) clients: Arc<Clients>,
 }
 
-/// What is counted of one method.
+/// The counters of one method.
 #[derive(Debug)]
 struct Counters {
     path: String,
@@ -90,7 +90,7 @@ impl Requests {
         registry.register("grpc_server_handled", help, self.handled.clone());
     }
 
-    /// Messages received and sent, by method. With one answer there is one of each: as in etcd, a refusal is one, too.
+    /// Returns the messages received and sent, by method. A unary request has one of each; as in etcd, an error counts, too.
     pub(super) fn messages(&self) -> impl Iterator<Item = ([(&'static str, &'static str); 3], u64, u64)> {
         self.methods.iter().map(|method| {
             let labels = [("grpc_type", method.kind), ("grpc_service", method.service), ("grpc_method", method.name)];
@@ -102,10 +102,10 @@ impl Requests {
         })
     }
 
-    /// Counts the beginning of a request, if it is for a known method.
+    /// Counts the start of a request, if it is for a known method.
     pub(crate) fn begin<B>(&self, request: &HttpRequest<B>) -> Option<Request> {
         let path = request.uri().path();
-        // The methods that are called most come first.
+        // The most frequent methods come first.
         let method = self.methods.iter().position(|method| method.path == path)?;
         let counters = &self.methods[method];
         counters.started.inc();
@@ -114,7 +114,7 @@ impl Requests {
     }
 }
 
-/// A method as labels; known ones only, so that clients cannot invent figures.
+/// A method as labels; only known ones, so that clients cannot invent time series.
 #[derive(Clone, Copy, Debug)]
 struct Method {
     service: &'static str,
@@ -126,7 +126,7 @@ const UNARY: &str = "unary";
 const SERVER_STREAM: &str = "server_stream";
 const BIDI_STREAM: &str = "bidi_stream";
 
-/// A service, its methods with one answer, its streams with their kinds.
+/// A service, its unary methods, its streams with their kinds.
 type Methods = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
 const SERVICES: &[Methods] = &[
@@ -178,7 +178,7 @@ fn methods() -> impl Iterator<Item = Method> {
     })
 }
 
-/// A request under way. Counted when it is dropped, however it ends: a client may go away at any time.
+/// A request in progress. Counted as handled when dropped, however it ends: a client may disconnect at any time.
 #[derive(Debug)]
 pub(crate) struct Request {
     methods: Arc<[Counters]>,
@@ -187,12 +187,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// It ended with this code.
+    /// Ends the request with a code.
     pub(crate) fn end(mut self, code: tonic::Code) {
         self.code = code as usize;
     }
 
-    /// Its body. What a stream receives is counted as it comes.
+    /// Wraps the body of the request; messages of a stream are counted as they arrive.
     pub(crate) fn receives(&self, body: Body) -> Body {
         let counters = &self.methods[self.method];
         if counters.is_unary {
@@ -201,7 +201,7 @@ impl Request {
         Body::new(Counted { inner: body, position: Position::default(), messages: counters.received.clone() })
     }
 
-    /// It is answered; a stream ends later.
+    /// Records the response; a stream ends later.
     pub(crate) fn answered(self, answer: Response<Body>) -> Response<Body> {
         let mut request = self;
         if let Some(code) = code_in(answer.headers()) {
@@ -209,7 +209,7 @@ impl Request {
             return answer;
         }
         if request.methods[request.method].is_unary {
-            // An error would be in the headers: a handler of one answer has ended by now.
+            // An error would be in the headers: a unary handler has finished by now.
             request.code = OK;
             return answer;
         }

@@ -1,9 +1,9 @@
-//! Requests for the figures themselves.
+//! Requests for the metrics themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many there were, and are.
+/// Numbers of started and ended scrapes.
 #[derive(Clone, Debug, Default)]
 pub struct Scrapes(Arc<Counts>);
 
@@ -14,7 +14,7 @@ struct Counts {
 }
 
 impl Scrapes {
-    /// One begins; it ends when what is returned is dropped.
+    /// Starts a scrape, which ends when the returned value is dropped.
     pub(crate) fn begin(&self) -> Scrape {
         self.0.begun.fetch_add(1, Ordering::Relaxed);
         Scrape(self.0.clone())
@@ -29,7 +29,7 @@ impl Scrapes {
     }
 }
 
-/// One of them.
+/// A scrape in progress.
 #[derive(Debug)]
 pub(crate) struct Scrape(Arc<Counts>);
 

@@ -1,8 +1,8 @@
-//! Shows what the writer of a branch has pushed, while its lease is waited for.
+//! Hot standby: serves what the writer of a branch has pushed, while waiting for its lease.
 //!
-//! Clients are told the writer's own revisions, as of its last push. Whatever they ask for but reads and watches is refused. When the
-//! lease is here, all connections are cut before the first write is taken; the sockets stay, so that nobody who connects again is turned
-//! away in between. Clients find that history begins after all that they have seen, and list again.
+//! Clients see the writer's own revisions, as of its last push. Requests other than reads and watches are refused. When the
+//! lease is acquired, all connections are closed before the first write is accepted. The sockets stay open, so that clients
+//! that reconnect in between are not refused; they find history compacted beyond what they have seen, and list again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::face::{Face, serve, show};
+use super::frontend::{Frontend, serve, show};
 use super::{Config, ServeError};
 use crate::status::Reporter;
 
-/// Relative to the prefix of a kube-apiserver: what it reads to find out how its store is.
+/// The key, relative to its prefix, that kube-apiserver reads to check the health of its store.
 const HEALTH: &[u8] = b"health";
 
-/// What there is when it is this server's turn.
+/// The result of the wait: the lease, the recovered branch, and the sockets.
 pub(super) struct Turn {
     pub(super) opened: Opened,
     pub(super) lease: Arc<Lease>,
@@ -41,7 +41,7 @@ pub(super) struct Turn {
     pub(super) pages: Vec<Bound>,
 }
 
-/// Waits until the branch is this server's to write, and recovers it. Nobody is answered any more when this returns.
+/// Waits for the lease and recovers the branch. No client is served any more when this returns.
 pub(super) async fn wait(
     config: &Config,
     settings: &Settings,
@@ -68,14 +68,14 @@ pub(super) async fn wait(
     }
 }
 
-/// Recovers the branch after its lease was taken.
+/// Acquires the lease, then recovers the branch.
 async fn open(
     config: &Config,
     settings: &Settings,
     pushed: Option<watch::Sender<Option<Oid>>>,
 ) -> Result<(Opened, Arc<Lease>), ServeError> {
     let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
-    // The lock first: who has it is the only one here.
+    // The lock first: its holder is the only server of the branch on this machine.
     let lock = spawn_blocking(move || {
         let lock = recovery::lock(&branch).map_err(Box::new)?;
         maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
@@ -93,7 +93,7 @@ async fn open(
     }
 }
 
-/// A socket that goes on listening whoever takes its connections at the moment.
+/// A socket that keeps listening while its server changes.
 #[derive(Debug)]
 struct Kept(std::net::TcpListener, Option<Arc<Certificates>>);
 
@@ -107,27 +107,27 @@ impl Kept {
     }
 }
 
-/// One that waits, with its sockets.
+/// A waiting server, with its sockets.
 #[derive(Debug)]
 pub(super) struct Standby<'c> {
     config: &'c Config,
     ports: &'c Ports,
-    /// Nobody listens before there is something to be shown.
+    /// Empty until there is a state to serve.
     listeners: Vec<Kept>,
     pages: Vec<Kept>,
-    /// The newest revision that anybody was shown.
+    /// The newest revision that clients may have seen.
     shown: Revision,
 }
 
-/// What is being shown.
+/// The state that is being served.
 struct View {
     follower: Option<Follower>,
     incarnation: String,
     store: Arc<Store>,
     heads: watch::Sender<Head>,
-    /// Who takes connections; aborted when this is dropped.
+    /// Accept connections; aborted when this is dropped.
     tasks: JoinSet<()>,
-    /// Whoever takes them is never told to stop.
+    /// Keeps the tasks' stop channel open.
     _stop: watch::Sender<bool>,
 }
 
@@ -137,7 +137,7 @@ impl<'c> Standby<'c> {
         Ok(Self { config, ports, listeners: Vec::new(), pages, shown: Revision::ZERO })
     }
 
-    /// Shows what is told to be here, until it is dropped.
+    /// Serves each state that `pushed` announces, until dropped.
     pub(super) async fn run(&mut self, mut pushed: watch::Receiver<Option<Oid>>) -> std::convert::Infallible {
         let mut view: Option<View> = None;
         loop {
@@ -174,7 +174,7 @@ impl<'c> Standby<'c> {
         }
     }
 
-    /// The sockets, for who has the lease; those of clients if there are any already.
+    /// Returns the sockets for the writer: those for clients, if bound already, and those for pages.
     pub(super) fn end(self) -> Result<(Vec<Bound>, Vec<Bound>), ServeError> {
         let all = |kept: Vec<Kept>| kept.iter().map(Kept::bound).collect::<Result<Vec<_>, _>>();
         Ok((all(self.listeners).map_err(ServeError::Socket)?, all(self.pages).map_err(ServeError::Socket)?))
@@ -186,9 +186,9 @@ impl<'c> Standby<'c> {
         let (follower, Loaded { state, keys }, data) = opened.map_err(|error| chain(&error))?;
         let revision = Revision::new(state.revision);
         if revision < self.shown {
-            // Who has seen more would be told something else of the same revisions.
+            // Clients that have seen more would get different data for the same revisions.
             self.listeners.clear();
-            return Err(format!("the branch has gone back there, to revision {revision}"));
+            return Err(format!("the branch was reset to the older revision {revision}"));
         }
         if self.listeners.is_empty() {
             let bound = self.ports.bind().await.map_err(|error| chain(&error))?;
@@ -221,12 +221,12 @@ impl View {
             listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (heads, head) = watch::channel(head);
         let joiner = Joiner::new(store.clone(), head, config.branch.clone())?;
-        // Nobody is pulled from: what comes, comes by way of who waits for the lease.
+        // Without remotes: pushed commits arrive through the wait for the lease.
         let puller = Arc::new(Puller::new(Arc::new(joiner), gitcd_sync::Config::default()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller, None);
-        let face = Face::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
+        let face = Frontend::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         for bound in listeners {
@@ -239,7 +239,7 @@ impl View {
         Ok(Self { follower: Some(follower), incarnation, store, heads, tasks, _stop: stop })
     }
 
-    /// Shows a later state of the branch; tells its revision.
+    /// Serves a later state of the branch; returns its revision.
     async fn advance(&mut self, config: &Config, metadata: Oid) -> Result<Result<Revision, Another>, LoadError> {
         let Some(mut follower) = self.follower.take() else { return Ok(Err(Another)) };
         let advanced = spawn_blocking(move || {
@@ -258,7 +258,7 @@ impl View {
         let shown = self.store.follow(Followed { revision, compacted, put, gone });
         if shown.is_ok() {
             self.heads.send_modify(|head| *head = Head { revision, data, next: data, ..*head });
-            tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "shown");
+            tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "serving a newer pushed state");
         }
         Ok(shown.map(|()| revision))
     }

@@ -1,4 +1,4 @@
-//! Finds out how a branch is.
+//! Collects the status of a branch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 
 use super::{Branch, Remote, Status};
 
-/// Commits are counted up to this.
+/// Limit for counting commits.
 const MOST: usize = 1000;
 
-/// Finds out how a branch and its remotes are.
+/// Collects the status of a branch and its remotes.
 #[derive(Debug)]
 pub struct Reporter {
     puller: Arc<Puller>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Git {
     }
 }
 
-/// What was last counted for a remote.
+/// The last count for a remote.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     theirs: Oid,
@@ -46,28 +46,28 @@ struct Counted {
 }
 
 impl Reporter {
-    /// For the branch of a puller, and its lease if it has one.
+    /// Creates a reporter for the branch of a puller, and its lease if it has one.
     pub fn new(puller: Arc<Puller>, lease: Option<Arc<Lease>>) -> Self {
         Self { puller, lease, git: Mutex::default() }
     }
 
-    /// The lease.
+    /// Returns the status of the lease.
     pub fn lease(&self) -> Option<super::LeaseStatus> {
         self.lease.as_deref().map(Lease::told)
     }
 
-    /// Everything that is known. Reads commits that are new since the last time: not for a thread that must not wait.
+    /// Returns the complete status. Blocks: reads the commits that are new since the last call.
     pub fn status(&self) -> Status {
         Status { gitcd: env!("CARGO_PKG_VERSION").into(), time: now(), branches: vec![self.branch()] }
     }
 
-    /// The remotes only, at the same cost.
+    /// Returns the status of the remotes only, at the same cost.
     pub fn remotes(&self) -> Vec<Remote> {
         let known = self.puller.statuses().all();
         self.remotes_of(&known)
     }
 
-    /// Files in commits of people that did not enter.
+    /// Returns the number of rejected files in external commits.
     pub fn rejected(&self) -> usize {
         let known = self.puller.statuses().all();
         self.people(&known).map(|status| status.rejected.len()).sum()
@@ -78,7 +78,7 @@ impl Reporter {
         let (store, config) = (joiner.store(), joiner.config());
         let known = self.puller.statuses().all();
         let (keys, _) = store.sizes();
-        // In this order: what is committed meanwhile makes no lag.
+        // In this order, so that a commit in between does not show as lag.
         let revision = store.revision();
         let committed = store.committed_revision();
         Branch {
@@ -108,7 +108,7 @@ impl Reporter {
         }
     }
 
-    /// Merges of commits of people since the start, and the conflicts that they had.
+    /// Returns the merges of external commits since the start, and their conflicts.
     pub fn external(&self) -> (u64, u64) {
         let known = self.puller.statuses().all();
         self.people(&known)
@@ -122,7 +122,7 @@ impl Reporter {
         all
     }
 
-    /// What people push is told under the reference that they push to.
+    /// Returns the statuses of external commits, which are kept under the reference that they were pushed to.
     fn people<'s>(&self, known: &'s Known) -> impl Iterator<Item = &'s RemoteStatus> {
         let is_remote = |name: &str| self.puller.remotes().iter().any(|remote| remote.name == name);
         let people: Vec<_> = known.iter().filter(|(name, _)| !is_remote(name)).map(|(_, status)| status).collect();
@@ -137,7 +137,7 @@ impl Reporter {
             if let Some((condition, said)) = problem.filter(|_| known.condition == Condition::Synced) {
                 (known.condition, known.error) = (condition, Some(said));
             }
-            // What was merged may not be in our history, if nothing of it is taken here.
+            // A merged commit may not be in our history, if no change of it applies here.
             let missing = known.seen.as_deref().and_then(|seen| {
                 if known.merged.as_deref() == Some(seen) {
                     return Some(Missing::default());
@@ -157,11 +157,11 @@ impl Reporter {
         told.collect()
     }
 
-    /// What a remote has and we do not.
+    /// Counts the commits that the remote has and we do not.
     fn missing(&self, remote: &str, theirs: Oid) -> Option<Missing> {
         let ours = self.puller.joiner().head().data;
         let git = &mut *self.git.lock();
-        // What is in our history stays in it.
+        // Commits in our history stay in it, so a count of zero stays valid.
         let is_known = |counted: &&Counted| {
             counted.theirs == theirs && (counted.ours == ours || counted.missing == Missing::default())
         };
@@ -175,8 +175,8 @@ impl Reporter {
                 Some(missing)
             }
             Err(error) => {
-                tracing::debug!(remote, %error, "what a remote has more cannot be counted");
-                // Whatever is wrong, the next attempt looks anew.
+                tracing::debug!(remote, %error, "cannot count the commits that a remote is ahead");
+                // The next attempt starts from scratch.
                 git.open = None;
                 None
             }
@@ -189,7 +189,7 @@ type Known = std::collections::BTreeMap<String, RemoteStatus>;
 impl Git {
     fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
         let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
-        // Packs come and go with every exchange, and a repository that stays open keeps those that are gone.
+        // Fetches and pushes add and remove packs, and an open repository keeps removed ones open.
         let repository = Repository::open(folder).map_err(problem)?;
         let graph = self.open.take().map(|(_, graph)| graph).unwrap_or_default();
         self.open = Some((repository, graph));

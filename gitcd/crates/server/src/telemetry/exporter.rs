@@ -1,4 +1,4 @@
-//! Says when spans are lost: the library that sends them keeps that to itself.
+//! Warns when spans are lost, which the library that sends them does not report.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Brings spans to a collector over OTLP (gRPC).
+//! Exports spans to a collector over OTLP (gRPC).
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::exporter::Patient;
 use super::settings::{Plan, environment};
 use super::{Layer, Settings, SetupError, TARGET};
 
-/// The end waits this long for a collector to take the last spans.
+/// How long the end waits for the collector to accept the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Spans on their way to a collector.
+/// The export of spans to a collector.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
-/// Starts to trace if the flags or the environment ask for it. Call it inside the runtime, before any server is started.
+/// Starts tracing if the flags or the environment enable it. Call it inside the runtime, before any server is started.
 ///
-/// A collector that cannot be reached is warned of, now and then; spans are lost and nothing waits for it.
+/// While the collector is unreachable, spans are lost, with a warning at most once a minute; nothing waits for it.
 ///
 /// # Errors
-/// [`SetupError`] if what was asked for cannot be done.
+/// [`SetupError`] if the settings are invalid or not supported.
 pub fn start(settings: &Settings) -> Result<Option<Traces>, SetupError> {
     let Some(plan) = settings.plan(&environment)? else { return Ok(None) };
     let mut builder = SdkTracerProvider::builder()
@@ -41,7 +41,7 @@ pub fn start(settings: &Settings) -> Result<Option<Traces>, SetupError> {
 }
 
 impl Traces {
-    /// The part of the subscriber that takes the spans.
+    /// Returns the layer of the subscriber that receives the spans.
     pub fn layer(&self) -> Layer {
         tracing_opentelemetry::layer()
             .with_tracer(self.0.tracer("gitcd"))
@@ -55,7 +55,7 @@ impl Traces {
             .boxed()
     }
 
-    /// Tells the collector what it does not know yet; gives up after three seconds.
+    /// Exports the remaining spans; gives up after three seconds.
     pub async fn end(self) {
         gitcd_core::trace::set(false);
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_WORDS)).await;
@@ -73,7 +73,7 @@ fn exporter(plan: &Plan) -> Result<SpanExporter, SetupError> {
     builder.build().map_err(|error| SetupError(error.to_string()))
 }
 
-/// The machine's authorities, or the one in `OTEL_EXPORTER_OTLP_CERTIFICATE`; and a certificate of our own if there is to be one.
+/// Returns the TLS settings: the system's CAs, or the one in `OTEL_EXPORTER_OTLP_CERTIFICATE`, and a client certificate if set.
 fn tls() -> Result<ClientTlsConfig, SetupError> {
     let read = |name: &str| {
         let variable = format!("OTEL_EXPORTER_OTLP_{name}");
@@ -95,7 +95,7 @@ fn tls() -> Result<ClientTlsConfig, SetupError> {
 fn resource(plan: &Plan) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let instance = plan.instance_id.clone().map(|id| KeyValue::new("service.instance.id", id));
-    // Both have what the environment says.
+    // Both builders read the environment.
     let found = Resource::builder().build();
     let builder = Resource::builder().with_attribute(version).with_attributes(instance);
     let named = found.get(&Key::from_static_str("service.name")).map(|name| name.to_string());

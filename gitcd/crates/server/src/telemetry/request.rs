@@ -26,7 +26,7 @@ async fn trace(branch: Arc<str>, request: Request, next: Next) -> Response {
     let Some(span) = begin(&branch, &request) else { return next.run(request).await };
     let response = next.run(request).instrument(span.clone()).await;
     let mut outcome = Outcome { span, told: false };
-    // An error without a message has its status among the headers; otherwise it comes behind the last message.
+    // An error without a message has its status in the headers; otherwise it follows the last message.
     outcome.read(response.headers());
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
@@ -38,7 +38,7 @@ async fn trace(branch: Arc<str>, request: Request, next: Next) -> Response {
     })
 }
 
-/// The span of a request, if its client or our own sampling wants it.
+/// Returns the span of a request, if its client or our own sampling selects it.
 fn begin(branch: &str, request: &Request) -> Option<Span> {
     let kind = request.headers().get(header::CONTENT_TYPE)?;
     if !kind.as_bytes().starts_with(b"application/grpc") {
@@ -76,7 +76,7 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// Ends the span with the answer, or when the client goes away before that.
+/// Ends the span with the response, or when the client disconnects before.
 struct Outcome {
     span: Span,
     told: bool,
@@ -90,10 +90,10 @@ impl Outcome {
 
     fn tell(&mut self, code: Code) {
         self.told = true;
-        // Entered, since a span ends when it is left for the last time.
+        // Entered, since a span ends when it is exited for the last time.
         self.span.in_scope(|| {
             self.span.record("rpc.grpc.status_code", code as i64);
-            // What is not the client's doing.
+            // Errors that are not the client's fault.
             if matches!(
                 code,
                 Code::Unknown

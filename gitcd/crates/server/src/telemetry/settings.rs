@@ -1,30 +1,30 @@
-//! Whether to trace and where to, from etcd's flags and from OpenTelemetry's environment variables.
+//! Settings of tracing, from etcd's flags and from OpenTelemetry's environment variables.
 
-/// What the command line says; what it leaves open, the usual `OTEL_` variables say.
+/// Settings from the command line; the usual `OTEL_` variables supply the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Trace, whatever the environment says.
+    /// Traces, whatever the environment says.
     pub enabled: bool,
     /// The collector's address, `HOST:PORT` or a URL.
     pub address: Option<String>,
-    /// What traces call this service.
+    /// This service's name in traces.
     pub service_name: Option<String>,
-    /// What tells it from others of the same name.
+    /// This instance's id in traces, among services of the same name.
     pub instance_id: Option<String>,
-    /// How many of a million requests start a trace here; traces that a client has begun are the client's choice.
+    /// How many of a million requests start a trace here; clients decide about the traces that they start.
     pub sampling_per_million: Option<u32>,
 }
 
-/// Why there are no traces although somebody wants them.
+/// Why tracing cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up tracing: {0}")]
 pub struct SetupError(pub(super) String);
 
-/// What to do, if anything.
+/// The effective settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) endpoint: String,
-    /// The share of traces to begin; unset leaves it to `OTEL_TRACES_SAMPLER`.
+    /// The share of requests that start a trace; `None` leaves it to `OTEL_TRACES_SAMPLER`.
     pub(super) share: Option<f64>,
     pub(super) service_name: Option<String>,
     pub(super) instance_id: Option<String>,
@@ -33,13 +33,13 @@ pub(super) struct Plan {
 const MILLION: u32 = 1_000_000;
 const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
 
-/// A variable of the process; an empty one is as good as none, as OpenTelemetry wants it.
+/// Returns an environment variable; as OpenTelemetry specifies, an empty one counts as unset.
 pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 impl Settings {
-    /// Decides by the flags and by `variable`.
+    /// Returns the effective settings from the flags and `variable`; `None` if tracing is off.
     pub(super) fn plan(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Plan>, SetupError> {
         // The variable for traces wins over the one for all signals.
         let exporter = |name: &str| {
@@ -50,14 +50,14 @@ impl Settings {
             return Ok(None);
         }
         if let Some(protocol) = exporter("PROTOCOL").filter(|protocol| protocol != "grpc") {
-            return Err(SetupError(format!("OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only grpc is spoken")));
+            return Err(SetupError(format!("OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only grpc is supported")));
         }
         let share = match self.sampling_per_million {
             Some(rate) if rate > MILLION => {
                 return Err(SetupError(format!("--distributed-tracing-sampling-rate={rate} is more than {MILLION}")));
             }
             Some(rate) => Some(f64::from(rate) / f64::from(MILLION)),
-            // As in etcd: switched on by the flag, it is up to clients to begin traces.
+            // As in etcd, with the flag alone only clients start traces.
             None if self.enabled && variable("OTEL_TRACES_SAMPLER").is_none() => Some(0.0),
             None => None,
         };
@@ -84,7 +84,7 @@ impl Settings {
             None => Ok(endpoint),
             Some("otlp") => Ok(true),
             Some("none") => Ok(false),
-            Some(other) => Err(SetupError(format!("OTEL_TRACES_EXPORTER={other}: only otlp and none are known"))),
+            Some(other) => Err(SetupError(format!("OTEL_TRACES_EXPORTER={other}: only otlp and none are valid"))),
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     fn nothing_is_traced_unless_a_flag_or_a_variable_asks_for_it() {
         let none = Settings::default();
         assert_eq!(endpoint(&none, &[]), None);
-        // As in etcd, what else the flags say does not switch it on.
+        // As in etcd, the other flags do not enable it.
         let idle = Settings { address: Some("a:1".into()), sampling_per_million: Some(1), ..Settings::default() };
         assert_eq!(endpoint(&idle, &[]), None);
         assert_eq!(endpoint(&none, &[("OTEL_TRACES_EXPORTER", "otlp")]).as_deref(), Some(DEFAULT_ENDPOINT));

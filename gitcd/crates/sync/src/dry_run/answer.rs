@@ -9,14 +9,14 @@ use super::Verdict;
 /// Fields of `metadata` that a file keeps, because a dry run generates new values for them.
 const OWN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
 
-/// An object as it is sent; `None` if it is none.
+/// Returns an object as JSON; `None` if the value is not an object with a name.
 pub(super) fn as_json(object: &[u8]) -> Option<Json> {
     let (value, _) = Value::parse(object)?;
     value.given(&["metadata", "name"])?;
     serde_json::from_slice(&value.write(gitcd_merge::value::Syntax::Json)).ok()
 }
 
-/// Removes fields of the metadata.
+/// Removes fields from the metadata.
 pub(super) fn forget(object: &mut Json, fields: &[&str]) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|name, _| !fields.contains(&name.as_str()));
@@ -53,7 +53,7 @@ pub(super) fn verdict(object: &[u8], answer: &Json, is_new: bool) -> Verdict {
     }
 }
 
-/// Gives a map the content of another one and keeps its order of fields.
+/// Sets the content of a map to that of `target`, and keeps its order of fields.
 fn overlay(map: &mut Map, target: &Map) {
     let gone: Vec<String> =
         map.iter().map(|(name, _)| name.into_owned()).filter(|name| target.get(name).is_none()).collect();
@@ -120,7 +120,7 @@ mod tests {
         let answer = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "shop", "namespace": "shop", "uid": "another", "resourceVersion": "1", "managedFields": [{}], "generation": 1},
             "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "clusterIP": "10.0.0.7"}, "status": {"loadBalancer": {}}});
-        let Verdict::Completed(file) = verdict(FILE.as_bytes(), &answer, true) else { panic!("it is completed") };
+        let Verdict::Completed(file) = verdict(FILE.as_bytes(), &answer, true) else { panic!("not completed") };
         let text = std::str::from_utf8(&file).unwrap();
         for kept in ["# the shop\n", "name: shop  # a name\n", "uid: u\n", "externalIPs: []\n"] {
             assert!(text.contains(kept), "{text}");
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(value.given(&["metadata", "resourceVersion"]), None);
         assert_eq!(value.at(&["metadata", "managedFields"]), None);
         assert!(value.at(&["status", "loadBalancer"]).is_some());
-        // Once it is in, nothing is added any more.
+        // A second dry run of the result adds nothing.
         assert_eq!(verdict(&file, &answer, true), Verdict::Accepted);
     }
 

@@ -12,7 +12,7 @@ use super::answer;
 use super::kubeconfig::Cluster;
 use super::{Refusal, Verdict};
 
-/// Response timeout, with the admission webhooks: each may take up to 30 seconds.
+/// Response timeout; an admission webhook may take up to 30 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Attempts if other requests change the object between GET and dry run.
@@ -23,7 +23,7 @@ pub(super) struct Client {
     http: reqwest::Client,
     server: String,
     token: Option<String>,
-    /// By `apiVersion`.
+    /// Discovered resources by `apiVersion`.
     resources: Mutex<HashMap<String, Vec<Resource>>>,
 }
 
@@ -48,7 +48,7 @@ impl Client {
             .user_agent(concat!("gitcd/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_WITHIN)
             .timeout(ANSWER_WITHIN)
-            // The kubeconfig's address is used as it is.
+            // Connect to the kubeconfig's address, ignoring proxies in the environment.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
         if let Some(authority) = &cluster.authority {
@@ -64,7 +64,7 @@ impl Client {
         Ok(Self { http, server, token, resources: Mutex::default() })
     }
 
-    /// Sends an object as a dry run: an update if an object of its name exists, otherwise a creation.
+    /// Sends an object as a dry run: as an update if an object of its name exists, otherwise as a creation.
     pub(super) async fn try_one(&self, object: &[u8]) -> Result<Verdict, String> {
         let Some(json) = answer::as_json(object) else { return Ok(Verdict::Skipped) };
         let text =
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// The path of a version of a group.
+/// Returns the path segments of an API version.
 fn version(api_version: &str) -> Vec<&str> {
     let prefix = if api_version.contains('/') { "apis" } else { "api" };
     [prefix].into_iter().chain(api_version.split('/')).collect()

@@ -1,6 +1,6 @@
-//! The part of a kubeconfig that says where a cluster is and who asks.
+//! Parser for the current context of a kubeconfig: the cluster's address and the user's credentials.
 //!
-//! Source: `k8s.io/client-go/tools/clientcmd/api/v1`, `Config`. Of the ways to log in: client certificates and tokens.
+//! Source: `k8s.io/client-go/tools/clientcmd/api/v1`, `Config`. Only client certificates and tokens are supported.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 
-/// A cluster and its user.
+/// The cluster and user of a context.
 pub(super) struct Cluster {
     pub(super) server: String,
-    /// CA certificates in PEM; `None`: this machine's trust store.
+    /// CA certificates in PEM; `None` for this machine's trust store.
     pub(super) authority: Option<Vec<u8>>,
-    /// Certificate and key, PEM.
+    /// Client certificate and key in PEM.
     pub(super) identity: Option<Vec<u8>>,
     pub(super) token: Option<String>,
 }
@@ -123,7 +123,7 @@ pub(super) fn read(path: &Path) -> Result<Cluster, String> {
     })
 }
 
-/// What a field has in it, or the file that it names.
+/// Returns the decoded data of a field, or the content of its file.
 fn bytes(field: &str, folder: &Path, data: Option<String>, file: Option<PathBuf>) -> Result<Option<Vec<u8>>, String> {
     match (data, file) {
         (Some(data), _) => {
@@ -135,7 +135,7 @@ fn bytes(field: &str, folder: &Path, data: Option<String>, file: Option<PathBuf>
     }
 }
 
-/// Paths are relative to the kubeconfig's folder.
+/// Reads a file, whose path is relative to the kubeconfig's folder.
 fn file_of(field: &str, folder: &Path, file: &Path) -> Result<String, String> {
     std::fs::read_to_string(folder.join(file)).map_err(|error| format!("its {field} {}: {error}", file.display()))
 }

@@ -1,8 +1,8 @@
 //! Server-side dry runs of pushed files at the kube-apiserver that runs on the branch, so that admission, defaulting and
 //! validation apply to pushes as to every other request.
 //!
-//! Source: KEP-576, dry run; <https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run>. `docs/design/merge.md` says which
-//! pushes are tried.
+//! Source: KEP-576, dry run; <https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run>. `docs/design/merge.md`
+//! lists the pushes that get a dry run.
 
 mod answer;
 mod client;
@@ -18,17 +18,17 @@ use gitcd_merge::secrecy::Exposure;
 
 use self::client::Client;
 
-/// Concurrent dry runs.
+/// Limit on concurrent dry runs.
 const AT_A_TIME: usize = 8;
 
 /// The kube-apiserver that runs on a branch.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    /// Read again for each push, because certificates and tokens are renewed.
+    /// Read again for each push, because certificates and tokens rotate.
     kubeconfig: PathBuf,
 }
 
-/// A merged object that needs a dry run because a person pushed a change to it.
+/// A merged object that needs a dry run, because an external commit changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The key below the prefix.
@@ -54,14 +54,15 @@ pub enum Verdict {
 /// Why the API server rejects an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// A word for the kind of problem, such as `Invalid`; no value of the object is in it.
+    /// The API server's reason, such as `Invalid`; it never contains values of the object.
     pub(super) code: String,
     /// The API server's messages, which can quote values of the object.
     pub(super) findings: Vec<Finding>,
 }
 
 impl Refusal {
-    /// Returns the reason for the author of the file. For secrets it is only the code, because messages of the API server can quote values.
+    /// Returns the reason for the author of the file. For secrets it is only the code, because the API server's messages can
+    /// quote values.
     pub(super) fn reason(&self, file: &[u8], exposure: Exposure) -> String {
         let said = match exposure {
             Exposure::Open => admit::reason(&self.findings, file, exposure),
@@ -74,7 +75,7 @@ impl Refusal {
 /// Results of dry runs by key below the prefix, each with the object that was sent.
 pub type Verdicts = HashMap<Vec<u8>, (Bytes, Verdict)>;
 
-/// A kube-apiserver did not complete a dry run.
+/// Error for a dry run that a kube-apiserver did not complete.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot dry-run the push at the kube-apiserver of {kubeconfig:?}: {problem}")]
 pub struct Unavailable {
@@ -83,7 +84,7 @@ pub struct Unavailable {
 }
 
 impl ApiServer {
-    /// Creates it from the path of a kubeconfig, which is not read yet.
+    /// Returns the kube-apiserver of a kubeconfig, which is not read yet.
     #[must_use]
     pub fn of(kubeconfig: PathBuf) -> Self {
         Self { kubeconfig }

@@ -22,7 +22,7 @@ fn config(repository: &std::path::Path) -> Config {
     }
 }
 
-/// A branch in which a key has a value.
+/// Creates a branch with one key.
 fn branch(config: &Config) {
     let state = State { revision: 2, incarnation: "a".into(), ..State::default() };
     let record = Record { create_revision: 2, mod_revision: 2, version: 1, lease: 0 };
@@ -34,7 +34,7 @@ fn branch(config: &Config) {
     branch.flush(&state).unwrap();
 }
 
-/// What somebody else made of the key.
+/// Makes an external commit that changes the key.
 fn theirs(repository: &Repository, before: Oid, number: u32) -> Oid {
     let before = repository.find_commit(before).unwrap();
     let blob = repository.blob(format!("{{\n  \"n\": {number}\n}}\n").as_bytes()).unwrap();
@@ -78,10 +78,10 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
         dry_run: DryRun::Never,
         by: "test".into(),
     };
-    // It is durable and not in Git when whoever waits for it ends.
+    // Drops the first merge once it is durable, but not in Git yet.
     let before = store.revision();
     tokio::select! {
-        early = joiner.join(first, &how) => panic!("nobody commits yet: {early:?}"),
+        early = joiner.join(first, &how) => panic!("the committer is not running yet: {early:?}"),
         () = async {
             while store.revision() == before {
                 tokio::task::yield_now().await;
@@ -91,7 +91,7 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
     let mut joining = Box::pin(joiner.join(second, &how));
     let planned = tokio::time::timeout(Duration::from_millis(200), &mut joining).await;
     assert!(planned.is_err(), "{planned:?}");
-    assert_eq!(store.revision(), before.next(), "it waits for the first one");
+    assert_eq!(store.revision(), before.next(), "the second merge waits for the first");
     let committer = committer.spawn().unwrap();
     assert!(matches!(
         joining.await.unwrap(),

@@ -1,4 +1,4 @@
-//! The commits that a holder moves the reference along.
+//! Prebuilt commits to which renewals move the lease reference.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use gitcd_repo::git_dir;
 use super::place::Place;
 use super::record::Record;
 
-/// So many renewals are sent at once: one pack for all of them.
+/// Commits in a chain: one pack is pushed for this many renewals.
 const LENGTH: usize = 1000;
 const FILE: (&str, &str) =
     ("README", "The writer lease of a branch that gitcd serves. The message of this commit says whose it is.\n");
 
-/// What the reference is to be next, again and again.
+/// The chain of prebuilt commits that renewals have not used yet.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     rest: VecDeque<Oid>,
 }
 
 impl Chain {
-    /// The next one. Blocks on the disk once in a while.
+    /// Returns the commit for the next renewal. Blocks on the disk to write a new chain when this one has ended.
     pub(super) fn next(&mut self, place: &Place, record: &Record) -> Result<Oid, WriteError> {
         if self.rest.is_empty() {
             self.rest = write(place, record, LENGTH)?.into();
@@ -31,7 +31,7 @@ impl Chain {
     }
 }
 
-/// The last one.
+/// Writes a chain of one commit, for a record that ends the lease.
 pub(super) fn last(place: &Place, record: &Record) -> Result<Oid, WriteError> {
     Ok(write(place, record, 1)?[0])
 }
@@ -42,8 +42,8 @@ fn write(place: &Place, record: &Record, count: usize) -> Result<Vec<Oid>, Write
     let branch = &config.data_reference;
     let commits = countdown::write(&git_dir(&config.repository), form, count, |left| record.message(branch, left))?;
     if let Err(error) = place.keep(&super::record::reference(branch), commits[0]) {
-        // Then `git gc` may take them away before they are used, and new ones are made.
-        tracing::debug!(%error, "the lease's commits have no reference here");
+        // Then `git gc` may prune the commits before they are used.
+        tracing::debug!(%error, "cannot protect the lease's commits from garbage collection");
     }
     Ok(commits)
 }

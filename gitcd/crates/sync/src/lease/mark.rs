@@ -1,4 +1,4 @@
-//! What this very state folder last did with the lease: who starts on it again need not wait for itself.
+//! Record of the last lease update in the state folder: a server that restarts on it need not wait for its own lease to expire.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use git2::Oid;
 
-/// The file `lease` of a state folder. It is read by whoever has the folder's lock: the process that wrote it has ended. A copy of
-/// the folder does not have its mark: that is bound to the folder's place on the disk, and to this run of the machine.
+/// The file `lease` of a state folder. Only a process with the folder's lock reads it, so the process that wrote it has
+/// exited. It is bound to the folder's device and inode and to the boot id, so it does not count in a copy of the folder or
+/// after a reboot.
 #[derive(Debug)]
 pub(super) struct Mark {
     file: PathBuf,
@@ -22,16 +23,17 @@ impl Mark {
         Self { file: folder.join("lease"), place }
     }
 
-    /// Before the reference is moved from one value to the next. Not synced: what a power loss takes with it only costs a wait.
+    /// Records the two values that the reference may have, before it is moved. Not synced: after a power failure, the server
+    /// waits anyway.
     pub(super) fn write(&self, from: Option<Oid>, to: Oid) {
         let Some(place) = &self.place else { return };
         let from = from.unwrap_or(Oid::ZERO_SHA1);
         if let Err(error) = fs::write(&self.file, format!("{place}\n{from}\n{to}\n")) {
-            tracing::debug!(%error, "waiting for the lease to expire after a crash");
+            tracing::debug!(%error, "cannot record the lease: after a crash, this server waits until it expires");
         }
     }
 
-    /// Whether the reference is as the process before this one left it.
+    /// Returns whether the reference has one of the values that the previous process recorded.
     pub(super) fn is_own(&self, found: Option<Oid>) -> bool {
         let (Some(place), Some(found)) = (&self.place, found) else { return false };
         let text = fs::read_to_string(&self.file).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! One writer at a time: a lease on the remote.
+//! The writer lease: one writer at a time, by a reference on the remote.
 //!
-//! A reference of the remote says whose turn it is ([`record`]). The holder moves it on again and again; who sees it unchanged for
-//! the lease's time may take it ([`terms`] decides, [`keeper`] does it). Who takes it goes on with the branch as the remote has it
-//! ([`takeover`]); what the former writer had not pushed lands on a side branch ([`side`]). Format and safety argument:
-//! `docs/design/writer-lease.md`; for operators: `docs/one-writer.md`.
+//! The reference points to the lease record ([`record`]). The holder renews the lease by moving the reference ([`renewer`]);
+//! a server that sees it unchanged for the lease's duration may take it ([`terms`] decides, [`take`] acts). The new holder
+//! continues from the remote's state of the branch ([`takeover`]); commits that the former writer had not pushed go to a side
+//! branch ([`side`]). Format and safety argument: `docs/design/writer-lease.md`; for operators: `docs/one-writer.md`.
 
 mod chain;
-mod keeper;
 mod mark;
 mod place;
 mod record;
+mod renewer;
 mod side;
 mod take;
 pub mod takeover;
@@ -19,47 +19,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitcd_core::error::chain;
-use gitcd_core::fence::Gate;
+use gitcd_core::fence::Fence;
 use gitcd_engine::recovery::OpenError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use self::keeper::Keeper;
 use self::place::Place;
 pub use self::record::LEASES;
 pub use self::record::reference;
+use self::renewer::LeaseRenewer;
 use super::join::Joiner;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, LeaseStatus, Statuses};
 
-/// What is said to who wants a lease on a branch that is served.
+/// The error for a client that pushes a lease for a branch that this gitcd serves.
 pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that no gitcd serves";
 
-/// What one writer at a time takes.
+/// Settings of the writer lease.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long after its last renewal a lease ends.
+    /// How long the lease lasts after its last renewal.
     pub duration: Duration,
-    /// The remote that has it.
+    /// The remote that stores the lease.
     pub remote: Remote,
-    /// Whether reads are answered while others have it, as of what they have pushed.
+    /// Whether to serve reads from the writer's pushes while another server has the lease.
     pub hot_standby: bool,
 }
 
-/// Shorter leases would end between two renewals of a busy machine.
+/// The shortest duration; a shorter lease would expire between two renewals on a busy machine.
 pub const SHORTEST: Duration = Duration::from_secs(1);
-/// Nobody waits longer for a lease.
+/// The longest duration.
 pub const LONGEST: Duration = record::LONGEST;
 
-/// Why a branch is not ours to write.
+/// Why a writer lease cannot be acquired, or its branch cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The remote cannot have it.
+    /// An exchange with the remote failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// Its reference leads to something else.
+    /// The lease reference does not point to a lease.
     #[error(
         "{reference} of remote {remote:?} is not a lease: {problem}; once no gitcd writes the branch, remove it with \
          `git push {remote} :{reference}`"
@@ -69,10 +69,10 @@ pub enum LeaseError {
         remote: String,
         /// The reference.
         reference: String,
-        /// What it is.
+        /// What is wrong with it.
         problem: String,
     },
-    /// A server writes the branch of the remote itself.
+    /// A gitcd serves the branch in the remote's repository.
     #[error(
         "another gitcd serves {reference} in the repository of remote {remote:?}; a lease needs a remote that no gitcd serves, such as a \
          repository of `gitcd host`"
@@ -83,18 +83,18 @@ pub enum LeaseError {
         /// The data reference.
         reference: String,
     },
-    /// Somebody else was faster.
+    /// Another server took the lease during the takeover.
     #[error("the writer lease was taken over: {by}")]
     Lost {
-        /// Whose it is.
+        /// The new holder.
         by: String,
     },
     /// The branch cannot be opened.
     #[error(transparent)]
     Open(#[from] Box<OpenError>),
-    /// What is only here cannot be committed.
+    /// Writes that are only in the local journal cannot be committed.
     #[error(
-        "another writer has written the branch since, and the writes that only the journal here has cannot be committed; see the log"
+        "another server has written the branch since, and writes that only the local journal has cannot be committed; see the log"
     )]
     Uncommitted,
     /// A thread cannot be started.
@@ -102,14 +102,14 @@ pub enum LeaseError {
     Thread(std::io::Error),
 }
 
-/// What the keeper of a lease tells.
+/// State that a lease shares with its renewer.
 #[derive(Debug)]
 struct Shared {
-    gate: Arc<Gate>,
+    gate: Arc<Fence>,
     epoch: u64,
-    /// How often the lease ended and was got back.
+    /// Counts how often the lease expired and was renewed again.
     reopened: watch::Sender<u64>,
-    /// Whose it is if it is not ours any more.
+    /// The new holder, once the lease is lost.
     lost: watch::Sender<Option<String>>,
     problem: Mutex<Problem>,
 }
@@ -118,7 +118,7 @@ struct Shared {
 struct Problem {
     /// Why the last exchange with the remote failed.
     said: Option<(Condition, String)>,
-    /// That the lease has ended was told.
+    /// Whether the expiry of the lease was logged.
     is_told: bool,
 }
 
@@ -147,27 +147,27 @@ impl Shared {
 
     fn lose(&self, by: String) {
         tracing::error!(epoch = self.epoch, by, "another server has taken the writer lease: this server stops writing");
-        // It answers again.
+        // The remote has answered, so its last error is obsolete.
         self.problem.lock().said = None;
         self.lost.send_replace(Some(by));
     }
 }
 
-/// The lease of a branch that this process has, or had.
+/// A writer lease that this process has acquired, and may have lost since.
 #[derive(Debug)]
 pub struct Lease {
     shared: Arc<Shared>,
     place: Place,
     record: record::Record,
     stop: watch::Sender<bool>,
-    keeper: Mutex<Option<JoinHandle<Keeper>>>,
-    /// What only this server had is on the remote, and it can go.
+    keeper: Mutex<Option<JoinHandle<LeaseRenewer>>>,
+    /// Whether all commits of this server are on the remote after the lease was lost, so that it can exit.
     saved: watch::Sender<bool>,
 }
 
 impl Lease {
-    /// Keeps a lease that was taken.
-    fn keep(keeper: Keeper) -> Arc<Self> {
+    /// Starts to renew an acquired lease.
+    fn keep(keeper: LeaseRenewer) -> Arc<Self> {
         let (place, record, shared) = (keeper.place.clone(), keeper.record.clone(), keeper.shared.clone());
         let stop = watch::Sender::new(false);
         let task = tokio::spawn(keeper.run(stop.subscribe()));
@@ -175,17 +175,17 @@ impl Lease {
         Arc::new(Self { shared, place, record, stop, keeper, saved })
     }
 
-    /// Open while it lasts.
-    pub fn gate(&self) -> &Arc<Gate> {
+    /// Returns the fence, which is open while the lease lasts.
+    pub fn gate(&self) -> &Arc<Fence> {
         &self.shared.gate
     }
 
-    /// Whose it is, if it is not ours any more.
+    /// Returns the new holder, if the lease is lost.
     pub fn lost(&self) -> Option<String> {
         self.shared.lost.borrow().clone()
     }
 
-    /// For `/status` and figures.
+    /// Returns the status of the lease, for `/status` and metrics.
     pub fn told(&self) -> LeaseStatus {
         LeaseStatus {
             remote: self.place.remote.name.clone(),
@@ -197,13 +197,14 @@ impl Lease {
         }
     }
 
-    /// Why the last exchange about the lease failed, if it was with this remote. Other exchanges are less frequent, and hear of
-    /// it later.
+    /// Returns why the last exchange about the lease failed, if the lease is on this remote. Fetches are less frequent, and
+    /// notice a failure later.
     pub fn problem(&self, remote: &str) -> Option<(Condition, String)> {
         self.shared.problem.lock().said.clone().filter(|_| self.place.remote.name == remote)
     }
 
-    /// `writer` while clients may be told of writes, `suspended` until the lease can be renewed, `deposed` if somebody else has it.
+    /// Returns the server's role: `writer` while the lease lasts, `suspended` after it has expired, `deposed` once it is lost or
+    /// handed over.
     pub fn role(&self) -> &'static str {
         if self.gate().is_closed_for_good() {
             "deposed"
@@ -218,7 +219,7 @@ impl Lease {
         &self.place
     }
 
-    /// Waits until somebody else has the lease and what only this server had is on the remote. Tells whose it is.
+    /// Waits until the lease is lost and all commits of this server are on the remote. Returns the new holder.
     pub async fn deposed(&self) -> String {
         let (mut saved, lost) = (self.saved.subscribe(), self.shared.lost.subscribe());
         if saved.wait_for(|saved| *saved).await.is_err() {
@@ -227,7 +228,8 @@ impl Lease {
         lost.borrow().clone().unwrap_or_default()
     }
 
-    /// Does what is to be done while the branch is served, until told to stop.
+    /// Works for the served branch until `stopped`: merges side branches, publishes writes in doubt when the lease is renewed
+    /// after it had expired, and saves unpushed writes when it is lost.
     pub async fn serve(&self, joiner: &Joiner, statuses: &Statuses, mut stopped: watch::Receiver<bool>) {
         let mut reopened = self.shared.reopened.subscribe();
         let mut lost = self.shared.lost.subscribe();
@@ -252,7 +254,7 @@ impl Lease {
         }
     }
 
-    /// Puts what only this server has on the remote, however long that takes.
+    /// Commits everything and pushes what the remote lacks to a side branch; retries until that succeeds.
     async fn save(&self, joiner: &Joiner) {
         loop {
             let done = match joiner.commit().await {
@@ -283,13 +285,14 @@ impl Lease {
         }
     }
 
-    /// The end of a server whose branch is committed: pushes everything, then hands the lease over, so that nobody needs to wait for its end.
+    /// Pushes everything, then hands the lease over, so that other servers need not wait until it expires. Called when a
+    /// server stops, after its branch is committed.
     pub async fn hand_over(&self) {
         if self.lost().is_none() {
             let place = self.place.clone();
-            let pushed = keeper::within(LAST, &self.place.remote.name, move || takeover::push_last(&place)).await;
+            let pushed = renewer::within(LAST, &self.place.remote.name, move || takeover::push_last(&place)).await;
             if let Err(error) = pushed {
-                // Who takes it must wait: perhaps this server comes back with what it has.
+                // Other servers wait until the lease expires: this one may restart before, with the unpushed commits.
                 tracing::warn!(
                     error = chain(&error),
                     "the last commits are not pushed, so the lease is not handed over"
@@ -300,8 +303,8 @@ impl Lease {
             self.release().await;
         } else if !*self.saved.borrow() {
             let place = self.place.clone();
-            match keeper::within(LAST, &self.place.remote.name, move || takeover::save(&place)).await {
-                Ok(side) => tracing::warn!(?side, "what only this server had acknowledged is on a side branch"),
+            match renewer::within(LAST, &self.place.remote.name, move || takeover::save(&place)).await {
+                Ok(side) => tracing::warn!(?side, "unpushed writes are on a side branch"),
                 Err(error) => {
                     tracing::warn!(
                         error = chain(&error),
@@ -312,7 +315,7 @@ impl Lease {
         }
     }
 
-    /// Gives the lease up at once.
+    /// Hands the lease over without pushing the branch.
     pub async fn release(&self) {
         let Some(keeper) = self.end().await else { return };
         if self.lost().is_some() {
@@ -330,15 +333,15 @@ impl Lease {
         }
     }
 
-    /// No renewals any more.
-    async fn end(&self) -> Option<Keeper> {
+    /// Stops renewing the lease.
+    async fn end(&self) -> Option<LeaseRenewer> {
         self.stop.send_replace(true);
         let keeper = self.keeper.lock().take()?;
         keeper.await.ok()
     }
 }
 
-/// A server that stops does not wait longer for its remote.
+/// Timeout of the last push of a server that stops.
 const LAST: Duration = Duration::from_secs(15);
-/// How often something is tried again that is not urgent.
+/// Delay before a retry, and the shortest interval of looks for side branches.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! The remote, as far as the lease goes: references that are looked up, fetched, and moved by compare-and-swap, each within a time.
+//! Access to the remote for the lease: references are read, fetched, and moved by compare-and-swap. Requests to URLs have a
+//! timeout.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use gitcd_repo::graph::Graph;
 use gitcd_repo::refs::{RefError, Refs};
 
 use crate::local::Copier;
-use crate::reach::{LIMIT, Reach};
+use crate::program::LIMIT;
+use crate::reach::Reach;
 use crate::remote::{Link, Place as Where, Push, Remote, RemoteError};
 use crate::status::Condition;
 
-/// A reference, what it shall be, and what it is expected to be.
+/// A reference, its new value, and its expected value.
 pub(super) type Update = (String, Oid, Option<Oid>);
 
-/// The remote of a branch. Calls block.
+/// The remote of a branch, for the lease. Calls block.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) remote: Remote,
@@ -26,7 +28,7 @@ pub(super) struct Place {
     pub(super) link: Arc<Link>,
 }
 
-/// For what is not about the lease itself and may bring much.
+/// Timeout of exchanges that may transfer many objects.
 pub(super) const LONG: Duration = LIMIT;
 
 impl Place {
@@ -46,13 +48,13 @@ impl Place {
         Repository::open(self.git_dir()).map_err(|error| self.failed(Condition::Failed, &error.message()))
     }
 
-    /// Reads a reference here.
+    /// Reads a reference of the local repository.
     pub(super) fn own(&self, name: &str) -> Result<Option<Oid>, RemoteError> {
         let refs = Refs::open(&self.git_dir()).and_then(|refs| refs.read(name));
         refs.map_err(|error| self.failed(Condition::Failed, &error))
     }
 
-    /// Whether `ancestor` is in the history of `commit`; both are here.
+    /// Returns whether `ancestor` is in the history of `commit`; both must be in the local repository.
     pub(super) fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, RemoteError> {
         let found = Graph::default().is_ancestor(&self.here()?, ancestor, commit);
         found.map_err(|error| self.failed(Condition::Damaged, &error))
@@ -68,7 +70,7 @@ impl Place {
         })
     }
 
-    /// What the remote has under these names.
+    /// Returns the remote's values of these references.
     pub(super) fn find<const N: usize>(
         &self,
         names: [&str; N],
@@ -93,7 +95,7 @@ impl Place {
         Ok(found)
     }
 
-    /// What the remote has under names that begin like this.
+    /// Returns the remote's references whose names start with `start`.
     pub(super) fn beginning_with(&self, start: &str) -> Result<Vec<(String, Oid)>, RemoteError> {
         let mut all: Vec<(String, Oid)> = match self.remote.place(&self.config.repository)? {
             Where::Folder(folder) => {
@@ -110,7 +112,7 @@ impl Place {
         Ok(all)
     }
 
-    /// Brings what references lead to here, and lets those that follow them (see [`Remote::tracking`]) lead to it.
+    /// Fetches the commits that are missing here, and moves the tracking references ([`Remote::tracking`]) to them.
     pub(super) fn bring(&self, wanted: &[(&str, Option<Oid>)]) -> Result<(), RemoteError> {
         let wanted: Vec<(&str, Oid)> = wanted.iter().filter_map(|(name, oid)| Some((*name, (*oid)?))).collect();
         let here = self.here()?;
@@ -138,9 +140,9 @@ impl Place {
         }
         let refs = self.refs(&self.git_dir())?;
         for (name, oid) in wanted {
-            // It may have moved on between the look and the fetch: then who asked looks again.
+            // The reference may have moved between listing and fetch: the caller lists again.
             if self.here()?.find_commit(oid).is_err() {
-                return Err(self.failed(Condition::Raced, &format!("{name} has just moved on there")));
+                return Err(self.failed(Condition::Raced, &format!("{name} has just moved on the remote")));
             }
             self.follow(&refs, name, oid)?;
         }
@@ -151,12 +153,12 @@ impl Place {
         refs.note(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
     }
 
-    /// Keeps a commit that is about to be pushed from being collected as garbage here.
+    /// Protects a commit that is about to be pushed from garbage collection in the local repository.
     pub(super) fn keep(&self, name: &str, oid: Oid) -> Result<(), RemoteError> {
         self.follow(&self.refs(&self.git_dir())?, name, oid)
     }
 
-    /// Moves references there if they are as expected.
+    /// Moves references on the remote if they have their expected values.
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
         match self.remote.place(&self.config.repository)? {
             Where::Folder(_) => {

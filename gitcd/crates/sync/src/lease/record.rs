@@ -1,43 +1,43 @@
-//! What the lease's reference says: the message of its commit. `docs/design/writer-lease.md` has the format.
+//! The lease record: the message of the commit to which the lease reference points. `docs/design/writer-lease.md` has the format.
 
 use std::time::Duration;
 
 use git2::{Oid, Repository};
 
-/// Whose the lease is.
+/// The record of a writer lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Whether it is somebody's, or was handed over.
+    /// Whether the lease is held; otherwise it was handed over.
     pub(super) is_held: bool,
-    /// How often the lease was taken.
+    /// How often the lease was acquired.
     pub(super) epoch: u64,
-    /// The holder: an id without meaning, another one for each process.
+    /// The holder: a random id, different for each process and start.
     pub(super) holder: String,
-    /// The holder's machine or pod, for people.
+    /// The holder's host name, for operators.
     pub(super) host: String,
-    /// Whoever has seen it unchanged for so long may take it.
+    /// How long a server must see the reference unchanged before it may take the lease.
     pub(super) duration: Duration,
 }
 
-/// Where leases are, for hosts that tell less of them.
+/// The prefix of lease references.
 pub const LEASES: &str = "refs/gitcd/lease/";
 
-/// The reference leads to something that says nothing of a lease.
+/// Error for a reference that does not point to a lease.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{oid} is not a lease: {problem}")]
 pub(super) struct NoRecord {
-    /// What it leads to.
+    /// The object that it points to.
     pub(super) oid: Oid,
     /// What is wrong.
     pub(super) problem: String,
 }
 
 const FORMAT: &str = "1";
-/// The longest lease that is believed in.
+/// The longest duration that is accepted.
 pub(super) const LONGEST: Duration = Duration::from_hours(24);
 
 impl Record {
-    /// The message of a commit, of which there are `left` more to be used.
+    /// Returns the message of a commit that `left` more commits of its chain follow.
     pub(super) fn message(&self, branch: &str, left: usize) -> String {
         let Self { is_held, epoch, holder, host, duration } = self;
         let state = if *is_held { "held" } else { "released" };
@@ -63,7 +63,7 @@ impl Record {
         };
         let format = value("Lease-Format")?;
         if format != FORMAT {
-            return Err(format!("it has the format {format:?}, and this gitcd knows {FORMAT:?}"));
+            return Err(format!("it has the format {format:?}; this gitcd supports {FORMAT:?}"));
         }
         let is_held = match value("State")? {
             "held" => true,
@@ -72,13 +72,13 @@ impl Record {
         };
         let duration = Duration::from_millis(number("Duration-Ms")?);
         if duration.is_zero() || duration > LONGEST {
-            return Err(format!("Duration-Ms says {duration:?}"));
+            return Err(format!("Duration-Ms is {duration:?}"));
         }
         let (holder, host) = (value("Holder")?.to_owned(), value("Host")?.to_owned());
         Ok(Self { is_held, epoch: number("Epoch")?, holder, host, duration })
     }
 
-    /// What a commit says.
+    /// Reads the record of a commit.
     pub(super) fn read(repository: &Repository, oid: Oid) -> Result<Self, NoRecord> {
         let wrong = |problem: String| NoRecord { oid, problem };
         let commit = repository.find_commit(oid).map_err(|error| wrong(error.message().to_owned()))?;
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-/// The reference of the lease of a branch, beside that of its metadata.
+/// Returns the lease reference of a branch, given its data reference.
 pub fn reference(data_reference: &str) -> String {
     let short = data_reference.strip_prefix("refs/heads/").or_else(|| data_reference.strip_prefix("refs/"));
     format!("{LEASES}{}", short.unwrap_or(data_reference))

@@ -1,8 +1,8 @@
-//! Side branches: what a writer had acknowledged and not pushed when another one took over.
+//! Side branches: acknowledged writes of a former writer that were not pushed when another server took over.
 //!
-//! Its name is that of the branch, `-side-`, and the beginning of the id of its own commit. Whoever writes the branch under a
-//! lease merges those that it finds on the remote; they stay there until somebody deletes them. A branch that a person has
-//! given such a name, or has gone on with, has another commit, and is left alone.
+//! The name is the name of the branch, `-side-`, and the first digits of the commit's id. The lease holder merges the side
+//! branches that it finds on the remote, which stay there until an operator deletes them. A branch with such a name that was
+//! created or continued by hand has another commit, and is ignored.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn name(data_reference: &str, commit: Oid) -> String {
     format!("{data_reference}{MARK}{}", &id[..DIGITS])
 }
 
-/// Puts a commit on a side branch of the remote, unless the branch there has it. Returns the side branch, if there is one.
+/// Pushes a commit to a side branch, unless the remote's branch has it. Returns the name of the side branch, if there is one.
 pub(super) fn save(place: &Place, commit: Oid) -> Result<Option<String>, RemoteError> {
     let data = &place.config.data_reference;
     let side = name(data, commit);
@@ -42,7 +42,7 @@ pub(super) fn save(place: &Place, commit: Oid) -> Result<Option<String>, RemoteE
     Ok(Some(side))
 }
 
-/// Whether a branch never had anything in it: nobody misses that.
+/// Returns whether a commit is the empty first commit of a branch, which need not be saved.
 pub(super) fn is_empty(place: &Place, commit: Oid) -> bool {
     let look = || {
         let here = place.here().ok()?;
@@ -52,7 +52,7 @@ pub(super) fn is_empty(place: &Place, commit: Oid) -> bool {
     look().unwrap_or(false)
 }
 
-/// Merges side branches that turn up on the remote until told to stop.
+/// Merges the side branches on the remote every `every` until `stopped`.
 pub(super) async fn follow(
     place: Place,
     joiner: &Joiner,
@@ -94,13 +94,13 @@ async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(),
                 statuses.taken(joiner, remote, &side, commit, &rejected).await;
                 statuses.change(remote, |status| status.joined(commit, &conflicts));
             }
-            Joined::Contained | Joined::NothingNew | Joined::Left | Joined::Moved | Joined::Refused(_) => {}
+            Joined::Contained | Joined::NothingNew | Joined::Deferred | Joined::Moved | Joined::Refused(_) => {}
         }
     }
     Ok(())
 }
 
-/// Side branches of the remote that `head` does not have yet; their commits are here then.
+/// Returns the remote's side branches that are not in the history of `head`, and fetches their commits.
 fn unmerged(place: &Place, head: Oid) -> Result<Vec<(String, Oid)>, RemoteError> {
     let data = &place.config.data_reference;
     let mut sides = place.beginning_with(&format!("{data}{MARK}"))?;

@@ -1,11 +1,11 @@
-//! From nothing to the lease.
+//! Acquisition of the lease by a waiting server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
 use gitcd_core::error::chain as told;
-use gitcd_core::fence::{Gate, Moment};
+use gitcd_core::fence::{Fence, Moment};
 use gitcd_engine::recovery::StateLock;
 use gitcd_repo::branch;
 use parking_lot::Mutex;
@@ -14,41 +14,41 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::SERVED;
 use super::chain::Chain;
-use super::keeper::{Keeper, limit, rest, retry, within};
 use super::mark::Mark;
 use super::place::Place;
 use super::record::{Record, reference};
+use super::renewer::{LeaseRenewer, limit, rest, retry, within};
 use super::terms::{Holding, Look, Step, Waiting};
 use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::OWN_ACCESS_HINT;
 use crate::remote::{Place as Where, RemoteError};
 use crate::status::Condition;
 
-/// How often those who wait say so.
+/// First interval between equal log lines of a waiting server; it grows up to [`TELL_AT_LAST`].
 const TELL: Duration = Duration::from_secs(10);
 const TELL_AT_LAST: Duration = Duration::from_mins(10);
 
-/// One that takes a lease.
+/// A server that waits for a lease and takes it.
 struct Taker {
     place: Place,
     reference: String,
     duration: Duration,
     mark: Arc<Mark>,
-    /// Of this epoch.
+    /// Commits for attempts to take the lease in `epoch`.
     chain: Chain,
     epoch: u64,
     waiting: Waiting,
-    /// Not there during preparations.
+    /// `None` while preparations have it.
     lock: Option<StateLock>,
     preparing: Option<JoinHandle<Prepared>>,
     segment_bytes: u64,
-    /// This metadata of the remote was prepared for; what only we have is saved once.
+    /// The remote's metadata commit of the last preparations.
     compared: Option<Oid>,
     is_saved: bool,
     is_prepared: bool,
-    /// What was tried, and when it was sent: it may have arrived or not.
+    /// Attempts and when they were sent; each may have succeeded or not.
     tried: Vec<(Oid, Moment, Record)>,
-    /// How often in a row it was refused what only a person can mend.
+    /// Consecutive failures that only an operator can fix.
     refusals: u32,
     holder: String,
     host: String,
@@ -56,10 +56,10 @@ struct Taker {
     pushed: Option<watch::Sender<Option<Oid>>>,
 }
 
-/// What preparations end with.
+/// The result of preparations.
 type Prepared = Result<(takeover::Own, Result<bool, RemoteError>), LeaseError>;
 
-/// What the remote has.
+/// The remote's references at one moment.
 struct Seen {
     found: Option<Oid>,
     record: Option<Record>,
@@ -69,8 +69,9 @@ struct Seen {
 }
 
 impl Lease {
-    /// Takes the lease of a branch, however long others have it; renews it from then on. What the branch has here and the new writer
-    /// has not is put on a side branch meanwhile. `pushed` is told of the metadata commits of somebody else that are here.
+    /// Waits for the lease of a branch, takes it, and starts to renew it. Meanwhile, fetches the remote's branch, and pushes
+    /// commits that only this server has to a side branch if another server has written since. `pushed` receives each fetched
+    /// metadata commit of another server.
     ///
     /// # Errors
     /// [`LeaseError`] if waiting would not help.
@@ -143,7 +144,7 @@ impl Taker {
                                 let (remote, reference) = (error.remote, self.place.config.data_reference);
                                 return Err(LeaseError::Served { remote, reference });
                             }
-                            // Somebody was faster, or it is not known: the next look tells.
+                            // Another server was faster, or the outcome is unknown: the next look shows it.
                             Err(error) => {
                                 let what = format!("the writer lease was not taken: {}", explained(&error));
                                 self.tell_as(&format!("{:?}", error.condition), &what);
@@ -172,7 +173,7 @@ impl Taker {
             let config = &place.config;
             let [found, data, metadata] =
                 place.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
-            // After the reference was read: what it says is at least as old.
+            // Read after the reference: it has had this value since before that moment.
             let at = Moment::now();
             let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, data, at }) };
             place.bring(&[(&name, found)])?;
@@ -198,7 +199,7 @@ impl Taker {
         if let Step::Wait(rest) = step {
             let whose = match &seen.record {
                 Some(record) => format!("{} has it in epoch {}", record.host, record.epoch),
-                None => "another user may write this branch without a lease".to_owned(),
+                None => "another server may write this branch without a lease".to_owned(),
             };
             let (reference, remote) = (&self.reference, &self.place.remote.name);
             self.tell_as(
@@ -209,8 +210,8 @@ impl Taker {
         step
     }
 
-    /// Brings what the remote has, so that a takeover has little to wait for, and puts what only we have on a side branch if somebody
-    /// else has begun to write; all of that beside the looks at the lease, which must go on.
+    /// Starts to prepare a takeover, see [`takeover::prepare`], so that little is left to do then. Runs in a task of its own,
+    /// because the lease must be read meanwhile.
     fn prepare(&mut self, seen: &Seen) {
         let Some(theirs) = seen.metadata.filter(|_| self.compared != seen.metadata) else { return };
         let Some(lock) = self.lock.take() else { return };
@@ -220,14 +221,14 @@ impl Taker {
         self.preparing = Some(tokio::spawn(takeover::prepare(place, data, theirs, segment_bytes, own)));
     }
 
-    /// Waits until it is prepared.
+    /// Waits for the preparations, and takes over their results.
     async fn prepared(&mut self) -> Result<(), LeaseError> {
         let Some(preparing) = self.preparing.take() else { return Ok(()) };
         let (own, outcome) = preparing.await.expect("preparations do not panic")?;
         (self.lock, self.is_saved) = (Some(own.lock), own.is_saved);
         match outcome {
             Err(error) => {
-                // The next look tries again.
+                // The next look starts the preparations again.
                 self.compared = None;
                 self.tell(&told(&error));
             }
@@ -278,7 +279,7 @@ impl Taker {
             "acquired the writer lease"
         );
         let holding = Holding::new(self.duration, taken, sent);
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(Fence::default());
         gate.open_until(holding.until());
         let shared = Arc::new(Shared {
             gate,
@@ -287,11 +288,11 @@ impl Taker {
             lost: watch::Sender::new(None),
             problem: Mutex::default(),
         });
-        // It may be of a later attempt: then the first renewal sends a new one.
+        // The chain may be for another epoch: then the first renewal writes a new one.
         let chain = if self.epoch == record.epoch { std::mem::take(&mut self.chain) } else { Chain::default() };
         let (place, mark) = (self.place.clone(), self.mark.clone());
-        // From now on it is renewed, whatever takes its time.
-        Lease::keep(Keeper { place, record, chain, mark, holding, shared })
+        // Starts renewals, however long the takeover takes.
+        Lease::keep(LeaseRenewer { place, record, chain, mark, holding, shared })
     }
 
     async fn with_own(mut self, lease: Arc<Lease>) -> Result<(Arc<Lease>, takeover::Own), LeaseError> {
@@ -299,11 +300,11 @@ impl Taker {
             lease.release().await;
             return Err(error);
         }
-        let lock = self.lock.expect("it is back from all preparations");
+        let lock = self.lock.expect("the preparations have returned the lock");
         Ok((lease, takeover::Own { lock, is_saved: self.is_saved }))
     }
 
-    /// How long to wait after an exchange that failed.
+    /// Returns the delay after a failed exchange.
     fn rest(&mut self, condition: Condition) -> Duration {
         let rest = rest(self.duration, self.refusals);
         if !matches!(condition, Condition::Denied | Condition::Failed) {
@@ -318,7 +319,7 @@ impl Taker {
         self.tell_as(what, what);
     }
 
-    /// Once when it is new, then more and more seldom: others wait for days.
+    /// Logs a message when its key is new, and then at growing intervals: a server may wait for days.
     fn tell_as(&mut self, key: &str, what: &str) {
         let times = match &self.last_told {
             Some((last, at, times)) if last == key => {
@@ -334,18 +335,18 @@ impl Taker {
     }
 }
 
-/// An error with what to do about it.
+/// Returns an error with a hint on how to fix it.
 fn explained(error: &RemoteError) -> String {
     let said = told(error);
     match error.condition {
         Condition::Denied if !said.contains(OWN_ACCESS_HINT) => {
-            format!("{said}; a lease takes the right to push refs/gitcd/: on a `gitcd host` that is {OWN_ACCESS_HINT}")
+            format!("{said}; a lease requires the right to push refs/gitcd/: on a `gitcd host`, {OWN_ACCESS_HINT}")
         }
         _ => said,
     }
 }
 
-/// How often those who wait look.
+/// Returns the interval at which a waiting server reads the lease.
 fn poll(duration: Duration) -> Duration {
     (duration / 10).clamp(Duration::from_millis(50), Duration::from_secs(2))
 }

@@ -1,4 +1,4 @@
-//! From having the lease to having the branch: what the remote has is what counts.
+//! Takeover of a branch by a new lease holder, which continues from the remote's state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use super::{Lease, LeaseError, side};
 use crate::remote::RemoteError;
 use crate::status::Condition;
 
-/// After a failure, while the lease is kept.
+/// Delay before a retry while the lease is held.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What is here of the branch.
+/// The local state of the branch.
 #[derive(Debug)]
 pub struct Own {
-    /// Nobody else here writes it.
+    /// The lock of the state folder: no other process writes the branch here.
     pub(super) lock: StateLock,
-    /// Another writer has begun since, and what only we have is on a side branch.
+    /// Whether another server has written since, and the commits that only we have are on a side branch.
     pub(super) is_saved: bool,
 }
 
-/// What the remote has of the branch.
+/// The remote's references of the branch.
 #[derive(Clone, Copy, Debug)]
 struct There {
     data: Option<Oid>,
     metadata: Option<Oid>,
 }
 
-/// Opens the branch as the remote has it, with what only we have; the remote's metadata is ours when this returns, so that
-/// nothing that a former writer has sent can move it any more.
+/// Opens the branch: our state if it continues the remote's, otherwise the remote's. On return, the remote's metadata reference
+/// has been moved to a commit of ours, so that no late push of a former writer can move it.
 ///
 /// # Errors
 /// [`LeaseError`].
@@ -65,7 +65,7 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
                 continue;
             }
         };
-        // From now on there may be something new.
+        // The opened branch may have commits that no side branch has.
         is_saved = false;
         let config = place.config.clone();
         let opened =
@@ -75,7 +75,7 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
         let told = spawn_blocking(move || publish(&at, there)).await.expect("an exchange does not panic");
         match told {
             Ok(_) => return Ok(opened),
-            // What was still on its way has arrived.
+            // A late push of a former writer has arrived: start again.
             Err(error) if error.condition == Condition::Raced => {}
             Err(error) => again(&error).await,
         }
@@ -95,7 +95,7 @@ fn look(place: &Place) -> Result<There, RemoteError> {
     Ok(There { data, metadata })
 }
 
-/// Makes the branch here one that continues what the remote has.
+/// Makes the local branch a continuation of the remote's.
 async fn fit(
     place: &Place,
     there: There,
@@ -107,7 +107,7 @@ async fn fit(
     let config = &place.config;
     let ours = place.own(&config.metadata_reference)?;
     let is_ours = match ours {
-        // What only we have would not have been saved otherwise, and histories are long.
+        // Our commits are saved only if another server has written: that need not be searched for again, and takes long.
         Some(ours) if !is_saved => {
             let at = place.clone();
             let found = spawn_blocking(move || at.is_ancestor(theirs, ours)).await;
@@ -116,7 +116,7 @@ async fn fit(
         _ => false,
     };
     if is_ours {
-        // So that the metadata moves in any case.
+        // A new metadata commit, so that publishing moves the reference in any case.
         let config = config.clone();
         spawn_blocking(move || touch(config)).await.expect("a flush does not panic")?;
         return Ok(Ok(lock));
@@ -133,11 +133,11 @@ async fn fit(
     Ok(Ok(adopted.expect("moving references does not panic")?))
 }
 
-/// For who waits: brings what the remote has, and saves what only we have if somebody else has begun to write; tells whether somebody
-/// has.
+/// Prepares a takeover while waiting: fetches the remote's branch, and if another server has written since, saves the commits
+/// that only we have on a side branch. Returns whether the remote's metadata commit is another server's.
 ///
 /// # Errors
-/// [`LeaseError`] if what is here cannot be read.
+/// [`LeaseError`] if the local branch cannot be read or committed.
 pub(super) async fn prepare(
     place: Place,
     data: Option<Oid>,
@@ -166,17 +166,18 @@ pub(super) async fn prepare(
     }
 }
 
-/// Who has written what the remote has.
+/// The writer of the remote's metadata commit.
 enum Written {
-    /// We have, and perhaps more than that.
+    /// This server, which may have written more since.
     Here,
-    /// Somebody else, and what we had is there or beside it.
+    /// Another server, and none of our commits needs to be saved.
     There,
-    /// Somebody else, after us.
+    /// Another server, and commits that only we have are not saved yet.
     Since,
 }
 
-/// Puts everything that only we have on side branches: somebody else writes the branch now.
+/// Commits the journal, and pushes all commits that the remote lacks to side branches, because another server writes the branch
+/// now.
 async fn leave(
     place: &Place,
     segment_bytes: u64,
@@ -188,13 +189,13 @@ async fn leave(
     let (head, lock) = commit_all(place, segment_bytes, lock).await?;
     let at = place.clone();
     let saved = spawn_blocking(move || {
-        // A person's commit that was not merged yet may be on the reference.
+        // The reference may be at an external commit that is not merged yet.
         let found = at.own(&at.config.data_reference)?.filter(|found| *found != head);
         for commit in [head].into_iter().chain(found) {
             if !side::is_empty(&at, commit)
                 && let Some(side) = side::save(&at, commit)?
             {
-                tracing::warn!(side, "another writer has written the branch since; our unpushed writes are kept there");
+                tracing::warn!(side, "another server has written since; our unpushed writes are on a side branch");
             }
         }
         Ok(())
@@ -202,7 +203,7 @@ async fn leave(
     Ok((lock, saved.await.expect("an exchange does not panic")))
 }
 
-/// A metadata commit that says what the last one said.
+/// Adds a metadata commit with the content of the last one.
 fn touch(config: gitcd_repo::branch::Config) -> Result<(), LeaseError> {
     if let Some(mut branch) = Branch::open(config).map_err(|error| Box::new(OpenError::from(Box::new(error))))? {
         let state = branch.state().clone();
@@ -211,7 +212,7 @@ fn touch(config: gitcd_repo::branch::Config) -> Result<(), LeaseError> {
     Ok(())
 }
 
-/// Puts everything that is only in the journal into Git.
+/// Commits the writes that are only in the journal; returns the data commit.
 async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Result<(Oid, StateLock), LeaseError> {
     let config = place.config.clone();
     let opened = spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
@@ -234,12 +235,12 @@ async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Resul
     Ok((head, opened.lock))
 }
 
-/// Takes the remote's branch in the place of ours, whose local state is set aside: the next start goes on from Git, with a new
-/// block of revisions.
+/// Moves the local references to the remote's, and sets local state aside: recovery then continues from Git, with a new block of
+/// revisions.
 fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> Result<(), LeaseError> {
     let config = &place.config;
     let described = described(place, metadata)?;
-    // The data may be behind its metadata, if whoever pushed them ended in between, or ahead of it by somebody else's commits.
+    // The remote's data may be behind its metadata, if its writer crashed during a push, or ahead of it by external commits.
     let data = match data {
         Some(data) if !place.is_ancestor(data, described)? => data,
         _ => described,
@@ -264,7 +265,8 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
     Ok(())
 }
 
-/// After a crash between the two moves of [`adopt`] the data may be behind what the former metadata describes: then that is what we had.
+/// Moves the data reference back to the commit that our metadata describes, if it is behind that commit after a crash between the
+/// two moves of [`adopt`].
 fn repair(place: &Place, lock: &StateLock) -> Result<(), LeaseError> {
     let config = &place.config;
     let (data, metadata) = (place.own(&config.data_reference)?, place.own(&config.metadata_reference)?);
@@ -281,7 +283,7 @@ fn repair(place: &Place, lock: &StateLock) -> Result<(), LeaseError> {
     Ok(())
 }
 
-/// The data commit that a metadata commit describes: its last parent.
+/// Returns the data commit that a metadata commit describes: its last parent.
 fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
     let here = place.here()?;
     let parents = here.find_commit(metadata).map(|commit| commit.parent_ids().next_back());
@@ -294,8 +296,8 @@ fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
     Err(RemoteError { remote, condition, problem: format!("its metadata {metadata} cannot be used: {problem}") })
 }
 
-/// Pushes the branch as it is here, if it continues what the remote has. Tells whether its data is there then. Where somebody else has
-/// begun to write there is nothing to continue, even if no commit of theirs has come yet.
+/// Pushes the local branch if it continues the remote's. Returns whether the remote then has its data. Pushes nothing if the
+/// remote's metadata is another server's, even if that server has pushed no data yet.
 fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
     let config = &place.config;
     let Some(metadata) = place.own(&config.metadata_reference)? else { return Ok(true) };
@@ -318,13 +320,13 @@ fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
     Ok(follows)
 }
 
-/// Puts what is in Git here, and not on the remote, on a side branch.
+/// Pushes the data commit that our metadata describes to a side branch, unless the remote's branch has it.
 pub(super) fn save(place: &Place) -> Result<Option<String>, RemoteError> {
     let Some(metadata) = place.own(&place.config.metadata_reference)? else { return Ok(None) };
     side::save(place, described(place, metadata)?)
 }
 
-/// The last push of a writer that hands its lease over: of everything, to the branch or beside it.
+/// Pushes everything before the lease is handed over: to the branch, or to a side branch if the branch has diverged.
 pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
     let mut races = 0;
     loop {
@@ -335,7 +337,7 @@ pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
                 if let Some(side) = save(place)? {
                     tracing::warn!(
                         side,
-                        "the branch was pushed to at the last moment; our unpushed writes are kept there"
+                        "the branch was pushed to at the last moment; our unpushed writes are on a side branch"
                     );
                 }
                 return Ok(());

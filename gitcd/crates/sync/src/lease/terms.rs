@@ -1,5 +1,5 @@
-//! Who may do what when: the holder of a lease, and those who wait for it. No clock, no network, no disk; the argument why
-//! this is safe is in `docs/design/writer-lease.md`, and a simulation below looks for what it overlooks.
+//! The rules of the lease for its holder and for waiting servers, without clock, network or disk. `docs/design/writer-lease.md`
+//! argues that they are safe; `simulation` searches for counterexamples.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use gitcd_core::fence::Moment;
 
 use super::record::Record;
 
-/// The holder counts on so much of its lease, and those who wait wait for all of it: the clocks of two machines may go by a
-/// twentieth too fast or too slow each.
+/// Returns the part of the lease that its holder relies on. Waiting servers wait for all of it, so either clock may be 5 % too
+/// fast or too slow.
 fn trusted(duration: Duration) -> Duration {
     duration * 9 / 10
 }
 
-/// How often a holder renews.
+/// Returns the interval of renewals.
 pub(super) fn renewal(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// One that has the lease, as far as it knows.
+/// The state of a lease holder, as far as it knows.
 #[derive(Debug)]
 pub(super) struct Holding {
     duration: Duration,
     confirmed: Oid,
     until: Moment,
-    /// What was sent since, and when: it may have arrived or not, or may arrive yet.
+    /// Renewals in doubt and when they were sent: each may have arrived, be lost, or arrive later.
     sent: Vec<(Oid, Moment)>,
 }
 
-/// Whose the reference was found to be.
+/// The owner of the value at which the reference was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Ours,
@@ -37,43 +37,43 @@ pub(super) enum Found {
 }
 
 impl Holding {
-    /// It was taken with this commit, which was sent then.
+    /// Returns the state after the lease was taken with a commit that was sent at `sent`.
     pub(super) fn new(duration: Duration, taken: Oid, sent: Moment) -> Self {
         Self { duration, confirmed: taken, until: sent + trusted(duration), sent: Vec::new() }
     }
 
-    /// Nothing may be acknowledged from then on.
+    /// Returns the end of the lease; from then on, no write may be acknowledged.
     pub(super) fn until(&self) -> Moment {
         self.until
     }
 
-    /// What the reference must be for a renewal.
+    /// Returns the value that a renewal expects.
     pub(super) fn confirmed(&self) -> Oid {
         self.confirmed
     }
 
-    /// Whether something was sent of which nothing was heard.
+    /// Returns whether a renewal was sent whose outcome is unknown.
     pub(super) fn is_in_doubt(&self) -> bool {
         !self.sent.is_empty()
     }
 
-    /// Before a renewal is sent.
+    /// Records a renewal that is about to be sent.
     pub(super) fn sends(&mut self, renewal: Oid, now: Moment) {
         self.sent.push((renewal, now));
     }
 
-    /// A renewal is the reference's value now, or was.
+    /// Records that a renewal has succeeded.
     pub(super) fn has(&mut self, renewal: Oid) {
         if let Some((_, sent)) = self.sent.iter().find(|(oid, _)| *oid == renewal) {
-            // From before it was sent: others may have seen it a moment later.
+            // Counted from before it was sent: other servers may have seen the new value right after.
             self.until = self.until.max(*sent + trusted(self.duration));
             self.confirmed = renewal;
-            // All that was sent expects what was there before this one.
+            // All others in doubt expect an older value, and fail.
             self.sent.clear();
         }
     }
 
-    /// What the reference was found to be.
+    /// Records the value at which the reference was found.
     pub(super) fn finds(&mut self, found: Option<Oid>) -> Found {
         match found {
             Some(oid) if oid == self.confirmed => Found::Ours,
@@ -86,40 +86,40 @@ impl Holding {
     }
 }
 
-/// One that waits for the lease.
+/// The state of a server that waits for the lease.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     seen: Option<(Option<Oid>, Moment)>,
 }
 
-/// What it may do.
+/// The next step of a waiting server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Take the lease, if the reference is still what it was.
+    /// Take the lease, by a swap that expects the value that was found.
     Take,
-    /// Look again; after so long it may be taken unless it changes.
+    /// Look again: the lease may be taken after this time unless the reference changes.
     Wait(Duration),
 }
 
-/// What was found.
+/// What a waiting server has found on the remote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look<'a> {
-    /// The reference.
+    /// The reference's value.
     pub(super) found: Option<Oid>,
-    /// What it says.
+    /// The record that it points to.
     pub(super) record: Option<&'a Record>,
-    /// It is a lease of this very state, whose process has ended.
+    /// Whether the previous process of this state folder left the reference at this value.
     pub(super) is_own: bool,
-    /// The branch is on the remote.
+    /// Whether the remote has the branch.
     pub(super) has_branch: bool,
-    /// This moment, or an earlier one after the reference was read.
+    /// A moment after the reference was read, and not in the future.
     pub(super) now: Moment,
-    /// How long a lease is that nobody can be asked about.
+    /// How long to wait if the branch has no lease reference.
     pub(super) usual: Duration,
 }
 
 impl Waiting {
-    /// Looks at the reference.
+    /// Decides on the next step, given what was found.
     pub(super) fn look(&mut self, look: Look<'_>) -> Step {
         let since = match self.seen {
             Some((seen, since)) if seen == look.found => since,
@@ -131,7 +131,7 @@ impl Waiting {
             Some(record) if !record.is_held => return Step::Take,
             Some(record) => record.duration,
             None if !look.has_branch => return Step::Take,
-            // A branch without a lease: its writer has none, or somebody has deleted the reference a moment ago.
+            // A branch without a lease: it has no writer with a lease, or the reference was deleted just now.
             None => look.usual,
         };
         match duration.checked_sub(look.now.since(since)) {
@@ -166,7 +166,7 @@ mod tests {
         holding.has(id(2));
         assert_eq!((holding.until(), holding.confirmed(), holding.is_in_doubt()), (at(4700), id(2), false));
         holding.has(id(9));
-        assert_eq!(holding.until(), at(4700), "it was never sent");
+        assert_eq!(holding.until(), at(4700), "this renewal was never sent");
     }
 
     #[test]
@@ -175,10 +175,10 @@ mod tests {
         holding.sends(id(2), at(1000));
         holding.sends(id(3), at(2000));
         assert_eq!(holding.finds(Some(id(1))), Found::Ours);
-        assert!(holding.is_in_doubt(), "both may arrive yet");
+        assert!(holding.is_in_doubt(), "both may still arrive");
         assert_eq!(holding.finds(Some(id(2))), Found::Ours);
         assert_eq!((holding.until(), holding.is_in_doubt()), (at(3700), false));
-        assert_eq!(holding.finds(Some(id(3))), Found::Others, "it expected what was there before");
+        assert_eq!(holding.finds(Some(id(3))), Found::Others, "it expected the older value");
         assert_eq!(holding.finds(None), Found::Others);
     }
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(look(None, None, 27_000), Step::Take);
         let mut waiting = Waiting::default();
         let first = Look { found: None, record: None, is_own: false, has_branch: false, now: at(0), usual: D };
-        assert_eq!(waiting.look(first), Step::Take, "nobody has ever served the branch");
+        assert_eq!(waiting.look(first), Step::Take, "the branch does not exist");
         let own = Look { found: Some(id(1)), is_own: true, has_branch: true, ..first };
         assert_eq!(waiting.look(own), Step::Take);
     }

@@ -1,4 +1,4 @@
-//! What a key was where two histories meet, which may be at several commits.
+//! The base value of a key: its value at the merge bases, of which there may be several.
 
 use bytes::Bytes;
 use git2::Oid;
@@ -8,35 +8,35 @@ use gitcd_repo::changes;
 use super::edits::Meant;
 use super::{PlanError, Planner};
 
-/// Deepest criss-cross of merges whose bases are merged with one another. Below it there is no base, and what both sides have is
-/// compared as if both had made it: deterministic, and it ends. With ever deeper ones, branches in a ring that each decide for
-/// themselves hand a value round for ever.
+/// Levels of criss-cross merges whose bases are merged recursively. Below, the base is empty, as if each side had created its
+/// value: this is deterministic, and terminates. Without a limit, branches in a ring that each decide on their own would pass a
+/// value around for ever.
 const MAX_CRISSCROSS: usize = 8;
 
-/// A key, whole and without the prefix.
+/// A key, with and without the prefix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyAt<'k> {
     absolute: &'k [u8],
     relative: &'k [u8],
 }
 
-/// A key where two histories meet.
+/// The base value of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
     Blob(Option<Oid>),
-    /// The one of several different ones that merging them has chosen.
+    /// One of several different values, chosen by merging them.
     Chosen(Option<Oid>),
-    /// What merging several different ones made of it.
+    /// A new value, made by merging several different ones.
     Value(Option<Bytes>),
 }
 
 impl Base {
-    /// Whether it is this blob, or nothing.
+    /// Returns whether the base is this blob, or absent for `None`.
     pub(super) fn is(&self, wanted: Option<Oid>) -> bool {
         matches!(self, Self::Blob(blob) | Self::Chosen(blob) if *blob == wanted)
     }
 
-    /// Whether it was merged from different values, so that how it is spelled is a chance.
+    /// Returns whether it was merged from different values, so that its spelling is arbitrary.
     fn is_made(&self) -> bool {
         !matches!(self, Self::Blob(_))
     }
@@ -50,8 +50,8 @@ impl Base {
 }
 
 impl Planner<'_, '_> {
-    /// What a key was where the histories meet; they meet elsewhere for keys that an earlier merge left out. Given what it is at the first
-    /// base, in ours and in theirs.
+    /// Returns the base of a key, adjusted to the last edits. Keys that an earlier merge left out have other merge bases. The
+    /// blobs are those at the first base, in ours and in theirs.
     pub(super) fn base(
         &mut self,
         key: &[u8],
@@ -67,8 +67,8 @@ impl Planner<'_, '_> {
         self.as_edited(relative, base, [ours, theirs])
     }
 
-    /// Which of two blobs that mean the same is kept, if the base cannot tell: it was made of several, and which of the two it is like is a chance. Other
-    /// branches, with other bases, may have made the other one. So the ids decide, which are the same for everybody.
+    /// Returns which of two blobs that differ only in spelling is kept, if the base was merged from several: its spelling is
+    /// arbitrary then, and branches with other bases may have the other one. The greater blob id decides, as on all branches.
     pub(super) fn of_two_spellings(
         &self,
         relative: &[u8],
@@ -86,7 +86,7 @@ impl Planner<'_, '_> {
         Ok(differ_in_spelling_only(&our_value, &their_value).then_some(kept))
     }
 
-    /// A key at several commits: what merging them with one another makes of it.
+    /// Returns a key's value at several commits, merged with one another.
     fn at(&mut self, commits: &[Oid], key: KeyAt<'_>, depth: usize) -> Result<Base, PlanError> {
         if let Some(known) = self.virtual_bases.get(&(commits.to_vec(), depth)) {
             return Ok(known.clone());
@@ -184,7 +184,7 @@ mod tests {
         plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
     }
 
-    /// Which of two spellings is kept must not depend on where the histories met: branches that merge them elsewhere would keep the other.
+    /// Which of two spellings is kept must not depend on the merge bases: branches with other bases would keep the other one.
     #[test]
     fn of_two_spellings_the_same_is_kept_whatever_the_bases_are() {
         let folder = tempfile::tempdir().unwrap();
@@ -205,14 +205,14 @@ mod tests {
             let [one, other] = spellings.map(|fields| commit_text(&repository, &text(&fields), 1001, &bases));
             for (at, (ours, theirs)) in [(one, other), (other, one)].into_iter().enumerate() {
                 let plan = merged(&repository, ours, theirs);
-                // One of them may be what the base is like.
+                // One of the spellings may equal the base.
                 let [key] = &plan.keys[..] else {
                     assert!(plan.keys.is_empty(), "{:?}", plan.keys);
                     kept.insert(spellings[at]);
                     continue;
                 };
                 let their_value = key.theirs.as_ref().map(|(value, _)| value);
-                assert_eq!(key.base.as_ref(), their_value, "whatever is written here meanwhile stays");
+                assert_eq!(key.base.as_ref(), their_value, "a concurrent write here wins");
                 kept.insert(match key.outcome {
                     Outcome::Ours => spellings[at],
                     Outcome::Theirs => spellings[1 - at],
@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(kept.len(), 1, "{kept:?}");
     }
 
-    /// Each side merges what the other was before it merged, again and again, and both go on writing: far deeper than bases are
-    /// merged with one another.
+    /// Each side repeatedly merges the other's commit from before its last merge, and both keep writing: far deeper than bases
+    /// are merged recursively.
     #[test]
     fn both_sides_come_to_the_same_at_the_end_of_any_criss_cross() {
         let folder = tempfile::tempdir().unwrap();

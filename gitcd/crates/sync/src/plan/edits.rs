@@ -1,7 +1,8 @@
-//! Who wrote a key last, which cannot always be told from where the histories meet.
+//! The last edits of keys and fields, which the merge bases do not always show.
 //!
-//! Merges of the same edits may go different ways, and what one of them chose looks like a later change to the other; what was changed and taken back does not look
-//! like a change at all. So the edits themselves are asked, field by field: one that another one has seen is not the last one.
+//! Merges of the same edits can choose different values, and the choice of one then looks like a later change to the other. A
+//! change that was reverted does not look like a change. So the edits themselves are compared, field by field: an edit is not the
+//! last one if another edit has it in its history.
 
 mod fields;
 mod known;
@@ -18,7 +19,7 @@ use gitcd_merge::secrecy::Exposure;
 use gitcd_merge::value::{Map, Syntax, Value};
 use gitcd_merge::{Conflict, Merged, Outcome, identity as uid, is_terminating};
 use gitcd_repo::changes::{self, Changes, Trees};
-use gitcd_repo::graph::{Edit, Meeting};
+use gitcd_repo::graph::{Edit, MergeBases};
 
 use self::fields::{Asked, From, Last, Point};
 use self::known::Known;
@@ -26,21 +27,22 @@ use super::bases::Base;
 use super::origins::is_merge_of_a_store;
 use super::{PlanError, Planner};
 
-/// Looking for edits ends after so many commits, and then none counts: it takes time for each.
+/// Limit on commits to search for edits; beyond it, edits are not considered, since each commit takes time.
 const LOOKED_AT: usize = 4096;
-/// The same for so many edits in them,
+/// Limit on the edits in these commits.
 const EDITS: usize = 200_000;
-/// and so many of one key, each a version of it that is read.
+/// Limit on the edits of one key, each of which is a version to read.
 const OF_A_KEY: usize = 256;
 
-/// Whether edits may say more than where the histories meet does. Which merges left a key out differs from key to key; there the bases alone decide.
-pub(super) fn may_tell(meeting: &Meeting, ours: Oid) -> bool {
+/// Returns whether the last edits may differ from what the merge bases show. If a merge left keys out, the bases alone decide,
+/// because which merges left a key out differs from key to key.
+pub(super) fn may_tell(meeting: &MergeBases, ours: Oid) -> bool {
     meeting.scopes.is_empty() && !meeting.bases.is_empty() && meeting.bases != [ours]
 }
 
 type ByKey = BTreeMap<Vec<u8>, Vec<Edit>>;
 
-/// What was written in one of two histories only.
+/// The edits in the commits that only one of two histories has.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     ours: ByKey,
@@ -48,20 +50,20 @@ pub(super) struct Edits {
     known: Known,
 }
 
-/// What is to be merged of a key.
+/// What to merge for a key.
 #[derive(Debug)]
 pub(super) struct Meant {
     pub(super) base: Base,
     pub(super) then: Then,
 }
 
-/// What becomes of the merged value.
+/// The correction of a merged value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Then {
     AsMerged,
-    /// Neither side has what the last edits made of these fields.
+    /// Values of last edits for these fields, which neither side has.
     Fields(Vec<(Vec<String>, Option<Value>)>),
-    /// The same for the whole value.
+    /// The value of a last edit for the whole key, which neither side has.
     Whole(Option<Bytes>),
 }
 
@@ -72,7 +74,7 @@ impl std::convert::From<Base> for Meant {
 }
 
 impl Planner<'_, '_> {
-    /// Looks for edits. Adds the keys that theirs has edits of and that nevertheless are what they are in all bases.
+    /// Finds the edits. Adds the keys that theirs edited although they equal all bases.
     pub(super) fn edited(&mut self, theirs: &mut Changes) -> Result<(), PlanError> {
         if !may_tell(&self.meeting, self.ours) {
             return Ok(());
@@ -114,7 +116,7 @@ impl Planner<'_, '_> {
         Ok(Some(Edits { ours: our_edits, theirs: their_edits, known }))
     }
 
-    /// What these commits edited, by key; `None` if there is more than is `left`.
+    /// Returns the edits of these commits by key; `None` if there are more than `left`.
     fn edits_of(
         &mut self,
         commits: &[Oid],
@@ -148,7 +150,7 @@ impl Planner<'_, '_> {
         Ok(self.graph.edits(trees, at, (commit.tree, &parents), is_decision)?)
     }
 
-    /// What to merge of a key so that a side whose edits are the last ones is the one that has changed it.
+    /// Returns what to merge for a key, such that a side whose edits are the last ones counts as the one that changed it.
     pub(super) fn as_edited(
         &mut self,
         relative: &[u8],
@@ -159,7 +161,7 @@ impl Planner<'_, '_> {
         let (our_edits, their_edits) = (of(&self.edits.ours), of(&self.edits.theirs));
         let has_both = !our_edits.is_empty() && !their_edits.is_empty();
         let is_told = if ours == theirs { has_both } else { !our_edits.is_empty() || !their_edits.is_empty() };
-        // Most keys are so: the base says the same, and nothing has to be read.
+        // True for most keys: the base leads to the same result, and nothing has to be read.
         let is_plain = our_edits.is_empty() && base.is(ours) || their_edits.is_empty() && base.is(theirs);
         if !is_told || is_plain || our_edits.len() + their_edits.len() > OF_A_KEY {
             return Ok(base.into());
@@ -200,7 +202,7 @@ impl Planner<'_, '_> {
         if uid(one) != uid(other) {
             return self.of_whole(known, relative, edits, base, sides);
         }
-        // Who deleted it, or wrote to another object of that name, says nothing about the fields of this one.
+        // Edits that deleted it, or wrote to another object of its name, do not count for its fields.
         let is_it = |value: Option<&Value>| value.is_some_and(|value| uid(value).is_none() || uid(value) == uid(one));
         let points: Vec<Point<Option<&Value>>> = edits
             .iter()
@@ -214,7 +216,7 @@ impl Planner<'_, '_> {
             .filter(|point| is_it(point.value))
             .collect();
         let before = self.bytes(relative, &base)?.and_then(|bytes| Value::parse(&bytes)).map(|(value, _)| value);
-        // As the merge does, whichever of them is ours.
+        // The same side as in the merge, independent of which one is ours.
         let described = if sides[0] > sides[1] { one } else { other };
         let text = |name: &str| described.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
         let schemas = self.schemas.clone();
@@ -237,7 +239,8 @@ impl Planner<'_, '_> {
         Ok(Meant { base, then })
     }
 
-    /// What to merge if one history has deleted the object that the other side has: a deleted `uid` is never alive in a result. `None` if neither history has.
+    /// Returns what to merge if one history deleted an object that the other side has: a deleted `uid` is never alive in a
+    /// result. `None` if no such rule applies.
     fn without_the_dead(
         &self,
         relative: &[u8],
@@ -255,7 +258,7 @@ impl Planner<'_, '_> {
             [true, true] => Some(Meant { base: base.clone(), then: Then::Whole(None) }),
             [is_ours, _] => {
                 let dead = usize::from(!is_ours);
-                // Finalizers that were added since may hold it.
+                // Finalizers that were added since may keep it terminating.
                 let is_deletion = values[1 - dead].is_none() && values[dead].and_then(uid) == before;
                 Some(if is_deletion { base.clone().into() } else { Base::Blob(sides[dead]).into() })
             }
@@ -284,7 +287,7 @@ impl Planner<'_, '_> {
         let last = fields::last(known, &points, [ours, theirs], order, |side, touching| {
             self.is_made_by_a_last_edit(side, relative, None, touching)
         })?;
-        // Nothing is made or deleted that neither side has made or deleted.
+        // Never creates or deletes an object that neither side has created or deleted.
         let last = last.filter(|last| match last {
             Last::Neither(blob) => blob.is_some() && ours.is_some() && theirs.is_some(),
             _ => true,
@@ -302,8 +305,8 @@ impl Planner<'_, '_> {
     }
 }
 
-/// The objects that these edits deleted, by their `uid`: what a commit found is not there after it, or another one is. A person may restore a file as it was,
-/// with `git revert` for instance: then the deletion that this person knew of does not count.
+/// Returns the `uid`s of the objects that these edits deleted: objects in a parent that are absent, or replaced, in the commit. A
+/// deletion does not count if a later edit restored the object, as with `git revert`.
 fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>, Option<Value>>) -> BTreeSet<String> {
     let uid_of = |blob: &Option<Oid>| parsed[blob].as_ref().and_then(uid);
     let touching = || edits.iter().map(|(edit, _)| edit).filter(|edit| edit.before.iter().all(|it| *it != edit.value));
@@ -323,7 +326,8 @@ fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>,
     deleted
 }
 
-/// The same with what the last edits made, where neither side has it. Given what the two have, and how much of it may be printed.
+/// Returns the merged value with the values of last edits that neither side has; reports them as conflicts. Takes the values of
+/// both sides, and how much of them may be printed.
 pub(super) fn corrected(
     merged: Merged,
     then: Then,
@@ -369,7 +373,7 @@ pub(super) fn corrected(
     Merged { outcome, conflicts }
 }
 
-/// A content that neither side has is a new generation.
+/// Raises the generation, because neither side has this content.
 fn raise_generation(map: &mut Map, sides: [Option<&Bytes>; 2]) {
     let number = |value: &Value| value.at(&["metadata", "generation"])?.as_text()?.parse::<i64>().ok();
     let highest = sides.into_iter().flatten().filter_map(|value| number(&Value::parse(value)?.0)).max();

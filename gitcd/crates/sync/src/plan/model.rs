@@ -1,4 +1,4 @@
-//! Branches as a model: whatever they do, an edit gives way only to one that did not know of it or came after it.
+//! Model of branches: an edit gives way only to a concurrent or later edit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Plan, Rules, plan};
 
-/// The fields of an object: `a`, which all write, and maybe one that each branch has for itself.
+/// The fields of an object: `a`, which all branches write, and optionally one of its own for each branch.
 type Fields = BTreeMap<String, String>;
 
 fn object(fields: &Fields) -> Value {
@@ -22,7 +22,7 @@ fn object(fields: &Fields) -> Value {
     })
 }
 
-/// A commit that has this `ConfigMap`, or none.
+/// Makes a commit with this `ConfigMap` or none.
 pub(super) fn commit(
     repository: &Repository,
     object: Option<&Value>,
@@ -47,7 +47,7 @@ pub(super) fn commit(
     repository.commit(None, &author, &author, message, &tree, &parents).unwrap()
 }
 
-/// A merge commit as a gitcd makes it.
+/// Makes a merge commit as gitcd does.
 pub(super) fn join(repository: &Repository, ours: Oid, theirs: Oid, object: Option<&Value>) -> Oid {
     let parents = [ours.min(theirs), ours.max(theirs)];
     let times = parents.map(|parent| repository.find_commit(parent).unwrap().time().seconds());
@@ -55,35 +55,35 @@ pub(super) fn join(repository: &Repository, ours: Oid, theirs: Oid, object: Opti
     commit(repository, object, times[0].max(times[1]), &parents, &format!("merge {one} and {other}\n"))
 }
 
-/// A branch as a model: its head, and the edits that whoever edits it next has seen the outcome of.
+/// A modelled branch: its head, and the edits that its next edit has seen.
 #[derive(Clone, Debug)]
 struct Branch {
     head: Oid,
     fields: Fields,
     known: BTreeSet<usize>,
-    /// What it leaves to others to join, who have the same tree; and what was known there.
+    /// Deferred history links to commits with the same tree, with the edits known there.
     left: BTreeMap<Oid, BTreeSet<usize>>,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Edit(usize, u8),
-    /// By the first one, from the second one.
+    /// The first branch pulls from the second one.
     Pull(usize, usize),
 }
 
 struct Model<'r> {
     repository: &'r Repository,
     branches: Vec<Branch>,
-    /// Of `a`, each with what it has taken the place of.
+    /// The edits of `a`, each with the edits that it has seen.
     edits: Vec<(String, BTreeSet<usize>)>,
-    /// Whether each edit writes a field of the branch's own, too; and what was written there last.
+    /// Whether each edit also writes a field of the branch's own; and the last values of these fields.
     has_own: bool,
     own: Fields,
     time: i64,
 }
 
-/// What a plan makes of ours.
+/// Returns our fields after a plan.
 fn merged(plan: &Plan, ours: &Fields) -> Fields {
     let [key] = &plan.keys[..] else {
         assert!(plan.keys.is_empty(), "there is one key");
@@ -91,7 +91,7 @@ fn merged(plan: &Plan, ours: &Fields) -> Fields {
     };
     let value = match &key.outcome {
         Outcome::Ours => return ours.clone(),
-        Outcome::Theirs => key.theirs.as_ref().expect("nobody deletes it").0.clone(),
+        Outcome::Theirs => key.theirs.as_ref().expect("no edit deletes it").0.clone(),
         Outcome::New(value) => value.clone().into(),
         other @ Outcome::Deleted => panic!("{other:?}"),
     };
@@ -130,7 +130,7 @@ impl Model<'_> {
         }
     }
 
-    /// As [`crate::join`] does.
+    /// Pulls as [`crate::join`] does.
     fn pull(&mut self, at: usize, from: usize, impatient: bool) {
         let theirs = self.branches[from].clone();
         let branch = &mut self.branches[at];
@@ -157,16 +157,12 @@ impl Model<'_> {
         let before = branch.fields.clone();
         branch.fields = merged(&plan, &before);
         if let Some(swapped) = swapped {
-            assert_eq!(
-                branch.fields,
-                merged(&swapped, &theirs.fields),
-                "the two sides make different things of the same"
-            );
+            assert_eq!(branch.fields, merged(&swapped, &theirs.fields), "the two sides compute different results");
         }
-        // Among what is known by now.
+        // The last edits among those that are known now.
         let seen: BTreeSet<usize> = branch.known.iter().flat_map(|edit| &self.edits[*edit].1).copied().collect();
         let last: BTreeSet<&String> = branch.known.difference(&seen).map(|edit| &self.edits[*edit].0).collect();
-        assert!(last.contains(&branch.fields["a"]), "{} is of none of the last edits: {last:?}", branch.fields["a"]);
+        assert!(last.contains(&branch.fields["a"]), "{} comes from no last edit: {last:?}", branch.fields["a"]);
         if is_agreed && last.contains(&before["a"]) {
             assert_eq!(branch.fields["a"], before["a"], "both agree");
         }
@@ -186,11 +182,11 @@ impl Model<'_> {
                 return;
             }
         }
-        panic!("no end of commits");
+        panic!("the branches keep making commits");
     }
 }
 
-/// Between some branches, each of which may pull from each.
+/// Generates steps of several branches, each of which may pull from each.
 fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (2..6_usize).prop_flat_map(|branches| {
         let step = prop_oneof![
@@ -222,20 +218,20 @@ fn run(branches: usize, steps: &[Step], has_own: bool) -> Result<(), TestCaseErr
     let later: BTreeSet<usize> = model.edits.iter().flat_map(|(_, before)| before).copied().collect();
     let may_stay = model.edits.iter().enumerate().filter(|(at, _)| !later.contains(at)).map(|(_, (value, _))| value);
     let may_stay: BTreeSet<&String> = may_stay.collect();
-    let value = fields.remove("a").expect("nobody removes it");
-    prop_assert!(may_stay.contains(&value), "{value} is of none of the last edits: {may_stay:?}");
-    prop_assert_eq!(fields, model.own, "nobody else writes them");
+    let value = fields.remove("a").expect("no edit removes it");
+    prop_assert!(may_stay.contains(&value), "{value} comes from no last edit: {may_stay:?}");
+    prop_assert_eq!(fields, model.own, "only their branches write them");
     Ok(())
 }
 
-/// What this model found, one after the other.
+/// Counterexamples that this model has found.
 #[test]
 fn no_later_edit_is_taken_back() {
     use Step::{Edit, Pull};
     let cases: [(usize, &[Step]); 5] = [
-        // A and B set 1, C merges both of these, A sets 0; B merges that and keeps 1, C merges it and takes 0; A sets 1 again.
+        // A and B set 1, C merges both, A sets 0; B merges that and keeps 1, C merges it and takes 0; A sets 1 again.
         (3, &[Edit(0, 1), Edit(1, 1), Pull(2, 0), Edit(0, 0), Pull(2, 1), Pull(1, 0), Pull(2, 0), Edit(0, 1)]),
-        // The value of a base is that of an edit that one side has seen since.
+        // The base has the value of an edit that one side has seen since.
         (
             3,
             &[
@@ -250,9 +246,9 @@ fn no_later_edit_is_taken_back() {
                 Edit(0, 1),
             ],
         ),
-        // Both sides made the same change and took it back, and both had merged it from elsewhere meanwhile.
+        // Both sides made the same change and reverted it, and meanwhile merged it from other branches.
         (4, &[Edit(3, 1), Edit(1, 1), Pull(0, 3), Edit(0, 0), Pull(2, 1), Edit(1, 0), Pull(1, 3), Pull(0, 2)]),
-        // The histories meet in one commit, and what one side has otherwise than that was chosen in a merge.
+        // There is one merge base, and a merge chose the value that differs from it.
         (
             4,
             &[
@@ -271,7 +267,7 @@ fn no_later_edit_is_taken_back() {
                 Pull(0, 2),
             ],
         ),
-        // A merge where the histories meet had chosen what has given way since.
+        // A merge at a merge base chose a value that was replaced since.
         (
             4,
             &[
@@ -301,8 +297,8 @@ fn no_later_edit_is_taken_back() {
     }
 }
 
-/// Three write at once, and two of them take what the third one wrote: that neither of these two has seen what the other wrote before is no reason to bring it
-/// back.
+/// Three branches write concurrently, and two of them merge the third one's value. It stays, although neither of the two has seen
+/// the other's earlier edit.
 #[test]
 fn what_all_agree_on_stays() {
     use Step::{Edit, Pull};
@@ -318,7 +314,7 @@ fn what_all_agree_on_stays() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Also if several came to the same by themselves, and one that knows it goes on from there before any commit says so.
+    /// Also if branches reach the same value on their own, and one of them continues before a commit links the histories.
     #[test]
     fn an_edit_gives_way_only_to_one_that_did_not_know_of_it_or_came_after((branches, steps) in steps()) {
         run(branches, &steps, false)?;

@@ -1,4 +1,5 @@
-//! Branches as a model: what one of them has deleted is nowhere alive once the others know of it, whatever they did to it meanwhile.
+//! Model of branches: an object that one branch deleted is alive on no branch that knows of the deletion, whatever was done to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +19,19 @@ use super::{Plan, Rules, plan};
 struct Branch {
     head: Oid,
     object: Option<Value>,
-    /// Objects that were deleted, as far as it knows.
+    /// Deleted objects that the branch knows of, by `uid`.
     deleted: BTreeSet<String>,
     left: BTreeMap<Oid, BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Makes it if there is none.
+    /// Changes the object, or creates it.
     Change(usize),
     AddFinalizer(usize, u8),
     RemoveFinalizer(usize),
     Delete(usize),
-    /// By the first one, from the second one.
+    /// The first branch pulls from the second one.
     Pull(usize, usize),
 }
 
@@ -41,7 +42,7 @@ struct Model<'r> {
     trace: Vec<String>,
 }
 
-/// What a plan makes of ours.
+/// Returns our object after a plan.
 fn merged(plan: &Plan, ours: Option<&Value>) -> Option<Value> {
     let [key] = &plan.keys[..] else {
         assert!(plan.keys.is_empty(), "there is one key");
@@ -57,7 +58,7 @@ fn merged(plan: &Plan, ours: Option<&Value>) -> Option<Value> {
 }
 
 fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().expect("each has one").to_owned()
+    object["metadata"]["uid"].as_str().expect("every object has one").to_owned()
 }
 
 fn finalizers(object: &mut Value) -> &mut Vec<Value> {
@@ -73,7 +74,7 @@ fn is_terminating(object: &Value) -> bool {
 }
 
 impl Model<'_> {
-    /// A request that kube-apiserver would take from a client of this branch.
+    /// Applies a request as kube-apiserver would, if it would accept the request.
     fn request(&mut self, at: usize, step: &Step) {
         self.time += 1;
         let time = self.time;
@@ -110,7 +111,7 @@ impl Model<'_> {
             }
             _ => return,
         }
-        // As kube-apiserver writes it.
+        // kube-apiserver omits an empty list.
         if let Some(metadata) = object.as_mut().and_then(|object| object["metadata"].as_object_mut())
             && metadata.get("finalizers") == Some(&json!([]))
         {
@@ -129,7 +130,7 @@ impl Model<'_> {
             commit(self.repository, branch.object.as_ref(), time / 2, &[branch.head], "update\n\nRevision: 7\n");
     }
 
-    /// As [`crate::join`] does.
+    /// Pulls as [`crate::join`] does.
     fn pull(&mut self, at: usize, from: usize, impatient: bool) {
         let theirs = self.branches[from].clone();
         let branch = &mut self.branches[at];
@@ -162,7 +163,7 @@ impl Model<'_> {
         self.trace.push(format!("{at} from {from}: {before:?} and {:?}: {:?}", theirs.object, branch.object));
         if let Some(swapped) = swapped {
             let other = merged(&swapped, theirs.object.as_ref());
-            assert_eq!(branch.object, other, "the two sides make different things of the same");
+            assert_eq!(branch.object, other, "the two sides compute different results");
         }
         branch.head = join(self.repository, branch.head, theirs.head, branch.object.as_ref());
         self.nothing_deleted_is_alive(at);
@@ -188,11 +189,11 @@ impl Model<'_> {
                 return;
             }
         }
-        panic!("no end of commits\n{}", self.trace.join("\n"));
+        panic!("the branches keep making commits\n{}", self.trace.join("\n"));
     }
 }
 
-/// Between some branches, each of which may pull from each.
+/// Generates steps of several branches, each of which may pull from each.
 fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (2..5_usize).prop_flat_map(|branches| {
         let step = prop_oneof![
@@ -236,7 +237,7 @@ proptest! {
     }
 }
 
-/// `GITCD_MODEL_CASES` for a long run.
+/// Returns the number of cases: `GITCD_MODEL_CASES`, for long runs.
 fn cases() -> u32 {
     std::env::var("GITCD_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(128)
 }

@@ -1,4 +1,4 @@
-//! What is in a namespace goes with it.
+//! Removal of the objects in removed namespaces.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use gitcd_repo::changes::Changes;
 use super::{PlanError, Planner};
 
 impl Planner<'_, '_> {
-    /// Whatever is in a namespace that the merge removes goes with it.
+    /// Removes the objects in each namespace that the merge removes.
     pub(super) fn namespaces(&mut self, ours: &Changes) -> Result<(), PlanError> {
         const NAMESPACES: &[u8] = b"namespaces/";
         let name =
@@ -42,7 +42,7 @@ impl Planner<'_, '_> {
         if removed_by_them.is_empty() && removed_by_us.is_empty() {
             return Ok(());
         }
-        // Objects that programs made are deleted with their namespace on one kube-apiserver, too.
+        // Only a person's edits are conflicts: a single kube-apiserver deletes all other objects with their namespace, too.
         let conflicts = |base: Option<&[u8]>, value: &[u8]| {
             let lost = Some("the object: its namespace was deleted".into());
             let conflict =
@@ -73,7 +73,7 @@ impl Planner<'_, '_> {
                 continue;
             }
             if let Some(at) = planned.get(relative).copied() {
-                // What stays as it is here may be what the other side takes over, and then removes.
+                // Also if our value stays: the other side may merge it, and then remove it.
                 if self.keys[at].outcome == Outcome::Ours {
                     let conflicts = conflicts(self.keys[at].base.as_deref(), &value);
                     (self.keys[at].outcome, self.keys[at].conflicts) = (Outcome::Deleted, conflicts);

@@ -1,4 +1,4 @@
-//! Which commits brought files to their places.
+//! Search for the commits that brought files.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,20 +9,21 @@ use gitcd_repo::changes;
 use gitcd_repo::graph::{self, Graph};
 use gitcd_repo::object;
 
-/// What brought a file.
+/// The kind of commit that brought a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brought {
-    /// A commit of somebody who works in Git.
+    /// An external commit.
     By(Origin),
-    /// A client of a gitcd wrote it there.
+    /// A commit by gitcd of its clients' writes.
     ByStore,
-    /// A gitcd made it of what two branches had, each of which had entered one.
+    /// A merge by gitcd, which made the value from two that had both been accepted.
     Merged(Origin),
-    /// Its commit is not here, as below a shallow clone.
+    /// A commit that is not here, as below the boundary of a shallow clone.
     Unknown,
 }
 
-/// The commits that brought some files. Finding them costs what the commits on the way have changed, however many files there are.
+/// The commits that brought files. A search costs as much as the changes in the commits on the path, however many files there
+/// are.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     asked: Vec<(Vec<u8>, Oid)>,
@@ -30,17 +31,17 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// What was found for a file, if somebody has looked for it.
+    /// Returns what brought a file, if it was searched for.
     pub(super) fn get(&self, relative: &[u8]) -> Option<Brought> {
         self.found.get(relative).copied()
     }
 
-    /// Wants to know it of a file with this content.
+    /// Requests a search for a file with this content.
     pub(super) fn ask(&mut self, relative: &[u8], blob: Oid) {
         self.asked.push((relative.to_vec(), blob));
     }
 
-    /// Looks back from a commit for all that was asked; returns that.
+    /// Searches the history of a commit for all requested files; returns the files.
     pub(super) fn find(&mut self, graph: &mut Graph, repository: &Repository, from: Oid) -> Vec<(Vec<u8>, Oid)> {
         let asked = std::mem::take(&mut self.asked);
         let mut walk = Walk { graph, repository, waiting: BTreeSet::new(), files: HashMap::new() };
@@ -60,9 +61,9 @@ impl Origins {
 struct Walk<'a> {
     graph: &'a mut Graph,
     repository: &'a Repository,
-    /// Commits to be looked at, by their time: the newest first, so that few are looked at twice.
+    /// Commits to visit by time: the newest first, so that few are visited twice.
     waiting: BTreeSet<(i64, Oid)>,
-    /// The files that are in a commit what they are at the start, by their numbers.
+    /// Indexes of the files that are in a commit as they are at the start.
     files: HashMap<Oid, Vec<usize>>,
 }
 
@@ -72,7 +73,7 @@ impl Walk<'_> {
         Some((commit, self.files.remove(&commit).unwrap_or_default()))
     }
 
-    /// A commit that cannot be read, as below a shallow clone, is where looking ends.
+    /// Continues at a commit. The search ends where a commit cannot be read, as below the boundary of a shallow clone.
     fn go_on(&mut self, commit: Oid, files: Vec<usize>) {
         if let Ok(found) = self.graph.commit(self.repository, commit) {
             self.waiting.insert((found.time, commit));
@@ -80,7 +81,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Passes files on to parents that have them so too; returns the rest.
+    /// Passes files on to the parents that have them unchanged; returns the rest.
     fn look(&mut self, oid: Oid, mut files: Vec<usize>, asked: &[(Vec<u8>, Oid)]) -> Vec<(usize, Brought)> {
         let Ok(here) = self.graph.commit(self.repository, oid) else { return Vec::new() };
         for parent in &here.parents {
@@ -104,7 +105,7 @@ impl Walk<'_> {
         files.into_iter().map(|file| (file, brought)).collect()
     }
 
-    /// The files that a parent has as they are here.
+    /// Returns the files that a parent has unchanged.
     fn same(
         &mut self,
         here: &graph::Commit,
@@ -118,8 +119,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a gitcd committed writes of its clients there: it says so as only a gitcd does, in the last paragraph. A person who amends such a
-/// commit or picks it is another committer than its author, or a later one.
+/// Returns whether gitcd committed its clients' writes here, by the last paragraph of the message. If a person amends or
+/// cherry-picks such a commit, the committer or its time differs from the author's.
 fn is_of_a_store(commit: &Commit<'_>) -> bool {
     let (author, committer) = (commit.author(), commit.committer());
     let message = String::from_utf8_lossy(commit.message_bytes());
@@ -139,7 +140,7 @@ fn is_of_a_store(commit: &Commit<'_>) -> bool {
         && last.lines().skip(1).all(|line| line.starts_with("Client: "))
 }
 
-/// Whether a gitcd merged there: its message is a function of the parents (`docs/design/merge.md`, *The commit*).
+/// Returns whether gitcd made this merge: the message is a function of the parents (`docs/design/merge.md`, *The commit*).
 pub(super) fn is_merge_of_a_store(commit: &Commit<'_>) -> bool {
     let short: Vec<String> = commit.parent_ids().map(|oid| oid.to_string()[..10].to_owned()).collect();
     let [one, other] = &short[..] else { return false };
@@ -183,7 +184,7 @@ mod tests {
                 origins.ask(name.as_bytes(), blob);
             }
             let asked = origins.find(&mut Graph::default(), &self.repository, from);
-            asked.iter().map(|(relative, _)| origins.get(relative).expect("somebody has looked")).collect()
+            asked.iter().map(|(relative, _)| origins.get(relative).expect("it was searched for")).collect()
         }
     }
 
@@ -198,7 +199,7 @@ mod tests {
         let first = history.commit(10, "first", &[a, ("b", "0")], &[]);
         let store = history.commit(20, "update d\n\nRevision: 7\nClient: x\n", &[a, ("b", "0"), d], &[first]);
         let second = history.commit(30, "second", &[a, b, d], &[store]);
-        // The clock of somebody who works beside it is wrong.
+        // The clock of a concurrent author is wrong.
         let beside = history.commit(5, "beside", &[a, ("b", "0"), c], &[first]);
         let merged = history.commit(40, "merge", &[a, b, c, d], &[second, beside]);
         let last = history.commit(50, "last", &[a, b, c, d, ("e", "1")], &[merged]);
@@ -256,7 +257,7 @@ mod tests {
         let without = history.commit(20, "without", &[("a", "2")], &[first]);
         let again = history.commit(30, "again", &[a], &[without]);
         assert_eq!(history.origins(again, &[a]), [by((again, 30))]);
-        // By the other parent it was always there.
+        // Through the other parent it was always there.
         let merged = history.commit(40, "merged", &[a], &[without, first]);
         assert_eq!(history.origins(merged, &[a]), [by((first, 10))]);
     }

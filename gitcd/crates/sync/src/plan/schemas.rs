@@ -1,4 +1,4 @@
-//! What is known of the kinds whose objects are merged.
+//! Schemas of the kinds whose objects are merged.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use gitcd_repo::object;
 use super::{PlanError, Planner};
 
 impl Planner<'_, '_> {
-    /// The built-in kinds and those that either side defines; of different definitions the one with the greater id, so that both
-    /// branches come to the same.
+    /// Returns the schemas of built-in kinds and of those that either side defines. If definitions differ, the greater blob id
+    /// decides, so that both sides use the same.
     pub(super) fn schemas(&self, trees: [Oid; 2]) -> Result<Schemas, PlanError> {
         const DEFINITIONS: &[u8] = b"apiextensions.k8s.io/customresourcedefinitions/";
         let mut found: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
@@ -42,7 +42,7 @@ impl Planner<'_, '_> {
         Ok(schemas)
     }
 
-    /// Whether either side is the tree of a Kubernetes.
+    /// Returns whether either side is the tree of a Kubernetes store.
     pub(super) fn holds_kubernetes(&self, trees: [Oid; 2]) -> Result<bool, PlanError> {
         for tree in trees {
             if object::holds_kubernetes(self.repository, tree).map_err(|error| self.failed(&error))? {

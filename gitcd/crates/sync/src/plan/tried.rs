@@ -1,4 +1,4 @@
-//! What a kube-apiserver says of files of people, in a merge.
+//! Dry runs of files from external commits in a merge.
 
 use bytes::Bytes;
 use git2::Oid;
@@ -9,7 +9,7 @@ use super::{PlanError, Planner};
 use crate::dry_run::{Trial, Verdict};
 
 impl Planner<'_, '_> {
-    /// Lets the verdict on a file that a person brought decide what enters, or asks for one. Returns whether anything enters.
+    /// Applies the verdict on a file from an external commit, or requests a dry run. Returns whether the file is accepted so far.
     pub(super) fn is_let_in(
         &mut self,
         (relative, key): (&[u8], &[u8]),
@@ -23,7 +23,7 @@ impl Planner<'_, '_> {
         let object: Bytes = match &merged.outcome {
             Outcome::Theirs => their_value.clone().unwrap_or_default(),
             Outcome::New(value) => value.clone().into(),
-            // A deletion is not tried: there is no object that could be invalid.
+            // A deletion needs no dry run: no object could be invalid.
             Outcome::Ours | Outcome::Deleted => return Ok(true),
         };
         match verdicts.get(relative).filter(|(tried, _)| *tried == object) {
@@ -34,7 +34,7 @@ impl Planner<'_, '_> {
             }
             Some((_, Verdict::Refused(refusal))) => {
                 let exposure = self.rules.secret_kinds.of_change(relative, [Some(&object), None]);
-                // With lines as its author wrote them.
+                // The reason refers to lines of the author's file.
                 let file = blob.map(|blob| self.file(relative, blob)).transpose()?;
                 let reason = refusal.reason(file.as_ref().map_or(&object, |file| file.data()), exposure);
                 drop(file);

@@ -1,4 +1,4 @@
-//! When a remote is pulled from and pushed to: when it or the branch has changed, when it is time, and again after failures.
+//! Scheduling of exchanges with a remote: after changes there or here, at the poll interval, and again after failures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use super::super::remote::{Place, Remote};
 use super::super::status::Condition;
 use super::{PullError, Puller, Waiting};
 
-/// A server that stops pushes so often at most.
+/// Attempts to push everything when a server stops.
 const LAST_PUSHES: usize = 3;
-/// After failures in a row the next attempt comes after this, doubled each time,
+/// First delay after a failure; doubled with each consecutive failure,
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// For what another remote of the same repository is about to bring there nobody waits longer: its exchange may be a large one, or stuck.
+/// How long to wait for another remote of the same repository to push our commits; its exchange may be large, or stuck.
 const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
-/// An echo waits at most so many times as long as without anything new.
+/// Longest deferral of an echo, as a multiple of [`Config::echoes_after`](super::Config::echoes_after).
 const LONGEST_ECHO: u32 = 5;
 
-/// What came from a remote, and nothing else, and is not pushed to our branch there yet.
+/// A deferred push of commits that all came from the remote, to our branch there.
 #[derive(Clone, Copy, Debug)]
 struct Echo {
     first: Instant,
@@ -33,13 +33,13 @@ struct Echo {
 }
 
 impl Echo {
-    /// After an exchange that left it; `more` tells whether that brought something.
+    /// Returns the echo after an exchange that deferred it; `more` is whether the exchange brought commits.
     fn after(before: Option<Self>, more: bool, started: Instant) -> Self {
         let before = before.unwrap_or(Self { first: started, last: started });
         if more { Self { last: started, ..before } } else { before }
     }
 
-    /// How long it may still wait.
+    /// Returns how long it may still be deferred.
     fn left(self, quiet: Duration) -> Duration {
         let of_all = (quiet * LONGEST_ECHO).saturating_sub(self.first.elapsed());
         quiet.saturating_sub(self.last.elapsed()).min(of_all)
@@ -47,7 +47,7 @@ impl Echo {
 }
 
 impl Puller {
-    /// Pulls and pushes until told to stop; not at all without an interval.
+    /// Pulls and pushes until `stopped`; without an interval, returns immediately.
     pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
         if self.config.interval.is_none() {
             if !self.config.by_hand {
@@ -66,8 +66,8 @@ impl Puller {
         }
     }
 
-    /// Brings what was written last to the remotes that get what is written here and were there a moment ago: who stops may not come back. Takes `limit`
-    /// at most, and what does not get there in that time the next start brings.
+    /// Pushes the last writes of a stopping server to the remotes that it pushes to and that were reachable until now. Takes at
+    /// most `limit`; the next start pushes the rest.
     pub async fn push_last(&self, limit: Duration) {
         if self.config.interval.is_none() {
             return;
@@ -77,7 +77,7 @@ impl Puller {
         };
         let pushed = async {
             for remote in self.config.remotes.iter().filter(|remote| remote.push_after_merge).filter(was_there) {
-                // Requests that were under way may be answered meanwhile.
+                // Requests in progress may write meanwhile.
                 for _ in 0..LAST_PUSHES {
                     let head = self.joiner.commit().await.map_err(PullError::from)?;
                     self.pull_impatiently(remote).await?;
@@ -97,7 +97,7 @@ impl Puller {
         }
     }
 
-    /// Says which remotes are never pulled, so that nobody waits for them.
+    /// Reports that the remotes are not pulled, in the log and in their statuses.
     async fn rest(&self) {
         for remote in self.config.remotes.iter().cloned() {
             let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
@@ -113,7 +113,7 @@ impl Puller {
 
     async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
         let remote = &self.config.remotes[at];
-        // Those who follow our branch by that name push to it, too.
+        // Servers that follow a branch of this name push to it, too.
         let is_shared = remote.data_reference == self.joiner.config().data_reference;
         let mut heads = self.joiner.heads();
         let (mut failures, mut last) = (0_u32, Condition::Unknown);
@@ -125,7 +125,7 @@ impl Puller {
         loop {
             let before = *heads.borrow_and_update();
             waiting.exchanged = Exchanged::default();
-            // What could not be pushed is pushed until it can be: an exchange that leaves it would pass for one that worked.
+            // After a failed push, no echo is deferred: an exchange without the push would count as a success.
             waiting.defers = failures == 0 && !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
             let link = self.turns[at].lock().await.clone();
             tokio::select! {
@@ -141,26 +141,26 @@ impl Puller {
             };
             let exchanged = &waiting.exchanged;
             if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
-                // Somebody may have said meanwhile that it is elsewhere.
+                // The remote's URL may have changed meanwhile.
                 && remote.place(&self.joiner.config().repository).ok().as_ref() == notices.place()
             {
                 under_way.brought(head);
             }
             drop(under_way);
-            // What the exchange itself has moved is no news to it.
+            // Changes of the head by the exchange itself need no further exchange.
             if !exchanged.handled.unwrap_or(before).is_at(&heads.borrow_and_update()) {
                 heads.mark_changed();
             }
             echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought, started));
             let pause = match &outcome {
                 Ok(()) => {
-                    // Who was away is not asked to tell of changes before it is known to be there again.
+                    // Notifications are requested only once the remote is known to be reachable again.
                     let follow_again = (failures > 0 && !notices.is_told()).then_some(FOLLOW_AGAIN);
                     failures = 0;
                     let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
                     self.config.interval.into_iter().chain(patience).chain(follow_again).min()
                 }
-                // It is there and answers, and somebody may make the branch at any moment.
+                // The remote is reachable, and the branch may be created at any time.
                 Err(error) if error.condition() == Condition::NoBranch => {
                     if last != Condition::NoBranch {
                         tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
@@ -203,23 +203,23 @@ impl Puller {
                     None => std::future::pending().await,
                 }
             };
-            // Who is told of nothing looks at it at every occasion.
+            // Without notifications, every commit starts an exchange.
             let repository = notices.place().filter(|_| is_one_of_several && notices.is_told()).cloned();
             tokio::select! {
                 () = resting => {}
                 () = notices.next(remote, config, &known, ours) => {}
-                // What was committed here is to be pushed.
+                // A new commit here is to be pushed.
                 () = self.committed(remote, repository.as_ref(), &mut heads), if pushes => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
         }
     }
 
-    /// Returns when something was committed here that another remote of the same repository does not bring there.
+    /// Waits for a commit that no other remote of the same repository pushes.
     async fn committed(&self, remote: &Remote, place: Option<&Place>, heads: &mut watch::Receiver<Head>) {
         while heads.changed().await.is_ok() {
             let Some(place) = place else { return };
-            // What comes while it is waited for is looked at again.
+            // Commits during the wait are considered again by the next round.
             let head = *heads.borrow_and_update();
             let is_there = self.together.is_there(place, || self.joiner.head());
             if !tokio::time::timeout(BROUGHT_WITHIN, is_there).await.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! What goes to a remote: the branch, and its metadata if that is ours there.
+//! Pushes to a remote: the branch, and its metadata if the remote's metadata is ours.
 
 use std::sync::Arc;
 
@@ -12,17 +12,19 @@ use super::super::status::Condition;
 use super::{JoinError, PullError, Puller};
 
 impl Puller {
-    /// Where our branch is there, although nothing can be pulled.
+    /// Returns where our branch is on the remote, after a pull that failed.
     pub(super) async fn look(&self, remote: &Remote, link: &Arc<Link>) -> Result<Fetched, PullError> {
         let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
         let found = tokio::task::spawn_blocking(move || wanted.own(&config, &link).or_else(|_| wanted.known(&config)));
         Ok(found.await.expect("looking at references does not panic")?)
     }
 
-    /// Pushes the branch, and its metadata if that is ours there; returns what the branch was moved to, and what is known to be there now.
+    /// Pushes the branch, and its metadata if the remote's metadata is ours. Returns the commit to which the branch was moved,
+    /// if it was, and our head that is on the remote now.
     ///
-    /// Without its lease a server pushes nothing: somebody else may write the branch by now, and what they have not got goes beside it.
-    /// This is asked after `there` was looked at. If another writer begins later, its metadata is not what is expected here any more.
+    /// Fails without the writer lease: another server may write the branch by now, and our commits go to a side branch. The
+    /// lease is checked after `there` was read: if another server starts to write later, the compare-and-swap of its metadata
+    /// fails.
     pub(super) async fn push(
         &self,
         remote: &Remote,
@@ -34,26 +36,26 @@ impl Puller {
         let head = self.joiner.head();
         let data = head.data;
         if there.own == Some(data) {
-            // Also if another process has brought it there.
+            // Another process may have pushed it.
             self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
-            // A jump of revisions is in the metadata only, and must not be made twice.
+            // A jump of revisions is only in the metadata; without this push, another clone could repeat it.
             return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
         }
         if let Some(own) = there.own
             && !self.joiner.is_ancestor(own, data).await?
         {
             if self.joiner.is_ancestor(data, own).await? {
-                // It has all of ours, and nothing that we take.
+                // It has all commits of ours, and nothing new that we merge.
                 self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
                 return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
             }
-            // It moved on there: what it has comes first.
+            // The branch has moved there: its commits must be merged first.
             let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
         }
         let metadata = self.own_metadata(remote, there).await?;
         let pushed = tokio::task::spawn_blocking(move || {
-            // In this order: the metadata may describe a later commit than the one that is pushed, never an earlier one.
+            // In this order: the metadata may describe a later commit than the pushed one, never an earlier one.
             let data = (config.data_reference.clone(), data, there.own);
             let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
             wanted.push(
@@ -70,7 +72,7 @@ impl Puller {
         Ok((Some(data), head))
     }
 
-    /// Pushes the metadata alone, if it continues what is there.
+    /// Pushes only the metadata, if it continues the remote's.
     async fn push_metadata(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
         if there.own_metadata.is_none() {
             return Ok(());
@@ -89,7 +91,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Our metadata, if it is to be pushed: nobody else's is overwritten. Whoever serves the branch there has its own.
+    /// Returns our metadata commit unless the remote's is another server's, which is never overwritten.
     async fn own_metadata(&self, remote: &Remote, there: Fetched) -> Result<Option<Oid>, PullError> {
         let (folder, name) =
             (git_dir(&self.joiner.config().repository), self.joiner.config().metadata_reference.clone());

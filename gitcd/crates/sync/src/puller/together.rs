@@ -1,4 +1,4 @@
-//! Remotes that are branches of one repository: what one of them brings there the others need not.
+//! Coordination of remotes that are branches of one repository: what one of them pushes, the others need not push.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,31 @@ use tokio::sync::watch;
 
 use super::super::remote::Place;
 
-/// What is under way with each repository.
+/// The exchanges in progress with each repository.
 #[derive(Debug, Default)]
 pub(super) struct Together(Mutex<HashMap<Place, watch::Sender<Traffic>>>);
 
-/// Exchanges with one repository.
+/// The exchanges with one repository.
 #[derive(Clone, Copy, Debug, Default)]
 struct Traffic {
     under_way: usize,
-    /// What our branch there has.
+    /// Our head that is on our branch there.
     there: Option<Head>,
 }
 
-/// One exchange. It ends with this.
+/// An exchange in progress; dropping it ends the exchange.
 #[derive(Debug)]
 pub(super) struct UnderWay(watch::Sender<Traffic>);
 
 impl Together {
-    /// Begins an exchange.
+    /// Starts an exchange.
     pub(super) fn begin(&self, place: &Place) -> UnderWay {
         let traffic = self.of(place);
         traffic.send_modify(|traffic| traffic.under_way += 1);
         UnderWay(traffic)
     }
 
-    /// Waits until our branch has in a repository what it has `here`, or nobody is about to bring it there; returns which.
+    /// Waits until our branch in a repository is at the head `here`, or no exchange is in progress; returns whether it is.
     pub(super) async fn is_there(&self, place: &Place, here: impl Fn() -> Head) -> bool {
         let has = |traffic: &Traffic| traffic.there.is_some_and(|there| there.is_at(&here()));
         let mut traffic = self.of(place).subscribe();
@@ -52,7 +52,7 @@ impl Together {
 }
 
 impl UnderWay {
-    /// What our branch there has after it.
+    /// Records our head that the exchange has pushed or found there.
     pub(super) fn brought(&self, head: Head) {
         self.0.send_modify(|traffic| traffic.there = Some(head));
     }
@@ -79,18 +79,18 @@ mod tests {
         let head = Head { revision: Revision::new(3), data, next: data, merges: 0, foreign: None };
         let later = Head { revision: Revision::new(4), ..head };
         let is_there = |place: &Place, head: Head| together.is_there(place, move || head).now_or_never();
-        assert_eq!(is_there(&here, head), Some(false), "nobody was there yet");
+        assert_eq!(is_there(&here, head), Some(false), "no exchange was started");
         let (one, other) = (together.begin(&here), together.begin(&here));
-        assert_eq!(is_there(&here, head), None, "two are under way");
+        assert_eq!(is_there(&here, head), None, "two exchanges are in progress");
         one.brought(head);
-        assert_eq!(is_there(&here, head), Some(true), "whatever else is under way");
-        assert_eq!(is_there(&here, later), None, "one of them may bring it");
+        assert_eq!(is_there(&here, head), Some(true), "regardless of other exchanges");
+        assert_eq!(is_there(&here, later), None, "either may push it");
         drop(one);
-        assert_eq!(is_there(&here, later), None, "one is under way");
+        assert_eq!(is_there(&here, later), None, "one exchange is in progress");
         assert_eq!(is_there(&Place::Folder("/elsewhere".into()), later), Some(false));
         drop(other);
-        assert_eq!(is_there(&here, later), Some(false), "nobody will");
-        // What is about to be committed is not there for anybody.
+        assert_eq!(is_there(&here, later), Some(false), "no exchange is in progress");
+        // A commit that is only prepared does not count.
         let next = Oid::from_bytes(&[8; 20]).unwrap();
         assert_eq!(is_there(&here, Head { next, merges: 1, ..head }), Some(true));
     }

@@ -1,4 +1,4 @@
-//! What a remote can do.
+//! Discovery of a remote's capabilities.
 
 use reqwest::StatusCode;
 
@@ -8,7 +8,7 @@ use crate::EVENTS_HEADER;
 use crate::credentials::Credentials;
 use crate::program::Failed;
 
-/// Asks what a remote can do.
+/// Requests the capabilities of a remote.
 pub(super) async fn discover(
     client: &reqwest::Client,
     asked: &str,
@@ -25,7 +25,7 @@ pub(super) async fn discover(
     let response = ask(request, credentials, asked).await?;
     let asks_for_credentials = response.status() == StatusCode::UNAUTHORIZED && credentials.are_absent();
     if asks_for_credentials || response.status().is_redirection() {
-        // The program knows whom else to ask for credentials, and which of them are for another server.
+        // The program can ask Git's credential helpers, and knows which credentials are for the other server.
         let url = bare.to_owned();
         return Ok(Remote { asked: asked.to_owned(), url, is_known: false, events: None, is_atomic: false });
     }
@@ -42,7 +42,7 @@ pub(super) async fn discover(
         (_, first) = (lines.next().await?, lines.next().await?);
     }
     let Some(Line::Data(first)) = first else { return Ok(remote) };
-    // The program says what is wrong with other ids.
+    // The program reports what is wrong with other object formats.
     let is_other = |word: &str| word.starts_with("object-format=") && word != "object-format=sha1";
     match service {
         Service::Fetch => {
@@ -57,7 +57,7 @@ pub(super) async fn discover(
             remote.is_known = lists && fetches && !is_other_format;
         }
         Service::Push => {
-            // The first line of the list names them.
+            // The first line of the list has the capabilities.
             let capabilities = first.iter().position(|byte| *byte == 0).map(|at| first.slice(at + 1..));
             let capabilities = capabilities.map(|words| String::from_utf8_lossy(&words).trim_end().to_owned());
             if let Some(capabilities) = capabilities {

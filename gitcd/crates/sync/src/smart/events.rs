@@ -1,4 +1,4 @@
-//! Changes that a remote tells of.
+//! Change notifications of a remote.
 
 use git2::Oid;
 use serde::Deserialize;
@@ -7,13 +7,13 @@ use super::Exchange;
 use super::lines::chunk;
 use crate::program::Failed;
 
-/// A stream of changes of references; see `docs/design/host.md`.
+/// A stream of reference changes; see `docs/design/host.md`.
 #[derive(Debug)]
 pub(crate) struct Events {
     response: reqwest::Response,
-    /// What has come of the next event.
+    /// The received part of the next event.
     text: Vec<u8>,
-    /// How much of it is known to have no end: an event may be long, and comes in many portions.
+    /// How many bytes of it were searched for its end: a long event arrives in many chunks.
     searched: usize,
 }
 
@@ -24,7 +24,7 @@ struct Change {
 }
 
 impl Exchange<'_> {
-    /// Follows the references; `None` if the remote does not tell of changes.
+    /// Opens the stream of changes; `None` if the remote has none.
     pub(crate) async fn events(&self) -> Result<Option<Events>, Failed> {
         let Some(at) = &self.remote.events else { return Ok(None) };
         let request = self.client.get(format!("{}/{at}", self.remote.url)).header("accept", "text/event-stream");
@@ -33,7 +33,8 @@ impl Exchange<'_> {
 }
 
 impl Events {
-    /// Returns when a reference has changed to what is news, or any may have; the first time, as soon as changes are told.
+    /// Waits until a reference has changed in a way that is news, or any reference may have. Returns for the first time when the
+    /// stream starts.
     pub(crate) async fn next(&mut self, is_news: impl Fn(&str, Option<Oid>) -> bool) -> Result<(), Failed> {
         const LONGEST: usize = 64 << 20;
         loop {
@@ -53,7 +54,7 @@ impl Events {
     }
 }
 
-/// A snapshot concerns everybody: it says that changes were not told one by one.
+/// Returns whether an event may be news. A snapshot always is: it stands for changes that were not sent one by one.
 fn concerns(event: &str, is_news: impl Fn(&str, Option<Oid>) -> bool) -> bool {
     let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
     match field("event: ") {
@@ -63,7 +64,7 @@ fn concerns(event: &str, is_news: impl Fn(&str, Option<Oid>) -> bool) -> bool {
             })
         }
         Some(_) => true,
-        // A sign of life.
+        // A keepalive comment.
         None => false,
     }
 }

@@ -1,4 +1,4 @@
-//! What others have.
+//! Fetches: receiving packs.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::lines::{Line, Lines};
 use crate::program::Failed;
 use crate::status::Condition;
 
-/// A pack that is not a part of the repository yet: what is in it has not been looked at.
+/// A received pack that is not part of the repository yet, and may be incomplete.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     place: Place,
@@ -27,19 +27,19 @@ enum Place {
     Folder(TempDir),
 }
 
-/// `git prune` removes folders with such names when a crash leaves them behind.
+/// `git prune` removes folders with this prefix that a crash leaves behind.
 const PREFIX: &str = "tmp_objdir-fetch-";
-/// A larger pack goes through a file.
+/// A larger pack is received into a file.
 const IN_MEMORY: usize = 8 << 20;
 const BOUNDS: Bounds = Bounds { objects: 65_536, bytes: 64 << 20 };
 const DATA: u8 = 1;
 const ERROR: u8 = 3;
-/// What is kept of what the other side says.
+/// Limit on the bytes of the remote's messages that are kept.
 const MOST_TOLD: usize = 4 << 10;
 
 impl Exchange<'_> {
-    /// Receives what `wanted` needs, in one round trip. The other side leaves out what is in the history of those that we `have` and
-    /// that it knows. `None`: it has only a part of the history, which the program knows to handle.
+    /// Receives the objects that `wanted` needs, in one round trip. The remote omits objects in the history of the commits that
+    /// we `have` and that it knows. `None` if the remote is shallow, which the program can handle.
     pub(crate) async fn fetch(
         &self,
         here: &Repository,
@@ -63,7 +63,7 @@ impl Exchange<'_> {
         loop {
             match lines.text().await? {
                 Some(line) if line == "packfile" => break,
-                // The remote has only a part of the history.
+                // The remote is shallow.
                 Some(line) if line == "shallow-info" => return Ok(None),
                 Some(_) => {}
                 None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
@@ -111,7 +111,7 @@ impl Incoming {
         Ok(Self { place: Place::Folder(folder), bytes })
     }
 
-    /// Everything that is here, with what has come.
+    /// Opens the local repository with the received objects added.
     pub(crate) fn with(&self, here: &Path) -> Result<Repository, git2::Error> {
         let repository = Repository::open(here)?;
         match &self.place {
@@ -122,7 +122,7 @@ impl Incoming {
     }
 }
 
-/// The next part of a pack. What the other side `told` on the way explains its error.
+/// Returns the next part of a pack. Collects the remote's messages in `told`, since they explain a following error.
 async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Failed> {
     while let Some(line) = lines.next().await? {
         let Line::Data(mut line) = line else { return Ok(None) };
@@ -137,8 +137,8 @@ async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Fai
             _ => {}
         }
     }
-    // The end of the pack is the flush after it.
-    Err(Failed { condition: Condition::Unreachable, said: "the answer was cut".to_owned() })
+    // A flush ends the pack; it is missing.
+    Err(Failed { condition: Condition::Unreachable, said: "the response was truncated".to_owned() })
 }
 
 fn failed(error: &git2::Error) -> Failed {
@@ -147,19 +147,20 @@ fn failed(error: &git2::Error) -> Failed {
 
 fn full_or_failed(said: &str) -> Failed {
     let condition = if is_full(said) { Condition::NoSpace } else { Condition::Failed };
-    Failed { condition, said: format!("a pack cannot be taken in: {said}") }
+    Failed { condition, said: format!("cannot store the received pack: {said}") }
 }
 
 fn full_or_damaged(said: &str) -> Failed {
     let condition = if is_full(said) { Condition::NoSpace } else { Condition::Damaged };
-    Failed { condition, said: format!("the pack that was sent cannot be used: {said}") }
+    Failed { condition, said: format!("the received pack cannot be used: {said}") }
 }
 
 fn is_full(said: &str) -> bool {
     said.contains("No space left") || said.contains("quota exceeded")
 }
 
-/// What is told as being here: what was seen of the remote, or else, as far as it may know it, our own history at growing distances.
+/// Returns the commits for the `have` lines: those last seen on the remote, or else commits of our own history at growing
+/// distances.
 pub(crate) fn have(here: &Repository, odb: &Odb<'_>, seen: &[Oid], own: &[Oid]) -> Vec<Oid> {
     let mut have: Vec<Oid> = seen.iter().copied().filter(|oid| odb.exists(*oid)).collect();
     if have.is_empty() {
@@ -172,7 +173,7 @@ pub(crate) fn have(here: &Repository, odb: &Odb<'_>, seen: &[Oid], own: &[Oid]) 
     have
 }
 
-/// A commit and those of its first parents that are 1, 2, 4, … back.
+/// Returns a commit and its first-parent ancestors at the distances 1, 2, 4, …
 fn back(here: &Repository, tip: Oid) -> Vec<Oid> {
     const FARTHEST: usize = 1 << 14;
     let (mut found, mut at, mut next) = (Vec::new(), tip, 0_usize);

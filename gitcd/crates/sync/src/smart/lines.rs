@@ -1,4 +1,4 @@
-//! The lines of an answer.
+//! The pkt-lines of a response.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use gitcd_repo::pkt_line::{self, Head};
@@ -7,7 +7,7 @@ use super::{SILENCE, error};
 use crate::program::Failed;
 use crate::status::Condition;
 
-/// A line, or what is between lines.
+/// A pkt-line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Flush,
@@ -16,7 +16,7 @@ pub(super) enum Line {
     Data(Bytes),
 }
 
-/// Reads lines as they come.
+/// A reader of pkt-lines from a response that is still being received.
 pub(super) struct Lines {
     response: reqwest::Response,
     buffer: BytesMut,
@@ -27,7 +27,7 @@ impl Lines {
         Self { response, buffer: BytesMut::new() }
     }
 
-    /// The next line; `None` at the end of the answer.
+    /// Returns the next line; `None` at the end of the response.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, Failed> {
         if !self.has(4).await? {
             return if self.buffer.is_empty() { Ok(None) } else { Err(strange()) };
@@ -48,7 +48,7 @@ impl Lines {
         }))
     }
 
-    /// The next line of text, without its end; `None` at the end of the list.
+    /// Returns the next line of text, without its newline; `None` at the end of the list.
     pub(super) async fn text(&mut self) -> Result<Option<String>, Failed> {
         match self.next().await? {
             Some(Line::Data(line)) => text(&line).map(Some),
@@ -56,7 +56,7 @@ impl Lines {
         }
     }
 
-    /// The same for a list that ends with a flush: anything else means that it was cut.
+    /// Returns the next line of a list that must end with a flush; otherwise it was truncated.
     pub(super) async fn listed(&mut self) -> Result<Option<String>, Failed> {
         match self.next().await? {
             Some(Line::Data(line)) => text(&line).map(Some),
@@ -76,7 +76,7 @@ impl Lines {
     }
 }
 
-/// A line without its end, or what the other side says went wrong.
+/// Returns a line without its newline, or the error that the remote reports in it.
 fn text(line: &[u8]) -> Result<String, Failed> {
     let line = String::from_utf8_lossy(line);
     let line = line.strip_suffix('\n').unwrap_or(&line);
@@ -86,13 +86,13 @@ fn text(line: &[u8]) -> Result<String, Failed> {
     }
 }
 
-/// The next bytes of an answer, which must not be silent for long.
+/// Returns the next bytes of a response; fails after [`SILENCE`] without any.
 pub(super) async fn chunk(response: &mut reqwest::Response) -> Result<Option<Bytes>, Failed> {
-    let silent = |_| Failed { condition: Condition::Unreachable, said: format!("it said nothing for {SILENCE:?}") };
+    let silent = |_| Failed { condition: Condition::Unreachable, said: format!("no data received for {SILENCE:?}") };
     let chunk = tokio::time::timeout(SILENCE, response.chunk()).await.map_err(silent)?;
     chunk.map_err(|failed| error(&failed))
 }
 
 fn strange() -> Failed {
-    Failed { condition: Condition::Unreachable, said: "the answer is not Git's, or was cut".into() }
+    Failed { condition: Condition::Unreachable, said: "the response is not in Git's protocol, or was truncated".into() }
 }

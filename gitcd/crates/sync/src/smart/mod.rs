@@ -1,8 +1,8 @@
-//! Git's smart HTTP protocol, spoken by this process itself: a branch that follows another one has an exchange whenever one of them
-//! changes, and most of what such an exchange takes with the `git` program is the start of programs and connections.
+//! Client for Git's smart HTTP protocol. A branch that follows another one has an exchange after each change of either, and
+//! with the `git` program, most of its duration is the start of processes and connections.
 //!
-//! Version 2 for fetches, in one round trip: what we have is told at once. Version 0 for pushes, with a thin pack. Remotes that do
-//! not speak these, and repositories for which Git is configured to do something special, are left to the program. Sources:
+//! Fetches use version 2, in one round trip: `done` follows the `have` lines. Pushes use version 0, with a thin pack. Remotes
+//! that do not support these versions, and repositories with special Git settings, are left to the program. Sources:
 //! `gitprotocol-http(5)`, `gitprotocol-v2(5)`, `gitprotocol-pack(5)`.
 
 mod discover;
@@ -33,12 +33,12 @@ use super::program::Failed;
 use super::status::Condition;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
-/// Silence in an answer that ends an exchange.
+/// Longest time without data from the remote during a response.
 const SILENCE: Duration = Duration::from_mins(1);
-/// A connection that answers no ping in this time is not used again.
+/// Interval and timeout of pings; a connection without a response is closed.
 const ALIVE: Duration = Duration::from_secs(3);
 
-/// Exchanges with one remote: its connections and what it can do.
+/// The connections to one remote, and its capabilities.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     client: Mutex<Option<reqwest::Client>>,
@@ -47,20 +47,20 @@ pub(super) struct Session {
     settings: Settings,
 }
 
-/// What an exchange is for.
+/// The Git service of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     Fetch,
     Push,
 }
 
-/// What is known of a remote.
+/// The location and capabilities of a remote.
 #[derive(Clone, Debug)]
 struct Remote {
     asked: String,
-    /// Where it is, without user and password, after redirections.
+    /// The URL after redirections, without user and password.
     url: String,
-    /// Whether it speaks what is spoken here.
+    /// Whether it supports the protocol of this client.
     is_known: bool,
     events: Option<String>,
     is_atomic: bool,
@@ -86,7 +86,7 @@ impl Service {
 }
 
 impl Session {
-    /// Begins an exchange; `None`: this remote is left to the program.
+    /// Starts an exchange; `None` if the remote is left to the program.
     pub(super) async fn begin<'s>(
         &'s self,
         repository: &Path,
@@ -105,10 +105,10 @@ impl Session {
             known
         } else {
             let found = discover(&client, url, credentials, service).await;
-            // What is trusted may have changed.
+            // A new client, because the trusted certificates may have changed.
             let found = found.inspect_err(|_| *self.client.lock() = None)?;
             if found.is_known {
-                // What is left to the program may be only what stands in the way at the moment: a page to log in, say.
+                // Only a supported remote is remembered: anything else may be temporary, such as a login page.
                 *self.known(service).lock() = Some(found.clone());
             }
             found
@@ -116,7 +116,7 @@ impl Session {
         Ok(remote.is_known.then_some(Exchange { session: self, client, credentials, service, asked: url, remote }))
     }
 
-    /// Begins anew, with other connections.
+    /// Forgets the capabilities and closes the connections.
     pub(super) fn forget(&self, service: Service) {
         *self.known(service).lock() = None;
         *self.client.lock() = None;
@@ -134,7 +134,7 @@ impl Session {
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
-        // Somebody may have chosen one.
+        // Fails if the process has installed a provider already.
         let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let built = reqwest::Client::builder()
             .user_agent(crate::USER_AGENT)
@@ -150,7 +150,7 @@ impl Session {
     }
 }
 
-/// Follows to other places on the same server only: the credentials are for that one.
+/// Follows redirections only on the same server, because the credentials are for that one.
 fn follow(attempt: Attempt<'_>) -> Action {
     const MOST: usize = 5;
     let from = attempt.previous().last().map(Url::origin);
@@ -162,12 +162,12 @@ fn follow(attempt: Attempt<'_>) -> Action {
 }
 
 impl Exchange<'_> {
-    /// The references of the remote whose names begin with one of these; of an annotated tag what it is of.
+    /// Returns the remote's references whose names start with one of these, annotated tags peeled.
     pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=ls-refs\n");
         body.extend_from_slice(pkt_line::DELIMITER);
-        // Without tags a host answers at once.
+        // Branches are never tags, and a gitcd host responds faster without `peel`.
         if !beginnings.iter().all(|name| name.starts_with("refs/heads/") || name.starts_with("refs/gitcd/")) {
             pkt_line::put(&mut body, b"peel\n");
         }
@@ -180,7 +180,7 @@ impl Exchange<'_> {
         while let Some(line) = lines.listed().await? {
             let mut words = line.split(' ');
             if let (Some(oid), Some(name)) = (words.next().and_then(|oid| Oid::from_str(oid).ok()), words.next()) {
-                // Of an annotated tag the commit is wanted.
+                // An annotated tag stands for its commit.
                 let peeled = words.find_map(|word| Oid::from_str(word.strip_prefix("peeled:")?).ok());
                 found.push((name.to_owned(), peeled.unwrap_or(oid)));
             }
@@ -188,7 +188,7 @@ impl Exchange<'_> {
         Ok(found)
     }
 
-    /// A request of the service.
+    /// Sends a request to the service.
     async fn call(&self, body: Vec<u8>) -> Result<Lines, Failed> {
         let name = self.service.name();
         let mut request = self
@@ -204,14 +204,14 @@ impl Exchange<'_> {
             self.forget();
             return Err(Failed {
                 condition: Condition::Unreachable,
-                said: format!("the answer of {} is not one of Git's", self.remote.url),
+                said: format!("the response of {} is not in Git's protocol", self.remote.url),
             });
         }
         Ok(Lines::new(response))
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, Failed> {
-        // Whatever is wrong, it may be another server by now.
+        // After any error, it may be another server by now.
         send(request, self.credentials, self.asked).await.inspect_err(|_| self.forget())
     }
 
@@ -224,7 +224,7 @@ fn has_type(response: &Response, wanted: &str) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|found| found == wanted)
 }
 
-/// Sends it with the credentials of this moment.
+/// Sends a request with the current credentials; fails unless the response is a success.
 async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
     checked(ask(request, credentials, url).await?, &split(url).0)
 }
@@ -233,7 +233,7 @@ async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> R
     let (bare, own) = split(url);
     let found = match own {
         Some((user, Some(password))) => Some((user, password)),
-        // As Git asks for the password of a user.
+        // As Git does when it asks for the password of a user.
         Some((user, None)) => credentials.of(&bare.replacen("://", &format!("://{user}@"), 1)),
         None => credentials.of(&bare),
     };
@@ -251,11 +251,11 @@ fn checked(response: Response, bare: &str) -> Result<Response, Failed> {
         _ if status.is_success() => Ok(response),
         StatusCode::UNAUTHORIZED => failed(Condition::Denied, format!("Authentication failed for {bare}: {status}")),
         StatusCode::FORBIDDEN => failed(Condition::Denied, format!("{bare} refuses access: {status}")),
-        _ => failed(Condition::Unreachable, format!("{bare} answers {status}")),
+        _ => failed(Condition::Unreachable, format!("{bare} responded with {status}")),
     }
 }
 
-/// A URL without user and password, and these.
+/// Splits a URL into the URL without user and password, and these.
 fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
     let Some((scheme, rest)) = url.split_once("://") else { return (url.to_owned(), None) };
     let host = rest.split('/').next().unwrap_or_default();
@@ -269,6 +269,6 @@ fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
 }
 
 fn error(failed: &reqwest::Error) -> Failed {
-    // The library's own words name the URL only, which has no credentials.
+    // The library's message contains the URL, which has no credentials here.
     Failed { condition: Condition::Unreachable, said: gitcd_core::error::chain(failed) }
 }

@@ -1,4 +1,4 @@
-//! What others get.
+//! Pushes: sending packs.
 
 use git2::Oid;
 use gitcd_repo::pkt_line;
@@ -8,11 +8,11 @@ use super::lines::Lines;
 use crate::program::Failed;
 use crate::status::Condition;
 
-/// A reference, what it shall be, and what it is expected to be.
+/// A reference, its new value, and its expected value.
 pub(crate) type Update = (String, Oid, Option<Oid>);
 
 impl Exchange<'_> {
-    /// Moves references, all or none if the other side can do that, and sends what they need; returns the bytes sent.
+    /// Moves references, atomically if the remote supports it, and sends the pack with their objects; returns the bytes sent.
     pub(crate) async fn push(&self, updates: &[Update], pack: Vec<u8>) -> Result<u64, Failed> {
         let mut capabilities = "report-status ofs-delta".to_owned();
         if self.remote.is_atomic {
@@ -46,7 +46,7 @@ async fn report(lines: &mut Lines, references: usize) -> Result<(), Failed> {
         return Err(Failed::of(&refused.join("; ")));
     }
     if moved < references {
-        return Err(Failed { condition: Condition::Unreachable, said: "the answer was cut".to_owned() });
+        return Err(Failed { condition: Condition::Unreachable, said: "the response was truncated".to_owned() });
     }
     Ok(())
 }

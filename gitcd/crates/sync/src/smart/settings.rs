@@ -1,24 +1,25 @@
-//! Whether a remote is left to the `git` program, because Git is configured so.
+//! Git settings that require the `git` program for a remote.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What was found when the configuration was last read, and for which URL.
+/// The cached result of the last look at Git's configuration: URL, time, and whether it is special.
 #[derive(Debug, Default)]
 pub(super) struct Settings(Mutex<Option<(String, Instant, bool)>>);
 
-/// A change of the configuration counts after this.
+/// How long a result is cached.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 impl Settings {
-    /// Whether Git is configured to do something here that only the program does: proxies, certificates, other URLs.
+    /// Returns whether the repository is shallow, or settings apply that only the program supports: proxies, certificates, URL
+    /// rewriting.
     pub(super) fn are_special(&self, repository: &Path, url: &str, now: Instant) -> bool {
         if repository.join("shallow").exists() {
             return true;
         }
-        // Several files, and exchanges may be many in a second.
+        // Cached, because the configuration is in several files, and there may be many exchanges per second.
         let mut known = self.0.lock();
         let fresh = known.as_ref().filter(|(of, at, _)| of == url && now.saturating_duration_since(*at) < READ_EVERY);
         if let Some((.., are_special)) = fresh {
@@ -42,10 +43,10 @@ fn has_settings(repository: &Path, url: &str) -> Result<bool, git2::Error> {
         let (Ok(name), value) = (entry.name(), entry.value().unwrap_or_default()) else { continue };
         let (section, rest) = name.split_once('.').unwrap_or_default();
         let is_special = match section {
-            // For all URLs, or those that begin like this.
+            // Settings for all URLs, or for those with this prefix.
             "http" => rest.rsplit_once('.').is_none_or(|(of, _)| of.contains('*') || url.starts_with(of)),
             "url" => url.starts_with(value),
-            // Somebody wants more to be checked than is checked here.
+            // Checks of objects that this process does not make.
             "fetch" | "transfer" => rest == "fsckobjects" && value != "false",
             "remote" => rest.rsplit_once('.').is_some_and(|(_, name)| matches!(name, "proxy" | "vcs")),
             _ => false,
@@ -67,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let repository = git2::Repository::init_bare(folder.path()).unwrap();
         if has_settings(folder.path(), URL).unwrap() {
-            // The developer's own settings are for all repositories.
+            // The developer's own settings apply to all repositories.
             return;
         }
         let (settings, start) = (Settings::default(), Instant::now());

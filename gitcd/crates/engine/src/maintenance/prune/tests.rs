@@ -293,7 +293,8 @@ fn it_is_looked_for_once_a_day() {
     assert!(
         !is_due(false, PRUNE_FIRST / 2, now) && is_due(false, PRUNE_FIRST, now) && is_due(true, Duration::ZERO, now)
     );
-    let place = Place { repository: bare.folder().to_owned(), draft: bare.folder().join(OWN).join("objects") };
+    let place =
+        MaintenancePaths { repository: bare.folder().to_owned(), draft: bare.folder().join(OWN).join("objects") };
     Record::new(now).write(&place).unwrap();
     assert!(!is_due(false, PRUNE_FIRST, now + PRUNE_EVERY / 2) && is_due(false, Duration::ZERO, now + PRUNE_EVERY));
     assert!(is_due(false, Duration::ZERO, now - DAY), "the clock was wrong then");

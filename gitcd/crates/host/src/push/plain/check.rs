@@ -1,4 +1,4 @@
-//! Whether everything that commits lead to has come, or is in the history of the references.
+//! Connectivity check: every object that the new commits need was received, or is in the history of the references.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use gitcd_repo::received::Received;
 use super::super::super::recent::{History, Step};
 use super::Wanted;
 
-/// Directories below one another. A stack has room for more, and keys of this depth are rare.
+/// Limit on nested directories: the stack has room for more, and deeper keys are rare.
 const MAX_DEPTH: usize = 128;
-/// Each is compared with.
+/// Limit on parents, since trees are compared with those of every parent.
 const MAX_PARENTS: usize = 16;
 
 pub(super) struct Check<'r> {
     here: &'r Repository,
     odb: &'r Odb<'r>,
-    /// What has come.
+    /// Objects of this push.
     received: &'r Received,
-    /// What came before, and need not be read again.
+    /// Objects of earlier pushes, which need not be read from disk.
     recent: &'r [Arc<Received>],
     history: &'r History,
     graph: Graph,
-    /// What the wanted commits lead to and has come.
+    /// Received objects that are reachable from the wanted commits.
     objects: HashSet<Oid>,
-    /// The directories among these: they are complete.
+    /// The trees among these; all are complete.
     trees: HashSet<Oid>,
-    /// Directories that these have taken the place of.
+    /// Trees that these replace.
     around: HashSet<Oid>,
-    /// What the first of the wanted commits needs.
+    /// The step to the first wanted commit.
     pub(super) step: Option<Step>,
 }
 
@@ -62,9 +62,9 @@ impl<'r> Check<'r> {
         Self { here, odb, received, recent, history, graph: Graph::default(), objects, trees, around, step: None }
     }
 
-    /// Whether everything that the wanted commits lead to has come, or is in the history of the references.
+    /// Whether every object reachable from the wanted commits was received, or is in the history of the references.
     pub(super) fn are_complete(&mut self, wanted: &[Wanted]) -> Result<bool, git2::Error> {
-        // A commit of metadata names the one of data that it describes, so the references of a push belong together.
+        // A metadata commit refers to the data commit that it describes, so all references of the push count together.
         let target = |wanted: &Wanted| self.here.find_reference(&wanted.reference).ok()?.target();
         let now: Vec<Oid> = wanted.iter().filter_map(target).collect();
         let before_now = self.history.before(&now);
@@ -94,7 +94,7 @@ impl<'r> Check<'r> {
                     }
                 }
             }
-            // The first ones first: a directory may come back to what it was in one of them.
+            // Oldest first: a later commit may restore a tree of an earlier one.
             for (oid, commit) in commits.iter().rev() {
                 if !self.is_commit_complete(*oid, commit)? {
                     return Ok(false);
@@ -119,7 +119,7 @@ impl<'r> Check<'r> {
         self.is_tree_complete(commit.tree, &before, 0)
     }
 
-    /// Whether a tree's objects have come, as far as they are not in the trees `before`, which are complete.
+    /// Whether all objects of a tree that are not in the complete trees `before` were received.
     fn is_tree_complete(&mut self, tree: Oid, before: &[Oid], depth: usize) -> Result<bool, git2::Error> {
         if before.contains(&tree) || self.trees.contains(&tree) {
             return Ok(true);
@@ -146,7 +146,7 @@ impl<'r> Check<'r> {
                 return Ok(false);
             }
         }
-        // Not before: what is in a tree of itself is not complete.
+        // Not earlier: a tree that contains itself is not complete.
         self.trees.insert(tree);
         self.objects.insert(tree);
         Ok(true)

@@ -1,4 +1,4 @@
-//! What was pushed is handed on to others as it came, and they have everything then.
+//! Pushed objects are passed on to other clients as received, and leave them with complete histories.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::super::super::recent::Recent;
 use super::*;
 
-/// A program of Git's that is fed.
+/// Runs a Git command with `input` on standard input.
 fn git(repository: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = Command::new("git");
     command.arg("-C").arg(repository).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -21,7 +21,7 @@ fn git(repository: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// One that has the history of a commit.
+/// Creates a repository with the history of a commit.
 fn with(folder: &Path, from: &Path, has: Oid) -> Repository {
     let repository = Repository::init_bare(folder).unwrap();
     let pack = git(from, &["pack-objects", "--revs", "--stdout", "-q"], format!("{has}\n").as_bytes());
@@ -29,7 +29,7 @@ fn with(folder: &Path, from: &Path, has: Oid) -> Repository {
     repository
 }
 
-/// A commit on top of others in which some files are other ones, or gone: those whose content is 0. What was once may come again.
+/// Commits changes to some files; content 0 deletes a file. Earlier contents may return.
 fn commit(repository: &Repository, parents: &[Oid], number: usize, files: &[(u8, u8)]) -> Oid {
     let parents: Vec<_> = parents.iter().map(|oid| repository.find_commit(*oid).unwrap()).collect();
     let before = parents.first().map(|parent| parent.tree().unwrap());
@@ -61,7 +61,7 @@ fn packed(all: &Repository, tip: Oid, before: Oid, by_git: bool) -> Vec<u8> {
     gitcd_repo::transfer::thin(all, &[tip], &[before], Vec::new(), bounds).unwrap().unwrap()
 }
 
-/// A push to `main`, as the host takes it; `None` if it leaves that to Git.
+/// Pushes to `main` as the host does; `None` if the host leaves it to Git.
 fn push(host: &Repository, recent: &Recent, pack: &[u8], tip: Oid, quarantine: &Path) -> Option<Taken> {
     std::fs::create_dir_all(quarantine.join("pack")).unwrap();
     let wanted = [Wanted { reference: "refs/heads/main".to_owned(), id: tip }];
@@ -91,14 +91,14 @@ fn a_branch_that_was_moved_back_is_not_taken_for_one_that_needs_nothing() {
     let nothing = received::pack_of(0, &[]);
     let taken = push(&host, &recent, &nothing, second, &at("back"));
     if let Some((received, step)) = taken {
-        assert!(step.is_none(), "it did not come with this push");
+        assert!(step.is_none(), "the commit was not part of this push");
         recent.add(host.path(), received, step);
     }
     let other = commit(&all, &[second], 9, &[(2, 2)]);
     let (received, step) = push(&host, &recent, &packed(&all, other, second, false), other, &at("on")).unwrap();
     recent.add(host.path(), received, step);
     let history = recent.history(host.path());
-    assert_eq!(history.pack(&[other], &[first], 1 << 20), None, "what is between is not known here");
+    assert_eq!(history.pack(&[other], &[first], 1 << 20), None, "the commits in between are unknown");
     assert!(history.pack(&[other], &[second], 1 << 20).is_some());
     assert_eq!(history.pack(&[third], &[first], 1 << 20), None);
 }
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn whoever_gets_what_others_pushed_has_everything(
-        // Commits of each push, what each changes, whether an own commit from before is merged first, whether Git packs it.
+        // Each push: the changes of its commits, whether the second writer makes and merges them, whether Git packs them.
         pushes in prop::collection::vec(
             (prop::collection::vec(prop::collection::vec((0..6_u8, 0..3_u8), 0..4), 1..4), any::<bool>(), any::<bool>()),
             3..9,
@@ -146,7 +146,7 @@ proptest! {
         let host = with(&at("host"), all.path(), first);
         host.reference("refs/heads/main", first, true, "").unwrap();
         let recent = Recent::default();
-        // Two writers; the second always begins where it was last.
+        // Two writers; the second always continues from its own last commit.
         let (mut tips, mut own, mut number) = (vec![first], first, 1);
         let mut is_handed_on = Vec::new();
         for (at_push, (commits, merges, by_git)) in pushes.iter().enumerate() {
@@ -163,13 +163,13 @@ proptest! {
             }
             let pack = packed(&all, tip, before, *by_git);
             if let Some((received, step)) = push(&host, &recent, &pack, tip, &at(&format!("quarantine-{at_push}"))) {
-                prop_assert!(*by_git || step.is_some(), "what gitcd pushes is handed on");
+                prop_assert!(*by_git || step.is_some(), "what gitcd pushes is passed on");
                 is_handed_on.push(step.is_some());
                 recent.add(host.path(), received, step);
             } else {
                 prop_assert!(*by_git || *merges, "what gitcd pushes is plain");
                 is_handed_on.push(false);
-                // It left out what was there some time before.
+                // The pack relies on objects from further back.
                 git(host.path(), &["index-pack", "--stdin", "--fix-thin", "--strict"], &pack);
                 host.reference("refs/heads/main", tip, true, "").unwrap();
             }
@@ -180,9 +180,9 @@ proptest! {
             let (have, want) = (have.index(tips.len()), want.index(tips.len()));
             let pack = recent.history(host.path()).pack(&[tips[want]], &[tips[have]], 1 << 20);
             if have >= want {
-                // Behind a push that is not known here nobody sees that they have it: they may get it once more.
+                // Beyond a push without a step the history does not show what the client has: it may be sent again.
                 let is_known = is_handed_on[want..have].iter().all(|is_handed_on| *is_handed_on);
-                prop_assert!(!is_known || pack.is_none(), "there is nothing to be had");
+                prop_assert!(!is_known || pack.is_none(), "the client has everything already");
                 continue;
             }
             let is_linear = pushes[have..want].iter().all(|(_, merges, by_git)| !merges && !by_git);

@@ -1,4 +1,4 @@
-//! What those who wait look out for.
+//! Change notifications for waiters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::api::status;
 /// The one watcher of a waiter's mailbox.
 const WAITER: i64 = 0;
 
-/// Tells when something in a range changes.
+/// Changes of keys in a range.
 #[derive(Debug)]
 pub(in crate::api) struct Changes {
     mailbox: Arc<Mailbox>,
@@ -21,14 +21,14 @@ pub(in crate::api) struct Changes {
 }
 
 impl Changes {
-    /// Changes from now on.
+    /// Watches a range from now on.
     pub(in crate::api) fn of(store: &Arc<Store>, keys: KeyRange) -> Self {
         let mailbox = store.hub().open();
         let registration = store.hub().register(keys, &mailbox, WAITER, || None);
         Self { mailbox, store: store.clone(), _registration: registration }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next change.
     ///
     /// # Errors
     /// If the server stops.
@@ -37,7 +37,7 @@ impl Changes {
             if !self.mailbox.changed().await {
                 return Err(status::stopped());
             }
-            // Compactions wake everybody.
+            // Compactions wake all mailboxes.
             if !self.mailbox.take(self.store.revision()).is_empty() {
                 return Ok(());
             }

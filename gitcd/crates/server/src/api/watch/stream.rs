@@ -1,4 +1,4 @@
-//! One client's watch stream: its watchers, and how each takes its events from the log.
+//! A client's watch stream: its watchers, and how each reads its events from the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
 
-/// The id in answers that concern no watcher or all of them.
+/// The id in responses that concern no watcher or all of them.
 const NO_WATCH: i64 = -1;
-/// etcd's words for a watch that cannot be served from its start revision.
+/// etcd's message for a watch that cannot be served from its start revision.
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
-/// Log entries looked at under one hold of the index lock.
+/// Log entries that are read under one hold of the index lock.
 const ENTRIES_PER_LOOK: usize = 2048;
-/// A response is sent once it has so many bytes of values; a revision is never split.
+/// A response is sent once its values reach this size; a revision is never split.
 const RESPONSE_BYTES: usize = 1 << 20;
 
-/// What a stream needs to know of its server.
+/// Settings of a watch stream.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Cluster, member and term for headers.
     pub header: ResponseHeader,
-    /// How often an idle watcher that asked for it is told the revision.
+    /// Interval of progress notifications to idle watchers that asked for them.
     pub progress_interval: Duration,
     /// Larger responses are split for watchers that asked for fragments.
     pub max_request_bytes: usize,
@@ -46,9 +46,9 @@ pub struct Settings {
 #[expect(clippy::struct_excessive_bools, reason = "they are the options of the request")]
 struct Watcher {
     keys: KeyRange,
-    /// Nothing below this is of interest any more.
+    /// The next revision to send; all earlier ones are done.
     next: Revision,
-    /// Where it was asked to start; 0 for now. Until then it is told no revision.
+    /// The requested start revision; 0 for now. No progress is reported before it.
     start: Revision,
     no_put: bool,
     no_delete: bool,
@@ -60,7 +60,7 @@ struct Watcher {
     _registration: Registration,
 }
 
-/// A stream that ended, and so does its task.
+/// The stream has ended, so its task ends.
 struct Gone;
 
 struct Session {
@@ -89,12 +89,12 @@ pub async fn serve(
         let alive = tokio::select! {
             request = requests.next(), if asks => match request {
                 Some(Ok(request)) => session.request(request).await,
-                // A client that has nothing more to ask listens on, as in etcd.
+                // As in etcd, a client that sends no more requests still receives events.
                 None => {
                     asks = false;
                     Ok(())
                 }
-                // If it is not gone, it is told what was wrong with its message.
+                // A client that is still connected gets the error.
                 Some(Err(wrong)) => {
                     let _ = session.answers.send(Err(status::of_message(wrong))).await;
                     return;
@@ -192,9 +192,9 @@ impl Session {
             .await
     }
 
-    /// Says the current revision, after everything up to it has been sent.
+    /// Reports the current revision, after everything up to it has been sent.
     async fn progress(&mut self) -> Result<(), Gone> {
-        // Marks are made before the revision rises: those for `current` are in the mailbox by now.
+        // Watchers are marked before the revision rises, so the marks for `current` are in the mailbox by now.
         let current = self.store.revision();
         self.deliver().await?;
         if self.watchers.is_empty() || self.watchers.values().any(|watcher| watcher.start > current) {
@@ -218,7 +218,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what the marked watchers have to see.
+    /// Sends pending events to the marked watchers.
     async fn deliver(&mut self) -> Result<(), Gone> {
         for (id, from) in self.mailbox.begin(self.store.revision()) {
             self.deliver_to(id, from).await?;
@@ -252,17 +252,17 @@ impl Session {
                 return Ok(());
             }
             self.mailbox.reached(id, next);
-            // A long log without anything for this watcher must not hold a worker.
+            // A long log without events for this watcher must not hold a worker thread.
             tokio::task::yield_now().await;
         }
     }
 
-    /// The compaction was faster than this watcher.
+    /// Cancels a watcher that a compaction has overtaken.
     async fn overtaken(&mut self, id: i64) -> Result<(), Gone> {
         self.watchers.remove(&id);
         let compact_revision = self.store.compacted().get();
         let canceled = WatchResponse { watch_id: id, canceled: true, compact_revision, ..WatchResponse::default() };
-        // etcd gives no revision here: the compact revision is what counts.
+        // As in etcd, without a revision: the compact revision is what counts.
         self.send_at(Revision::ZERO, canceled).await
     }
 
@@ -316,13 +316,13 @@ enum Look {
         changes: Vec<Change>,
         /// For the header.
         revision: Revision,
-        /// Everything below was looked at.
+        /// All earlier revisions have been read.
         next: Revision,
         finished: bool,
     },
 }
 
-/// Takes a watcher's next events from the log: whole revisions only.
+/// Reads a watcher's next events from the log, in whole revisions.
 fn look(store: &Store, watcher: &Watcher) -> Look {
     store.with_index(|index, current| {
         if watcher.next < index.events_from() {
@@ -334,7 +334,7 @@ fn look(store: &Store, watcher: &Watcher) -> Look {
                 let revision = Revision::new(next.get() - 1);
                 return Look::Seen { changes, revision, next, finished: false };
             }
-            // etcd looks the pair before a change up when it sends the change: at the compact revision it is gone.
+            // etcd looks up the previous pair when it sends the change; at the compact revision that pair is gone.
             let with_previous = watcher.prev_kv && entry.revision > index.compacted();
             for change in entry.changes().iter().filter(|change| watcher.wants(change)) {
                 let previous = change.previous.as_ref().filter(|_| with_previous).cloned();

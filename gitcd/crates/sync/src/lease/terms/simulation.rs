@@ -1,4 +1,5 @@
-//! Servers with clocks of their own, a network that loses and delays, machines that sleep: at no moment do two of them acknowledge.
+//! Simulation of servers with imprecise clocks, a lossy and slow network, and machines that sleep: no two servers ever
+//! acknowledge writes at the same time.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::{Found, Holding, Look, Record, Step, Waiting, renewal};
 
-/// A compare-and-swap, or the news of it, on its way.
+/// A compare-and-swap request in transit, or its response.
 #[derive(Debug)]
 struct Letter {
     arrives: u64,
@@ -19,7 +20,7 @@ struct Letter {
     new: Oid,
     is_held: bool,
     duration: Duration,
-    /// `None` on the way there; on the way back whether it was done.
+    /// `None` for a request; in a response, whether the swap succeeded.
     answer: Option<bool>,
 }
 
@@ -31,15 +32,15 @@ enum Role {
 
 #[derive(Debug)]
 struct Server {
-    /// Its clock's speed in thousandths, and where it began.
+    /// The rate of its clock in thousandths, and its first value.
     rate: u64,
     start: u64,
     duration: Duration,
     role: Role,
     next: u64,
-    /// Sleeps until then: does nothing, but its clock goes on.
+    /// Suspended until then; its clock keeps running.
     sleeps: u64,
-    /// Whoever has handed its lease over never comes back.
+    /// Whether it has handed its lease over; then it does nothing more.
     is_gone: bool,
 }
 
@@ -58,7 +59,7 @@ struct World {
     ids: u64,
     reference: Option<(Oid, Record)>,
     letters: Vec<Letter>,
-    /// In thousandths.
+    /// Rate of lost messages and failed reads in thousandths.
     loss: u32,
     slowest: u64,
     terms: u64,
@@ -74,7 +75,7 @@ impl World {
 
     fn post(&mut self, mut letter: Letter, time: u64) {
         if self.rng.random_range(0..1000) >= self.loss {
-            // Most are quick; some come very late, when others have been there.
+            // Most arrive soon; some arrive very late, after messages of other servers.
             let slowest = if self.rng.random_range(0..10) == 0 { self.slowest * 20 } else { self.slowest };
             letter.arrives = time + self.rng.random_range(1..=slowest);
             self.letters.push(letter);
@@ -108,11 +109,11 @@ impl World {
         }
     }
 
-    /// What a server does when its time has come.
+    /// Runs one step of a server.
     fn act(&mut self, servers: &mut [Server], at: usize, time: u64) {
         let now = servers[at].clock(time);
         let duration = servers[at].duration;
-        // Reading is quick here, or does not work: what is slow about it is in the clock, which is read after it.
+        // A read takes no time, or fails: a server reads its clock after it, so a slow read only delays the server.
         let reads = self.rng.random_range(0..1000) >= self.loss;
         let found = self.reference.clone();
         let (new, leaves) = (self.id(), self.rng.random_range(0..200) == 0);
@@ -145,10 +146,10 @@ impl World {
                 if holding.is_in_doubt() && !reads {
                     server.next = time + 100;
                 } else if holding.is_in_doubt() && holding.finds(found.map(|(oid, _)| oid)) == Found::Others {
-                    // Taken over: it begins anew.
+                    // Another server has the lease: wait for it again.
                     server.role = Role::Waiting(Waiting::default(), None);
                 } else if leaves {
-                    // It tells nobody of anything any more, then hands over.
+                    // It stops acknowledging writes, then hands over.
                     server.is_gone = true;
                     server.next = u64::MAX;
                     post = Some(letter(Some(holding.confirmed()), false));

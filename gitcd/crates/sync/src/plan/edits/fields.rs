@@ -1,4 +1,4 @@
-//! The last edits of each field.
+//! Adjustment of merges to the last edits of each field.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -10,44 +10,45 @@ use gitcd_merge::value::{Map, Syntax, Value};
 use super::known::Known;
 use crate::plan::PlanError;
 
-/// Which history an edit is in.
+/// The history that has an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Ours,
     Theirs,
 }
 
-/// What a commit made of a field.
+/// The value of a field in a commit.
 #[derive(Clone, Debug)]
 pub(super) struct Point<V> {
     pub(super) at: Oid,
     pub(super) from: From,
     pub(super) is_decision: bool,
     pub(super) value: V,
-    /// In its parents.
+    /// The values in its parents.
     pub(super) before: Vec<V>,
 }
 
 impl<V: PartialEq> Point<V> {
-    /// Whether it edited the field. A gitcd's merge that took it from one of its parents did not.
+    /// Returns whether the commit edited the field. A merge by gitcd that took the value from a parent did not.
     fn touches(&self) -> bool {
         let differs = |before: &V| *before != self.value;
         if self.is_decision { self.before.iter().any(differs) } else { self.before.iter().all(differs) }
     }
 }
 
-/// Which value is that of the last edits.
+/// The value of the last edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last<V> {
     Ours,
     Theirs,
-    /// Neither side's: edits of the other side had seen it.
+    /// Neither side's value, since edits of the other side have replaced it.
     Neither(V),
 }
 
-/// The value of the last edits, if that is not in both sides.
+/// Returns which value the last edits made; `None` if both sides keep theirs.
 ///
-/// A side gives way that has no edits of its own, and one whose value no last edit made: neither one of these nor an older one that none of these has seen, which `stays` tells of a side.
+/// A side loses if it has no edits, or if its value was made neither by a last edit nor by an older edit that none of these edits
+/// has in its history. `stays` returns whether such an older edit made the value of a side.
 pub(super) fn last<V: Copy + PartialEq>(
     known: &Known,
     points: &[Point<V>],
@@ -69,7 +70,7 @@ pub(super) fn last<V: Copy + PartialEq>(
     let mut is_kept = sides.map(|side| last.contains(&side));
     let touching: Vec<Oid> = touching.iter().map(|point| point.at).collect();
     for side in 0..2 {
-        // Of two that are alike one that stays is enough.
+        // If both values are equal, one that stays is enough.
         let is_known = is_kept[side] || sides[0] == sides[1] && is_kept[1 - side];
         if !is_known {
             is_kept[side] = stays(side, &touching)?;
@@ -84,7 +85,7 @@ pub(super) fn last<V: Copy + PartialEq>(
     })
 }
 
-/// Which sides have last edits.
+/// Returns which sides have last edits.
 fn sides_of_last<V: PartialEq>(known: &Known, points: &[Point<V>]) -> [bool; 2] {
     let touching: Vec<&Point<V>> = points.iter().filter(|point| point.touches()).collect();
     let is_last = |point: &Point<V>| !touching.iter().any(|later| known.has(later.at, point.at));
@@ -95,7 +96,7 @@ fn is_scalar(value: Option<&Value>) -> bool {
     matches!(value, Some(Value::Scalar(_)))
 }
 
-/// What is asked of an object.
+/// An object's edits, and the values to merge.
 pub(super) struct Asked<'a> {
     pub(super) known: &'a Known,
     pub(super) base: Option<&'a Value>,
@@ -104,18 +105,18 @@ pub(super) struct Asked<'a> {
     pub(super) root: Option<Node<'a>>,
 }
 
-/// What to merge so that each field becomes what its last edits made of it.
+/// What to merge so that each field gets the value of its last edits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Adjusted {
-    /// If it has to be another one.
+    /// The adjusted base, if it differs.
     pub(super) base: Option<Map>,
-    /// Fields of which neither side has it, by path.
+    /// Values of last edits that neither side has, by path.
     pub(super) neither: Vec<(Vec<String>, Option<Value>)>,
 }
 
 type Stays<'s> = &'s mut dyn FnMut(usize, &[String], &[Oid]) -> Result<bool, PlanError>;
 
-/// `None` if things merge to the last edits as they are.
+/// Returns the adjustment; `None` if none is needed.
 pub(super) fn adjusted(asked: Asked<'_>, stays: Stays<'_>) -> Result<Option<Adjusted>, PlanError> {
     let [Value::Map(ours), Value::Map(theirs)] = asked.sides else { return Ok(None) };
     let mut level = Level { known: asked.known, stays, path: Vec::new(), neither: Vec::new() };
@@ -131,11 +132,11 @@ struct Level<'a, 's> {
     neither: Vec<(Vec<String>, Option<Value>)>,
 }
 
-/// What a field was, or that it was not there.
+/// The value that a field must have in the base, or its absence.
 #[derive(Clone, Copy, Debug)]
 struct Was<'v>(Option<&'v Value>);
 
-/// The fields of an object by their names.
+/// The fields of an object by name.
 type ByName<'v> = HashMap<Cow<'v, str>, &'v Value>;
 
 fn by_name(value: Option<&Value>) -> ByName<'_> {
@@ -143,7 +144,7 @@ fn by_name(value: Option<&Value>) -> ByName<'_> {
 }
 
 impl Level<'_, '_> {
-    /// Costs a pass over the fields of each point that has edited any of them.
+    /// Returns the adjusted base of an object. Costs a pass over the fields of each point that edited any of them.
     fn adjust(
         &mut self,
         base: Option<&Map>,
@@ -209,9 +210,9 @@ impl Level<'_, '_> {
         Ok(adjusted)
     }
 
-    /// What a field has to have been at the base, if anything else than it was.
+    /// Returns the value that a field must have in the base, if it differs.
     ///
-    /// Lists with last edits of both sides are merged by their items. Nothing is made or removed that neither side has made or removed.
+    /// Lists with last edits of both sides are merged by item. Only scalars get a value that neither side has.
     fn last<'v>(
         &mut self,
         points: &[Point<Option<&'v Value>>],
@@ -236,7 +237,7 @@ impl Level<'_, '_> {
         })
     }
 
-    /// Fields with rules of their own, which need the base as it was.
+    /// Returns whether a field has merge rules of its own, which need the original base.
     fn is_bookkeeping(&self, name: &str) -> bool {
         const OF_METADATA: [&str; 7] = [
             "creationTimestamp",
@@ -255,7 +256,7 @@ impl Level<'_, '_> {
     }
 }
 
-/// Whether an object is taken from one side as a whole, or fields that the sides have exclude one another.
+/// Returns whether an object is taken from one side as a whole, or the sides have fields that exclude one another.
 fn is_one_value(node: Node<'_>, sides: [&Map; 2]) -> bool {
     let is_there = |name: &&String| sides.iter().any(|side| side.get(name).is_some());
     let excludes = |group: &[String]| group.iter().filter(is_there).count() > 1;
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use gitcd_repo::graph::Graph;
 
-    /// A chain of commits: each has those before it in its history.
+    /// Returns a chain of commits, oldest first.
     fn chain() -> (Known, Vec<Oid>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let repository = Repository::init_bare(folder.path()).unwrap();
@@ -303,19 +304,19 @@ mod tests {
         let ours = point(second, From::Ours, 1, &[0]);
         assert_eq!(decided(std::slice::from_ref(&ours), [1, 0], none), Some(Last::Ours));
         assert_eq!(decided(&[point(second, From::Theirs, 1, &[0])], [2, 1], none), Some(Last::Theirs));
-        // A gitcd's merge that took it from a parent is no edit; a person's decided.
+        // A merge by gitcd that took the value from a parent is no edit; a person's merge is one.
         let merge = point(second, From::Ours, 1, &[1, 0]);
         assert_eq!(decided(std::slice::from_ref(&merge), [1, 0], none), None);
         assert_eq!(decided(&[Point { is_decision: true, ..merge }], [1, 0], none), Some(Last::Ours));
-        // Theirs has seen 1 and made 2 of it; ours has 1 from elsewhere.
+        // Theirs has changed 1 to 2; ours still has 1.
         let theirs = point(third, From::Theirs, 2, &[1]);
         assert_eq!(decided(&[ours.clone(), theirs.clone()], [1, 2], none), Some(Last::Theirs));
         assert_eq!(decided(&[ours.clone(), theirs.clone()], [1, 3], none), Some(Last::Neither(2)));
         assert_eq!(decided(&[ours.clone(), theirs], [1, 3], [false, true]), Some(Last::Theirs));
-        // Neither has seen the other: the bases decide.
+        // The edits are concurrent: the bases decide.
         let stranger = point(Oid::ZERO_SHA1, From::Theirs, 3, &[0]);
         assert_eq!(decided(&[ours.clone(), stranger.clone()], [1, 3], none), None);
-        // What both agree on stays, unless it has been seen and given way.
+        // A value on which both agree stays, unless edits have replaced it.
         assert_eq!(decided(&[ours.clone(), stranger.clone()], [4, 4], [true, false]), None);
         assert_eq!(decided(&[ours, stranger], [4, 4], none), Some(Last::Neither(3)));
     }
@@ -346,7 +347,7 @@ mod tests {
         assert!(adjusted.neither.is_empty());
     }
 
-    /// What excludes one another is not mixed from several edits.
+    /// Fields that exclude one another are not mixed from several edits.
     #[test]
     fn what_is_taken_whole_is_one_field() {
         let (known, commits, _folder) = chain();
@@ -369,7 +370,7 @@ mod tests {
             root: schemas.of("v1", "Pod"),
         };
         let adjusted = adjusted(asked, &mut |_, _, _| Ok(false)).unwrap().expect("something is to be done");
-        // Theirs is the later one, so it is the one that changed it: all of it.
+        // Theirs is the later edit, so it counts as the side that changed the whole object.
         assert_eq!(adjusted.base.map(Value::Map), Some(ours));
         assert!(adjusted.neither.is_empty());
     }

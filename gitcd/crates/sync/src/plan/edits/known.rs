@@ -1,4 +1,4 @@
-//! Which of some commits had which others in their history.
+//! Ancestry among a set of commits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,16 +6,16 @@ use git2::{Oid, Repository};
 
 use gitcd_repo::graph::{Graph, GraphError};
 
-/// Costs a bit for each pair of them.
+/// The ancestry among a set of commits; costs a bit for each pair.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     places: HashMap<Oid, usize>,
-    /// By place: which others it has behind it, a bit for each.
+    /// For each index, a bit for each commit in its history.
     behind: Vec<Vec<u64>>,
 }
 
 impl Known {
-    /// Among these commits; on the way from one to another there are no others.
+    /// Computes the ancestry `among` these commits; no other commits may be on the paths between them.
     pub(super) fn new<'c>(
         graph: &mut Graph,
         repository: &Repository,
@@ -25,7 +25,7 @@ impl Known {
         let among: BTreeSet<Oid> = among.copied().collect();
         let words = among.len().div_ceil(64);
         let mut known = Self::default();
-        // Each waits until its parents are done.
+        // A commit stays in the stack until its parents are done.
         let mut waiting: Vec<Oid> = heads.to_vec();
         while let Some(oid) = waiting.last().copied() {
             if known.places.contains_key(&oid) || !among.contains(&oid) {
@@ -51,7 +51,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Whether `later` has `earlier` in its history; no commit has itself.
+    /// Returns whether `earlier` is in the history of `later`; a commit is not in its own.
     pub(super) fn has(&self, later: Oid, earlier: Oid) -> bool {
         let (Some(later), Some(earlier)) = (self.places.get(&later), self.places.get(&earlier)) else { return false };
         self.behind[*later][earlier / 64] & (1 << (earlier % 64)) != 0

@@ -1,4 +1,4 @@
-//! Which commits made a value what it is.
+//! Search for the commits that made a value.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -9,13 +9,14 @@ use gitcd_repo::changes;
 
 use crate::plan::{PlanError, Planner};
 
-/// Looking for them ends after so many commits, or where a shallow clone does; then the value is taken for one that nobody has seen.
+/// Limit on commits to search. Beyond it, or at the boundary of a shallow clone, the value counts as seen by no edit.
 const LOOKED_AT: usize = 1024;
 
 impl Planner<'_, '_> {
-    /// Whether what a side (0 is ours) has of a key, or of one of its fields, was made by a commit that none of those `touching` it has in its history.
+    /// Returns whether a side's value of a key or field (side 0 is ours) was made by a commit that none of the commits in
+    /// `touching` has in its history.
     ///
-    /// Costs a look into a tree for each commit since it was made, and a search of the histories for each of those that made it.
+    /// Costs a tree lookup for each commit since the value was made, and a history search for each commit that made it.
     pub(super) fn is_made_by_a_last_edit(
         &mut self,
         side: usize,
@@ -67,7 +68,7 @@ impl Planner<'_, '_> {
         Ok(false)
     }
 
-    /// Whether `earlier` is in the history of `later`. Asked for many fields and keys.
+    /// Returns whether `earlier` is in the history of `later`. Cached, because many fields and keys need it.
     fn is_behind(&mut self, earlier: Oid, later: Oid) -> Result<bool, PlanError> {
         if let Some(known) = self.behind.get(&(earlier, later)) {
             return Ok(*known);

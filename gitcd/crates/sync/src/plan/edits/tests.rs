@@ -21,12 +21,12 @@ impl History {
         Self { repository, commits: std::cell::Cell::new(1000), _folder: folder }
     }
 
-    /// A commit of a store that has this pod, or none.
+    /// Makes a commit as a store does, with this pod or none.
     fn edit(&self, pod: Option<&Value>, parents: &[Oid]) -> Oid {
         self.commit(pod, parents, "update pods\n\nRevision: 7\n")
     }
 
-    /// As a gitcd merges.
+    /// Makes a merge commit as gitcd does.
     fn merge(&self, pod: Option<&Value>, parents: [Oid; 2]) -> Oid {
         let [one, other] = parents.map(|parent| parent.to_string()[..10].to_owned());
         self.commit(pod, &parents, &format!("merge {one} and {other}\n"))
@@ -55,10 +55,10 @@ impl History {
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
         let rules =
             Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
-        plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("they differ")
+        plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("the commits differ")
     }
 
-    /// What both make of it, given what each has.
+    /// Returns the result of a merge, which both sides must compute alike, given each side's commit and value.
     fn both(&self, sides: [(Oid, Option<&Value>); 2]) -> Option<Value> {
         let made = [sides, [sides[1], sides[0]]].map(|[(ours, value), (theirs, _)]| {
             let plan = self.plan(ours, theirs);
@@ -70,7 +70,7 @@ impl History {
                 Outcome::Deleted => None,
             }
         });
-        assert_eq!(made[0], made[1], "the two sides make different things of the same");
+        assert_eq!(made[0], made[1], "the two sides compute different results");
         let [made, _] = made;
         made
     }
@@ -84,7 +84,7 @@ fn pod(uid: &str, containers: &[(&str, &str)], phase: &str) -> Value {
     })
 }
 
-/// Both have deleted it and then merged somebody's change of it, which won. What was there before that stays in it.
+/// Both sides deleted an object, then merged another branch's change of it, which won. The object keeps its unchanged fields.
 #[test]
 fn deletions_that_gave_way_take_nothing_out_of_what_is_left() {
     let history = History::new();
@@ -96,7 +96,8 @@ fn deletions_that_gave_way_take_nothing_out_of_what_is_left() {
     assert_eq!(history.both(merges), Some(changed.clone()));
 }
 
-/// Two changed the status of what a third one has deleted: that neither has seen the other's is no reason for it to come back.
+/// Two branches changed the status of an object that a third one deleted. It stays deleted although neither has seen the
+/// other's edit.
 #[test]
 fn what_both_agree_to_have_deleted_stays_deleted() {
     let history = History::new();
@@ -109,7 +110,7 @@ fn what_both_agree_to_have_deleted_stays_deleted() {
     assert_eq!(history.both(merges), None);
 }
 
-/// Two wrote to the object that had the name before.
+/// Two branches wrote to the previous object of the same name.
 #[test]
 fn what_was_written_to_another_object_of_that_name_does_not_enter_this_one() {
     let history = History::new();
@@ -123,7 +124,7 @@ fn what_was_written_to_another_object_of_that_name_does_not_enter_this_one() {
     assert_eq!(history.both(merges), Some(another.clone()));
 }
 
-/// One side takes an item out that it has seen, the other one adds another.
+/// One side removes an item that it has seen; the other one adds another item.
 #[test]
 fn lists_that_both_have_edited_are_merged_by_their_items() {
     let history = History::new();
@@ -142,7 +143,7 @@ fn lists_that_both_have_edited_are_merged_by_their_items() {
     assert_eq!(history.both(sides), Some(of(&[("web", "1"), ("s", "0")])));
 }
 
-/// `git merge -s ours` refuses a change; that the other side edits another field of the object does not bring it.
+/// `git merge -s ours` drops a change. An edit of another field on the other side does not bring it back.
 #[test]
 fn what_a_person_decided_in_a_merge_counts() {
     let history = History::new();

@@ -1,11 +1,11 @@
-//! What a branch shows to clients: its services, and the pages beside them.
+//! The frontend of a branch: its services, and the pages beside them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use gitcd_core::fence::Gate;
+use gitcd_core::fence::Fence;
 use gitcd_engine::committer;
 use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
@@ -17,20 +17,20 @@ use tower::ServiceExt as _;
 
 use super::{Config, Transport};
 use crate::api::{self, Backend};
-use crate::dispatcher::Front;
+use crate::dispatcher::Dispatcher;
 use crate::http;
 use crate::member::Member;
 use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::status::Reporter;
 use crate::telemetry;
 
-/// What answers.
-pub(super) struct Face {
-    pub(super) front: Arc<Front>,
+/// Everything that answers requests to a branch.
+pub(super) struct Frontend {
+    pub(super) front: Arc<Dispatcher>,
     pub(super) source: Arc<Source>,
 }
 
-impl Face {
+impl Frontend {
     pub(super) fn new(
         config: &Config,
         store: &Arc<Store>,
@@ -55,11 +55,11 @@ impl Face {
             scrapes: Scrapes::default(),
         });
         let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
-        let front = Front::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
+        let front = Dispatcher::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
         Self { front, source }
     }
 
-    /// The pages alone.
+    /// Returns routes with the pages only.
     pub(super) fn pages(&self) -> Router {
         http::routes(self.source.clone())
     }
@@ -93,23 +93,22 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], mainte
     }
 }
 
-/// Serves a listener until `stopped`. One that ends before that takes the branch with it: a server that nobody reaches
-/// must not look healthy.
+/// Serves a listener until `stopped`. If it ends earlier, the store is poisoned: an unreachable server must not look healthy.
 pub(super) async fn serve(
     ((listener, certificates), network): (Bound, Arc<Network>),
-    (settings, gate): (Transport, Option<Arc<Gate>>),
-    front: Arc<Front>,
+    (settings, fence): (Transport, Option<Arc<Fence>>),
+    front: Arc<Dispatcher>,
     store: Arc<Store>,
     stopped: watch::Receiver<bool>,
 ) {
     let incoming = Incoming::new(listener, certificates, network);
-    transport::serve(incoming, settings, gate, move |request| front.call(request), stopped.clone()).await;
+    transport::serve(incoming, settings, fence, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
-        store.poison("a listener ended");
+        store.poison("a listener stopped unexpectedly");
     }
 }
 
-/// Serves pages to whoever may connect, until `stopped`. Nothing else depends on them.
+/// Serves the pages on a listener until `stopped`. The branch does not depend on it.
 pub(super) async fn show(
     ((listener, certificates), network): (Bound, Arc<Network>),
     pages: Router,

@@ -8,7 +8,7 @@ use super::{Graph, GraphError, ONE, OTHER};
 
 /// Commits that are in one history only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Apart {
+pub struct SymmetricDifference {
     /// Commits of the first history, by ID.
     pub one: Vec<Oid>,
     /// Commits of the second history, by ID.
@@ -29,7 +29,7 @@ impl Graph {
         one: Oid,
         other: Oid,
         limit: usize,
-    ) -> Result<Option<Apart>, GraphError> {
+    ) -> Result<Option<SymmetricDifference>, GraphError> {
         const BOTH: u8 = ONE | OTHER;
         let mut flags: HashMap<Oid, u8> = HashMap::new();
         let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
@@ -76,6 +76,6 @@ impl Graph {
             commits.sort();
             commits
         };
-        Ok(Some(Apart { one: of(ONE), other: of(OTHER) }))
+        Ok(Some(SymmetricDifference { one: of(ONE), other: of(OTHER) }))
     }
 }

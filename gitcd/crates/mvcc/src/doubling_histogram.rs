@@ -8,7 +8,7 @@ use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
 /// A histogram of sizes or durations.
 #[derive(Debug)]
-pub struct Amounts {
+pub struct DoublingHistogram {
     /// The upper bound of the first bucket.
     first: u64,
     /// One for each bound, and one for larger observations.
@@ -16,7 +16,7 @@ pub struct Amounts {
     sum: AtomicU64,
 }
 
-impl Amounts {
+impl DoublingHistogram {
     /// Creates a histogram with `bounds` bounds, the first of which is `first`.
     pub(crate) fn new(first: u64, bounds: usize) -> Self {
         let buckets = (0..=bounds).map(|_| AtomicU64::default()).collect();
@@ -68,7 +68,7 @@ mod tests {
         for (amount, bucket) in
             [(0, 0), (1, 0), (10, 0), (11, 1), (20, 1), (21, 2), (40, 2), (41, 3), (u64::MAX / 2, 3)]
         {
-            let amounts = Amounts::new(10, 3);
+            let amounts = DoublingHistogram::new(10, 3);
             amounts.add(amount);
             assert_eq!(amounts.buckets[bucket].load(Ordering::Relaxed), 1, "{amount}");
             assert_eq!(amounts.count(), 1);

@@ -23,7 +23,7 @@ pub struct Record {
 
 /// Location of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Location {
     /// In the data tree.
     Data,
     /// In the metadata, under `local/`.
@@ -32,7 +32,7 @@ pub(super) enum Home {
 
 /// The metadata of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct KeyRecord {
     /// The whole key.
     pub key: Bytes,
     /// Its revisions.
@@ -40,14 +40,14 @@ pub(super) struct Line {
     /// How its value is stored.
     pub form: Form,
     /// Where its value is stored.
-    pub home: Home,
+    pub home: Location,
 }
 
 /// Why a text is not a list of key records.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("line {number}: {problem}")]
 pub struct LineError {
-    /// Line number, from 1.
+    /// KeyRecord number, from 1.
     pub number: usize,
     /// What is wrong.
     pub problem: &'static str,
@@ -56,7 +56,7 @@ pub struct LineError {
 /// The error for a number that is almost the largest one.
 pub(super) const NO_ROOM: &str = "a number is so large that it leaves no room for writes to come";
 
-impl Line {
+impl KeyRecord {
     /// Appends the line, including its line feed.
     pub(super) fn format(&self, out: &mut Vec<u8>) {
         use std::io::Write;
@@ -68,8 +68,8 @@ impl Line {
             lease => write!(out, "{lease:x}").expect("writing to a vector does not fail"),
         }
         let flag = match self.home {
-            Home::Data => 'd',
-            Home::Local => 'l',
+            Location::Data => 'd',
+            Location::Local => 'l',
         };
         writeln!(out, " {} {flag}", self.form.code()).expect("writing to a vector does not fail");
     }
@@ -78,11 +78,11 @@ impl Line {
     ///
     /// # Errors
     /// [`LineError`] with the number of the first line that [`Self::format`] does not write.
-    pub(super) fn parse_all(text: &[u8]) -> Result<Vec<Line>, LineError> {
+    pub(super) fn parse_all(text: &[u8]) -> Result<Vec<KeyRecord>, LineError> {
         let mut lines = Vec::with_capacity(text.len() / 64);
         for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
             let parsed = match line.split_last() {
-                Some((b'\n', line)) => Line::parse(line),
+                Some((b'\n', line)) => KeyRecord::parse(line),
                 _ => Err("the end is missing"),
             };
             lines.push(parsed.map_err(|problem| LineError { number: index + 1, problem })?);
@@ -90,7 +90,7 @@ impl Line {
         Ok(lines)
     }
 
-    fn parse(line: &[u8]) -> Result<Line, &'static str> {
+    fn parse(line: &[u8]) -> Result<KeyRecord, &'static str> {
         let mut fields = line.split(|b| *b == b' ');
         let mut field = || fields.next().ok_or("it has fewer than seven fields");
         let key = unescape(field()?).ok_or("the key is not escaped as it should be")?;
@@ -112,15 +112,15 @@ impl Line {
         };
         let form = form.ok_or("the form is unknown")?;
         let home = match field()? {
-            b"d" => Home::Data,
-            b"l" => Home::Local,
+            b"d" => Location::Data,
+            b"l" => Location::Local,
             _ => return Err("the flag is neither d nor l"),
         };
         if fields.next().is_some() {
             return Err("it has more than seven fields");
         }
         let record = Record { create_revision, mod_revision, version, lease };
-        Ok(Line { key: key.into(), record, form, home })
+        Ok(KeyRecord { key: key.into(), record, form, home })
     }
 }
 
@@ -196,16 +196,16 @@ mod tests {
             is_local in any::<bool>(),
         ) {
             let (create_revision, mod_revision, version, lease) = numbers;
-            let line = Line {
+            let line = KeyRecord {
                 key: key.into(),
                 record: Record { create_revision, mod_revision, version, lease },
                 form: Form::Raw,
-                home: if is_local { Home::Local } else { Home::Data },
+                home: if is_local { Location::Local } else { Location::Data },
             };
             let mut text = Vec::new();
             line.format(&mut text);
             prop_assert_eq!(text.iter().position(|b| *b == b'\n'), Some(text.len() - 1));
-            prop_assert_eq!(Line::parse_all(&text), Ok(vec![line]));
+            prop_assert_eq!(KeyRecord::parse_all(&text), Ok(vec![line]));
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
             ("/a 1 2 3 - r d", "the end is missing"),
         ] {
             let text = format!("{good}{bad}");
-            assert_eq!(Line::parse_all(text.as_bytes()), Err(LineError { number: 2, problem }), "{bad:?}");
+            assert_eq!(KeyRecord::parse_all(text.as_bytes()), Err(LineError { number: 2, problem }), "{bad:?}");
         }
     }
 }

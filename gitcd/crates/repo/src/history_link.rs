@@ -10,7 +10,7 @@ use git2::Oid;
 
 /// A history link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Join {
+pub enum HistoryLink {
     /// A merge commit of both.
     Merged {
         /// The commit of this branch.
@@ -37,7 +37,7 @@ pub enum Join {
     },
 }
 
-impl Join {
+impl HistoryLink {
     /// Parses the history links in a metadata commit's message.
     pub fn all(message: &str) -> Vec<Self> {
         message.lines().skip(1).filter_map(Self::parse).collect()
@@ -57,7 +57,7 @@ impl Join {
     }
 }
 
-impl fmt::Display for Join {
+impl fmt::Display for HistoryLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Merged { ours, theirs } => write!(f, "Merged: {ours}..{theirs}"),
@@ -76,18 +76,18 @@ mod tests {
     fn what_a_message_says_is_read_back() {
         let oid = |digit: &str| Oid::from_str(&digit.repeat(40)).expect("it has 40 digits");
         let joins = [
-            Join::FastForward { ours: oid("1"), theirs: oid("2") },
-            Join::Merged { ours: oid("3"), theirs: oid("4") },
-            Join::Merged { ours: oid("5"), theirs: oid("6") },
-            Join::Adopted { data: oid("7") },
-            Join::Converted { metadata: oid("8") },
+            HistoryLink::FastForward { ours: oid("1"), theirs: oid("2") },
+            HistoryLink::Merged { ours: oid("3"), theirs: oid("4") },
+            HistoryLink::Merged { ours: oid("5"), theirs: oid("6") },
+            HistoryLink::Adopted { data: oid("7") },
+            HistoryLink::Converted { metadata: oid("8") },
         ];
         let message = crate::message::metadata(7, &joins);
         assert!(message.starts_with("metadata at revision 7\n\nFast-forward: 1111"), "{message}");
-        assert_eq!(Join::all(&message), joins);
+        assert_eq!(HistoryLink::all(&message), joins);
         assert_eq!(crate::message::metadata(7, &[]), "metadata at revision 7\n");
         for wrong in ["Merged: 12..34", "Merged: ", "Adopted", "Adopted: 77", "Other: 1"] {
-            assert_eq!(Join::all(&format!("metadata at revision 7\n\n{wrong}\n")), [], "{wrong}");
+            assert_eq!(HistoryLink::all(&format!("metadata at revision 7\n\n{wrong}\n")), [], "{wrong}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::event::{Event, Read, gone};
 use super::source::{Page, Source};
-use super::trouble::Trouble;
+use super::trouble::WatchHealth;
 use super::{Cache, Listing};
 use crate::Object;
 use crate::error::{Failure, Retry, chain};
@@ -24,11 +24,11 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), most: Dura
 const SILENCE: Duration = Duration::from_secs(295);
 
 /// Fills a cache, or the part of it that belongs to one namespace.
-pub(super) struct Feed<K: Object> {
+pub(super) struct Reflector<K: Object> {
     source: Source,
     cache: Arc<Cache<K>>,
     listing: Listing<K>,
-    trouble: Arc<Trouble>,
+    trouble: Arc<WatchHealth>,
     failures: u32,
     /// The version up to which the cache is complete; `None` before the first list.
     version: Option<String>,
@@ -43,8 +43,8 @@ struct Listed<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-impl<K: Object> Feed<K> {
-    pub(super) fn new(source: Source, cache: Arc<Cache<K>>, listing: Listing<K>, trouble: Arc<Trouble>) -> Self {
+impl<K: Object> Reflector<K> {
+    pub(super) fn new(source: Source, cache: Arc<Cache<K>>, listing: Listing<K>, trouble: Arc<WatchHealth>) -> Self {
         Self { source, cache, listing, trouble, failures: 0, version: None }
     }
 

@@ -1,5 +1,5 @@
-//! How many keys a list has left. etcd counts the whole range for every page of a list; here the first page counts, and every
-//! further one is told what the one before it left.
+//! Remaining keys of paginated lists. etcd counts the whole range for every page; here only the first page counts, and each
+//! further page uses the count that the previous one left.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use gitcd_mvcc::index::KeyRange;
 use gitcd_mvcc::query::{Found, Range};
 
-/// Lists that are under way at the same time, about. What is forgotten is counted again.
+/// Slots for concurrent lists. An evicted count is computed again.
 const REMEMBERED: usize = 256;
 
-/// Ranges whose number of keys is known. Nothing becomes wrong with time: what a range had at a revision stays.
+/// Cache of key counts by range and revision. Entries never become stale, since a range at a revision does not change.
 #[derive(Debug)]
-pub struct Pages {
+pub struct RangeCountCache {
     hasher: RandomState,
-    /// By hash; a newer one takes the place of an older one.
+    /// By hash; a new entry replaces an old one.
     known: Mutex<Box<[Option<Known>]>>,
 }
 
@@ -28,15 +28,15 @@ struct Known {
     count: usize,
 }
 
-impl Default for Pages {
+impl Default for RangeCountCache {
     fn default() -> Self {
         let known = Mutex::new((0..REMEMBERED).map(|_| None).collect());
         Self { hasher: RandomState::new(), known }
     }
 }
 
-impl Pages {
-    /// Number of keys in the range of a page that is not the first one.
+impl RangeCountCache {
+    /// Returns the number of keys in the range of a page after the first, if known.
     pub(super) fn count(&self, range: &Range) -> Option<usize> {
         let at = range.revision.filter(|_| range.limit > 0)?;
         let known = self.known.lock();
@@ -44,9 +44,9 @@ impl Pages {
         known.filter(|known| known.at == at && known.keys == range.keys).map(|known| known.count)
     }
 
-    /// Remembers what a page has left.
+    /// Remembers how many keys follow a page.
     pub(super) fn remember(&self, range: &Range, found: &Found) {
-        // Otherwise its last pair is not where it ends.
+        // Otherwise the page does not end at its last pair.
         let is_in_order = range.sort.is_none() && range.filter.is_none();
         if !found.more || !is_in_order {
             return;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_next_page_at_the_same_revision_is_known_and_nothing_else() {
-        let pages = Pages::default();
+        let pages = RangeCountCache::default();
         pages.remember(&page("a", None), &found("a", 3));
         assert_eq!(pages.count(&page("a\0", Some(9))), Some(2));
         assert_eq!(pages.count(&page("a\0", Some(8))), None, "another revision");
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_page_in_another_order_or_with_a_filter_says_nothing_of_the_next_one() {
-        let pages = Pages::default();
+        let pages = RangeCountCache::default();
         let filter = Filter { min_mod: 1, ..Filter::default() };
         pages.remember(&Range { filter, ..page("a", None) }, &found("a", 3));
         let sort = gitcd_mvcc::query::Sort { by: gitcd_mvcc::query::SortBy::Mod, descending: true, after_limit: false };

@@ -21,14 +21,14 @@ pub enum Granularity {
 
 /// Decides how many revisions go into one commit, by the recent cost of commits.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct BatchPolicy {
     granularity: Granularity,
     /// Moving average of a commit's cost beyond its changes, in seconds.
     cost: f64,
     last: Instant,
 }
 
-impl Pace {
+impl BatchPolicy {
     pub(super) fn new(granularity: Granularity) -> Self {
         Self { granularity, cost: 40e-6, last: Instant::now() }
     }

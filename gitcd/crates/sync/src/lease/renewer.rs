@@ -1,4 +1,4 @@
-//! Renews a lease until it is handed over or somebody else has it.
+//! Renewal of a lease until it is handed over or lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use super::terms::{Found, Holding, renewal};
 use crate::remote::RemoteError;
 use crate::status::Condition;
 
-/// The holder of a lease.
+/// The task that renews a lease.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct LeaseRenewer {
     pub(super) place: Place,
     pub(super) record: Record,
     pub(super) chain: Chain,
@@ -29,27 +29,27 @@ pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Somebody else has the lease.
+/// Error: another server has the lease.
 #[derive(Debug)]
 struct Lost;
 
-/// One exchange may take so long; what is slower counts as failed, whatever becomes of it.
+/// Returns the timeout of an exchange about the lease. A slower one counts as failed, whatever its outcome.
 pub(super) fn limit(duration: Duration) -> Duration {
     duration / 2
 }
 
-/// After a failure.
+/// Returns the delay after a failed exchange.
 pub(super) fn retry(duration: Duration) -> Duration {
     (duration / 12).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
-/// After so many refusals, or failures that only a person can mend: longer each time.
+/// Returns the delay after consecutive refusals and failures that only an operator can fix: exponential, up to 15 s.
 pub(super) fn rest(duration: Duration, refusals: u32) -> Duration {
     const LONGEST: Duration = Duration::from_secs(15);
     retry(duration).saturating_mul(2_u32.saturating_pow(refusals.min(16))).min(LONGEST)
 }
 
-/// Runs what blocks, and waits for it no longer than `limit`; it goes on behind our back then.
+/// Runs blocking work, and waits for it slightly longer than `limit`; after that, it continues in the background.
 pub(super) async fn within<T: Send + 'static>(
     limit: Duration,
     remote: &str,
@@ -65,8 +65,8 @@ pub(super) async fn within<T: Send + 'static>(
     }
 }
 
-impl Keeper {
-    /// Returns when it is told to stop, or the lease is somebody else's.
+impl LeaseRenewer {
+    /// Renews until `stop`, or until another server has the lease.
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Self {
         let mut pause = renewal(self.record.duration);
         loop {
@@ -81,7 +81,7 @@ impl Keeper {
         }
     }
 
-    /// Renews once; tells how long to wait until the next time.
+    /// Renews once; returns the delay until the next renewal.
     async fn renew(&mut self) -> Result<Duration, Lost> {
         let (duration, started) = (self.record.duration, Moment::now());
         let renewed = match self.settle().await? {
@@ -101,7 +101,7 @@ impl Keeper {
         }
     }
 
-    /// Finds out what became of what was sent.
+    /// Reads the reference if a renewal is in doubt, to learn whether the lease is still ours.
     async fn settle(&mut self) -> Result<Result<(), RemoteError>, Lost> {
         if !self.holding.is_in_doubt() {
             return Ok(Ok(()));
@@ -112,7 +112,7 @@ impl Keeper {
         match found.map(|[found]| (found, self.holding.finds(found))) {
             Ok((_, Found::Ours)) => Ok(Ok(())),
             Ok((found, Found::Others)) => {
-                // At once; whose it is can be found out later.
+                // Before the lookup of the new holder, which takes time.
                 self.shared.gate.close_for_good();
                 self.lose(found).await;
                 Err(Lost)
@@ -146,7 +146,7 @@ impl Keeper {
         RemoteError { remote, condition, problem: problem.to_owned() }
     }
 
-    /// Tells whether it was closed.
+    /// Extends the fence; returns whether it was closed.
     fn open(&self) -> bool {
         let was_closed = self.shared.gate.open_until(self.holding.until());
         if was_closed {
@@ -171,7 +171,7 @@ impl Keeper {
         self.shared.lose(by);
     }
 
-    /// Hands the lease over, so that nobody needs to wait for its end. Tells whether that was done.
+    /// Hands the lease over, so that other servers need not wait until it expires. Returns `false` if another server has it.
     pub(super) async fn release(mut self) -> Result<bool, RemoteError> {
         self.shared.gate.close_for_good();
         let record = Record { is_held: false, ..self.record.clone() };
@@ -190,7 +190,7 @@ impl Keeper {
             match self.move_to(last).await {
                 Ok(()) => return Ok(true),
                 Err(error) if attempts == 2 => return Err(error),
-                // A renewal that was on its way may have come in between.
+                // A renewal in flight may have arrived in between.
                 Err(_) => {}
             }
         }

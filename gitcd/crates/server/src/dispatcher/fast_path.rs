@@ -1,4 +1,4 @@
-//! A read from its HTTP request to its HTTP answer, with nothing in between.
+//! Fast path for `Range`: straight from the HTTP request to the HTTP response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,24 +17,24 @@ use crate::proto::etcdserverpb::RangeRequest;
 
 const PATH: &str = "/etcdserverpb.KV/Range";
 
-/// A `Range` whose request is being read. Whatever is out of the ordinary in it is left to the general server.
-pub(super) struct Quick {
-    /// Until the request has come in.
+/// A `Range` whose request is being read. Unusual requests are left to the general gRPC server.
+pub(super) struct RangeFastPath {
+    /// `None` once the request has been read and decoded.
     request: Option<Request<Incoming>>,
     read: Read,
     range: Option<RangeRequest>,
 }
 
-/// What became of it.
+/// Outcome of the fast path.
 pub(super) enum Progress {
-    /// The answer, and its code.
+    /// The response and its code.
     Answered(Response<Body>, Code),
-    /// The request as it came.
+    /// The unchanged request, for the general server.
     NotForUs(Request<Body>),
 }
 
-impl Quick {
-    /// Whether it is one.
+impl RangeFastPath {
+    /// Whether a request qualifies for the fast path.
     pub(super) fn takes<B>(request: &Request<B>) -> bool {
         let headers = request.headers();
         let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -45,12 +45,12 @@ impl Quick {
             && !headers.contains_key("grpc-encoding")
     }
 
-    /// For a request that [`Quick::takes`].
+    /// Starts with a request that [`RangeFastPath::takes`].
     pub(super) fn new(request: Request<Incoming>) -> Self {
         Self { request: Some(request), read: Read::default(), range: None }
     }
 
-    /// The headers of a request whose body is still to come.
+    /// Returns the headers of a request whose body has not been read yet.
     pub(super) fn waits_for(&self) -> Option<&HeaderMap> {
         self.request.as_ref().map(Request::headers)
     }
@@ -66,7 +66,7 @@ impl Quick {
                 match frame.map(Frame::into_data) {
                     Ok(Ok(data)) => self.read.push(data),
                     Ok(Err(_trailers)) => {}
-                    // The client is gone, or its connection is.
+                    // The client cancelled, or its connection failed.
                     Err(_) => return Poll::Ready(refused(&Status::cancelled("context canceled"))),
                 }
             }
@@ -80,18 +80,18 @@ impl Quick {
         if range.range_end.is_empty() {
             return Poll::Ready(answer(backend, range));
         }
-        // Others on the same connection do not wait for what may be long: it goes on when it is polled again.
+        // A range may take long, so it yields once to other requests on the connection.
         self.range = Some(range);
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// The body so far. Most come in one piece, which is not copied; of all others each byte is, a few times at most.
+/// The body so far. Most arrive in one piece, which is not copied; otherwise each byte is copied a few times at most.
 #[derive(Default)]
 struct Read {
     first: Bytes,
-    /// All of it, if it is in several pieces.
+    /// The whole body, if it arrived in several pieces.
     joined: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl Read {
     }
 }
 
-/// Exactly one message, not compressed and not too large.
+/// Decodes exactly one message, neither compressed nor too large.
 fn decode(read: &Bytes, limit: usize) -> Option<RangeRequest> {
     let prefix = read.get(..PREFIX_BYTES)?;
     let length = (&prefix[1..]).get_u32() as usize;
@@ -140,7 +140,7 @@ fn refused(status: &Status) -> Progress {
     Progress::Answered(status.clone().into_http(), status.code())
 }
 
-/// One message, and that all is well.
+/// One framed message, then OK trailers.
 struct Whole {
     message: Option<Bytes>,
     has_ended: bool,
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(read.whole().as_ptr(), piece.as_ptr());
     }
 
-    /// If each piece copied all before it, these would be 2 TiB.
+    /// If each piece copied all earlier ones, that would be 2 TiB.
     #[test]
     fn a_body_in_tiny_pieces_takes_time_in_proportion_to_its_length() {
         let mut read = Read::default();
