@@ -24,8 +24,8 @@ found=$(git grep -nIwiE "$signs" -- "$@" ':(exclude)*.lock' ':(exclude)hack/word
         text = text " " substr(code, RSTART, RLENGTH)
         code = substr(code, RSTART + RLENGTH)
       }
-      # A string may go on over several lines.
-      if (text == "" && code !~ /[;={}(]/) text = code
+      # A string may go on over several lines; these do not look like fields, arguments or headers of code.
+      if (text == "" && code !~ /[;={}(]/ && code !~ /^ *(pub )?[A-Za-z_]+(: [A-Za-z0-9_:<>, &\047]+)?,?$/ && code !~ / for [A-Z]/) text = code
     }
     gsub(/`[^`]*`|\{[^}]*\}/, "", text)
     if (tolower(text) ~ "(^|[^a-z0-9_])(" signs ")([^a-z0-9_]|$)") print

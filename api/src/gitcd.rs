@@ -86,18 +86,18 @@ pub struct Branches {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Remote {
-    /// Its name. `origin` if unset.
+    /// Name of the remote. `origin` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40), regex(pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"))]
     pub name: Option<String>,
-    /// Its URL (`https://…`, `ssh://…`) or a path in the pod.
+    /// URL of the repository (`https://…`, `ssh://…`) or a path in the pod.
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong in a URL, which is not secret: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
     /// Whether it is public. If unset, it is if a `GitHubRepository` of this namespace has this URL and is public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
-    /// Its branch to merge. The one with the local name if unset.
+    /// Branch of the remote to merge. The one with the local name if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<Branches>,
     /// Which keys are merged. All if unset.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
-    /// Its reference, such as `registry.k8s.io/kube-apiserver:v1.36.3`. The manager's default if unset.
+    /// Image reference, such as `registry.k8s.io/kube-apiserver:v1.36.3`. The manager's default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub image: Option<String>,

@@ -14,14 +14,20 @@ pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
 
 /// A `ResourceRequirements`.
 pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
-    let quantities = json_schema!({
-        "type": "object",
-        "additionalProperties": { "x-kubernetes-int-or-string": true },
-    });
+    let quantities = |description: &str| {
+        json_schema!({
+            "type": "object",
+            "description": description,
+            "additionalProperties": { "x-kubernetes-int-or-string": true },
+        })
+    };
     json_schema!({
         "type": "object",
         "description": "Resource requests and limits of the container.",
-        "properties": { "requests": quantities, "limits": quantities },
+        "properties": {
+            "requests": quantities("Resources that the container requires, such as `cpu: 100m`."),
+            "limits": quantities("Resources that the container may use at most."),
+        },
     })
 }
 

@@ -32,7 +32,7 @@ const CATCHING_UP: Duration = Duration::from_secs(10);
 /// ```no_run
 /// use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use trishanku_framework::{Context, Controller, Manager, Action, Reconciler, lease};
+/// use trishanku_framework::{Action, Context, Controller, Manager, Reconciler, lease};
 ///
 /// struct Tank;
 ///

@@ -1,11 +1,11 @@
 //! An etcd v3 server whose history is a Git repository.
 //!
-//! This crate is the program `gitcd` and one door to the crates behind it. Start with [`server::Server`] to embed a server.
+//! This crate is the program `gitcd`, and re-exports the crates behind it. Start with [`server::Server`] to embed a server.
 //!
 //! A write enters through [`api`], gets its revision in [`store`], is durable once in [`journal`], and later becomes a
 //! commit through [`committer`] and [`git`]. Watchers ([`watch`]) and the committer follow the store's log; [`recovery`]
-//! restores a store from Git, the [`snapshot`] and the journal; [`pull`] merges other branches. `docs/architecture.md` has the
-//! walk of a put and of a pull through the files, `docs/design/` the formats on disk.
+//! restores a store from Git, the [`snapshot`] and the journal; [`pull`] merges other branches. `docs/architecture.md` follows a
+//! put and a pull through the files; `docs/design/` describes the formats on disk.
 
 pub use gitcd_core::{durable, fence, keyspace, scope};
 pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery};
@@ -24,7 +24,7 @@ pub mod store {
 }
 pub use gitcd_mvcc::snapshot;
 
-/// What gitcd keeps in Git: paths, forms of values, references, and the objects of a branch.
+/// Storage in Git: paths, forms of values, references, and the objects of a branch.
 pub mod git {
     pub use gitcd_core::path;
     pub use gitcd_merge::form;

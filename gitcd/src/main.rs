@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // `git` asks this program for credentials, and starts ssh through it.
+    // `git` runs this program as its credential helper and to start ssh.
     if let Some(code) = gitcd::pull::program::helper() {
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }

@@ -45,8 +45,9 @@ fn check(name: &str, page: &str) {
 
 /// Returns the help of a program and of all its subcommands, one section each.
 fn help(program: &str, path: &mut Vec<String>, page: &mut String) {
-    let mut arguments: Vec<&str> = path.iter().map(String::as_str).collect();
-    arguments.push("--help");
+    // Some commands pass all their arguments to another program, even `--help`.
+    let mut arguments = if path.is_empty() { vec!["--help"] } else { vec!["help"] };
+    arguments.extend(path.iter().map(String::as_str));
     let text = printed(program, &arguments);
     let name = [program].into_iter().chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     writeln!(page, "\n## {name}\n\n```text\n{}\n```", text.trim_end()).expect("a string can be written to");
@@ -98,8 +99,11 @@ fn fields(schema: &Value, path: &str, rows: &mut String) {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let mut description = field["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
         if let Some(values) = field["enum"].as_array() {
-            let values: Vec<String> =
-                values.iter().filter_map(Value::as_str).map(|value| format!("`{value}`")).collect();
+            let values: Vec<String> = values
+                .iter()
+                .filter(|value| !value.is_null())
+                .map(|value| format!("`{}`", value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)))
+                .collect();
             write!(description, " One of {}.", values.join(", ")).expect("a string can be written to");
         }
         if let Some(default) = field.get("default").filter(|default| !default.is_object()) {
@@ -107,10 +111,8 @@ fn fields(schema: &Value, path: &str, rows: &mut String) {
         }
         let mark = if required.contains(&name.as_str()) { ", required" } else { "" };
         writeln!(rows, "| `{path}` | {}{mark} | {} |", type_of(field), description.trim()).expect("a string");
-        let (below, path) = match field["items"].is_object() {
-            true => (&field["items"], format!("{path}[]")),
-            false => (field, path),
-        };
+        let (below, path) =
+            if field["items"].is_object() { (&field["items"], format!("{path}[]")) } else { (field, path) };
         fields(below, &path, rows);
     }
 }

@@ -21,7 +21,7 @@ fail() {
 }
 
 # Every call of etcdctl is recorded in the transcript, unless it is prefixed with quietly.
-etcdctl() { told etcdctl "$@"; }
+etcdctl() { prints etcdctl "$@"; }
 
 quietly() {
   address "$@"
@@ -36,15 +36,15 @@ address() {
   esac
 }
 
-told() {
+prints() {
   local status=0
   print_command "$@"
   quietly "$@" >out 2>err || status=$?
   print_outputs out err "$status"
 }
 
-# Like told, with the output, which is binary, in hexadecimal.
-told_in_hex() {
+# Like `prints`, with the output, which is binary, in hexadecimal.
+prints_in_hex() {
   local status=0
   print_command "$@"
   quietly "$@" >out 2>err || status=$?

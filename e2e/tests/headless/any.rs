@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program and its CustomResourceDefinition, built from its Go module if missing.
+/// The program and its `CustomResourceDefinition`, built from its Go module if missing.
 fn sample() -> anyhow::Result<PathBuf> {
     let output = Command::new(root().join("hack/sample-controller.sh")).output().context("cannot run the script")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -41,13 +41,13 @@ impl Reconciler for JobHeavenReconciler {
 
     async fn reconcile(&self, object: Arc<JobHeaven>, context: Context) -> Result<Action, Error> {
         let result = self.converge(&object, &context).await;
-        let told = match &result {
+        let report = match &result {
             Ok(Some(report)) => report.clone(),
             Ok(None) => Report::reconciling("Applied", "the Job has just been created"),
             Err(_) => Report::of(&result),
         };
         let status = object.status.clone().unwrap_or_default();
-        self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &told).await?;
+        self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &report).await?;
         result.map(|_| Action::Change)
     }
 }

@@ -14,7 +14,7 @@
 //! use serde::{Deserialize, Serialize};
 //! use trishanku_framework::status::{Conditions, Report, StatusWriter, conditions_schema};
 //! use trishanku_framework::cache::Cache;
-//! use trishanku_framework::{Context, Action};
+//! use trishanku_framework::{Action, Context};
 //!
 //! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 //! #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
@@ -181,12 +181,30 @@ pub fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
             "type": "object",
             "required": ["type", "status", "reason", "message", "lastTransitionTime"],
             "properties": {
-                "type": {"type": "string", "maxLength": 316},
-                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
-                "message": {"type": "string", "maxLength": 32768},
-                "lastTransitionTime": {"type": "string", "format": "date-time"},
-                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0}
+                "type": {"type": "string", "maxLength": 316, "description": "Type of the condition, in upper camel case."},
+                "status": {
+                    "type": "string",
+                    "enum": ["True", "False", "Unknown"],
+                    "description": "Status of the condition."
+                },
+                "reason": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 1024,
+                    "description": "Reason for the last transition, in upper camel case."
+                },
+                "message": {"type": "string", "maxLength": 32768, "description": "Details for people."},
+                "lastTransitionTime": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "When the status last changed."
+                },
+                "observedGeneration": {
+                    "type": "integer",
+                    "format": "int64",
+                    "minimum": 0,
+                    "description": "Generation of the object that the condition is about."
+                }
             }
         }
     })

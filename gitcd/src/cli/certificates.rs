@@ -22,13 +22,13 @@ impl Certificates {
         })
     }
 
-    /// Those of a branch, if there are any.
+    /// Returns the files of a branch, if any.
     pub(super) fn of_branch(&self, name: &str) -> anyhow::Result<Option<tls::Files>> {
         match (self.certs.of(name), self.keys.of(name), self.authorities.of(name)) {
             (Some(cert), Some(key), authorities) => {
                 Ok(Some(tls::Files { cert: cert.into(), key: key.into(), trusted_ca: authorities.map(Into::into) }))
             }
-            // A server that was told to ask for certificates must not listen to everybody.
+            // CAs alone are refused: a server that should require client certificates must not listen without.
             (None, None, None) => Ok(None),
             _ => bail!(
                 "branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"

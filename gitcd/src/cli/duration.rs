@@ -1,4 +1,4 @@
-//! Durations in flags, as Go writes them, since etcd's flags do.
+//! Durations in flags, in Go's format, as in etcd's flags.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ const UNITS: [(&str, u64); 8] = [
 ];
 const SECOND: u64 = 1_000_000_000;
 
-/// `10m`, `1h30m`, `1.5s`, `300ms`; a number without a unit is in seconds.
+/// Parses `10m`, `1h30m`, `1.5s`, `300ms`; a number without a unit is in seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     in_units_of(text, SECOND)
 }
 
-/// The same, but a number without a unit is in hours.
+/// Parses the same, but a number without a unit is in hours.
 pub(super) fn parse_hours(text: &str) -> Result<Duration, String> {
     in_units_of(text, 3600 * SECOND)
 }
@@ -29,12 +29,12 @@ fn in_units_of(text: &str, nanos: u64) -> Result<Duration, String> {
         Ok(number) => number.checked_mul(nanos),
         Err(_) => sum(text),
     };
-    // The longest that Go knows, 292 years.
+    // Go's longest duration, 292 years.
     let total = total.filter(|total| i64::try_from(*total).is_ok());
     total.map(Duration::from_nanos).ok_or_else(|| "not a duration such as 10m, 1h30m or 500ms".to_owned())
 }
 
-/// Every number with its unit, in nanoseconds.
+/// Adds up all numbers with their units, in nanoseconds.
 fn sum(text: &str) -> Option<u64> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     let mut total: u64 = 0;
@@ -56,7 +56,7 @@ fn sum(text: &str) -> Option<u64> {
     }
 }
 
-/// The digits behind a point, of `unit`; what is less than a nanosecond is dropped.
+/// Converts the digits after a decimal point, of `unit`, to nanoseconds, rounded down.
 fn part(digits: &str, unit: u64) -> Option<u64> {
     let digits = &digits[..digits.len().min(18)];
     let number: u128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };

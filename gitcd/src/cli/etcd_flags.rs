@@ -1,17 +1,17 @@
-//! Flags of etcd that gitcd does not take, and what to do instead. `docs/etcd.md` has them for people.
+//! Hints for flags of etcd that gitcd does not accept. `docs/etcd.md` lists them for users.
 
-const ONE_MEMBER: &str = "a branch has one member: leave it out; to let another server take over, see --writer-lease";
+const ONE_MEMBER: &str = "a branch has one member: leave it out; for failover to another server, use --writer-lease";
 const NO_DATABASE: &str = "it is about etcd's database file, and gitcd has none: leave it out";
 const NO_USERS: &str =
-    "there are no users and roles: leave it out, and give clients certificates with --tls-trusted-ca-certs";
-const LOGS: &str = "logs go to standard error: leave it out; --verbosity says how much is logged";
+    "users and roles are not supported: leave it out, and use client certificates (--tls-trusted-ca-certs)";
+const LOGS: &str = "logs go to standard error: leave it out; --verbosity sets the level";
 const LISTEN: &str = "use --listen-urls, with ';' between several URLs: each serves gRPC, JSON and pages";
-const NO_VERSION_2: &str = "there is no version 2: leave it out";
+const NO_VERSION_2: &str = "API version 2 is not supported: leave it out";
 const OWN_CHECKS: &str = "corruption is found by Git's and the journal's checksums: leave it out";
 
-/// What a flag's name begins with; the first that fits counts.
+/// By the prefix of the flag's name; the first match counts.
 const FAMILIES: &[(&str, &str)] = &[
-    ("experimental-enable-lease-checkpoint", "leases are granted their whole time at a start: leave it out"),
+    ("experimental-enable-lease-checkpoint", "leases get their full TTL at a start: leave it out"),
     ("experimental-initial-corrupt", OWN_CHECKS),
     ("experimental-corrupt", OWN_CHECKS),
     ("experimental-compact-hash", OWN_CHECKS),
@@ -33,17 +33,17 @@ const FAMILIES: &[(&str, &str)] = &[
     ("bcrypt-", NO_USERS),
     ("log", LOGS),
     ("enable-log", LOGS),
-    ("socket-", "a restart does not overlap with the former server: leave it out"),
+    ("socket-", "a restart does not overlap with the previous server: leave it out"),
     ("warning-", "slow requests are counted by etcd_server_slow_apply_total: leave it out"),
     ("enable-v2", NO_VERSION_2),
-    ("tls-m", "TLS 1.2 and 1.3 are taken: leave it out"),
+    ("tls-m", "TLS 1.2 and 1.3 are accepted: leave it out"),
     ("max-snapshots", "use --max-journal-bytes"),
     ("max-wals", "use --max-journal-bytes"),
 ];
 
 const FLAGS: &[(&str, &str)] = &[
     ("name", "the member is named after its branch: leave it out"),
-    ("data-dir", "use --repo with a Git repository, which `gitcd init` makes"),
+    ("data-dir", "use --repo with a Git repository, which `gitcd init` creates"),
     ("wal-dir", "the journal is in the repository: leave it out"),
     ("snapshot-count", "use --max-journal-bytes"),
     ("snapshot-catchup-entries", ONE_MEMBER),
@@ -61,24 +61,24 @@ const FLAGS: &[(&str, &str)] = &[
     ("cert-file", "use --tls-cert"),
     ("key-file", "use --tls-key"),
     ("trusted-ca-file", "use --tls-trusted-ca-certs"),
-    ("client-cert-auth", "leave it out: --tls-trusted-ca-certs makes clients show a certificate"),
+    ("client-cert-auth", "leave it out: --tls-trusted-ca-certs requires client certificates"),
     ("client-cert-file", ONE_MEMBER),
     ("client-key-file", ONE_MEMBER),
     (
         "client-crl-file",
-        "there are no revocation lists: issue certificates that end soon; renewed ones need no restart",
+        "revocation lists are not supported: issue short-lived certificates; renewed ones need no restart",
     ),
-    ("client-cert-allowed-hostname", "use --tls-trusted-ca-certs with an authority of your clients' own"),
-    ("auto-tls", "make certificates, and use --tls-cert and --tls-key"),
-    ("self-signed-cert-validity", "make certificates, and use --tls-cert and --tls-key"),
+    ("client-cert-allowed-hostname", "use --tls-trusted-ca-certs with a CA that only your clients have"),
+    ("auto-tls", "create certificates, and use --tls-cert and --tls-key"),
+    ("self-signed-cert-validity", "create certificates, and use --tls-cert and --tls-key"),
     ("cipher-suites", "safe suites are chosen: leave it out"),
-    ("host-whitelist", "web pages are kept out whatever the host is called; --cors lets some in"),
-    ("enable-pprof", "it is about Go's runtime: leave it out"),
+    ("host-whitelist", "web pages are refused whatever the host's name; --cors allows some"),
+    ("enable-pprof", "it is for Go's runtime: leave it out"),
     ("metrics", "all metrics are always exported: leave it out"),
-    ("unsafe-no-fsync", "what is acknowledged is durable: leave it out"),
+    ("unsafe-no-fsync", "acknowledged writes are always durable: leave it out"),
 ];
 
-/// What to do instead of giving a flag of etcd that gitcd does not take.
+/// Returns what to do instead of a flag of etcd that gitcd does not accept.
 pub(super) fn remedy(flag: &str) -> Option<&'static str> {
     let exact = FLAGS.iter().find(|(name, _)| *name == flag);
     let family = || FAMILIES.iter().find(|(start, _)| flag.starts_with(start));

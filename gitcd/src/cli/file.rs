@@ -10,12 +10,12 @@ use serde_json::Value;
 /// The command with defaults from a file, and the file with the flags in it, if there is one.
 type Defaulted = (clap::Command, Option<(PathBuf, Vec<String>)>);
 
-/// Gives the flags the defaults that the file named by `--config` or `GITCD_CONFIG` has. Flags and environment
-/// variables win over them.
+/// Uses the file named by `--config` or `GITCD_CONFIG` for the defaults of flags. Flags and environment variables take
+/// precedence.
 pub(super) fn with_defaults(mut command: clap::Command, args: &[OsString]) -> anyhow::Result<Defaulted> {
     let Some(path) = path(args) else { return Ok((command, None)) };
     let text = std::fs::read_to_string(&path).with_context(|| format!("--config {}", path.display()))?;
-    // A flag's text is what is written: `yes` stays so.
+    // Flags get the text as written: `yes` stays `yes`.
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     let settings: serde_json::Map<String, Value> = serde_saphyr::from_str_with_options(&text, options)
         .with_context(|| format!("--config {}: not a YAML map", path.display()))?;
@@ -39,7 +39,7 @@ fn with_default(mut command: clap::Command, flag: &str, text: &str) -> anyhow::R
     // Default values must live as long as the command: the program.
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     for name in names {
-        check(command.find_subcommand(&name).expect("its name was just asked for"), flag, text)?;
+        check(command.find_subcommand(&name).expect("its name was just listed"), flag, text)?;
         command = command.mut_subcommand(&name, |sub| sub.mut_arg(&id, |arg| arg.default_value(text)));
     }
     if has(&command) {
@@ -49,7 +49,7 @@ fn with_default(mut command: clap::Command, flag: &str, text: &str) -> anyhow::R
     Ok(command)
 }
 
-/// Refuses a value that the flag would not take, while it is known where it comes from.
+/// Refuses a value that the flag would not accept, while its origin is known.
 fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> {
     let is_flag = |arg: &&clap::Arg| arg.get_long() == Some(flag);
     let takes_value = command.get_arguments().find(is_flag).is_some_and(|arg| arg.get_action().takes_values());
@@ -60,7 +60,7 @@ fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> 
     let arg = command.get_arguments().find(is_flag).expect("it was found above").clone();
     let checked = alone.arg(arg).try_get_matches_from([format!("--{flag}={text}")]);
     checked.map(|_| ()).map_err(|error| match error.get(clap::error::ContextKind::ValidValue) {
-        Some(valid) => anyhow::anyhow!("{text:?} is none of {valid}"),
+        Some(valid) => anyhow::anyhow!("{text:?} is not one of {valid}"),
         None => anyhow::anyhow!(
             "{text:?}: {}",
             error.source().map_or_else(|| error.kind().to_string(), ToString::to_string)
@@ -68,7 +68,7 @@ fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> 
     })
 }
 
-/// A scalar as it is, a map as `name=value,…`, a list as the flag's own separator wants it.
+/// Formats a scalar as it is, a map as `name=value,…`, a list with the flag's own separator.
 fn scalar(flag: &str, value: &Value) -> anyhow::Result<String> {
     Ok(match value {
         Value::String(text) => text.clone(),
@@ -82,7 +82,7 @@ fn scalar(flag: &str, value: &Value) -> anyhow::Result<String> {
             let part = |(name, value): (&String, &Value)| Ok(format!("{name}={}", scalar(flag, value)?));
             map.iter().map(part).collect::<anyhow::Result<Vec<_>>>()?.join(",")
         }
-        Value::Null => bail!("a value is missing or of a kind that no flag has"),
+        Value::Null => bail!("a value is missing or of a type that no flag has"),
     })
 }
 

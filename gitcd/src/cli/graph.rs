@@ -21,13 +21,13 @@ pub(super) struct Args {
     /// Draw every commit
     #[arg(long)]
     all: bool,
-    /// So many lines
+    /// Show at most N lines
     #[arg(long, default_value_t = 40, value_name = "N")]
     limit: usize,
     /// Print JSON: what would be drawn, line by line
     #[arg(long)]
     json: bool,
-    /// Branches, tags or commits to begin with [default: refs/heads/* and refs/remotes/*]
+    /// Branches, tags or commits to start from [default: refs/heads/* and refs/remotes/*]
     #[arg(value_name = "REFERENCE")]
     references: Vec<String>,
 }
@@ -36,7 +36,7 @@ const EXAMPLES: &str = "Examples:
   gitcd graph --repo=store.git
   gitcd graph --repo=store.git --all --limit=200 main origin/main";
 
-/// What a reference is called, by the commit that it points to.
+/// Names of references, by the commit that they point to.
 type Names = HashMap<Oid, Vec<String>>;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.references.is_empty() {
         let resolve = |name: &String| {
             let found = repository.revparse_single(name).and_then(|object| object.peel_to_commit());
-            // What the library says of it is for programmers.
+            // The library's own message is for programmers.
             let found = found.map_err(|_| anyhow::anyhow!("no branch, tag or commit {name:?} in {}", repo.display()));
             Ok(found?.id())
         };
@@ -67,13 +67,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(draw::print(&mut trishanku_stdio::stdout(), &repository, &names, &history, &lines, more)?)
 }
 
-/// All branches, here and of remotes.
+/// Returns all branches, local and of remotes.
 fn references(repository: &Repository) -> anyhow::Result<(Names, Vec<Oid>)> {
     let (mut names, mut starts) = (Names::new(), Vec::new());
     for glob in ["refs/heads/*", "refs/remotes/*"] {
         for reference in repository.references_glob(glob)? {
             let reference = reference?;
-            // A remote's HEAD, and what points to nothing or to no commit.
+            // Skips a remote's HEAD, and references without a commit.
             let is_symbolic = reference.kind() == Some(git2::ReferenceType::Symbolic);
             let Ok(commit) = reference.peel_to_commit() else { continue };
             if is_symbolic {
@@ -89,7 +89,7 @@ fn references(repository: &Repository) -> anyhow::Result<(Names, Vec<Oid>)> {
     Ok((names, starts))
 }
 
-/// The first line of a commit's message, on one line whoever wrote it.
+/// Returns the first line of a commit's message, without control characters.
 fn subject(repository: &Repository, oid: Oid) -> String {
     let found = repository.find_commit(oid);
     let message = found.map(|commit| String::from_utf8_lossy(commit.message_bytes()).into_owned()).unwrap_or_default();

@@ -8,16 +8,16 @@ use super::status::{Client, Tls};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A URL at which a branch is served
+    /// URL of a served branch
     #[arg(long, env = "GITCD_ENDPOINT", default_value = "http://127.0.0.1:2479", value_name = "URL")]
     endpoint: String,
-    /// Ask whether it is alive, which it is while it refuses writes, too
+    /// Check liveness, which does not require writes
     #[arg(long)]
     live: bool,
-    /// Ask whether those that need it can start: it takes writes, or is a hot standby
+    /// Check startup: it accepts writes, or is a hot standby
     #[arg(long, conflicts_with = "live")]
     startup: bool,
-    /// How long it has to answer
+    /// Time limit for the answer
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "3s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
     #[command(flatten)]

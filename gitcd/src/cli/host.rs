@@ -24,32 +24,32 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The folder with the bare repositories; NAME.git in it is served as /NAME.git, and so on in folders below
+    /// The folder with the bare repositories; NAME.git in it is served as /NAME.git, and so on in subfolders
     #[arg(long, env = "GITCD_ROOT", value_name = "DIR")]
     root: PathBuf,
-    /// Where to listen; several URLs are separated by ';'
+    /// URLs to listen on, separated by ';'
     #[arg(long, env = "GITCD_LISTEN_URLS", default_value = "http://127.0.0.1:2480", value_name = "URLS")]
     listen_urls: String,
-    /// YAML file with users, their tokens and rights; read again when it changes
+    /// YAML file with users, their tokens and rights; reloaded when it changes
     #[arg(long, env = "GITCD_TOKENS", value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// What everybody may do without a token or a certificate [default: none; write if there is no --tokens and only
-    /// this machine can connect]
+    /// Access without a token or certificate [default: none; write if there is no --tokens and only this machine can
+    /// connect]
     #[arg(long, env = "GITCD_ANONYMOUS", value_enum, value_name = "ACCESS")]
     anonymous: Option<Anonymous>,
     /// Create a repository on the first push by a user with write access
     #[arg(long, env = "GITCD_CREATE_ON_PUSH", value_parser = boolean)]
     create_on_push: bool,
-    /// Largest pack that a push may bring
+    /// Largest pack of a push
     #[arg(long, env = "GITCD_MAX_PACK_BYTES", default_value_t = Limits::default().max_pack_bytes, value_name = "BYTES")]
     max_pack_bytes: u64,
-    /// Fetches and pushes at the same time
+    /// Concurrent fetches and pushes
     #[arg(long, env = "GITCD_MAX_REQUESTS", default_value_t = Limits::default().max_requests, value_name = "N")]
     max_requests: usize,
-    /// Clients that follow references at the same time
+    /// Concurrent clients that follow references
     #[arg(long, env = "GITCD_MAX_FOLLOWERS", default_value_t = Limits::default().max_followers, value_name = "N")]
     max_followers: usize,
-    /// How long a client may send or take nothing in the middle of a request
+    /// How long a client may stall in the middle of a request
     #[arg(long, env = "GITCD_IDLE_TIMEOUT", default_value = "2m", value_parser = duration::parse, value_name = "DURATION")]
     idle_timeout: Duration,
     /// Certificate for https listeners (PEM file)
@@ -58,12 +58,12 @@ pub(super) struct Args {
     /// Its key (PEM file)
     #[arg(long, env = "GITCD_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Require client certificates of the authorities in this PEM file; their common names are users in --tokens
+    /// Require client certificates from the CAs in this PEM file; their common names are users in --tokens
     #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
     tls_trusted_ca_certs: Option<PathBuf>,
 }
 
-/// What everybody may do.
+/// Access of anonymous clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Anonymous {
     /// Nothing
@@ -87,7 +87,7 @@ impl Anonymous {
     }
 }
 
-/// What both commands say of a host, with flags whose names differ in how they begin.
+/// The flags for a host of both commands, whose names differ in their prefix.
 struct Given<'a> {
     flag: &'static str,
     urls: &'a str,
@@ -98,7 +98,7 @@ struct Given<'a> {
     trusted_ca: Option<&'a Path>,
 }
 
-/// Where a host is to listen, and what everybody may do there.
+/// The ports of a host, and the access of anonymous clients.
 struct Opening {
     ports: Ports,
     anonymous: Option<Access>,
@@ -131,18 +131,18 @@ impl Given<'_> {
         }
     }
 
-    /// A host that everybody may write to is started only on purpose, or where only this machine can connect.
+    /// Returns the access of anonymous clients. By default they may write only if just this machine can connect.
     fn anonymous(&self, listen: &[Listen]) -> anyhow::Result<Option<Access>> {
         let prefix = self.prefix();
         let is_loopback = listen.iter().all(|url| url.address.ip().is_loopback());
-        // What is in front of TLS may be for everybody.
+        // An https listener on loopback may be exposed to other machines, such as by a tunnel.
         let is_local = is_loopback && listen.iter().all(|url| !url.tls);
         match self.anonymous {
             Some(given) => {
                 let access = given.access();
                 if access.is_none() && self.tokens.is_none() {
                     bail!(
-                        "no user could access this host: give --{prefix}tokens, or something else than --{prefix}anonymous=none"
+                        "no user could access this host: give --{prefix}tokens, or another value than --{prefix}anonymous=none"
                     );
                 }
                 if access >= Some(Access::Write) && !is_local {
@@ -159,7 +159,7 @@ impl Given<'_> {
             }
             None => {
                 let why = if is_loopback {
-                    "; without them everybody may push only where all URLs are http://, since https:// is taken to be for others"
+                    "; without them, all local users may push only where all URLs are http://, since https:// may be exposed to others"
                 } else {
                     ""
                 };
@@ -197,7 +197,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let runtime = super::runtime()?;
     let result = runtime.block_on(serve(config, &ports));
-    // Whatever still runs has been told to end.
+    // Everything that still runs has been asked to stop.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
@@ -231,13 +231,13 @@ pub(super) struct HostFlags {
         long,
         env = "GITCD_HOST_LISTEN_URLS",
         value_name = "URLS",
-        help = "Serve the repository to Git clients, too: with http://127.0.0.1:2480 they clone http://127.0.0.1:2480/NAME.git. Pushes to a branch that is served here go through its store; refs/for/BRANCH takes them at any time"
+        help = "Serve the repository to Git clients, too: with http://127.0.0.1:2480 they clone http://127.0.0.1:2480/NAME.git. Pushes to a branch that is served here go through its store; refs/for/BRANCH accepts them at any time"
     )]
     host_listen_urls: Option<String>,
     /// YAML file with users, their tokens and rights; see `gitcd host`
     #[arg(long, env = "GITCD_HOST_TOKENS", value_name = "FILE")]
     host_tokens: Option<PathBuf>,
-    /// What everybody may do there [default: none; write if there is no --host-tokens and only this machine can connect]
+    /// Anonymous access to it [default: none; write if there is no --host-tokens and only this machine can connect]
     #[arg(long, env = "GITCD_HOST_ANONYMOUS", value_enum, value_name = "ACCESS")]
     host_anonymous: Option<Anonymous>,
     /// Certificate for https listeners of the Git host (PEM file)
@@ -246,12 +246,12 @@ pub(super) struct HostFlags {
     /// Its key (PEM file)
     #[arg(long, env = "GITCD_HOST_TLS_KEY", value_name = "FILE")]
     host_tls_key: Option<PathBuf>,
-    /// Require client certificates of the authorities in this PEM file
+    /// Require client certificates from the CAs in this PEM file
     #[arg(long, env = "GITCD_HOST_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
     host_tls_trusted_ca_certs: Option<PathBuf>,
 }
 
-/// A host beside the etcd API that has its ports and is still to be started.
+/// A host beside the etcd API, with its ports bound, but not started yet.
 pub(super) struct Beside {
     bound: Vec<Bound>,
     tokens: Option<PathBuf>,
@@ -259,7 +259,7 @@ pub(super) struct Beside {
 }
 
 impl HostFlags {
-    /// Takes the ports of the host, if there is to be one.
+    /// Binds the ports of the host, if there is to be one.
     pub(super) async fn bind(&self) -> anyhow::Result<Option<Beside>> {
         let given = Given {
             flag: "host-listen-urls",
@@ -282,7 +282,7 @@ impl HostFlags {
 impl Beside {
     /// Starts the host of one repository.
     pub(super) async fn start(self, repository: &Path, owner: Served) -> anyhow::Result<Server> {
-        let root = repository.parent().context("a repository lies in a folder")?;
+        let root = repository.parent().context("the repository has no parent folder")?;
         let config = Config {
             tokens: self.tokens,
             anonymous: self.anonymous,

@@ -15,17 +15,17 @@ use super::{Common, boolean, per_branch};
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Revisions to start from; with history, that of the first commit that has keys [default: 1]
+    /// Revisions to start from; with existing history, those of the first commit with keys [default: 1]
     #[arg(long, env = "GITCD_START_REVISIONS", value_name = "MAP")]
     start_revisions: Option<String>,
-    /// Versions that keys have in the commit of existing history that creates them [default: 1]
+    /// Versions of keys in the commit of existing history that creates them [default: 1]
     #[arg(long, env = "GITCD_VERSIONS", value_name = "MAP")]
     versions: Option<String>,
-    /// Look at no more than so many commits of existing history; keys that are older came with the first of them
+    /// Read at most N commits of existing history; older keys belong to the first of them
     /// [default: all commits]
     #[arg(long, env = "GITCD_DEPTH", value_name = "N")]
     depth: Option<NonZero<usize>>,
-    /// Start anew on a branch that exists: what is in Git stays, revisions start again
+    /// Recreate an existing branch: its history in Git stays, revisions start again
     #[arg(long, env = "GITCD_FORCE", value_parser = boolean)]
     force: bool,
 }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         match done {
             Initialized::Created => trishanku_stdio::println!("created {reference} in {repository}"),
             Initialized::Present => {
-                trishanku_stdio::println!("{reference} in {repository} is there already; nothing changed");
+                trishanku_stdio::println!("{reference} in {repository} already exists; nothing changed");
             }
             Initialized::Adopted { keys, commits, revision } => trishanku_stdio::println!(
                 "took over the history of {reference} in {repository}: {keys} keys, {commits} commits, revision {revision} \
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 );
                 if renamed + left_out > 0 {
                     trishanku_stdio::println!(
-                        "{renamed} files were renamed, {left_out} ephemeral ones left out, by a commit of its own"
+                        "{renamed} files were renamed, {left_out} ephemeral ones left out, in a separate commit"
                     );
                 }
             }
@@ -72,13 +72,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells on a terminal how far it has come, if it takes long.
+/// Reports progress on a terminal, if the command takes long.
 struct Told {
     started: Instant,
     last: Option<Instant>,
 }
 
-/// What takes less needs no telling.
+/// How long the command runs before its progress is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -99,7 +99,7 @@ impl Told {
         trishanku_stdio::eprint!("\r\x1b[K{done}{of} {what}");
     }
 
-    /// Leaves the line to what is told next.
+    /// Clears the line for the next output.
     fn end(&self) {
         if self.last.is_some() {
             trishanku_stdio::eprint!("\r\x1b[K");

@@ -27,31 +27,31 @@ pub(super) struct Args {
     /// Print the result instead of writing it
     #[arg(short = 'p', long)]
     stdout: bool,
-    /// Git asks: end with code 0 although something had to be decided, so that Git goes on
+    /// Called by Git as a merge driver: exit with 0 even after conflicts, so that Git continues
     #[arg(long)]
     driver: bool,
     /// Make Git use this program for all files of the repository: writes its configuration and info/attributes
     #[arg(long, conflicts_with_all = ["files", "ours", "theirs", "key", "stdout", "driver"])]
     install: bool,
-    /// The repository, for --install and for the definitions of custom resources in its work tree [default: the one around
-    /// the current folder]
+    /// The repository, for --install and for the definitions of custom resources in its work tree [default: that of the
+    /// current folder]
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
     /// Kinds whose values are hidden like those of Secrets, such as example.org/Vault,ConfigMap
     #[arg(long, env = "GITCD_SECRET_KINDS", default_value = "", hide_default_value = true, value_name = "KINDS")]
     secret_kinds: SecretKinds,
-    /// Ours, the common ancestor (empty: there is none), and theirs
+    /// Ours, the common ancestor (empty if there is none), and theirs
     #[arg(value_names = ["OURS", "BASE", "THEIRS"], num_args = 3, required_unless_present = "install")]
     files: Vec<PathBuf>,
 }
 
-/// Who wins a conflict; whoever wrote later if nobody is named.
+/// The side that wins conflicts; by default the later write.
 #[derive(Debug, clap::Args)]
 struct Favoured {
-    /// In a conflict keep ours
+    /// In conflicts, keep ours
     #[arg(long, conflicts_with = "theirs")]
     ours: bool,
-    /// In a conflict keep theirs
+    /// In conflicts, keep theirs
     #[arg(long)]
     theirs: bool,
 }
@@ -60,7 +60,7 @@ const EXAMPLES: &str = "Examples:
   gitcd merge-file --stdout mine.json base.json other.json
   gitcd merge-file --install && git merge desk/main";
 
-/// Where a work tree has the definitions of custom resources.
+/// Folder of a work tree with the definitions of custom resources.
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn files(args: &Args) -> anyhow::Result<ExitCode> {
-    let [ours, base, theirs] = &args.files[..] else { unreachable!("the parser wants three") };
+    let [ours, base, theirs] = &args.files[..] else { unreachable!("clap requires three files") };
     let (ours, base, theirs) = (File::read(ours)?, File::read(base)?, File::read(theirs)?);
     let policy = match (args.favoured.ours, args.favoured.theirs) {
         (true, _) => Policy::Ours,
@@ -88,7 +88,7 @@ fn files(args: &Args) -> anyhow::Result<ExitCode> {
         identity::same(&what, [("ours", &ours.value), ("the ancestor", &base.value), ("theirs", &theirs.value)])?;
     }
     let schemas = schemas(args.repo.as_deref(), &args.secret_kinds);
-    // Git gives an empty file where there is no ancestor.
+    // Git passes an empty file if there is no ancestor.
     let base_value = Some(&base.value[..]).filter(|value| !value.is_empty());
     let merged = merge(&schemas, policy, base_value, Some(ours.side()?), Some(theirs.side()?));
     for conflict in &merged.conflicts {
@@ -134,7 +134,7 @@ impl File {
     }
 }
 
-/// Refuses files that are broken: meant as objects, and none. What else is no object is taken whole from one side.
+/// Refuses files that are meant as objects but invalid. Other files that are no objects are taken whole from one side.
 fn sound(what: &str, ours: &File, base: &File, theirs: &File) -> anyhow::Result<()> {
     let is_object = |file: &File| Value::parse(&file.value).is_some();
     let is_meant = |file: &File| {
@@ -145,7 +145,7 @@ fn sound(what: &str, ours: &File, base: &File, theirs: &File) -> anyhow::Result<
     for (side, file) in [("ours", ours), ("theirs", theirs)] {
         if !is_object(file) && (are_objects || is_meant(file)) {
             let path = file.path.display();
-            bail!("{what}: {side} ({path}) is no JSON or YAML object, or names a field twice; ours is left as it is");
+            bail!("{what}: {side} ({path}) is not a JSON or YAML object, or repeats a field; ours is not changed");
         }
     }
     Ok(())
@@ -155,11 +155,11 @@ fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {
     let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
     let field = if field.is_empty() { "the whole object" } else { field };
     let line = format!("{what}: {field}: kept {}, lost {}", told(kept), told(lost));
-    // Files come from others: they must not move the cursor.
+    // File contents are external text, which must not move the cursor.
     trishanku_stdio::eprintln!("{}", line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>());
 }
 
-/// What is known of kinds: the built-in ones, and those that the work tree defines.
+/// Returns the schemas of the built-in kinds, and of those that the work tree defines.
 fn schemas(repo: Option<&Path>, secrets: &SecretKinds) -> Schemas {
     let start = repo.unwrap_or(Path::new("."));
     let top = Repository::discover(start).ok().and_then(|repository| repository.workdir().map(Path::to_owned));

@@ -1,4 +1,4 @@
-//! Flags, environment and configuration file, and what they start.
+//! The command line: flags, environment, configuration file, and the commands.
 
 mod age;
 mod certificates;
@@ -35,8 +35,8 @@ use self::origin::Origins;
 
 /// An etcd v3 server whose store is a branch of a Git repository.
 ///
-/// Flags that hold a value for each branch take name=value[,name=value]; a value alone is for the branch "default", which
-/// is also the only one if none is named.
+/// Flags that have a value for each branch accept name=value[,name=value]; a single value is for the branch "default",
+/// which is the only one if none is named.
 /// Every flag can also be set by an environment variable (GITCD_ and the flag's name in capitals) or in the YAML file
 /// given with --config, in this order.
 #[derive(Debug, Parser)]
@@ -45,10 +45,10 @@ struct Cli {
     /// YAML file with flags (without the leading dashes) and their values
     #[arg(long, global = true, env = "GITCD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Log what happens in detail (the same as --verbosity=1)
+    /// Log in detail (the same as --verbosity=1)
     #[arg(long, global = true, env = "GITCD_DEBUG", value_parser = boolean)]
     debug: bool,
-    /// How much to log: 0 normal, 1 debug, 2 trace
+    /// Log level: 0 info, 1 debug, 2 trace
     #[arg(long, global = true, env = "GITCD_VERBOSITY", default_value_t = 0, value_name = "N")]
     verbosity: i32,
     #[command(subcommand)]
@@ -62,33 +62,33 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a branch in a repository; make the repository too if it does not exist
+    /// Create a branch in a repository, and the repository if it does not exist
     ///
-    /// A branch that has data alone gets the metadata that follows from its history: every commit that changes keys is a revision. One that
-    /// the Go implementation of gitcd wrote is converted. A branch that is there stays as it is.
+    /// A branch that has only data gets its metadata from its history: every commit that changes keys is a revision. A branch of
+    /// the Go implementation of gitcd is converted. An existing branch of gitcd is not changed.
     Init(Box<init::Args>),
-    /// Make a repository that knows a remote, and begin a branch with what the remote has of it
+    /// Create a repository with a remote, and a branch that starts from the remote's
     ///
-    /// Nothing is asked of the remote once the branch has been served here, so it need not be there for a start that is not the first.
+    /// Once the branch has been served here, the remote is not contacted, so it may be down at later starts.
     Prepare(Box<prepare::Args>),
     /// Serve the etcd API on branches of a repository
     Serve(Box<serve::Args>),
-    /// Pull branches of other repositories into branches that no server is serving, merge, and push
+    /// Pull branches of other repositories into branches that are not being served, merge, and push
     Pull(Box<pull::Args>),
     /// Serve repositories to Git clients
     Host(Box<host::Args>),
-    /// Make a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
+    /// Create a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
-    /// Tell how branches that are being served are, and how far behind their remotes
+    /// Show the status of served branches and of their remotes
     ///
     /// Prints a line for each branch, and below it one for each of its remotes.
     ///
-    /// Ends with code 1 if a server cannot be reached, refuses writes, has a file that it rejects or a commit that it cannot merge, or
-    /// has a remote that is not synced; else with 0.
+    /// Exits with 1 if a server is unreachable, refuses writes, has rejected a file, cannot merge a commit, or has a remote that
+    /// is not synced; otherwise with 0.
     Status(Box<status::Args>),
-    /// Ask a server that is being served on this machine whether it is ready, for a probe where nothing else can ask it
+    /// Readiness check of a local gitcd, for exec probes
     ///
-    /// Ends with code 0 if it is, else with 1.
+    /// Exits with 0 if it is ready, otherwise with 1.
     Health(Box<health::Args>),
     /// Draw branches and their merges
     ///
@@ -97,25 +97,25 @@ enum Command {
     Graph(Box<graph::Args>),
     /// Show who changed a key and when, or all commits of a branch
     Log(Box<history::log::Args>),
-    /// Show the value of a key, now or as it was
+    /// Show the value of a key, now or in the past
     Show(Box<history::show::Args>),
-    /// Show what differs between two moments, by keys and fields
+    /// Show the changes between two moments, by keys and fields
     Diff(Box<history::diff::Args>),
-    /// Look at a branch as it was at a revision or a time
+    /// Read a branch as of a revision or a time
     At(Box<history::at::Args>),
-    /// Compare the metadata of a branch with its data, and every value with how it is stored
+    /// Check that the metadata of a branch matches its data, and how every value is stored
     ///
-    /// Reads the repository only. Ends with code 0 if everything is as it should be, 1 if something is not, 2 if the status is unknown. Whether
-    /// Git's objects are whole `git fsck` says.
+    /// Only reads the repository. Exits with 0 if all is well, with 1 if something is wrong, with 2 if the check fails. To check
+    /// the integrity of Git's objects, use `git fsck`.
     Verify(Box<history::verify::Args>),
     /// Merge a file by its fields, as `git merge-file` does by lines; Git can use it for all its merges
     ///
-    /// Takes the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, whoever
-    /// wrote later according to managedFields wins, then the greater hash, unless --ours or --theirs is given; what is
-    /// lost is told on standard error. There are never conflict markers.
+    /// Merges the changes from BASE to THEIRS into OURS, which gets the result. Where both sides changed the same field, the
+    /// later write according to managedFields wins, then the greater hash, unless --ours or --theirs is given; lost values
+    /// are printed to standard error. There are never conflict markers.
     ///
-    /// Ends with code 0 if nothing had to be decided, 1 if something had to (with --driver 0 too), or if the result is that the
-    /// object is gone, 2 if the files cannot be merged.
+    /// Exits with 0 if there were no conflicts, with 1 if there were (with --driver: 0) or if the result is a deletion, with 2
+    /// if the files cannot be merged.
     MergeFile(Box<merge_file::Args>),
     /// Print the version
     Version {
@@ -130,25 +130,26 @@ enum Command {
     },
 }
 
-/// The name that commits have if nobody says another one.
+/// Default author and committer of commits.
 const COMMITTER_NAME: &str = "gitcd";
 
-/// What `init` and `serve` have in common.
+/// Flags of the commands that create or write branches.
 #[derive(Debug, Args)]
 struct Common {
     /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
     #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
     repo: Option<PathBuf>,
-    /// References that hold the data [default: refs/heads/main; of a branch with another name refs/heads/NAME]
+    /// References of the data [default: refs/heads/main; for another branch refs/heads/NAME]
     #[arg(long, env = "GITCD_DATA_REFERENCE_NAMES", value_name = "MAP")]
     data_reference_names: Option<String>,
-    /// References that hold the metadata [default: refs/gitcd/metadata/main; of another branch refs/gitcd/metadata/NAME]
+    /// References of the metadata [default: refs/gitcd/metadata/main; for another branch refs/gitcd/metadata/NAME]
     #[arg(long, env = "GITCD_METADATA_REFERENCE_NAMES", value_name = "MAP")]
     metadata_reference_names: Option<String>,
-    /// Keys below these prefixes are files of the data; others are kept with the metadata [default: /]
+    /// Keys below these prefixes are files of the data; others are stored with the metadata [default: /]
     #[arg(long, env = "GITCD_KEY_PREFIXES", value_name = "MAP")]
     key_prefixes: Option<String>,
-    /// Keys below these prefixes (several are separated by ':') are served but never committed; one that ends with '*' is compared by characters
+    /// Keys below these prefixes (separated by ':') are served but never committed; a prefix that ends with '*' matches by
+    /// characters
     #[arg(long, env = "GITCD_EPHEMERAL_PREFIXES", value_name = "MAP")]
     ephemeral_prefixes: Option<String>,
     /// Author and committer of all commits
@@ -176,12 +177,12 @@ impl Common {
     }
 }
 
-/// A flag that nobody has given names no branch: what it would be follows from the branch.
+/// Parses a flag with a value for each branch; without the flag, no branch has one.
 fn per_branch(flag: &str, value: Option<&str>) -> Result<PerBranch, ConfigError> {
     PerBranch::parse(flag, value.unwrap_or_default())
 }
 
-/// Environment variables and YAML files say these in many words.
+/// Parses the words that environment variables and YAML files use for booleans.
 fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
@@ -193,8 +194,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 fn default_repository() -> anyhow::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
-    let data =
-        data.ok_or_else(|| anyhow::anyhow!("there is no home folder: say where the repository is with --repo"))?;
+    let data = data.ok_or_else(|| anyhow::anyhow!("there is no home folder: give the repository with --repo"))?;
     Ok(data.join("gitcd/repo.git"))
 }
 
@@ -207,7 +207,7 @@ fn open_repository(path: &Path) -> anyhow::Result<git2::Repository> {
 /// Runs the command line. Returns the exit code.
 ///
 /// # Errors
-/// Whatever the command reports; the message is for a person.
+/// The error of the command, with a message for users.
 pub fn run() -> anyhow::Result<ExitCode> {
     let args: Vec<_> = std::env::args_os().collect();
     let (command, file) = file::with_defaults(Cli::command(), &args)?;
@@ -257,12 +257,12 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Directories that others have nested are walked by calls in calls, so threads have more room than usual; what is not used costs nothing.
+/// Threads have large stacks, since nested directories of external commits are walked recursively; unused stack costs nothing.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().thread_stack_size(16 << 20).enable_all().build()
 }
 
-/// Sends words to standard error, and spans to whoever takes them.
+/// Logs to standard error, and sends spans to `traces`.
 fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     use std::io::IsTerminal;
     let level = match verbosity {
@@ -271,7 +271,7 @@ fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    // The hint leaves the most detailed level to the filter. Without it every span of every library would be made, for nobody.
+    // The hint leaves the most detailed level to the filter. Without it, every span of every library would be created in vain.
     let others =
         filter_fn(|metadata| metadata.target() != gitcd_core::trace::TARGET).with_max_level_hint(LevelFilter::TRACE);
     let words = tracing_subscriber::fmt::layer()

@@ -1,4 +1,4 @@
-//! Where the value of a flag came from, for messages about bad ones.
+//! Where the value of a flag came from, for messages about invalid ones.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use gitcd_server::config::ConfigError;
 
 use super::etcd_flags;
 
-/// The places that values come from; the command line, which everybody sees, needs no mention.
+/// Sources of flags' values. The command line, which the user sees, needs no mention.
 #[derive(Debug)]
 pub(super) struct Origins {
     args: Vec<OsString>,
@@ -21,7 +21,7 @@ impl Origins {
         Self { args: args.to_vec(), file }
     }
 
-    /// Where `--flag` was set, unless that was on the command line.
+    /// Returns where `--flag` was set, unless that was on the command line.
     fn of(&self, flag: &str) -> Option<String> {
         let long = format!("--{flag}");
         let is_flag = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(&long));
@@ -36,14 +36,14 @@ impl Origins {
         flags.iter().any(|set| set == flag).then(|| path.display().to_string())
     }
 
-    /// Adds where the value came from that clap refused.
+    /// Adds the origin of the value that clap refused.
     pub(super) fn of_refused(&self, mut error: clap::Error) -> clap::Error {
         let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
         let flag = argument.split([' ', '=']).next().unwrap_or_default().trim_start_matches('-').to_owned();
         if error.kind() == ErrorKind::UnknownArgument
             && let Some(remedy) = etcd_flags::remedy(&flag)
         {
-            // Whatever is spelled like it is not what is meant.
+            // A flag with a similar spelling is not the right one.
             error.remove(ContextKind::SuggestedArg);
             let tip = format!("--{flag} is a flag of etcd: {remedy}");
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
@@ -56,7 +56,7 @@ impl Origins {
         error
     }
 
-    /// Adds where the value came from that the command refused.
+    /// Adds the origin of the value that the command refused.
     pub(super) fn of_failed(&self, error: anyhow::Error) -> anyhow::Error {
         let flag = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::flag);
         match flag.and_then(|flag| self.of(flag)) {

@@ -14,9 +14,9 @@ use tokio::task::JoinError;
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
 
-/// How soon it is looked again whether what is waited for is there; later a quarter of the time that it has taken already.
+/// First pause between attempts; later pauses are a quarter of the elapsed time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The longest pause between two looks: the remote may be somebody else's.
+/// Longest pause between attempts, to spare remotes that others operate.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
@@ -30,22 +30,22 @@ pub(super) struct Args {
     /// Its URL, or a path
     #[arg(long, env = "GITCD_REMOTE_URL", value_name = "URL")]
     remote_url: String,
-    /// Reference of the remote that is going to be merged [default: that of the branch itself]
+    /// References of the remote to merge [default: that of the branch itself]
     #[arg(long, env = "GITCD_REMOTE_DATA_REFERENCE_NAMES", value_name = "MAP")]
     remote_data_reference_names: Option<String>,
-    /// Fail if the remote does not have the branch; otherwise it is begun
+    /// Fail if the remote does not have the branch, instead of starting it
     #[arg(long, env = "GITCD_FAIL_ON_NO_BRANCH", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set, value_name = "BOOL")]
     fail_on_no_branch: bool,
-    /// Fail if the remote does not have the branch that is going to be merged
+    /// Fail if the remote does not have the branch to merge
     #[arg(long, env = "GITCD_FAIL_ON_NO_REMOTE_BRANCH", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set, value_name = "BOOL")]
     fail_on_no_remote_branch: bool,
-    /// Begin with what the remote has of the branch; if not, the remote is only configured
+    /// Start from the remote's commit of the branch; if false, the remote is only configured
     #[arg(long, env = "GITCD_CLONE", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     clone: bool,
-    /// Begin a branch that is nowhere with the commit that is going to be merged; if not, it begins empty
+    /// Start a branch that does not exist yet from the commit to merge; if false, it starts empty
     #[arg(long, env = "GITCD_BEGIN_WITH_REMOTE_BRANCH", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set, value_name = "BOOL")]
     begin_with_remote_branch: bool,
-    /// How long to wait for a branch that must be there and is not yet, and for a remote that does not answer; not at all by default
+    /// How long to wait for a required branch that does not exist yet, and for a remote that does not answer
     #[arg(long, env = "GITCD_WAIT", default_value = "0", value_parser = duration::parse, value_name = "DURATION")]
     wait: Duration,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {
             prepared = prepare_all(args) => prepared,
-            // It can be repeated, wherever it ends. As the first process of a container it would not end by itself.
+            // It can be repeated, wherever it stops. PID 1 of a container does not stop without a handler.
             _ = terminate.recv() => bail!("stopped before everything was prepared"),
             _ = interrupt.recv() => bail!("stopped before everything was prepared"),
         }
@@ -89,20 +89,20 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
         let done = in_time(&config, &remote, &how, began, args.wait).await?;
         let origin = &args.remote_name;
         match done.with_context(|| format!("cannot prepare branch {name:?}"))? {
-            Prepared::Present => trishanku_stdio::println!("{reference} is in {repository} already; it knows {origin}"),
+            Prepared::Present => trishanku_stdio::println!("{reference} is already in {repository}, with {origin}"),
             Prepared::Cloned(oid) => {
-                trishanku_stdio::println!("{reference} in {repository} goes on where {origin} has it, at {oid}");
+                trishanku_stdio::println!("{reference} in {repository} continues from {origin}, at {oid}");
             }
             Prepared::BegunWithTheirs(oid) => {
-                trishanku_stdio::println!("{reference} in {repository} begins with {origin}'s {oid}");
+                trishanku_stdio::println!("{reference} in {repository} starts from {origin}'s {oid}");
             }
-            Prepared::Nothing => trishanku_stdio::println!("{repository} knows {origin}, and has no {reference} yet"),
+            Prepared::Nothing => trishanku_stdio::println!("{repository} has {origin}, but has no {reference} yet"),
         }
     }
     Ok(())
 }
 
-/// Prepares a branch as soon as what it needs is there, which others may be about to make: where all is begun at once, nobody knows who comes first.
+/// Prepares a branch, and retries until what it needs exists: when everything starts at once, others may still be creating it.
 async fn in_time(
     config: &Config,
     remote: &Remote,
@@ -127,7 +127,7 @@ async fn in_time(
     }
 }
 
-/// Whether the same may go well later, with nothing changed here.
+/// Whether a retry may succeed with nothing changed here.
 fn may_come(error: &PrepareError) -> bool {
     match error {
         PrepareError::NoBranch { .. } => true,

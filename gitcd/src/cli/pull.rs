@@ -20,38 +20,38 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{Common, duration, per_branch};
 use crate::{api, committer, store};
 
-/// A branch that others follow is committed so often while it changes.
+/// Interval of commits while a branch changes that others follow.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
-/// What a served branch has from its only remote and nobody else, goes back there when nothing more has come for so long: shorter than what controllers do to one
-/// object after the other, longer than each of these steps.
+/// How long echoes to the only remote of a served branch are deferred: longer than each step of a chain of controllers that
+/// change one object after the other, shorter than the chain.
 const ECHOES_AFTER: Duration = Duration::from_millis(100);
 
-/// Whom to pull from and push to. Values in a list, one for each remote, are separated by ':'; a value alone is for all of them.
+/// Remotes to pull from and push to. Values for several remotes are separated by ':'; a single value is for all of them.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Remotes")]
 pub(super) struct Flags {
     /// Remotes to follow, by their names in the repository's configuration (see `git remote`), such as default=origin:desk
     #[arg(long, env = "GITCD_REMOTE_NAMES", value_name = "MAP")]
     remote_names: Option<String>,
-    /// References of the remotes that are merged [default: that of the branch itself]
+    /// References of the remotes to merge [default: that of the branch itself]
     #[arg(long, env = "GITCD_REMOTE_DATA_REFERENCE_NAMES", value_name = "MAP")]
     remote_data_reference_names: Option<String>,
     #[arg(long, env = "GITCD_REMOTE_META_REFERENCE_NAMES", hide = true)]
     remote_meta_reference_names: Option<String>,
-    /// Who wins where both sides changed the same: 1 ours, 2 theirs, 0 the later write [default: 0]
+    /// Winner of conflicts: 1 ours, 2 theirs, 0 the later write [default: 0]
     #[arg(long, env = "GITCD_MERGE_CONFLICT_RESOLUTIONS", value_name = "MAP")]
     merge_conflict_resolutions: Option<String>,
-    /// Keys to take from the remotes: regular expressions, searched for in the whole key; write ':' as \: and ',' as \x2C
+    /// Keys to merge from the remotes: regular expressions that match anywhere in the key; write ':' as \: and ',' as \x2C
     /// [default: .*]
     #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_INCLUDE", value_name = "MAP")]
     merge_retention_policies_include: Option<String>,
-    /// Keys not to take, of those [default: ^$]
+    /// Keys to exclude of those [default: ^$]
     #[arg(long, env = "GITCD_MERGE_RETENTION_POLICIES_EXCLUDE", value_name = "MAP")]
     merge_retention_policies_exclude: Option<String>,
-    /// Make a merge commit also where theirs could become ours [default: false]
+    /// Always make a merge commit (git merge --no-ff) [default: false]
     #[arg(long, env = "GITCD_NO_FAST_FORWARDS", value_name = "MAP")]
     no_fast_forwards: Option<String>,
-    /// Merge what was fetched by others; fetch nothing [default: false]
+    /// Merge what others have fetched; fetch nothing [default: false]
     #[arg(long, env = "GITCD_NO_FETCHES", value_name = "MAP")]
     no_fetches: Option<String>,
     /// Push the branch after each pull, and after each commit [default: false]
@@ -69,7 +69,7 @@ pub(super) struct Flags {
     /// it is merged
     #[arg(long, env = "GITCD_KUBECONFIGS", value_name = "MAP")]
     kubeconfigs: Option<String>,
-    /// How often to look at remotes; 0: serve does not pull, pull does it once
+    /// Poll interval for remotes; 0: serve does not pull, pull pulls once
     #[arg(
         long,
         env = "GITCD_PULL_TICKER_DURATION",
@@ -83,14 +83,14 @@ pub(super) struct Flags {
 /// Credentials for remotes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Access {
-    /// File with a URL, user and password a line, as Git stores them (.git-credentials); read again for every exchange
+    /// File with credentials as Git stores them (.git-credentials); read again for every exchange
     #[arg(long, env = "GITCD_CREDENTIALS_FILE", value_name = "FILE")]
     credentials_file: Option<PathBuf>,
-    /// File that holds a token for remotes over HTTPS
+    /// File with a token for remotes over HTTPS
     #[arg(long, env = "GITCD_TOKEN_FILE", value_name = "FILE", conflicts_with = "credentials_file")]
     token_file: Option<PathBuf>,
-    /// Folder with files as a mounted Secret of Kubernetes has them: .git-credentials, or username and password, and url if these are
-    /// for one server only
+    /// Folder of a mounted Kubernetes Secret: .git-credentials, or username and password, and url if these are for one server
+    /// only
     #[arg(
         long,
         env = "GITCD_CREDENTIALS_FOLDER",
@@ -101,7 +101,7 @@ pub(super) struct Access {
     /// Private key for remotes over SSH
     #[arg(long, env = "GITCD_SSH_KEY_FILE", value_name = "FILE")]
     ssh_key_file: Option<PathBuf>,
-    /// Hosts that are trusted over SSH [default: those of the user]
+    /// Known hosts for SSH [default: those of the user]
     #[arg(long, env = "GITCD_SSH_KNOWN_HOSTS_FILE", value_name = "FILE")]
     ssh_known_hosts_file: Option<PathBuf>,
 }
@@ -118,7 +118,7 @@ impl Access {
     }
 }
 
-/// `git` works in the repository's folder.
+/// Makes a path absolute, since `git` runs in the repository's folder.
 fn absolute(path: Option<&Path>) -> Option<PathBuf> {
     path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
@@ -127,7 +127,7 @@ fn ticker(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Ok(Duration::ZERO) } else { duration::parse(text) }
 }
 
-/// The flags, by branch.
+/// The parsed flags, by branch.
 pub(super) struct Remotes {
     names: PerBranch,
     references: PerBranch,
@@ -175,12 +175,12 @@ impl Remotes {
         &self.names
     }
 
-    /// A remote that is followed as if nothing was said of it.
+    /// Returns a remote with the default settings of one that is followed.
     pub(super) fn remote(&self, name: &str) -> Remote {
         Remote { push_after_merge: true, credentials: self.credentials.clone(), ..Remote::named(name, "") }
     }
 
-    /// The remotes of a branch.
+    /// Returns the remotes of a branch.
     pub(super) fn of(&self, branch: &str) -> Result<Config, ConfigError> {
         let names = split(self.names.of(branch).unwrap_or_default());
         let names: Vec<&str> = names.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
@@ -201,7 +201,7 @@ impl Remotes {
                 regex("merge-retention-policies-include", &self.include, EVERYTHING)?,
                 regex("merge-retention-policies-exclude", &self.exclude, NOTHING)?,
             );
-            // Which of the two it is, the error itself says.
+            // Checked on its own first, so that an error names the right flag.
             Scope::new(EVERYTHING, &exclude)
                 .map_err(|error| wrong("merge-retention-policies-exclude", &exclude, &error.to_string()))?;
             let scope = Scope::new(&include, &exclude)
@@ -226,7 +226,7 @@ impl Remotes {
             });
         }
         let interval = self.interval.filter(|_| !remotes.is_empty());
-        // Of several remotes each may be followed for what the others bring.
+        // With several remotes, each may be followed for the changes of the others.
         let echoes_after = (remotes.len() == 1).then_some(ECHOES_AFTER);
         let secret_kinds = self.secret_kinds.clone();
         let kubeconfig = absolute(self.kubeconfigs.of(branch).filter(|file| !file.is_empty()).map(Path::new));
@@ -235,7 +235,7 @@ impl Remotes {
     }
 }
 
-/// A branch's name as a reference.
+/// Returns a branch's name as a reference.
 pub(super) fn full(name: String) -> String {
     if name.is_empty() || name.starts_with("refs/") { name } else { format!("refs/heads/{name}") }
 }
@@ -244,7 +244,7 @@ fn wrong(flag: &'static str, value: &str, problem: &str) -> ConfigError {
     ConfigError::Value { flag, value: value.to_owned(), problem: problem.to_owned() }
 }
 
-/// The value of a list for one of `count` remotes; a value alone is for all.
+/// Returns the value of a list for one of `count` remotes; a single value is for all.
 fn one_of(
     flag: &'static str,
     map: &PerBranch,
@@ -261,7 +261,7 @@ fn one_of(
     }
 }
 
-/// At colons that no backslash precedes.
+/// Splits at colons that no backslash escapes.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut escaped = false;
@@ -269,7 +269,7 @@ fn split(text: &str) -> Vec<String> {
         if c == ':' && !escaped {
             parts.push(String::new());
         } else {
-            parts.last_mut().expect("there is one from the start").push(c);
+            parts.last_mut().expect("the list starts with one part").push(c);
         }
         escaped = c == '\\' && !escaped;
     }
@@ -293,16 +293,16 @@ pub(super) struct Args {
         long,
         env = "GITCD_LISTEN_METRICS_URLS",
         value_name = "MAP",
-        help = "Where /status, /metrics and /health are; several URLs are separated by ';' [default: none]"
+        help = "URLs that serve /status, /metrics and /health, separated by ';' [default: none]"
     )]
     listen_metrics_urls: Option<String>,
-    /// Certificates for that (PEM files)
+    /// Certificates for https listeners (PEM files)
     #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
     tls_cert: Option<String>,
     /// Their keys (PEM files)
     #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
     tls_key: Option<String>,
-    /// Require client certificates of the authorities in these PEM files
+    /// Require client certificates from the CAs in these PEM files
     #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
     tls_trusted_ca_certs: Option<String>,
 }
@@ -331,10 +331,10 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     for name in &names {
         let mut pull = remotes.of(name)?;
         pull.by_hand = pull.interval.is_none();
-        // Others follow it for what it brings.
+        // Others may follow the branch for the merged result.
         pull.echoes_after = None;
         if pull.remotes.is_empty() {
-            anyhow::bail!("branch {name:?} has no remote: say whom to pull from with --remote-names={name}=origin");
+            anyhow::bail!("branch {name:?} has no remote: set one with --remote-names={name}=origin");
         }
         configs.push(server::Config {
             branch: branches.branch(name),

@@ -10,13 +10,13 @@ use super::Common;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The file: what `etcdctl snapshot save` got from a gitcd
+    /// Snapshot that `etcdctl snapshot save` took of a gitcd
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     common: Common,
-    /// Raise the revision by so much and compact what is before it, so that clients which have seen revisions after the
-    /// snapshot was taken list again
+    /// Raise the revision by N and compact all revisions before it, so that clients that have seen revisions after the
+    /// snapshot list again
     #[arg(long, env = "GITCD_BUMP_REVISION", value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     bump_revision: Option<i64>,
 }

@@ -18,25 +18,25 @@ use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer, store, telemetry};
 
-/// As in etcd: watchers must not be told more often.
+/// Shortest interval of progress notifications, as in etcd.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_PROGRESS_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Of `--max-request-bytes`: the journal has 32 bits for the length of what becomes durable together, gRPC for that of a message.
+/// Limit of `--max-request-bytes`: lengths of the journal's batches and of gRPC's messages have 32 bits.
 const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
-/// Where a single branch is served unless somebody says otherwise.
+/// Default URL of a single branch.
 const DEFAULT_URL: &str = "http://127.0.0.1:2479";
 
-/// How many revisions a commit takes.
+/// How many revisions a commit contains.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum CommitGranularity {
     /// One while the committer keeps up, more under load.
     #[default]
     Adaptive,
-    /// Always one, however far behind that leaves it.
+    /// Always one, however far the committer falls behind.
     Revision,
-    /// All that wait.
+    /// All that are pending.
     Batch,
 }
 
@@ -58,32 +58,32 @@ pub(super) struct Args {
         long,
         env = "GITCD_LISTEN_URLS",
         value_name = "MAP",
-        help = "Where to listen for clients; several URLs are separated by ';' [default: http://127.0.0.1:2479 for a single branch]"
+        help = "URLs to listen on for clients, separated by ';' [default: http://127.0.0.1:2479 for a single branch]"
     )]
     listen_urls: Option<String>,
     #[arg(
         long,
         env = "GITCD_LISTEN_METRICS_URLS",
         value_name = "MAP",
-        help = "Where /status, /metrics and /health are too, and nothing else; several URLs are separated by ';'. For https, with the \
-                certificates of --tls-cert and its like [default: none]"
+        help = "More URLs, which serve only /status, /metrics and /health, separated by ';'. For https, with the \
+                certificates of --tls-cert and related flags [default: none]"
     )]
     listen_metrics_urls: Option<String>,
-    /// The client URLs that are reported to clients; separate several with ';' [default: the addresses listened on]
+    /// Client URLs to advertise, separated by ';' [default: the addresses listened on]
     #[arg(long, env = "GITCD_ADVERTISE_CLIENT_URLS", value_name = "MAP")]
     advertise_client_urls: Option<String>,
     #[arg(
         long,
         env = "GITCD_INITIAL_ADVERTISE_PEER_URLS",
         value_name = "MAP",
-        help = "The peer URLs that are reported to clients; several URLs are separated by ';'. A branch has one \
-                member, and nobody listens there [default: http://localhost:2380, as in etcd]"
+        help = "Peer URLs to advertise, separated by ';', although a branch has one member and does not listen \
+                there [default: http://localhost:2380, as in etcd]"
     )]
     initial_advertise_peer_urls: Option<String>,
-    /// Cluster ids [default: made from the branch's name]
+    /// Cluster ids [default: derived from the branch's name]
     #[arg(long, env = "GITCD_CLUSTER_IDS", value_name = "MAP")]
     cluster_ids: Option<String>,
-    /// Member ids [default: made from the branch's name]
+    /// Member ids [default: derived from the branch's name]
     #[arg(long, env = "GITCD_MEMBER_IDS", value_name = "MAP")]
     member_ids: Option<String>,
     /// Certificates for https listeners (PEM files)
@@ -92,30 +92,30 @@ pub(super) struct Args {
     /// Their keys (PEM files)
     #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
     tls_key: Option<String>,
-    /// Require client certificates of the authorities in these PEM files
+    /// Require client certificates from the CAs in these PEM files
     #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
     tls_trusted_ca_certs: Option<String>,
-    /// How many revisions a commit takes
+    /// How many revisions a commit contains
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: CommitGranularity,
     /// Bytes a second for rewriting large directories; packs are written less often to stay below, but at least every minute
     #[arg(long, env = "GITCD_COMMIT_OVERHEAD_BYTES", default_value_t = 26 << 10, value_name = "BYTES")]
     commit_overhead_bytes: u64,
-    /// Size at which the journal is kept by raising the compact revision
+    /// Compact when the journal grows beyond this
     #[arg(long, env = "GITCD_MAX_JOURNAL_BYTES", default_value_t = 512 << 20, value_name = "BYTES")]
     max_journal_bytes: u64,
-    /// Size of a file of the journal, the unit in which it is trimmed; at most a quarter of --max-journal-bytes
+    /// Size of a journal segment, the unit of trimming; at most a quarter of --max-journal-bytes
     #[arg(long, env = "GITCD_JOURNAL_SEGMENT_BYTES", default_value_t = 32 << 20, value_name = "BYTES", hide = true)]
     journal_segment_bytes: u64,
-    /// How long objects stay in the repository that nothing leads to, or never to throw them away
+    /// How long unreachable objects stay in the repository; never to keep them
     /// [default: the repository's gc.pruneExpire, which is two weeks unless it is set]
     #[arg(long, env = "GITCD_GC_PRUNE_EXPIRE", value_parser = prune_expire, value_name = "DURATION")]
     gc_prune_expire: Option<Duration>,
-    /// Superseded values kept in memory; older ones are read back from the journal. Those that it does not have any more stay until
-    /// the next compaction, at most one for each key
+    /// Superseded values kept in memory; older ones are read back from the journal. Those that it no longer has stay until the
+    /// next compaction, at most one for each key
     #[arg(long, env = "GITCD_MAX_OLD_VALUE_BYTES", default_value_t = 64 << 20, value_name = "BYTES")]
     max_old_value_bytes: usize,
-    /// Largest write in bytes, up to 1 GiB; messages of any kind may have half a mebibyte more, as in etcd
+    /// Largest write in bytes, up to 1 GiB; messages of any kind may be 512 KiB larger, as in etcd
     #[arg(
         long,
         env = "GITCD_MAX_REQUEST_BYTES",
@@ -127,8 +127,8 @@ pub(super) struct Args {
     /// Most operations in a transaction
     #[arg(long, env = "GITCD_MAX_TXN_OPS", default_value_t = 128, value_name = "N")]
     max_txn_ops: usize,
-    /// Most bytes of keys and values, with their history since the compaction, before the NOSPACE alarm is raised;
-    /// 0 means etcd's default of 2 GiB, a negative number no bound. What is in Git is not counted
+    /// Size of keys and values, with their history since the compaction, at which the NOSPACE alarm is raised;
+    /// 0 means etcd's default of 2 GiB, a negative number no limit. Data in Git is not counted
     #[arg(
         long,
         env = "GITCD_QUOTA_BACKEND_BYTES",
@@ -147,7 +147,7 @@ pub(super) struct Args {
         value_name = "DURATION"
     )]
     watch_progress_notify_interval: Duration,
-    /// Web pages that may send requests from a browser, by their origins (http://host:port), separated by commas; * for all
+    /// Origins (http://host:port) of web pages that may send requests, separated by commas; * for all
     /// [default: none]
     #[arg(long, env = "GITCD_CORS", value_name = "ORIGINS")]
     cors: Option<String>,
@@ -167,7 +167,7 @@ pub(super) struct Args {
     host: super::host::HostFlags,
 }
 
-/// Flags of earlier releases that have nothing to set any more.
+/// Flags of earlier releases that have no effect any more.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
 struct Former {
@@ -209,7 +209,7 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
         }
         result
     });
-    // Whatever still runs has been told to end.
+    // Everything that still runs has been asked to stop.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
@@ -221,7 +221,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     let first = configs.first().map(|config| (config.branch.repository.clone(), config.served.clone()));
     // Ports first: nothing has been done yet if one is in use.
     let host = host.bind().await?;
-    // Those that wait for their turn hold up no others.
+    // Branches that wait for a lease do not delay others.
     let (waiting, now): (Vec<_>, Vec<_>) = configs.into_iter().partition(|config| config.lease.is_some());
     for config in now {
         servers.push(start(config).await?);
@@ -251,7 +251,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     }
     tracing::info!("stopping: finishing requests, committing");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
-    // One that has begun to answer just now has to be stopped as all others.
+    // A server that has just started must be stopped like all others.
     while let Some(started) = waiting.next().await {
         if let Ok(Ok(server)) = started {
             servers.push(server);
@@ -281,7 +281,7 @@ async fn start(config: Config) -> anyhow::Result<(String, Server)> {
     Ok((name, server))
 }
 
-/// Waits until another writer has one of the branches; tells which, and whose it is.
+/// Waits until another writer has one of the branches. Returns the branch and the writer.
 async fn deposed(servers: &[(String, Server)]) -> (String, String) {
     let waits = servers.iter().map(|(name, server)| async move { (name.clone(), server.deposed().await) });
     let mut waits: FuturesUnordered<_> = waits.collect();
@@ -291,7 +291,7 @@ async fn deposed(servers: &[(String, Server)]) -> (String, String) {
     }
 }
 
-/// `never`, or a duration.
+/// Parses `never`, or a duration.
 fn prune_expire(text: &str) -> Result<Duration, String> {
     if text == "never" {
         Ok(Duration::MAX)
@@ -300,12 +300,12 @@ fn prune_expire(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// etcd's reading of `--watch-progress-notify-interval`: zero is its default.
+/// Interprets `--watch-progress-notify-interval` as etcd does: zero is its default.
 fn progress_interval(interval: Duration) -> Duration {
     if interval.is_zero() { DEFAULT_PROGRESS_INTERVAL } else { interval.max(MIN_PROGRESS_INTERVAL) }
 }
 
-/// etcd's reading of `--quota-backend-bytes`.
+/// Interprets `--quota-backend-bytes` as etcd does.
 fn quota(bytes: i64) -> u64 {
     match bytes {
         0 => api::DEFAULT_QUOTA_BYTES,

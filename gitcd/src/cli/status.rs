@@ -17,7 +17,7 @@ use super::duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// A URL at which a branch is served; may be given several times
+    /// URL of a served branch; may be given several times
     #[arg(
         long = "endpoint",
         env = "GITCD_ENDPOINT",
@@ -26,10 +26,10 @@ pub(super) struct Args {
         value_name = "URL"
     )]
     endpoint: Vec<String>,
-    /// Print what the servers say as JSON: a list with one object for each of them
+    /// Print JSON: a list with an object for each server
     #[arg(long)]
     json: bool,
-    /// How long a server has to answer
+    /// Time limit for each server
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
     #[command(flatten)]
@@ -78,12 +78,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a server says, as it came and as it is understood.
+/// Returns the status of a server, raw and parsed.
 async fn ask(client: &Client, url: &str, patience: Duration) -> anyhow::Result<(serde_json::Value, Status)> {
     let asked = tokio::time::timeout(patience, client.get(url, "/status"));
     let body = asked.await.with_context(|| format!("no answer in {patience:?}"))??;
     let text: serde_json::Value =
         serde_json::from_slice(&body).context("this is not a gitcd: its answer is no JSON")?;
-    let status = serde_json::from_value(text.clone()).context("the answer is not understood; is this a gitcd?")?;
+    let status = serde_json::from_value(text.clone()).context("cannot parse the answer; is this a gitcd?")?;
     Ok((text, status))
 }

@@ -366,7 +366,7 @@ async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
     assert!(one.head() == theirs || repository.graph_descendant_of(one.head(), theirs).unwrap());
 }
 
-/// A CustomResourceDefinition whose `spec.parts` is a list with the extensions in `described`, as kube-apiserver stores it.
+/// A `CustomResourceDefinition` whose `spec.parts` is a list with the extensions in `described`, as kube-apiserver stores it.
 fn definition(kind: &str, described: &serde_json::Value) -> String {
     let mut parts = serde_json::json!({"type": "array", "items": {"type": "object",
         "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}});

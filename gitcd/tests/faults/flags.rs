@@ -151,10 +151,10 @@ fn switches_are_understood_in_the_usual_words() {
     assert!(gitcd(&["init", &repo], &[]).0);
     for (word, anew) in [("0", false), ("no", false), ("", false), ("1", true), ("yes", true)] {
         let (ok, said) = gitcd(&["init", &repo], &[("GITCD_FORCE", word)]);
-        assert!(ok && said.contains("there already") != anew, "GITCD_FORCE={word}: {said}");
+        assert!(ok && said.contains("already exists") != anew, "GITCD_FORCE={word}: {said}");
         let path = file(folder.path(), &format!("force: {}\n", if word.is_empty() { "false" } else { word }));
         let (ok, said) = gitcd(&["init", &repo, "--config", &path], &[]);
-        assert!(ok && said.contains("there already") != anew, "force: {word}: {said}");
+        assert!(ok && said.contains("already exists") != anew, "force: {word}: {said}");
     }
 }
 

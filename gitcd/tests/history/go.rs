@@ -126,7 +126,7 @@ async fn what_the_go_implementation_wrote_is_refused_until_it_is_converted_and_t
     let log = told(repository.path(), &["log", "--json", "pods/n/a"]);
     let told_of: Vec<_> = log.as_array().unwrap().iter().map(|one| (&one["what"], &one["revision"])).collect();
     assert_eq!(told_of, [(&json!("update"), &json!(3)), (&json!("create"), &json!(null))], "{log:#}");
-    assert!(String::from_utf8_lossy(&init(repository).stdout).contains("there already"));
+    assert!(String::from_utf8_lossy(&init(repository).stdout).contains("already exists"));
     assert_eq!(served(folder.path()).await, (store.expected(), 7));
     repository.fsck();
 }

@@ -225,7 +225,7 @@ fn another_name_of_a_branch_is_not_pushed_to() {
     let next = work.commit("second");
     for push in ["main:master", "+main:master", ":master"] {
         let said = work.fails(&["push", "origin", push]);
-        assert!(said.contains("another name of refs/heads/main"), "{push}: {said}");
+        assert!(said.contains("symbolic reference to refs/heads/main"), "{push}: {said}");
         assert_eq!(served.id("main"), before, "{push}");
     }
     work.git(&["push", "--quiet", "origin", "main"]);

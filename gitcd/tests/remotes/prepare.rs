@@ -161,7 +161,7 @@ async fn a_branch_that_must_be_there_and_a_remote_that_does_not_answer_are_waite
     up.repository().git(&["clone", "--quiet", "--mirror", ".", &made.display().to_string()]);
     std::fs::rename(&made, &late).expect("the temporary folder is writable");
     let waited = waiting.wait_with_output().expect("the process exits");
-    assert!(done(&waited).contains("goes on where origin has it"));
+    assert!(done(&waited).contains("continues from origin"));
     std::fs::remove_dir_all(&repository).expect("the temporary folder is writable");
     let remote = Repository::at(&late);
     remote.git(&["update-ref", "-d", DATA]);

@@ -292,7 +292,7 @@ async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
         .expect("gitcd can be started");
     let table = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.status.success(), "a resolved conflict is no failure: {table}");
-    assert!(table.contains("pushed and committed by people: 1 merge, 1 conflict\n"), "{table}");
+    assert!(table.contains("external commits: 1 merge, 1 conflict\n"), "{table}");
     assert!(table.contains(&format!("    conflict {FILE} data.tea kept ")), "{table}");
     let metrics = server.page("/metrics").await;
     for line in ["gitcd_external_merges_total 1", "gitcd_external_conflicts_total 1"] {

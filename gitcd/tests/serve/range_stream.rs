@@ -1,4 +1,4 @@
-//! RangeStream returns the same as Range, in several messages.
+//! `RangeStream` returns the same as `Range`, in several messages.
 
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::{RangeRequest, RangeResponse};

@@ -31,7 +31,7 @@ async fn http_2_is_preferred_and_http_1_is_served() {
     }
 }
 
-/// A ClientHello that is valid but for its version.
+/// A `ClientHello` that is valid but for its version.
 fn hello(version: [u8; 2]) -> Vec<u8> {
     let suites = [0xc0, 0x2b, 0xc0, 0x09];
     // P-256 and its signatures.

@@ -54,7 +54,7 @@ pub enum HistoryError {
     Repository {
         /// The path.
         path: PathBuf,
-        /// ChangeKind is wrong.
+        /// What is wrong.
         problem: String,
     },
     /// The branch has no metadata.
@@ -89,7 +89,7 @@ pub enum HistoryError {
     Object {
         /// The object.
         oid: Oid,
-        /// ChangeKind is wrong.
+        /// What is wrong.
         problem: String,
     },
     /// The branch did not exist then.

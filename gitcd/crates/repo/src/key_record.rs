@@ -47,7 +47,7 @@ pub(super) struct KeyRecord {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("line {number}: {problem}")]
 pub struct LineError {
-    /// KeyRecord number, from 1.
+    /// Line number, from 1.
     pub number: usize,
     /// What is wrong.
     pub problem: &'static str,

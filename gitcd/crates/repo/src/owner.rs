@@ -55,6 +55,9 @@ impl Remarks {
     }
 }
 
+/// An update that an [`Owner`] performs once it is polled.
+pub type Updating<'o> = Pin<Box<dyn Future<Output = Result<Remarks, Refusal>> + Send + 'o>>;
+
 /// Decides about updates of served references, and performs them.
 pub trait Owner: Debug + Send + Sync {
     /// Called when a client that may push lists the references of a repository: pausing commits lets its push win the race.
@@ -64,5 +67,5 @@ pub trait Owner: Debug + Send + Sync {
     ///
     /// Nothing may happen before the future is polled, and it must compare [`Update::old`] with what the reference refers to then
     /// (unless it is below `refs/for/`). The host polls it to its end even if the client disconnects.
-    fn update(&self, update: Update) -> Option<Pin<Box<dyn Future<Output = Result<Remarks, Refusal>> + Send + '_>>>;
+    fn update(&self, update: Update) -> Option<Updating<'_>>;
 }

@@ -3,7 +3,7 @@
 //! The field names are documented in `docs/design/status.md` and stable.
 //!
 //! ```
-//! use gitcd::status::Status;
+//! use gitcd_server::status::Status;
 //!
 //! let status: Status = serde_json::from_str(r#"{"gitcd":"0.1.0","time":1763757085,"branches":[]}"#)?;
 //! assert!(status.is_good());

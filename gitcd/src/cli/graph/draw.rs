@@ -1,4 +1,4 @@
-//! The drawing with its words.
+//! Prints the drawing with its text.
 
 use std::io::{self, Write};
 

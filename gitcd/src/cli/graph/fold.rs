@@ -1,23 +1,23 @@
-//! Runs of ordinary commits become one line.
+//! Folds runs of ordinary commits into one line.
 
 use git2::Oid;
 
 use super::walk::{History, unique};
 
-/// What one line is about: a commit, or a run of them.
+/// A line of the graph: a commit, or a run of commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// The commit, or the first of the run.
     pub(super) newest: Oid,
-    /// The same, or the last of the run.
+    /// The same commit, or the last of the run.
     pub(super) oldest: Oid,
-    /// How many there are: 1 for a commit.
+    /// Number of commits.
     pub(super) folded: usize,
-    /// What the last one follows.
+    /// Parents of the oldest commit.
     pub(super) parents: Vec<Oid>,
 }
 
-/// The lines of a history. `is_named` tells which commits somebody wants to see.
+/// Returns the lines of a history. Commits that are `is_named` are not folded.
 pub(super) fn fold(history: &History, is_named: impl Fn(Oid) -> bool, all: bool) -> Vec<Line> {
     let children = history.children();
     let is_ordinary = |oid: Oid| {

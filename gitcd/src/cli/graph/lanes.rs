@@ -1,25 +1,25 @@
-//! Which lane of the drawing a commit is in, and the lines between them.
+//! Lanes of the drawing, and the lines between them.
 //!
-//! A lane stays where it is until its branch ends; then the next new one takes its place. So the only lines that leave their
-//! lane are those from a commit to its parents, and one row below it has room for them all.
+//! A branch stays in its lane until it ends; then a new branch may use the lane. So only the lines from a commit to its
+//! parents leave their lane, and the one row below it has room for all of them.
 
 use git2::Oid;
 
-/// Each lane is waiting for a commit, or free.
+/// The commit that each lane leads to; `None` if the lane is free.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Vec<Option<Oid>>);
 
-/// The drawing beside a line, and what is between it and the next.
+/// The drawing of one line of the graph.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
-    /// Beside the line.
+    /// Beside the text.
     pub(super) beside: String,
-    /// Below it; nothing if lanes only go on.
+    /// The row below; `None` if no line leaves its lane.
     pub(super) below: Option<String>,
 }
 
 impl Lanes {
-    /// Draws a commit that is marked so.
+    /// Draws a commit with this mark.
     pub(super) fn draw(&mut self, oid: Oid, parents: &[Oid], mark: char) -> Drawn {
         let at = self.of(oid).unwrap_or_else(|| self.place(oid, 0));
         let beside = self.row(|lane, waits| match (lane == at, waits) {
@@ -29,7 +29,7 @@ impl Lanes {
         });
         self.0[at] = None;
         let passing = self.0.clone();
-        // Those that nobody waits for go straight on; if there are none, a lane on the right comes over.
+        // A parent that no lane leads to continues in this lane; if there is none, a lane on the right joins it.
         let new = parents.iter().find(|parent| self.of(**parent).is_none());
         let comes = || parents.iter().find(|parent| self.of(**parent).is_some_and(|lane| lane > at));
         let straight = new.or_else(comes).copied();
@@ -56,7 +56,7 @@ impl Lanes {
         self.0.iter().position(|waits| *waits == Some(oid))
     }
 
-    /// Takes a free lane, if possible not left of `from`.
+    /// Puts a commit into a free lane, not left of `from`, or into a new one.
     fn place(&mut self, oid: Oid, from: usize) -> usize {
         let free = (from..self.0.len()).find(|lane| self.0[*lane].is_none());
         let lane = free.unwrap_or_else(|| {
@@ -73,7 +73,7 @@ impl Lanes {
         text.trim_end().to_owned()
     }
 
-    /// The lines from a commit's lane to those of its parents.
+    /// Draws the lines from a commit's lane to those of its parents.
     fn connect(&self, at: usize, targets: &[usize], passes: impl Fn(usize) -> bool) -> String {
         let first = targets.iter().copied().min().unwrap_or(at).min(at);
         let last = targets.iter().copied().max().unwrap_or(at).max(at);
@@ -86,7 +86,7 @@ impl Lanes {
             } else if targets.contains(&lane) {
                 corner([passes(lane), goes_on, left, right])
             } else if passes(lane) {
-                // Lines that cross have nothing to do with one another.
+                // Lines that cross are not connected.
                 '│'
             } else if left && right {
                 '─'
@@ -98,7 +98,7 @@ impl Lanes {
     }
 }
 
-/// The character with lines up, down, to the left, to the right.
+/// Returns the character with lines up, down, left, right.
 fn corner(lines: [bool; 4]) -> char {
     match lines {
         [true, true, true, true] => '┼',
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// Commits by number with their parents, newest first.
+    /// Draws commits, given by number with their parents, newest first.
     fn drawing(commits: &[(u8, &[u8])]) -> String {
         let id = |number: u8| Oid::from_bytes(&[number; 20]).unwrap();
         let mut lanes = Lanes::default();

@@ -7,7 +7,7 @@ use git2::{Oid, Repository};
 
 use gitcd_repo::graph::{Commit, Graph, GraphError};
 
-/// So many commits are read, the newest.
+/// Limit on commits that are read, newest first.
 const MOST: usize = 50_000;
 
 /// A part of a history.
@@ -15,12 +15,12 @@ pub(super) struct History {
     pub(super) commits: HashMap<Oid, Arc<Commit>>,
     /// In the order in which they are drawn.
     pub(super) order: Vec<Oid>,
-    /// There are more.
+    /// Whether there are more commits.
     pub(super) is_cut: bool,
 }
 
 impl History {
-    /// How many of the commits have this one as their parent, by it.
+    /// Returns the number of children of each commit that has any.
     pub(super) fn children(&self) -> HashMap<Oid, usize> {
         let mut children: HashMap<Oid, usize> = HashMap::new();
         for commit in self.commits.values() {
@@ -32,12 +32,12 @@ impl History {
     }
 }
 
-/// A commit may name a parent twice.
+/// Returns parents without duplicates: a commit may name a parent twice.
 pub(super) fn unique(parents: &[Oid]) -> impl Iterator<Item = Oid> {
     parents.iter().enumerate().filter(|(at, parent)| !parents[..*at].contains(parent)).map(|(_, parent)| *parent)
 }
 
-/// Reads what leads to some commits.
+/// Reads the history of some commits.
 pub(super) fn read(repository: &Repository, starts: &[Oid]) -> Result<History, GraphError> {
     let mut graph = Graph::default();
     let mut history = History { commits: HashMap::new(), order: Vec::new(), is_cut: false };
@@ -70,7 +70,7 @@ pub(super) fn read(repository: &Repository, starts: &[Oid]) -> Result<History, G
 
 fn order(history: &History, mut tips: Vec<(i64, Oid)>) -> Vec<Oid> {
     let mut waiting_for = history.children();
-    // What is done last comes first: a branch is drawn to its end before the next one begins.
+    // A stack, so that a branch is drawn to its end before the next one begins.
     tips.retain(|(_, oid)| history.commits.contains_key(oid) && !waiting_for.contains_key(oid));
     tips.sort();
     let mut ready: Vec<Oid> = tips.into_iter().map(|(_, oid)| oid).collect();
@@ -80,7 +80,7 @@ fn order(history: &History, mut tips: Vec<(i64, Oid)>) -> Vec<Oid> {
         let mut freed = Vec::new();
         for parent in unique(&history.commits[&oid].parents) {
             let Some(commit) = history.commits.get(&parent) else { continue };
-            let left = waiting_for.get_mut(&parent).expect("it has a child");
+            let left = waiting_for.get_mut(&parent).expect("a parent of a read commit has a child");
             *left -= 1;
             if *left == 0 {
                 freed.push((commit.time, parent));

@@ -23,7 +23,7 @@ pub(in super::super) struct Args {
 enum What {
     /// Print the value of a key
     Get {
-        /// The key, with the branch's prefix or without
+        /// The key, with or without the branch's prefix
         key: String,
         /// Print JSON: the key, its revisions and the value
         #[arg(long)]
@@ -31,7 +31,7 @@ enum What {
     },
     /// Print the keys
     List {
-        /// Only those that begin like this, with the branch's prefix or without
+        /// Only keys with this prefix, with or without the branch's
         #[arg(default_value = "")]
         beginning: String,
         /// Print JSON

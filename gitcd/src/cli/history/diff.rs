@@ -16,24 +16,24 @@ use super::{Place, Printing, print_json, text_or_base64};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// From when: a revision, how long ago (10m), a time, or "nothing": what is there is all new then
+    /// From when: a revision, how long ago (10m), a time, or "nothing" to show all keys as new
     #[arg(long, value_parser = Since::parse, value_name = "WHEN")]
     since: Since,
     /// Until when
     #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
     until: When,
-    /// Only the names of the keys
+    /// Show only the keys
     #[arg(long)]
     name_only: bool,
     #[command(flatten)]
     printing: Printing,
-    /// Do not cut long values
+    /// Do not truncate long values
     #[arg(long)]
     whole: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only these keys and those below them, with the branch's prefix or without; KEY* is all that begin so
+    /// Only these keys and those below them, with or without the branch's prefix; KEY* matches a prefix
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
 }
@@ -43,12 +43,12 @@ const EXAMPLES: &str = "Examples:
   gitcd diff --repo=store.git --since=4700 --until=4711 deployments/shop/
   gitcd diff --repo=store.git --since='2026-11-22 15:04' --json
 
-Ends with code 0 if nothing differs, 1 if something does, 2 if the status is unknown.";
+Exits with 0 if nothing differs, with 1 if something does, with 2 after an error.";
 
-/// What it is compared with.
+/// The start of a comparison.
 #[derive(Clone, Copy, Debug)]
 enum Since {
-    /// A store without a key.
+    /// An empty store.
     Nothing,
     Moment(When),
 }
@@ -63,7 +63,7 @@ pub(in super::super) fn run(args: &Args) -> ExitCode {
     match compare(args) {
         Ok(true) => ExitCode::FAILURE,
         Ok(false) => ExitCode::SUCCESS,
-        // As `diff` does it: 1 means that something differs.
+        // As for `diff`, 1 means that something differs.
         Err(error) => {
             trishanku_stdio::eprintln!("gitcd: {error:#}");
             ExitCode::from(2)
@@ -78,7 +78,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         Since::Nothing => None,
         Since::Moment(when) => match history.at(when) {
             Ok(from) => Some(from),
-            // There was nothing yet.
+            // The branch was empty then.
             Err(HistoryError::TooEarly { .. }) => None,
             Err(error) => return Err(error.into()),
         },
@@ -132,11 +132,11 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
     Ok(differs)
 }
 
-/// Keys that are asked for.
+/// Requested keys.
 enum Wanted {
-    /// Those that begin so.
+    /// All keys with this prefix.
     Beginning(Vec<u8>),
-    /// This one, and those that follow it with a slash.
+    /// This key, and those below it.
     Key(Vec<u8>),
 }
 
@@ -159,7 +159,7 @@ impl Wanted {
     }
 }
 
-/// A field for programs.
+/// Converts a field to JSON.
 pub(super) fn told(field: &Field) -> serde_json::Value {
     let value = |text: &Option<String>| {
         text.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text.as_str())))

@@ -16,24 +16,24 @@ use super::{Place, Printing, print_json};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// So many versions or commits
+    /// Show at most N
     #[arg(long, short = 'n', default_value = "40", value_name = "N")]
     limit: std::num::NonZeroUsize,
-    /// None from before this: a revision, how long ago (10m), or a time
+    /// Only changes since: a revision, how long ago (10m), or a time
     #[arg(long, value_parser = When::parse, value_name = "WHEN")]
     since: Option<When>,
-    /// Show which fields changed, and what merges had to decide
+    /// Show which fields changed, and conflicts of merges
     #[arg(long, short = 'p', requires = "key")]
     patch: bool,
     #[command(flatten)]
     printing: Printing,
-    /// Do not cut long values
+    /// Do not truncate long values
     #[arg(long)]
     whole: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The key, with the branch's prefix or without; all commits of the branch if there is none
+    /// The key, with or without the branch's prefix; without a key, all commits of the branch
     key: Option<String>,
 }
 
@@ -58,7 +58,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     if versions.is_empty() && decisions.is_empty() && since.is_none() {
         anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
     }
-    // Conflicts are hidden as the newest version is, also if no version is in the range.
+    // Conflicts are hidden like the newest version, even if no version is in the range.
     let newest = history.versions(&key, 1, None)?.first().map(|newest| history.change(&key, newest)).transpose()?;
     let newest = newest.unwrap_or_default();
     let mut exposure = args.printing.exposure(history, &key, newest.each_ref().map(|value| value.as_deref()));
@@ -101,7 +101,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     })?)
 }
 
-/// A version of a key, or a merge that had to decide about it and left it as it was.
+/// A version of a key, or a merge that had a conflict about it and left it unchanged.
 struct Entry {
     version: Option<Version>,
     commit: CommitInfo,
@@ -110,7 +110,7 @@ struct Entry {
     conflicts: Vec<Conflict>,
 }
 
-/// Versions and decisions in one order, the newest first.
+/// Merges versions and decisions into one list, newest first.
 fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<ResolvedMerge>) -> Vec<Entry> {
     let mut decisions = decisions.into_iter().peekable();
     let mut changes = changes.into_iter();
@@ -191,7 +191,7 @@ fn short(commit: &CommitInfo) -> String {
     commit.oid.to_string()[..10].to_owned()
 }
 
-/// Where branches have names, whose it was says more than its client: that is a kube-apiserver each time.
+/// With named committers, the author says more than the clients, which are then always kube-apiservers.
 fn by(commit: &CommitInfo) -> String {
     let (author, clients) = (&commit.author, commit.clients().join(", "));
     if clients.is_empty() || author == super::super::COMMITTER_NAME {

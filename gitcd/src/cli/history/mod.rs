@@ -1,4 +1,4 @@
-//! `gitcd log`, `show`, `diff`, `at` and `verify`: a branch and its history, for people.
+//! `gitcd log`, `show`, `diff`, `at` and `verify`: a branch and its history.
 
 pub(super) mod at;
 pub(super) mod diff;
@@ -15,22 +15,22 @@ use gitcd_merge::secrecy::{Exposure, SecretKinds};
 
 use gitcd_server::config::{Branches, DEFAULT_NAME, PerBranch};
 
-/// Which branch.
+/// Flags that select a branch.
 #[derive(Debug, clap::Args)]
 pub(super) struct Place {
     /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
     #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
     repo: Option<PathBuf>,
-    /// The branch, by its name among the flags of `gitcd serve`
+    /// The branch, by its name in the flags of `gitcd serve`
     #[arg(long, default_value = DEFAULT_NAME, value_name = "NAME")]
     branch: String,
-    /// The reference that holds its data [default: refs/heads/main; of a branch with another name refs/heads/NAME]
+    /// Reference of its data [default: refs/heads/main; for another branch refs/heads/NAME]
     #[arg(long, env = "GITCD_DATA_REFERENCE_NAMES", value_name = "MAP")]
     data_reference_names: Option<String>,
-    /// The reference that holds its metadata [default: refs/gitcd/metadata/main; of another branch refs/gitcd/metadata/NAME]
+    /// Reference of its metadata [default: refs/gitcd/metadata/main; for another branch refs/gitcd/metadata/NAME]
     #[arg(long, env = "GITCD_METADATA_REFERENCE_NAMES", value_name = "MAP")]
     metadata_reference_names: Option<String>,
-    /// What its data keys begin with [default: found out]
+    /// Prefix of its data keys [default: detected]
     #[arg(long, env = "GITCD_KEY_PREFIXES", value_name = "MAP")]
     key_prefixes: Option<String>,
 }
@@ -54,10 +54,10 @@ impl Place {
     }
 }
 
-/// What is printed of objects that are secret.
+/// Flags for the values of secret objects.
 #[derive(Debug, clap::Args)]
 pub(super) struct Printing {
-    /// Print the values of Secrets, which are hidden otherwise
+    /// Print the values of Secrets instead of hiding them
     #[arg(long)]
     show_secrets: bool,
     /// Kinds that are hidden like Secrets, such as example.org/Vault,ConfigMap
@@ -66,7 +66,7 @@ pub(super) struct Printing {
 }
 
 impl Printing {
-    /// How much is printed of a whole key with these values.
+    /// Returns how much of a key with these values is printed.
     fn exposure(&self, history: &History, key: &[u8], values: [Option<&[u8]>; 2]) -> Exposure {
         if self.show_secrets {
             return Exposure::Open;
@@ -81,7 +81,7 @@ fn print_json(told: &serde_json::Value) -> anyhow::Result<()> {
     Ok(writeln!(trishanku_stdio::plain_stdout(), "{told:#}")?)
 }
 
-/// Says that a state is not exactly that of the revision that was asked for.
+/// Notes that a state is not exactly that of the requested revision.
 fn note(when: When, revision: i64) {
     if let When::Revision(asked) = when
         && asked != revision
@@ -92,7 +92,7 @@ fn note(when: When, revision: i64) {
     }
 }
 
-/// A key or value for JSON: text, or in base64 if it is none.
+/// Converts a key or value to JSON: text, or base64 if it is not UTF-8.
 fn text_or_base64(bytes: &[u8]) -> serde_json::Value {
     use base64::Engine as _;
     match std::str::from_utf8(bytes) {

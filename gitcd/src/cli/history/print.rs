@@ -1,4 +1,4 @@
-//! Lines of a history.
+//! Prints the lines of a history.
 
 use std::io::{self, Write};
 
@@ -12,14 +12,14 @@ pub(super) const CHANGED: Style = AnsiColor::Yellow.on_default();
 pub(super) const STRONG: Style = Style::new().bold();
 pub(super) const FAINT: Style = Style::new().dimmed();
 
-/// A longer value is cut, unless whole values are asked for.
+/// Longer values are truncated, unless whole values are requested.
 const MAX_CHARS: usize = 100;
 
 /// Prints fields, each on a line, or on two if they are long.
 pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole: bool) -> io::Result<()> {
     for Field { path, from, to } in fields {
         let name = if path.is_empty() { "(value)".to_owned() } else { plain(path) };
-        // Lines stay lines; nothing else steers the terminal.
+        // Line breaks stay; no other control character reaches the terminal.
         let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join("\n");
         let short = |text: &String| lines(&if whole { text.clone() } else { cut(text) });
         match (from.as_ref().map(short), to.as_ref().map(short)) {
@@ -50,13 +50,13 @@ fn cut(text: &str) -> String {
     if rest == 0 { kept } else { format!("{kept}… ({rest} more)") }
 }
 
-/// One line of a text that somebody else has chosen, without what would steer a terminal.
+/// Replaces control characters in a line of external text, which could control the terminal.
 pub(super) fn plain(text: &str) -> String {
     let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Columns as wide as their widest cell; the last one is not filled up.
+/// Prints columns as wide as their widest cell; the last one is not padded.
 pub(super) fn table(
     out: &mut impl Write,
     rows: &[Vec<String>],

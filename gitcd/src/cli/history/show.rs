@@ -20,7 +20,7 @@ pub(in super::super) struct Args {
     /// Print JSON: the key, its revisions and the value
     #[arg(long)]
     json: bool,
-    /// The key, with the branch's prefix or without
+    /// The key, with or without the branch's prefix
     key: String,
 }
 
@@ -28,7 +28,7 @@ const EXAMPLES: &str = "Examples:
   gitcd show --repo=store.git deployments/shop/web
   gitcd show --repo=store.git --at=4711 deployments/shop/web > web.json
 
-The value is printed exactly as it is, also that of a Secret, as `git show` does. `gitcd log -p` and `gitcd diff` hide Secrets.";
+The value is printed exactly as it is, even that of a Secret, as `git show` does. `gitcd log -p` and `gitcd diff` hide Secrets.";
 
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     let history = args.place.open()?;
@@ -36,7 +36,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     value(&history, (args.at, &moment), &args.key, args.json)
 }
 
-/// Prints a value exactly as it was put.
+/// Prints a value exactly as it was written.
 pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &str, json: bool) -> anyhow::Result<()> {
     let key = history.whole_key(name)?;
     let Some(Value { bytes: value, known }) = history.get(moment, &key)? else {

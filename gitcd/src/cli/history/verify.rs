@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
   gitcd verify --repo=store.git
   gitcd verify --repo=store.git --json | jq .findings";
 
-/// Progress is told so often, on terminals.
+/// Interval of progress reports, on terminals.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(in super::super) fn run(args: &Args) -> ExitCode {
@@ -63,10 +63,10 @@ fn verify(args: &Args) -> anyhow::Result<bool> {
     if verified.more > 0 {
         writeln!(out, "and {} more", verified.more)?;
     }
-    let (style, said) = if verified.is_good() { (ADDED, "as it should be") } else { (REMOVED, "not as it should be") };
+    let (style, said) = if verified.is_good() { (ADDED, "OK") } else { (REMOVED, "FAILED") };
     writeln!(
         out,
-        "{style}{said}{style:#}: revision {}, {} keys, {} with the metadata, {} bytes",
+        "{style}{said}{style:#}: revision {}, {} keys ({} outside the key prefix), {} bytes",
         verified.revision, verified.keys, verified.local_keys, verified.bytes
     )?;
     Ok(verified.is_good())

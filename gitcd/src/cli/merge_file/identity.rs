@@ -1,16 +1,16 @@
-//! Whether Git hands the driver versions of one object.
+//! Checks that Git passes versions of one object to the driver.
 //!
-//! Git looks for renames among similar files, and objects are similar: where one side deletes `staging` and adds `production`, the
-//! other side's edit of `staging` comes with `production` as the other version.
+//! Git detects renames by similarity, and objects are similar: if one side deletes `staging` and adds `production`, Git merges
+//! the other side's edit of `staging` with `production`.
 
 use anyhow::bail;
 
 use gitcd_merge::value::Value;
 
-/// Fields that say which object it is. Not its version, which changes, nor its uid: an object may be deleted and created again.
+/// Fields that identify an object. Not its version, which changes, nor its uid: an object may be deleted and created again.
 const IDENTITY: [&[&str]; 3] = [&["kind"], &["metadata", "namespace"], &["metadata", "name"]];
 
-/// Refuses versions of different objects. What is no object, or does not say which one it is, is not looked at.
+/// Refuses versions of different objects. Files that are no objects, or lack these fields, are not checked.
 pub(super) fn same(what: &str, versions: [(&str, &[u8]); 3]) -> anyhow::Result<()> {
     let parsed = versions.map(|(side, value)| (side, Value::parse(value).map(|(value, _)| value)));
     for path in IDENTITY {
@@ -20,8 +20,8 @@ pub(super) fn same(what: &str, versions: [(&str, &[u8]); 3]) -> anyhow::Result<(
         if let Some((second, other)) = others.iter().find(|(_, other)| other != one) {
             let field = path.join(".");
             bail!(
-                "{what}: {field} is {one:?} in {first} and {other:?} in {second}: Git takes different objects for one that was renamed; \
-                 ours is left as it is. Abort, and merge again with `-s recursive -X no-renames`"
+                "{what}: {field} is {one:?} in {first} and {other:?} in {second}: Git mistakes different objects for a rename; \
+                 ours is not changed. Abort, and merge again with `-s recursive -X no-renames`"
             );
         }
     }

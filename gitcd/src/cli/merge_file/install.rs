@@ -8,15 +8,15 @@ use git2::{ConfigLevel, Repository};
 
 const NAME: &str = "merge.trishanku.name";
 const DRIVER: &str = "merge.trishanku.driver";
-/// A file is an object by its path: one that is like another is not that one under a new name. Git's `ort` strategy heeds it from 2.50 on;
-/// before, the driver refuses what Git takes for a rename.
+/// Disables the detection of renames: a file's path identifies its object, so a similar file is another object. Git's `ort`
+/// strategy respects it from 2.50 on; before, the driver refuses what Git takes for a rename.
 const RENAMES: &str = "merge.renames";
 const ATTRIBUTES: &str = "* merge=trishanku";
 
-/// Writes the configuration of the repository and its `info/attributes`; nothing that is tracked.
+/// Writes the repository's configuration and `info/attributes`, but no tracked file.
 pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
     let start = repo.unwrap_or(Path::new("."));
-    let none = || format!("no repository at {}: name a clone with --repo, or call this in one", start.display());
+    let none = || format!("no repository at {}: name a clone with --repo, or run this in one", start.display());
     let repository = Repository::discover(start).map_err(|_| anyhow::Error::msg(none()))?;
     let driver = format!("{} merge-file --driver --key %P %A %O %B", program()?);
     let mut config = repository.config()?.open_level(ConfigLevel::Local)?;
@@ -30,11 +30,11 @@ pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
         read => read.with_context(|| format!("cannot read {}", attributes.display()))?,
     };
     if !before.lines().any(|line| line.trim() == ATTRIBUTES) {
-        // First, so that whatever is there goes on to win.
+        // First, so that existing lines still win.
         write(&attributes, &format!("{ATTRIBUTES}\n{before}"))?;
     }
     trishanku_stdio::println!(
-        "{}: merges go by fields from now on",
+        "{}: Git now merges by fields",
         repository.workdir().unwrap_or(repository.path()).display()
     );
     trishanku_stdio::println!("  {DRIVER} = {driver}");
@@ -44,12 +44,12 @@ pub(super) fn install(repo: Option<&Path>) -> anyhow::Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = path.parent().expect("it is in a folder");
+    let folder = path.parent().expect("info/attributes has a parent folder");
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(path, text));
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// How a shell calls this program: by its name if that is what is found, else by its path.
+/// Returns how a shell calls this program: by its name if that finds it, else by its path.
 fn program() -> anyhow::Result<String> {
     let own = std::env::current_exe()?.canonicalize()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -57,7 +57,7 @@ fn program() -> anyhow::Result<String> {
     if found.and_then(|found| found.canonicalize().ok()).as_ref() == Some(&own) {
         return Ok("gitcd".into());
     }
-    let own = own.to_str().context("the path of this program is no text")?;
-    // Git replaces what follows a per cent sign, then a shell reads the line.
+    let own = own.to_str().context("the path of this program is not UTF-8")?;
+    // Git expands placeholders that start with a per cent sign, then a shell parses the line.
     Ok(format!("'{}'", own.replace('\'', r"'\''").replace('%', "%%")))
 }

@@ -8,13 +8,13 @@ use gitcd_engine::compactor::Retention;
 use super::{boolean, duration};
 use crate::{server, telemetry};
 
-/// How connections are kept; flags and defaults are etcd's.
+/// Settings of connections; flags and defaults are etcd's.
 #[derive(Debug, clap::Args)]
 pub(super) struct Transport {
-    /// Most requests and streams that a connection may have open
+    /// Most concurrent requests and streams on a connection
     #[arg(long, env = "GITCD_MAX_CONCURRENT_STREAMS", default_value_t = u32::MAX, value_name = "N")]
     max_concurrent_streams: u32,
-    /// Shortest time between two pings of a client; accepted for etcd's sake: pings are always answered
+    /// Shortest time between two pings of a client; has no effect, since pings are always answered
     #[arg(
         long,
         env = "GITCD_GRPC_KEEPALIVE_MIN_TIME",
@@ -23,7 +23,7 @@ pub(super) struct Transport {
         value_name = "DURATION"
     )]
     grpc_keepalive_min_time: Duration,
-    /// How often clients are asked for a sign of life; 0 for never
+    /// Interval of keepalive pings to clients; 0 disables them
     #[arg(
         long,
         env = "GITCD_GRPC_KEEPALIVE_INTERVAL",
@@ -32,7 +32,7 @@ pub(super) struct Transport {
         value_name = "DURATION"
     )]
     grpc_keepalive_interval: Duration,
-    /// How long they have to answer before the connection is closed; 0 to not ask them
+    /// Time to answer a ping before the connection is closed; 0 disables pings
     #[arg(
         long,
         env = "GITCD_GRPC_KEEPALIVE_TIMEOUT",
@@ -53,14 +53,14 @@ impl Transport {
     }
 }
 
-/// Compaction without a client's doing; flags and defaults are etcd's.
+/// Automatic compaction; flags and defaults are etcd's.
 #[derive(Debug, clap::Args)]
 pub(super) struct Compaction {
     /// What --auto-compaction-retention counts
     #[arg(long, env = "GITCD_AUTO_COMPACTION_MODE", value_enum, default_value_t, value_name = "WHAT")]
     auto_compaction_mode: CompactionMode,
     /// How much history to keep for clients: a duration, in hours if without a unit, or a number of revisions; 0 for all.
-    /// What is compacted stays in Git
+    /// Compacted history stays in Git
     #[arg(long, env = "GITCD_AUTO_COMPACTION_RETENTION", default_value = "0", value_name = "RETENTION")]
     auto_compaction_retention: String,
 }
@@ -92,7 +92,7 @@ impl Compaction {
     }
 }
 
-/// Traces for a collector; flags and defaults are etcd's. OpenTelemetry's environment variables count too.
+/// Traces for a collector; flags and defaults are etcd's. OpenTelemetry's environment variables apply, too.
 #[derive(Debug, clap::Args)]
 #[expect(
     clippy::struct_field_names,
@@ -100,7 +100,7 @@ impl Compaction {
     reason = "the fields and their comments are the flags and their help"
 )]
 pub(super) struct Tracing {
-    /// Tell a collector about requests, over OTLP (gRPC). OTEL_TRACES_EXPORTER=otlp and OTEL_EXPORTER_OTLP_ENDPOINT do it too
+    /// Export traces of requests over OTLP (gRPC). OTEL_TRACES_EXPORTER=otlp and OTEL_EXPORTER_OTLP_ENDPOINT do so too
     #[arg(
         long,
         env = "GITCD_ENABLE_DISTRIBUTED_TRACING",
@@ -121,7 +121,7 @@ pub(super) struct Tracing {
         value_name = "ADDRESS"
     )]
     distributed_tracing_address: Option<String>,
-    /// What traces call this service [default: OTEL_SERVICE_NAME, or gitcd]
+    /// Name of this service in traces [default: OTEL_SERVICE_NAME, or gitcd]
     #[arg(
         long,
         env = "GITCD_DISTRIBUTED_TRACING_SERVICE_NAME",

@@ -1,4 +1,4 @@
-//! Flags for one writer at a time.
+//! Flags of the writer lease.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::super::{duration, per_branch};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One writer at a time")]
 pub(super) struct LeaseFlags {
-    /// Serve only while no other server can write the branch: hold a lease on a remote that ends so long after its last
-    /// renewal, such as 15s; 0: anybody may write, and what was written is merged
+    /// Serve only while no other server can write the branch: hold a lease on a remote that expires this long after its last
+    /// renewal, such as 15s; 0: several servers may write, and are merged
     #[arg(
         long,
         env = "GITCD_WRITER_LEASE",
@@ -24,24 +24,24 @@ pub(super) struct LeaseFlags {
         value_name = "DURATION"
     )]
     writer_lease: Duration,
-    /// The remote that has the lease and gets all commits [default: the only one, or origin]
+    /// The remote that stores the lease and gets all commits [default: the only one, or origin]
     #[arg(long, env = "GITCD_WRITER_LEASE_REMOTE", value_name = "MAP")]
     writer_lease_remote: Option<String>,
-    /// While others have the lease, listen and answer reads and watches as of what they have pushed, which is a moment old even where
-    /// clients ask for the newest; refuse everything else. For a client that is used when the lease is here only, such as a kube-apiserver
-    /// of its own
+    /// While another server has the lease, serve reads and watches as of its last push, which is slightly stale even for
+    /// linearizable reads; refuse everything else. For a client that is only used when the lease is here, such as a
+    /// kube-apiserver of its own
     #[arg(long, env = "GITCD_HOT_STANDBY")]
     hot_standby: bool,
 }
 
-/// What follows from them.
+/// The parsed flags.
 pub(super) struct Leases {
     duration: Duration,
     remotes: PerBranch,
     hot_standby: bool,
 }
 
-/// How often a remote is looked at that does not tell of changes, if nobody says so.
+/// Default poll interval for remotes without change notifications.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 fn length(text: &str) -> Result<Duration, String> {
@@ -71,8 +71,8 @@ impl Leases {
         &self.remotes
     }
 
-    /// The lease of a branch. Its remote is followed and pushed to from now on, whatever else is said of it: who takes the lease
-    /// over goes on from there.
+    /// Returns the lease of a branch. Its remote is always followed and pushed to, whatever the other flags say: the next holder
+    /// of the lease continues from there.
     pub(super) fn of(
         &self,
         branch: &str,
@@ -98,14 +98,14 @@ impl Leases {
     }
 }
 
-/// The only remote, or `origin`: of those that are followed, else of those that the repository knows.
+/// Returns the only remote, or `origin`, of those that are followed, else of those in the repository's configuration.
 fn usual(branch: &str, repository: &Path, pull: &gitcd_sync::Config) -> anyhow::Result<String> {
     let mut names: Vec<String> = pull.remotes.iter().map(|remote| remote.name.clone()).collect();
     if names.is_empty() {
         let opened = super::super::open_repository(repository).with_context(|| {
             let path = repository.display();
             format!(
-                "--writer-lease needs a repository with a remote: make it with `git init --bare {path}` and \
+                "--writer-lease needs a repository with a remote: create it with `git init --bare {path}` and \
                  `git -C {path} remote add origin URL`"
             )
         })?;
@@ -118,7 +118,7 @@ fn usual(branch: &str, repository: &Path, pull: &gitcd_sync::Config) -> anyhow::
         [only] => Ok(only.clone()),
         _ if names.iter().any(|name| name == "origin") => Ok("origin".to_owned()),
         _ => bail!(
-            "branch {branch:?} has the remotes {}: say with --writer-lease-remote={branch}=NAME which of them has the lease",
+            "branch {branch:?} has the remotes {}: choose the one for the lease with --writer-lease-remote={branch}=NAME",
             names.join(", ")
         ),
     }

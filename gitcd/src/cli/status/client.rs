@@ -1,4 +1,4 @@
-//! Just enough of an HTTP client, with TLS.
+//! A minimal HTTP client, with TLS.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-/// Longest answer that is taken.
+/// Largest accepted response.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
 const AWAY: &str = "cannot connect; --endpoint says where a branch is served (its --listen-urls)";
 
-/// Files for TLS, in PEM, as flags.
+/// Flags for TLS files, in PEM.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Tls {
-    /// Authorities that a https server's certificate must be from (PEM file)
+    /// CAs of https servers' certificates (PEM file)
     #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Certificate to show to the server (PEM file)
+    /// Client certificate (PEM file)
     #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
     cert: Option<PathBuf>,
     /// Its key (PEM file)
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Tls {
 }
 
 pub(in crate::cli) struct Client {
-    /// There if authorities were given.
+    /// `None` without CAs.
     tls: Option<TlsConnector>,
 }
 
@@ -45,18 +45,18 @@ impl Client {
         Ok(Self { tls: tls.map(|config| TlsConnector::from(Arc::new(config))) })
     }
 
-    /// The body of a page, which must be there.
+    /// Returns the body of a page, which must exist.
     pub(in crate::cli) async fn get(&self, url: &str, path: &str) -> anyhow::Result<Bytes> {
-        let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL"))?;
+        let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
         let host =
-            uri.host().with_context(|| format!("{url:?} names no host: it must look like http://127.0.0.1:2479"))?;
+            uri.host().with_context(|| format!("{url:?} contains no host: it must look like http://127.0.0.1:2479"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let stream = |port: u16| TcpStream::connect((bare.to_owned(), uri.port_u16().unwrap_or(port)));
         match uri.scheme_str() {
             Some("http") | None => exchange(stream(80).await.context(AWAY)?, host, path).await,
             Some("https") => {
-                let tls = self.tls.as_ref().context("https needs --cacert: whom to trust")?;
-                let name = ServerName::try_from(bare.to_owned()).context("no name for a certificate")?;
+                let tls = self.tls.as_ref().context("https needs --cacert")?;
+                let name = ServerName::try_from(bare.to_owned()).context("the host is not valid in a certificate")?;
                 let stream = stream(443).await.context(AWAY)?;
                 exchange(tls.connect(name, stream).await.context("TLS")?, host, path).await
             }
@@ -70,7 +70,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the sender; what goes wrong there, the request says.
+    // It ends with the sender; its errors also fail the request.
     let connection = tokio::spawn(async move { drop(connection.await) });
     let request = Request::get(path).header(header::HOST, host).body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await.context("no answer")?;
@@ -82,7 +82,7 @@ where
         StatusCode::NOT_FOUND => bail!("it has no {path}: it is not a gitcd, or an old one"),
         status => bail!("it answers {status}"),
     }
-    Ok(body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes())
+    Ok(body.map_err(|error| anyhow::anyhow!("the answer was cut off: {error}"))?.to_bytes())
 }
 
 fn tls(authorities: &Path, files: &Tls) -> anyhow::Result<ClientConfig> {

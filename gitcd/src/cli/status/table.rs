@@ -1,4 +1,4 @@
-//! What `gitcd status` prints.
+//! The output of `gitcd status`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ const WARN: Style = AnsiColor::Yellow.on_default();
 const STRONG: Style = Style::new().bold();
 const PLAIN: Style = Style::new();
 
-/// A piece of text and how it looks.
+/// Text and its style.
 struct Cell(String, Style);
 
-/// Prints the branches of a server; `named`: there are others, so say which one it is.
+/// Prints the branches of a server; `named` adds its URL, if there are other servers.
 pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: bool) -> io::Result<()> {
     if named {
         writeln!(out, "{url}")?;
@@ -64,7 +64,7 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             let word =
                 |count: u64, word: &str| if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") };
             let (merges, conflicts) = (word(branch.merges, "merge"), word(branch.conflicts, "conflict"));
-            writeln!(out, "  pushed and committed by people: {merges}, {WARN}{conflicts}{WARN:#}")?;
+            writeln!(out, "  external commits: {merges}, {WARN}{conflicts}{WARN:#}")?;
         }
         conflicts(out, &branch.latest_conflicts, status.time)?;
         rejected(out, &branch.rejected, &branch.rejected_from, status.time)?;
@@ -146,7 +146,7 @@ fn rejected(
     })
 }
 
-/// Others chose the words: they must not move the cursor.
+/// Replaces control characters in external text, which must not move the cursor.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -159,7 +159,7 @@ fn row<const N: usize>(out: &mut impl Write, indent: &str, cells: &[Cell; N], wi
     write!(out, "{indent}")?;
     for (column, (Cell(text, style), width)) in cells.iter().zip(widths).enumerate() {
         let text = one_line(text);
-        // No blanks at the end of a line.
+        // No trailing blanks.
         let blanks = if column + 1 < N { width + 2 - text.chars().count() } else { 0 };
         write!(out, "{style}{text}{style:#}{:blanks$}", "")?;
     }

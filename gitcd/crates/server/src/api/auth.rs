@@ -1,6 +1,6 @@
 //! The Auth service, which answers that users and roles are not supported (etcd: `api/v3rpc/auth.go`).
 //!
-//! TLS client certificates decide who may connect (`--tls-trusted-ca-certs`).
+//! Access is controlled by TLS client certificates (`--tls-trusted-ca-certs`).
 
 use tonic::{Request, Response, Status};
 

@@ -258,7 +258,7 @@ impl View {
         let shown = self.store.follow(Followed { revision, compacted, put, gone });
         if shown.is_ok() {
             self.heads.send_modify(|head| *head = Head { revision, data, next: data, ..*head });
-            tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "serving a newer pushed state");
+            tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "serving new state");
         }
         Ok(shown.map(|()| revision))
     }
