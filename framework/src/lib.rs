@@ -51,3 +51,8 @@ pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
 pub use self::object::{ApiScope, DiscoverError, Kind, Object, ScopeKind, StaticKind};
 pub use self::stop::stop_signal;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

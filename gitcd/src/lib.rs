@@ -38,3 +38,8 @@ pub mod watch {
 }
 
 pub mod cli;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

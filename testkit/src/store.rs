@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use gitcd::config::{Branches, DEFAULT_PEER_URL, listen_urls};
 use gitcd::recovery::{self, Beginning};
 use gitcd::server::{Config, Server};
-use gitcd::store::revision::Revision;
 use gitcd::telemetry;
 use tokio::sync::oneshot;
 use tracing::dispatcher::set_default;
@@ -108,27 +106,10 @@ fn config(folder: &Path) -> Result<Config, Failure> {
         ..Branches::default()
     };
     let branch = branches.branch(gitcd::config::DEFAULT_NAME);
-    recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false })?;
+    recovery::init(&branch, Beginning::default())?;
     Ok(Config {
-        branch,
         listen: listen_urls("listen-urls", "http://127.0.0.1:0")?,
-        listen_pages: Vec::new(),
-        advertise: Vec::new(),
         advertise_peer: vec![DEFAULT_PEER_URL.to_owned()],
-        cluster_id: None,
-        member_id: None,
-        limits: gitcd::api::Limits::default(),
-        journal_segment_bytes: 32 << 20,
-        prune_expire: None,
-        store: gitcd::store::Limits::default(),
-        committer: gitcd::committer::Settings::default(),
-        progress_interval: Duration::from_mins(10),
-        retention: None,
-        transport: gitcd::transport::Transport::default(),
-        origins: gitcd::gateway::Origins::parse(""),
-        tls: None,
-        pull: gitcd::pull::Config::default(),
-        lease: None,
-        served: gitcd::pull::owner::Served::default(),
+        ..Config::new(branch)
     })
 }

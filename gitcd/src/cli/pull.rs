@@ -8,17 +8,15 @@ use gitcd_core::scope::{EVERYTHING, NOTHING, Scope};
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_server::config::{ConfigError, PerBranch, listen_urls};
-use gitcd_server::gateway::Origins;
 use gitcd_server::server::{self, Server};
 use gitcd_sync::Config;
 use gitcd_sync::credentials::Credentials;
 use gitcd_sync::dry_run::ApiServer;
-use gitcd_sync::owner::Served;
 use gitcd_sync::remote::Remote;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Common, duration, per_branch};
-use crate::{api, committer, store};
+use crate::{api, committer};
 
 /// Interval of commits while a branch changes that others follow.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
@@ -336,30 +334,14 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
         if pull.remotes.is_empty() {
             anyhow::bail!("branch {name:?} has no remote: set one with --remote-names={name}=origin");
         }
+        let flush_interval = pull.interval.map(|_| FLUSH_INTERVAL);
         configs.push(server::Config {
-            branch: branches.branch(name),
-            listen: Vec::new(),
             listen_pages: listen_urls("listen-metrics-urls", pages.of(name).unwrap_or_default())?,
-            advertise: Vec::new(),
-            advertise_peer: Vec::new(),
-            cluster_id: None,
-            member_id: None,
             limits: api::Limits { max_request_bytes: 0, max_txn_ops: 0, quota_backend_bytes: 0 },
-            journal_segment_bytes: 32 << 20,
-            prune_expire: None,
-            store: store::Limits::default(),
-            committer: committer::Settings {
-                flush_interval: pull.interval.map(|_| FLUSH_INTERVAL),
-                ..committer::Settings::default()
-            },
-            progress_interval: Duration::from_mins(10),
-            retention: None,
-            transport: server::Transport::default(),
-            origins: Origins::default(),
+            committer: committer::Settings { flush_interval, ..committer::Settings::default() },
             tls: files.of_branch(name)?,
             pull,
-            lease: None,
-            served: Served::default(),
+            ..server::Config::new(branches.branch(name))
         });
     }
     Ok(configs)

@@ -3,20 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bytes::Bytes;
 use gitcd::api;
-use gitcd::committer;
 use gitcd::config::Listen;
-use gitcd::gateway::Origins;
 use gitcd::git::branch;
 use gitcd::keyspace::KeySpace;
-use gitcd::pull;
 use gitcd::pull::remote::Remote;
 use gitcd::recovery::{self, Beginning};
-use gitcd::server::{Config, Server, Transport};
-use gitcd::store;
+use gitcd::server::{Config, Server};
 use gitcd::store::index::KeyRange;
 use gitcd::store::revision::Revision;
 use gitcd::store::txn::{Delete, Op, Put};
@@ -56,29 +51,12 @@ impl Branch {
             committer_name: name.into(),
             committer_email: format!("{name}@localhost"),
         };
-        recovery::init(&branch, Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false })
-            .unwrap();
+        recovery::init(&branch, Beginning::default()).unwrap();
         let config = Config {
-            branch,
             listen: vec![Listen { flag: "listen-urls", address: free_address(), tls: false }],
-            listen_pages: Vec::new(),
-            advertise: Vec::new(),
-            advertise_peer: Vec::new(),
-            cluster_id: None,
-            member_id: None,
             limits: api::Limits { max_request_bytes: 1 << 20, max_txn_ops: 128, quota_backend_bytes: 0 },
             journal_segment_bytes: 1 << 20,
-            prune_expire: None,
-            store: store::Limits::default(),
-            committer: committer::Settings::default(),
-            progress_interval: Duration::from_mins(10),
-            retention: None,
-            origins: Origins::default(),
-            transport: Transport::default(),
-            tls: None,
-            pull: pull::Config::default(),
-            lease: None,
-            served: pull::owner::Served::default(),
+            ..Config::new(branch)
         };
         let mut branch = Self { config, server: None, _folder: folder };
         branch.start().await;

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gitcd::api::Limits;
 use gitcd::config::Listen;
 use gitcd::git::branch;
 use gitcd::keyspace::KeySpace;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use gitcd::proto::etcdserverpb::{PutRequest, RangeRequest, TxnRequest};
 use gitcd::recovery::{self, Beginning};
-use gitcd::server::{Config, Server, Transport};
-use gitcd::store::revision::Revision;
-use gitcd::{committer, store};
+use gitcd::server::{Config, Server};
 use tracing::span::{Attributes, Id};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -31,35 +28,19 @@ impl<S: tracing::Subscriber> Layer<S> for Spans {
 }
 
 fn config(repository: &std::path::Path) -> Config {
+    let branch = branch::Config {
+        repository: repository.to_owned(),
+        name: "default".into(),
+        data_reference: "refs/heads/main".into(),
+        metadata_reference: "refs/gitcd/metadata/main".into(),
+        keys: KeySpace::new("/registry", std::iter::empty::<&str>()),
+        committer_name: "gitcd".into(),
+        committer_email: "gitcd@localhost".into(),
+    };
     Config {
-        branch: branch::Config {
-            repository: repository.to_owned(),
-            name: "default".into(),
-            data_reference: "refs/heads/main".into(),
-            metadata_reference: "refs/gitcd/metadata/main".into(),
-            keys: KeySpace::new("/registry", std::iter::empty::<&str>()),
-            committer_name: "gitcd".into(),
-            committer_email: "gitcd@localhost".into(),
-        },
         listen: vec![Listen { flag: "listen-urls", address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: false }],
-        listen_pages: Vec::new(),
-        advertise: Vec::new(),
-        advertise_peer: Vec::new(),
-        cluster_id: None,
-        member_id: None,
-        limits: Limits::default(),
-        journal_segment_bytes: 1 << 20,
-        prune_expire: None,
-        store: store::Limits::default(),
-        committer: committer::Settings::default(),
         progress_interval: Duration::from_hours(1),
-        retention: None,
-        origins: gitcd::gateway::Origins::default(),
-        transport: Transport::default(),
-        tls: None,
-        pull: gitcd::pull::Config::default(),
-        lease: None,
-        served: gitcd::pull::owner::Served::default(),
+        ..Config::new(branch)
     }
 }
 
@@ -72,7 +53,7 @@ async fn requests_make_no_spans_unless_somebody_asks_for_traces() {
 
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let config = config(&folder.path().join("repo.git"));
-    let beginning = Beginning { revision: Revision::INITIAL, version: 1, depth: None, force: false };
+    let beginning = Beginning::default();
     recovery::init(&config.branch, beginning).expect("the branch is new");
     let server = Server::start(config).await.expect("the branch exists");
     let url = format!("http://{}", server.addresses()[0]);

@@ -108,7 +108,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns a branch with the default references for its name, the key prefix `/`, and an empty committer.
+    /// Returns a branch with the default references for its name, the key prefix `/`, and gitcd as the committer.
     pub fn named(repository: PathBuf, name: &str) -> Self {
         let leaf = if name == DEFAULT_NAME { "main" } else { name };
         Self {
@@ -117,8 +117,8 @@ impl Config {
             data_reference: format!("refs/heads/{leaf}"),
             metadata_reference: format!("refs/gitcd/metadata/{leaf}"),
             keys: KeySpace::new("/", Vec::<String>::new()),
-            committer_name: String::new(),
-            committer_email: String::new(),
+            committer_name: "gitcd".to_owned(),
+            committer_email: "gitcd@localhost".to_owned(),
         }
     }
 }

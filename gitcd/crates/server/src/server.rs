@@ -77,6 +77,34 @@ pub struct Config {
     pub served: Served,
 }
 
+impl Config {
+    /// Serves a branch with etcd's defaults, no listener, no remote and no lease.
+    pub fn new(branch: branch::Config) -> Self {
+        Self {
+            branch,
+            listen: Vec::new(),
+            listen_pages: Vec::new(),
+            advertise: Vec::new(),
+            advertise_peer: Vec::new(),
+            cluster_id: None,
+            member_id: None,
+            limits: api::Limits::default(),
+            journal_segment_bytes: 32 << 20,
+            prune_expire: None,
+            store: store::Limits::default(),
+            committer: committer::Settings::default(),
+            progress_interval: Duration::from_mins(10),
+            retention: None,
+            transport: Transport::default(),
+            origins: Origins::default(),
+            tls: None,
+            pull: gitcd_sync::Config::default(),
+            lease: None,
+            served: Served::default(),
+        }
+    }
+}
+
 /// Why a branch is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -105,6 +133,27 @@ pub enum ServeError {
 }
 
 /// A branch that is being served.
+///
+/// ```
+/// use gitcd_engine::recovery::{self, Beginning};
+/// use gitcd_repo::branch;
+/// use gitcd_server::config::listen_urls;
+/// use gitcd_server::server::{Config, Server};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let repository = folder.path().join("data.git");
+/// let branch = branch::Config::named(repository, "default");
+/// recovery::init(&branch, Beginning::default())?;
+///
+/// let listen = listen_urls("listen-urls", "http://127.0.0.1:0")?;
+/// let server = Server::start(Config { listen, ..Config::new(branch) }).await?;
+/// println!("etcd clients connect to {:?}", server.addresses());
+/// server.stop().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Server {
     store: Arc<Store>,

@@ -33,6 +33,13 @@ pub struct Beginning {
     pub force: bool,
 }
 
+/// An empty history is read whole, revisions start as in etcd, and an existing branch is an error.
+impl Default for Beginning {
+    fn default() -> Self {
+        Self { revision: Revision::INITIAL, version: 1, depth: None, force: false }
+    }
+}
+
 /// What [`init`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initialized {
