@@ -45,6 +45,10 @@ reference: ## Write the reference pages from the programs' help and the CRDs
 	$(CARGO) build --workspace --locked --bins
 	TRISHANKU_WRITE_REFERENCE=1 $(CARGO) test --workspace --locked --test reference
 
+.PHONY: publish-check
+publish-check: ## Package and build all library crates as for a release, without uploading
+	$(CARGO) publish --workspace --dry-run $(ARGS)
+
 deny: ## Licences, bans and sources of the dependencies; advisories where the network allows
 	@hack/deny.sh
 
