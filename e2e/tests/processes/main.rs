@@ -60,7 +60,7 @@ fn the_samples_run_with_another_repository() {
     let mut kubectl = Command::new(programs::folder().unwrap().join("trishanku"));
     let output = kubectl.arg("--dir").arg(machine.home().dir()).args(["kubectl", "get", "pods"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("does not run") && said.contains("run --filename"), "{said}");
+    assert!(said.contains("is not running") && said.contains("run --filename"), "{said}");
 }
 
 #[test]

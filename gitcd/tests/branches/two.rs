@@ -352,7 +352,7 @@ async fn without_fetches_what_somebody_else_has_fetched_is_merged() {
     let value = map("a", r#"{"x":"1"}"#);
     let puller = one.server().puller().clone();
     let refused = puller.pull(&puller.remotes()[0]).await.unwrap_err().to_string();
-    assert!(refused.contains("fetch refs/heads/main to there"), "{refused}");
+    assert!(refused.contains("another program must fetch refs/heads/main"), "{refused}");
     fetch();
     one.pull().await;
     other.put(KEY, &value).await;
