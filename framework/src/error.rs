@@ -50,7 +50,7 @@ pub enum Retry {
 ///
 ///     fn retry(&self) -> Retry {
 ///         match self {
-/// Only a change of the spec helps.
+///             // Only a change of the spec helps.
 ///             Self::Level { .. } => Retry::Terminal,
 ///             Self::Pump(_) => Retry::BackOff,
 ///             Self::Api(error) => error.retry(),

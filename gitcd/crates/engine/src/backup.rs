@@ -6,7 +6,7 @@
 //! ```
 //! # use gitcd_engine::backup;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! The first line says what the file is.
+//! // The first line says what the file is.
 //! assert!(backup::MAGIC.starts_with(b"gitcd snapshot"));
 //! # Ok(())
 //! # }
