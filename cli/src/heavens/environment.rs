@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Container, EnvVarSource};
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
+use super::render_context::RenderContext;
 use super::site::Site;
-use super::workshop::RenderContext;
 
 /// Variables in a stable order.
 pub(super) type Variables = BTreeMap<String, Variable>;
@@ -41,7 +41,7 @@ impl Variable {
 /// # Errors
 /// If a Secret or `ConfigMap` is missing, or a source is not supported.
 pub(super) fn of(
-    workshop: &RenderContext<'_>,
+    context: &RenderContext<'_>,
     site: &Site,
     container: &Container,
     translation: &Translation,
@@ -51,9 +51,9 @@ pub(super) fn of(
     for from in container.env_from.iter().flatten() {
         let prefix = from.prefix.clone().unwrap_or_default();
         let (data, is_secret) = if let Some(map) = &from.config_map_ref {
-            (config_map(workshop, &map.name, map.optional, of)?, false)
+            (config_map(context, &map.name, map.optional, of)?, false)
         } else if let Some(secret) = &from.secret_ref {
-            (secret_data(workshop, &secret.name, secret.optional, of)?, true)
+            (secret_data(context, &secret.name, secret.optional, of)?, true)
         } else {
             (None, false)
         };
@@ -64,7 +64,7 @@ pub(super) fn of(
     for variable in container.env.iter().flatten() {
         let value = match (&variable.value, &variable.value_from) {
             (Some(value), _) => Some(literal(value, &variables, translation)),
-            (None, Some(source)) => from_source(workshop, site, source, of)?,
+            (None, Some(source)) => from_source(context, site, source, of)?,
             (None, None) => Some(Variable::default()),
         };
         if let Some(value) = value {
@@ -124,13 +124,13 @@ fn expand_but(text: &str, dollar: &str, mut value: impl FnMut(&str) -> Option<St
 }
 
 fn from_source(
-    workshop: &RenderContext<'_>,
+    context: &RenderContext<'_>,
     site: &Site,
     source: &EnvVarSource,
     of: &str,
 ) -> Result<Option<Variable>, RenderError> {
     if let Some(key) = &source.config_map_key_ref {
-        let data = config_map(workshop, &key.name, key.optional, of)?;
+        let data = config_map(context, &key.name, key.optional, of)?;
         let value = data.and_then(|data| data.get(&key.key).map(|value| Variable::plain(text(value))));
         return if value.is_none() && key.optional != Some(true) {
             let with_key = format!(" with key {:?}", key.key);
@@ -140,7 +140,7 @@ fn from_source(
         };
     }
     if let Some(key) = &source.secret_key_ref {
-        let data = secret_data(workshop, &key.name, key.optional, of)?;
+        let data = secret_data(context, &key.name, key.optional, of)?;
         return Ok(data.and_then(|data| data.get(&key.key).map(|value| Variable::secret(text(value)))));
     }
     let field = source.field_ref.as_ref().map(|field| field.field_path.as_str());
@@ -157,12 +157,12 @@ fn from_source(
 }
 
 fn config_map(
-    workshop: &RenderContext<'_>,
+    context: &RenderContext<'_>,
     name: &str,
     optional: Option<bool>,
     of: &str,
 ) -> Result<Option<Data>, RenderError> {
-    match workshop.config_maps.get(name) {
+    match context.config_maps.get(name) {
         None if optional != Some(true) => {
             Err(RenderError::NoConfigMap { of: of.to_owned(), name: name.to_owned(), key: String::new() })
         }
@@ -171,15 +171,15 @@ fn config_map(
 }
 
 fn secret_data(
-    workshop: &RenderContext<'_>,
+    context: &RenderContext<'_>,
     name: &str,
     optional: Option<bool>,
     of: &str,
 ) -> Result<Option<Data>, RenderError> {
-    if optional == Some(true) && !workshop.secrets.has(name) {
+    if optional == Some(true) && !context.secrets.has(name) {
         return Ok(None);
     }
-    Ok(Some(workshop.secrets.get(name, of)?))
+    Ok(Some(context.secrets.get(name, of)?))
 }
 
 fn text(value: &[u8]) -> String {

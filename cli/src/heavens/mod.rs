@@ -18,13 +18,13 @@ pub mod manifest;
 mod paths;
 mod remotes;
 mod render;
+mod render_context;
 mod renewal;
 mod secrets;
 mod servers;
 mod site;
 mod users;
 mod volumes;
-mod workshop;
 
 pub use crate::record::{HeavenRecord, Kind};
 pub use error::RenderError;

@@ -13,12 +13,12 @@ use super::flags::{self, FlagOption};
 use super::images::ImagePrograms;
 use super::manifest::Manifests;
 use super::remotes::{self, RemoteOption};
+use super::render_context::RenderContext;
 use super::renewal::Renewal;
 use super::secrets::{Secrets, write};
 use super::servers::{self, kubeconfigs};
 use super::site::Site;
 use super::users::UsersPod;
-use super::workshop::RenderContext;
 use crate::plane::components::Component;
 use crate::plane::ports::{self, Moved};
 use crate::plane::{Assets, Home};
@@ -115,7 +115,7 @@ impl Rendered {
         let names: Vec<String> = jobs.iter().flat_map(Job::port_names).collect();
         (rendered.ports, rendered.moved) = ports::allot(&names, request.ports)
             .map_err(|source| super::SecretError::File { path: "a loopback port".into(), source })?;
-        let workshop = RenderContext {
+        let context = RenderContext {
             home: request.home,
             assets: request.assets,
             gitcd: request.gitcd,
@@ -127,14 +127,14 @@ impl Rendered {
         for job in jobs {
             let site = Site::new(request.home, &job.site, &rendered.ports);
             let is_new = !Path::new(&site.place.repository()).join("refs/gitcd").exists();
-            let (mut components, record) = job.render(&workshop, &site)?;
+            let (mut components, record) = job.render(&context, &site)?;
             if let Some(first) = components.first_mut().filter(|_| is_new) {
                 first.after.extend(request.after.get(&site.name).into_iter().flatten().cloned());
             }
             rendered.components.extend(components);
             rendered.records.push(record);
         }
-        let copies = workshop.copies.into_inner();
+        let copies = context.copies.into_inner();
         rendered.renewal = Some(Renewal { secrets, heavens: ours, copies, persons: None, due });
         let mut seen = BTreeSet::new();
         if let Some(twice) = rendered.components.iter().find(|component| !seen.insert(&component.name)) {
@@ -235,7 +235,7 @@ impl Job {
 
     fn render(
         mut self,
-        workshop: &RenderContext<'_>,
+        context: &RenderContext<'_>,
         site: &Site,
     ) -> Result<(Vec<Component>, HeavenRecord), RenderError> {
         if let Some(host) = self.gitcd_mut().and_then(|gitcd| gitcd.host.as_mut()) {
@@ -244,7 +244,7 @@ impl Job {
         let of = self.of();
         let wrong = |source: PlanError| RenderError::Plan { of: of.clone(), source };
         let entry_points = |map: String| {
-            let keys = workshop.config_maps.get(&map).into_iter().flat_map(|data| data.keys());
+            let keys = context.config_maps.get(&map).into_iter().flat_map(|data| data.keys());
             EntryPoints::of(keys.map(String::as_str))
         };
         let images = Images::default();
@@ -268,25 +268,25 @@ impl Job {
             What::Merge(spec) => {
                 let map = entry_points(names::entry_points_of_merge(&self.name, spec));
                 let plan: Plan = plan::merge(&self.name, spec, &images, &site.place, &map).map_err(wrong)?;
-                servers::components(workshop, site, &plan)?
+                servers::components(context, site, &plan)?
             }
             What::Heaven(spec, pod) => {
                 let map = entry_points(names::entry_points_of_heaven(&self.name, spec));
                 let plan = plan::heaven(&self.name, spec, &images, &site.place, &map).map_err(wrong)?;
-                let mut components = servers::components(workshop, site, &plan)?;
+                let mut components = servers::components(context, site, &plan)?;
                 if let Some(pod) = pod {
                     let before = components.last().map(|last| last.name.clone());
-                    components.extend(pod.components(workshop, site, plan.kubeconfig.as_ref(), before.as_deref())?);
+                    components.extend(pod.components(context, site, plan.kubeconfig.as_ref(), before.as_deref())?);
                 }
                 record.kind = Kind::Heaven;
                 record.gitcd_port = Some(site.place.ports.gitcd);
                 let admin = names::Certificates::of(&self.name, spec).admin;
-                if workshop.secrets.has(&admin) {
-                    let data = kubeconfigs(site, workshop.secrets.get(&admin, &of)?);
+                if context.secrets.has(&admin) {
+                    let data = kubeconfigs(site, context.secrets.get(&admin, &of)?);
                     if let Some(kubeconfig) = data.get("kubeconfig") {
                         let path = site.dir.join("kubeconfig");
                         write(&path, kubeconfig, 0o600)?;
-                        workshop.shows(site, &admin, "kubeconfig", path.clone(), false);
+                        context.shows(site, &admin, "kubeconfig", path.clone(), false);
                         record.kubeconfig = Some(path);
                     }
                 }

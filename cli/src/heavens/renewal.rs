@@ -5,27 +5,16 @@ use std::path::PathBuf;
 use time::OffsetDateTime;
 use trishanku_api::TrishankuHeavenSpec;
 
+use super::render_context::SecretFile;
 use super::secrets::{SecretError, Secrets, write};
 use super::servers::kubeconfigs;
-use super::site::Site;
-
-/// A file with a value of a Secret.
-#[derive(Clone, Debug)]
-pub(super) struct Shown {
-    pub(super) secret: String,
-    pub(super) key: String,
-    pub(super) path: PathBuf,
-    pub(super) site: Site,
-    /// Whether a user's container reads it, and must restart when it changes; kube-apiserver reloads its files.
-    pub(super) is_users: bool,
-}
 
 /// Renews the certificates of heavens.
 pub struct Renewal {
     pub(super) secrets: Secrets,
     /// The heavens whose certificates are issued here.
     pub(super) heavens: Vec<(String, TrishankuHeavenSpec)>,
-    pub(super) copies: Vec<Shown>,
+    pub(super) copies: Vec<SecretFile>,
     /// Source and path of the user's kubeconfig.
     pub(super) persons: Option<(PathBuf, PathBuf)>,
     /// When the next renewal is due.

@@ -8,9 +8,9 @@ use trishanku_heaven_plan::plan::{self, Content, GIT_PRE, GITCD_CONFIG, HOME, Lo
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
+use super::render_context::RenderContext;
 use super::secrets::{make_folder, write};
 use super::site::Site;
-use super::workshop::RenderContext;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
 /// A server without a probe counts as ready after this time.
@@ -23,11 +23,7 @@ const GRACE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// If a Secret is missing, or a file cannot be written.
-pub(super) fn components(
-    workshop: &RenderContext<'_>,
-    site: &Site,
-    plan: &Plan,
-) -> Result<Vec<Component>, RenderError> {
+pub(super) fn components(context: &RenderContext<'_>, site: &Site, plan: &Plan) -> Result<Vec<Component>, RenderError> {
     let mut components: Vec<Component> = Vec::new();
     let mut prepare = Vec::new();
     for folder in [Path::new(&site.place.home), &site.temporary()] {
@@ -36,8 +32,8 @@ pub(super) fn components(
     let is_lease = |argument: &String| argument.starts_with("--writer-lease=");
     let waits = plan.steps.iter().any(|step| step.arguments.iter().any(is_lease));
     for step in &plan.steps {
-        mount(workshop, site, plan, step)?;
-        let program = workshop.program(&step.program, &step.image.name);
+        mount(context, site, plan, step)?;
+        let program = context.program(&step.program, &step.image.name);
         let mut environment = step.environment.clone();
         // The supervisor retries instead, and reports why.
         environment.remove("GITCD_WAIT");
@@ -48,17 +44,17 @@ pub(super) fn components(
                 continue;
             }
             Run::Alone { alive } => {
-                let alive = alive.as_ref().map(|alive| liveness(workshop, site, step, alive));
+                let alive = alive.as_ref().map(|alive| liveness(context, site, step, alive));
                 (None, Probe::Running(RUNNING), alive)
             }
             Run::Server(probes) => {
-                let alive = probes.alive.as_ref().map(|alive| liveness(workshop, site, step, alive));
-                (Some(site.port(&step.name)), look(workshop, site, step, &probes.started.look), alive)
+                let alive = probes.alive.as_ref().map(|alive| liveness(context, site, step, alive));
+                (Some(site.port(&step.name)), look(context, site, step, &probes.started.look), alive)
             }
         };
         let name = site.component(&step.name);
         components.push(Component {
-            log: workshop.home.log(&name),
+            log: context.home.log(&name),
             port: port.filter(|port| *port > 0),
             after: components.last().map(|before| before.name.clone()).into_iter().collect(),
             prepare: std::mem::take(&mut prepare),
@@ -76,15 +72,15 @@ pub(super) fn components(
     Ok(components)
 }
 
-fn liveness(workshop: &RenderContext<'_>, site: &Site, step: &Step, probe: &plan::Probe) -> Liveness {
-    let probe_of = look(workshop, site, step, &probe.look);
+fn liveness(context: &RenderContext<'_>, site: &Site, step: &Step, probe: &plan::Probe) -> Liveness {
+    let probe_of = look(context, site, step, &probe.look);
     Liveness { probe: probe_of, every: probe.every, failures: probe.failures }
 }
 
-fn look(workshop: &RenderContext<'_>, site: &Site, step: &Step, look: &Look) -> Probe {
+fn look(context: &RenderContext<'_>, site: &Site, step: &Step, look: &Look) -> Probe {
     match look {
         Look::Run(words) => {
-            let program = workshop.program(&words[0], &step.image.name);
+            let program = context.program(&words[0], &step.image.name);
             let run: Invocation =
                 RenderContext::invocation(site, program, words[1..].to_vec(), step.environment.clone());
             Probe::Run(run)
@@ -99,7 +95,7 @@ fn look(workshop: &RenderContext<'_>, site: &Site, step: &Step, look: &Look) -> 
 }
 
 /// Writes the files of a step to the paths where it reads them.
-fn mount(workshop: &RenderContext<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
+fn mount(context: &RenderContext<'_>, site: &Site, plan: &Plan, step: &Step) -> Result<(), RenderError> {
     for mount in &step.mounts {
         let folder = plan.folders.iter().find(|folder| folder.name == mount.folder);
         let folder = folder.expect("a plan mounts its own folders");
@@ -107,19 +103,19 @@ fn mount(workshop: &RenderContext<'_>, site: &Site, plan: &Plan, step: &Step) ->
         match &folder.content {
             Content::Secret { name, items } => {
                 let user = format!("{}/{}", site.name, step.name);
-                let data = kubeconfigs(site, workshop.secrets.get(name, &user)?);
+                let data = kubeconfigs(site, context.secrets.get(name, &user)?);
                 let all = || data.keys().map(|key| (key.as_str(), key.as_str())).collect();
                 let items: Vec<(&str, &str)> = if items.is_empty() { all() } else { items.clone() };
                 make_folder(path)?;
                 for (key, file) in items {
                     if let Some(content) = data.get(key) {
                         write(&path.join(file), content, 0o600)?;
-                        workshop.shows(site, name, key, path.join(file), false);
+                        context.shows(site, name, key, path.join(file), false);
                     }
                 }
             }
             Content::EntryPoints { name } => {
-                let data = workshop.config_maps.get(name).cloned().unwrap_or_default();
+                let data = context.config_maps.get(name).cloned().unwrap_or_default();
                 for key in [GIT_PRE, GITCD_CONFIG] {
                     if let Some(content) = data.get(key) {
                         write(&path.join(key), content, 0o700)?;

@@ -14,11 +14,11 @@ use super::environment;
 use super::error::RenderError;
 use super::images::{Entry, Health, is_pause};
 use super::paths::Translation;
+use super::render_context::RenderContext;
 use super::secrets::write;
 use super::servers::{kubeconfigs, translation};
 use super::site::Site;
 use super::volumes;
-use super::workshop::RenderContext;
 use crate::plane::components::{Component, Invocation, Liveness, Probe, Trust};
 
 /// A container without any probe counts as ready after this time.
@@ -79,28 +79,28 @@ impl UsersPod {
     /// See [`RenderError`].
     pub(super) fn components(
         &self,
-        workshop: &RenderContext<'_>,
+        context: &RenderContext<'_>,
         site: &Site,
         kubeconfig: Option<&Kubeconfig>,
         before: Option<&str>,
     ) -> Result<Vec<Component>, RenderError> {
         let all = self.translation(site, kubeconfig, None)?;
         for volume in self.spec.volumes.iter().flatten() {
-            volumes::fill(workshop, site, volume, &all)?;
+            volumes::fill(context, site, volume, &all)?;
         }
         if let Some(Kubeconfig { secret, path }) = kubeconfig {
             let user = format!("heaven {:?}", self.heaven);
-            let data = kubeconfigs(site, workshop.secrets.get(secret, &user)?);
+            let data = kubeconfigs(site, context.secrets.get(secret, &user)?);
             if let Some(content) = data.get("kubeconfig") {
                 write(&kubeconfig_file(site, path), content, 0o600)?;
-                workshop.shows(site, secret, "kubeconfig", kubeconfig_file(site, path), true);
+                context.shows(site, secret, "kubeconfig", kubeconfig_file(site, path), true);
             }
         }
         let mut components: Vec<Component> = Vec::new();
         let mut after: Vec<String> = before.map(ToOwned::to_owned).into_iter().collect();
         let mut prepare = Vec::new();
         for container in self.spec.init_containers.iter().flatten() {
-            let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
+            let Some(component) = self.component(context, site, kubeconfig, container)? else { continue };
             if container.restart_policy.as_deref() == Some("Always") {
                 // A native sidecar: later containers wait for it.
                 let ready = vec![component.name.clone()];
@@ -112,7 +112,7 @@ impl UsersPod {
         }
         let sidecars = components.len();
         for container in &self.spec.containers {
-            let Some(component) = self.component(workshop, site, kubeconfig, container)? else { continue };
+            let Some(component) = self.component(context, site, kubeconfig, container)? else { continue };
             let mut after = after.clone();
             // Init containers run once, before the first container; the others wait for that one.
             let prepare = std::mem::take(&mut prepare);
@@ -170,21 +170,21 @@ impl UsersPod {
     /// Renders one container; `None` for a pause container. The caller sets the components before it.
     fn component(
         &self,
-        workshop: &RenderContext<'_>,
+        context: &RenderContext<'_>,
         site: &Site,
         kubeconfig: Option<&Kubeconfig>,
         container: &Container,
     ) -> Result<Option<Component>, RenderError> {
         let image = container.image.clone().unwrap_or_default();
         let of = format!("heaven {:?}, container {:?}", self.heaven, container.name);
-        let Some(entry) = workshop.images.find(&image, workshop.assets) else {
+        let Some(entry) = context.images.find(&image, context.assets) else {
             if is_pause(&image) {
                 return Ok(None);
             }
             return Err(RenderError::NoProgram { of, image });
         };
         let translation = self.translation(site, kubeconfig, Some(container))?;
-        let variables = environment::of(workshop, site, container, &translation, &of)?;
+        let variables = environment::of(context, site, container, &translation, &of)?;
         let expanded = |text: &String| environment::expand_here(text, &variables, &translation);
         let mut words: Vec<String> = container.command.iter().flatten().map(&expanded).collect();
         let first = (!words.is_empty()).then(|| words.remove(0));
@@ -226,7 +226,7 @@ impl UsersPod {
         let uses_port = run.args.iter().any(|arg| arg.to_string_lossy().ends_with(&format!("={port}")));
         let grace = self.spec.termination_grace_period_seconds.and_then(|grace| u64::try_from(grace).ok());
         Ok(Some(Component {
-            log: workshop.home.log(&name),
+            log: context.home.log(&name),
             port: listens.or(uses_port.then_some(port)),
             after: Vec::new(),
             prepare: Vec::new(),

@@ -8,10 +8,10 @@ use super::check;
 use super::error::RenderError;
 use super::manifest::Data;
 use super::paths::Translation;
+use super::render_context::RenderContext;
 use super::secrets::{make_folder, write};
 use super::servers::kubeconfigs;
 use super::site::Site;
-use super::workshop::RenderContext;
 
 /// The folder of a volume.
 pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
@@ -26,14 +26,14 @@ pub(super) fn folder(site: &Site, volume: &Volume) -> PathBuf {
 /// # Errors
 /// If its kind is not supported, or an object that it shows is missing.
 pub(super) fn fill(
-    workshop: &RenderContext<'_>,
+    context: &RenderContext<'_>,
     site: &Site,
     volume: &Volume,
     translation: &Translation,
 ) -> Result<(), RenderError> {
     let folder = folder(site, volume);
     let user = format!("heaven {:?}: volume {:?}", site.name, volume.name);
-    let filling = Filling { workshop, site, folder: &folder, user: &user, translation };
+    let filling = Filling { context, site, folder: &folder, user: &user, translation };
     if volume.host_path.is_some() {
         return Ok(());
     }
@@ -82,7 +82,7 @@ pub(super) fn fill(
 }
 
 struct Filling<'a> {
-    workshop: &'a RenderContext<'a>,
+    context: &'a RenderContext<'a>,
     site: &'a Site,
     folder: &'a Path,
     user: &'a str,
@@ -91,14 +91,14 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     fn secret(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Result<(), RenderError> {
-        if optional == Some(true) && !self.workshop.secrets.has(name) {
+        if optional == Some(true) && !self.context.secrets.has(name) {
             return Ok(());
         }
-        let data = kubeconfigs(self.site, self.workshop.secrets.get(name, self.user)?);
+        let data = kubeconfigs(self.site, self.context.secrets.get(name, self.user)?);
         for (key, file, content) in chosen(data, items, self.user)? {
             let path = self.folder.join(file);
             write(&path, &content, 0o600)?;
-            self.workshop.shows(self.site, name, &key, path, true);
+            self.context.shows(self.site, name, &key, path, true);
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Filling<'_> {
         optional: Option<bool>,
         mode: Option<i32>,
     ) -> Result<(), RenderError> {
-        let Some(data) = self.workshop.config_maps.get(name) else {
+        let Some(data) = self.context.config_maps.get(name) else {
             if optional == Some(true) {
                 return Ok(());
             }
@@ -174,7 +174,7 @@ mod tests {
         let home = Home::at(dir.path());
         let site = Site::new(&home, "a", &BTreeMap::new());
         let secrets = Secrets::new(home.secrets(), BTreeMap::new());
-        let workshop = RenderContext {
+        let context = RenderContext {
             home: &home,
             assets: &Assets::at(dir.path()),
             gitcd: dir.path(),
@@ -185,7 +185,7 @@ mod tests {
         };
         let fill = |volume: serde_json::Value| {
             let volume: Volume = serde_json::from_value(volume).unwrap();
-            fill(&workshop, &site, &volume, &Translation::default()).map_err(|error| error.to_string())
+            fill(&context, &site, &volume, &Translation::default()).map_err(|error| error.to_string())
         };
         let kept = site.dir.join("volumes/data/kept");
         let claim = || fill(json!({"name": "data", "persistentVolumeClaim": {"claimName": "c"}}));

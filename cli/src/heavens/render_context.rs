@@ -7,11 +7,21 @@ use std::path::{Path, PathBuf};
 
 use super::images::ImagePrograms;
 use super::manifest::Data;
-use super::renewal::Shown;
 use super::secrets::Secrets;
 use super::site::Site;
 use crate::plane::components::Invocation;
 use crate::plane::{Assets, Home};
+
+/// A file with a value of a Secret, which is written again when the Secret changes.
+#[derive(Clone, Debug)]
+pub(super) struct SecretFile {
+    pub(super) secret: String,
+    pub(super) key: String,
+    pub(super) path: PathBuf,
+    pub(super) site: Site,
+    /// Whether a user's container reads it, and must restart when it changes; kube-apiserver reloads its files.
+    pub(super) is_users: bool,
+}
 
 /// The sources of programs, Secrets and `ConfigMap`s.
 pub(super) struct RenderContext<'a> {
@@ -22,7 +32,7 @@ pub(super) struct RenderContext<'a> {
     pub(super) secrets: &'a Secrets,
     pub(super) config_maps: &'a BTreeMap<String, Data>,
     /// The files that show values of Secrets.
-    pub(super) copies: RefCell<Vec<Shown>>,
+    pub(super) copies: RefCell<Vec<SecretFile>>,
 }
 
 /// The variables that processes inherit: those to find programs and to reach other hosts. Variables about a control
@@ -61,7 +71,7 @@ impl RenderContext<'_> {
     /// Records that a file shows a value of a Secret.
     pub(super) fn shows(&self, site: &Site, secret: &str, key: &str, path: PathBuf, is_users: bool) {
         let (secret, key) = (secret.to_owned(), key.to_owned());
-        self.copies.borrow_mut().push(Shown { secret, key, path, site: site.clone(), is_users });
+        self.copies.borrow_mut().push(SecretFile { secret, key, path, site: site.clone(), is_users });
     }
 
     /// The environment of a heaven's processes, with their own variables.
