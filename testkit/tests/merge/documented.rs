@@ -89,7 +89,12 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     for serial in facts.serials {
         let grace = |difference: &Difference| {
             let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
-            difference.path == "metadata.deletionGracePeriodSeconds" && difference.merged.as_ref() == own
+            let has_ended = facts
+                .merged
+                .is_some_and(|merged| matches!(merged["status"]["phase"].as_str(), Some("Failed" | "Succeeded")));
+            let is_expected =
+                difference.merged.as_ref() == own || has_ended && difference.merged == Some(Value::from(0));
+            difference.path == "metadata.deletionGracePeriodSeconds" && is_expected
         };
         let in_any_order = differences(facts.merged.map(sorted).as_ref(), serial.map(sorted).as_ref());
         if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
