@@ -74,6 +74,15 @@ pub(crate) struct Facts<'c> {
     pub(crate) serials: &'c [Option<&'c Value>],
 }
 
+/// Returns whether the merged pod has the grace period of its spec, or none because it has ended.
+fn is_grace_of_bound_pod(merged: Option<&Value>, difference: &Difference) -> bool {
+    let own = merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
+    let has_ended =
+        merged.is_some_and(|merged| matches!(merged["status"]["phase"].as_str(), Some("Failed" | "Succeeded")));
+    let is_expected = difference.merged.as_ref() == own || has_ended && difference.merged == Some(Value::from(0));
+    difference.path == "metadata.deletionGracePeriodSeconds" && is_expected
+}
+
 pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     let uids = facts.sides.map(|side| side.and_then(uid));
     let before = facts.base.and_then(uid);
@@ -87,15 +96,7 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         return Some(Documented::AnotherObject);
     }
     for serial in facts.serials {
-        let grace = |difference: &Difference| {
-            let own = facts.merged.map(|merged| &merged["spec"]["terminationGracePeriodSeconds"]);
-            let has_ended = facts
-                .merged
-                .is_some_and(|merged| matches!(merged["status"]["phase"].as_str(), Some("Failed" | "Succeeded")));
-            let is_expected =
-                difference.merged.as_ref() == own || has_ended && difference.merged == Some(Value::from(0));
-            difference.path == "metadata.deletionGracePeriodSeconds" && is_expected
-        };
+        let grace = |difference: &Difference| is_grace_of_bound_pod(facts.merged, difference);
         let in_any_order = differences(facts.merged.map(sorted).as_ref(), serial.map(sorted).as_ref());
         if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
             return Some(Documented::GraceOfBoundPod);
