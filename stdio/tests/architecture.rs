@@ -2,11 +2,15 @@
 //!
 //! `docs/architecture.md` has the diagram. Dependencies of tests and build scripts do not count.
 
+mod workspace;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use self::workspace::root;
 
 /// Each crate, with the crates that it may depend on, which come before it.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -79,11 +83,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rain-gauge", &["trishanku-framework"]),
     ("job-heaven", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
 ];
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("this crate is in a folder of the workspace").to_owned()
-}
 
 /// Returns the packages of the workspace, from cargo.
 fn packages() -> Vec<Value> {

@@ -1,13 +1,12 @@
 //! Links between the Markdown files of the repository lead somewhere, and the book has every page.
 
+mod workspace;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("this crate is in a folder of the workspace").to_owned()
-}
+use self::workspace::root;
 
 /// Returns the Markdown files that Git knows, or would add.
 fn pages() -> Vec<PathBuf> {

@@ -1,15 +1,13 @@
 //! The reference pages in `docs/reference` are what the programs print. `make reference` writes them.
 
+mod workspace;
+
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("this crate is in a folder of the workspace").to_owned()
-}
+use self::workspace::root;
 
 /// Returns what a program of the workspace prints, which `cargo test --workspace` has built.
 fn printed(program: &str, arguments: &[&str]) -> String {
