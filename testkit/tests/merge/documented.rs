@@ -4,6 +4,7 @@ use gitcd::merge::schema::{ListKind, Schemas};
 use serde_json::Value;
 
 use crate::compare::{Difference, differences, sorted};
+use crate::keyed;
 use crate::requests::Request;
 
 /// An intended difference.
@@ -178,7 +179,23 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if is_shared && all(&|difference| conflict(difference) || has_more(difference)) {
         return Some(Documented::OneApplier);
     }
-    None
+    in_items(facts)
+}
+
+/// Returns the difference that explains a case if the fields of items in lists are compared one by one.
+fn in_items(facts: &Facts<'_>) -> Option<Documented> {
+    let by_key = |object: Option<&Value>| object.map(|object| sorted(&keyed::by_key(facts.schemas, object)));
+    let (before, merged) = (by_key(facts.before), by_key(facts.merged));
+    let shown = facts.shown.each_ref().map(|side| by_key(side.as_ref()));
+    let serials: Vec<_> = facts.serials.iter().map(|serial| by_key(*serial)).collect();
+    let facts = Facts { before: before.as_ref(), merged: merged.as_ref(), shown, serials: &[], ..*facts };
+    let found = |serial: &Option<Value>| differences(facts.merged, serial.as_ref());
+    let conflict = |difference: &Difference| is_conflict(&facts, &difference.path);
+    let together = |difference: &Difference| is_together(&facts, difference) || conflict(difference);
+    if serials.iter().any(|serial| found(serial).iter().all(conflict)) {
+        return Some(Documented::FieldByField);
+    }
+    serials.iter().any(|serial| found(serial).iter().all(together)).then_some(Documented::Together)
 }
 
 /// Returns whether an object is terminating, and only the propagation policy of its deletion keeps it.
@@ -204,7 +221,7 @@ fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
     let (mut node, mut way) = (facts.schemas.of(version, kind), Vec::new());
     for step in difference.path.split('.') {
         let Some(here) = node else { return false };
-        let is_taken = |group: &&[&str]| {
+        let is_taken = |group: &[&str]| {
             let of = |object: Option<&Value>| -> Vec<Option<Value>> {
                 let holder = object.and_then(|object| way.iter().try_fold(object, |value, step| value.get(*step)));
                 group.iter().map(|field| holder.and_then(|holder| holder.get(*field)).cloned()).collect()
@@ -212,11 +229,12 @@ fn is_together(facts: &Facts<'_>, difference: &Difference) -> bool {
             let (before, sides) = (of(facts.before), [0, 1].map(|side| of(facts.shown[side].as_ref())));
             group.contains(&step) && sides.iter().all(|side| *side != before) && sides.contains(&of(Some(merged)))
         };
-        if gitcd::merge::taken_together(here).any(|group| is_taken(&group)) {
+        let mut unions = here.unions().map(|union| union.iter().map(String::as_str).collect::<Vec<_>>());
+        if gitcd::merge::taken_together(here).any(is_taken) || unions.any(|union| is_taken(&union)) {
             return true;
         }
         way.push(step);
-        node = here.field(step);
+        node = keyed::below(&here, step);
     }
     false
 }

@@ -12,6 +12,7 @@ mod case;
 mod compare;
 mod documented;
 mod edits;
+mod keyed;
 mod kinds;
 mod openapi;
 mod oracle;
