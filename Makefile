@@ -41,7 +41,7 @@ docs: ## Build the documentation as a book with search, into target/book; instal
 	@hack/docs.sh $(ARGS)
 
 # The packages and the tests are named so that cargo takes what `make test` has built.
-reference: ## Write the reference pages from the programs' help and the CRDs
+reference: ## Write the reference pages from the programs' help and metrics, and from the CRDs
 	$(CARGO) build --workspace --locked --bins
 	TRISHANKU_WRITE_REFERENCE=1 $(CARGO) test --workspace --locked --test reference
 

@@ -1,19 +1,26 @@
-//! The reference pages in `docs/reference` are what the programs print. `make reference` writes them.
+//! The reference pages in `docs/reference` are what the programs print and serve. `make reference` writes them.
 
+mod metrics;
+#[path = "../workspace/mod.rs"]
 mod workspace;
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
 use self::workspace::root;
 
-/// Returns what a program of the workspace prints, which `cargo test --workspace` has built.
-fn printed(program: &str, arguments: &[&str]) -> String {
+/// Returns the path of a program of the workspace, which `cargo test --workspace` has built.
+fn path_of(program: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
-    let folder = test.ancestors().nth(2).expect("tests are in target/PROFILE/deps");
-    let path = folder.join(program);
+    test.ancestors().nth(2).expect("tests are in target/PROFILE/deps").join(program)
+}
+
+/// Returns what a program of the workspace prints.
+fn printed(program: &str, arguments: &[&str]) -> String {
+    let path = path_of(program);
     let mut command = Command::new(&path);
     // Help shows values of the environment, and is wrapped to the width of a terminal.
     command.args(arguments).env_clear().env("COLUMNS", "100");
