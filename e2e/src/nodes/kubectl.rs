@@ -30,7 +30,7 @@ impl dyn Provider + '_ {
     /// Runs `kubectl apply` with a manifest.
     ///
     /// # Errors
-    /// Like [`Self::kubectl`].
+    /// If kubectl fails; the text has the arguments and the error output.
     pub fn apply(&self, manifest: &str) -> anyhow::Result<String> {
         said(self.kubectl_command().args(["apply", "--filename=-"]), manifest)
     }
@@ -38,7 +38,7 @@ impl dyn Provider + '_ {
     /// `kubectl get … -o json`, parsed. `what` is split at spaces.
     ///
     /// # Errors
-    /// Like [`Self::kubectl`].
+    /// If kubectl fails; the text has the arguments and the error output.
     pub fn object(&self, what: &str) -> anyhow::Result<Value> {
         let arguments = ["get", "--output=json"].into_iter().chain(what.split(' '));
         Ok(serde_json::from_str(&self.kubectl(arguments)?)?)

@@ -1,7 +1,7 @@
 //! A cluster with one node on this machine, without a container engine: containerd, kubelet and kube-proxy, and a control plane
 //! as processes beside them.
 //!
-//! Everything runs in [namespaces](sandbox) of its own: processes, mounts and networks of this machine are neither seen nor
+//! Everything runs in namespaces of its own: processes, mounts and networks of this machine are neither seen nor
 //! changed, except for control groups and a few kernel settings that kubelet requires. However the test ends, the [init
 //! process](init) of the namespaces restores both, and removes the folder.
 //!
