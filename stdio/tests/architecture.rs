@@ -15,15 +15,16 @@ use self::workspace::root;
 /// Each crate, with the crates that it may depend on, which come before it.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("trishanku-stdio", &[]),
+    ("trishanku-service", &[]),
     // gitcd: storage below, network above.
-    ("gitcd-core", &[]),
+    ("gitcd-core", &["trishanku-service"]),
     ("gitcd-merge", &[]),
     ("gitcd-journal", &["gitcd-core"]),
     ("gitcd-mvcc", &["gitcd-core", "gitcd-journal", "gitcd-merge"]),
     ("gitcd-repo", &["gitcd-core", "gitcd-merge"]),
     ("gitcd-engine", &["gitcd-core", "gitcd-journal", "gitcd-merge", "gitcd-mvcc", "gitcd-repo"]),
     ("gitcd-history", &["gitcd-core", "gitcd-merge", "gitcd-repo"]),
-    ("gitcd-net", &["gitcd-core"]),
+    ("gitcd-net", &["gitcd-core", "trishanku-service"]),
     ("gitcd-sync", &["gitcd-core", "gitcd-engine", "gitcd-merge", "gitcd-mvcc", "gitcd-repo", "trishanku-stdio"]),
     ("gitcd-host", &["gitcd-core", "gitcd-engine", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
     ("gitcd-server", &["gitcd-core", "gitcd-engine", "gitcd-mvcc", "gitcd-net", "gitcd-repo", "gitcd-sync"]),

@@ -3,7 +3,6 @@
 //! This crate depends on no other crate of gitcd, and its modules do not use one another.
 
 pub mod durable;
-pub mod error;
 pub mod fence;
 pub mod keyspace;
 pub mod lease;
@@ -12,3 +11,5 @@ pub mod program;
 pub mod revision;
 pub mod scope;
 pub mod trace;
+
+pub use trishanku_service::error;

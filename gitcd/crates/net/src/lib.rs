@@ -5,6 +5,6 @@
 //! system call. Once the writer's fence is closed, no byte of a response is sent.
 
 pub mod listener;
-pub mod throttle;
-pub mod tls;
 pub mod transport;
+
+pub use trishanku_service::{throttle, tls};
