@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_shows_no_sign_of_life_for_a_minute_is_named() {
+    fn a_task_without_progress_for_a_minute_is_named() {
         let health = Health::default();
         let pulse = health.pulse("tank");
         assert_eq!(health.alive(), Ok(()));

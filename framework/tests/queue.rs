@@ -71,7 +71,7 @@ fn changes_bring_a_retry_forward_but_do_not_make_the_delays_grow() {
 }
 
 #[test]
-fn who_is_due_while_there_is_no_room_wakes_nobody_and_waits_from_when_it_was_due() {
+fn a_due_key_without_a_free_slot_wakes_no_worker_and_keeps_its_due_time() {
     let (mut queue, now) = (Queue::new(settings(1)), Instant::now());
     let due = now + Duration::from_secs(5);
     queue.add(&1, Cause::Changed, now);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_there_instead_is_told() {
+    async fn a_failed_wait_reports_the_last_state() {
         let mut looks = 0;
         let mut look = async || {
             looks += 1;

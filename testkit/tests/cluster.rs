@@ -35,7 +35,7 @@ async fn it_starts_beside_others_survives_a_crash_of_its_apiserver_and_leaves_no
 }
 
 #[tokio::test]
-async fn the_audit_log_tells_who_wrote_what() {
+async fn the_audit_log_names_user_and_object() {
     let cluster = TestCluster::shared().await;
     let namespace = cluster.namespace("audit").await;
     let mut config = cluster.config();

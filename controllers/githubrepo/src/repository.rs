@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_publishes_by_leaving_something_out() {
+    fn an_unset_field_never_makes_a_repository_public() {
         let private = |said: Value, last| creation("a", &spec(said), last)["private"].clone();
         assert_eq!(private(json!({}), None), false);
         assert_eq!(

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_to_github_and_to_whom_the_operator_names_and_to_nobody_in_the_clear() {
+    fn tokens_are_sent_only_to_allowed_servers_and_never_in_clear_text() {
         let usual = Servers::default();
         let some = servers(&["github.example.org", "other.example.org:8443", "127.0.0.1", "[::1]"], false);
         let clear = servers(&["github.example.org"], true);

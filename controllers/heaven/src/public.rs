@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_remote_is_told_unless_what_is_stored_is_encrypted_or_that_is_allowed() {
+    fn a_public_remote_is_reported_unless_secrets_are_encrypted_or_it_is_allowed() {
         let mut repository = GitHubRepository::new("cluster", GitHubRepositorySpec::default());
         let url = Some("https://github.com/example-org/cluster.git".to_owned());
         repository.status = Some(GitHubRepositoryStatus { clone_url: url, private: Some(false), ..Default::default() });

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_well_is_told_so_with_the_newest_merge_and_all_lag() {
+    fn a_healthy_branch_is_reported_with_the_newest_merge_and_all_lag() {
         let branch = branch(|_| {});
         let status = branch.status("kcm/data");
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_name() {
+    fn problems_are_reported_by_name() {
         let away = branch(|said| {
             said["remotes"][1]["condition"] = "Denied".into();
             said["remotes"][1]["error"] = "no password".into();

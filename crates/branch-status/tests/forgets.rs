@@ -56,7 +56,7 @@ impl Reconciler for Follows {
 }
 
 #[tokio::test]
-async fn of_an_object_that_is_gone_nothing_is_kept_though_nobody_says_so() {
+async fn a_deleted_object_is_forgotten_without_a_notification() {
     let cluster = TestCluster::start().await.unwrap();
     definitions().apply(&cluster.client(), "trishanku-manager").await.unwrap();
     let namespace = cluster.namespace("observe").await;

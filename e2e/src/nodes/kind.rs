@@ -396,7 +396,7 @@ esac"#
     }
 
     #[test]
-    fn what_goes_wrong_goes_wrong_on_the_node_and_nobody_puts_it_right_before_it_is_time() {
+    fn a_fault_on_the_node_lasts_until_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let kind = Kind::of(stand_ins(folder.path()), &[]).unwrap();
         assert_eq!(kind.node_address(), "172.18.0.2");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_secrets_are_never_told() {
+    fn values_of_secrets_are_never_printed() {
         let secret = |value: &str, text: &str| {
             json!({
                 "metadata": {"name": "s", "annotations": {COPY: format!("{{\"data\": \"{value}\"}}"), "own/copy": value}},

@@ -61,7 +61,7 @@ fn take(told: &Mutex<Vec<String>>) -> Vec<String> {
 }
 
 #[test]
-fn a_list_after_a_gap_tells_what_vanished_changed_and_appeared_and_nothing_else() {
+fn a_list_after_a_gap_yields_exactly_what_vanished_changed_and_appeared() {
     let ((cache, told), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 1), map("x", "b", 2), map("x", "c", 3)]);
     assert_eq!(take(&told), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
@@ -153,7 +153,7 @@ fn what_an_owner_controls_follows_every_change() {
 }
 
 #[test]
-fn the_answer_to_a_write_counts_until_the_watch_tells_more_and_brings_nothing_back() {
+fn the_response_to_a_write_counts_until_the_watch_is_newer_and_restores_nothing() {
     let ((cache, told), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 5)]);
     take(&told);
@@ -246,7 +246,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
 }
 
 #[test]
-fn what_was_learned_is_what_the_watch_tells_of_that_version_however_it_is_written() {
+fn a_learned_object_equals_the_watched_one_of_its_version_in_any_encoding() {
     let ((cache, told), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 5)]);
     take(&told);
@@ -285,7 +285,7 @@ fn what_was_made_anew_is_not_taken_for_what_was_there_before() {
 }
 
 #[test]
-fn changes_are_told_in_their_order_whoever_brings_them() {
+fn changes_are_delivered_in_order_from_any_source() {
     const LAST: u32 = 40_000;
     let cache = Cache::<ConfigMap>::new(Kind::known(), 1);
     let (last, mut listing) = (Arc::new(Mutex::new(0)), Listing::of(None));

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_a_list_and_that_of_a_watch_are_one_and_nobody_keeps_who_manages_what() {
+    fn lists_and_watches_give_the_same_text_without_managed_fields() {
         let types = [("apiVersion", "v1".into()), ("kind", "Tank".into())];
         let listed = r#"{"metadata":{"name":"a","managedFields":[{"manager":"x","fieldsV1":{"f:spec":{}}}],"uid":"1"},"spec":{"a":[1, 2],"metadata":{"managedFields":"ours"},"text":"}\"{"}}"#;
         let watched = listed.replacen('{', r#"{"kind":"Tank","apiVersion":"v1","#, 1);

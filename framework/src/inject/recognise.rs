@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_may_be_secrets_are_not_told() {
+    fn values_that_may_be_secrets_are_not_printed() {
         let with = |token: &str| {
             json!({
                 "name": "a", "args": [token], "env": [{"name": "X", "value": token}],

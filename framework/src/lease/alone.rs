@@ -101,7 +101,7 @@ async fn a_lease_is_kept_until_a_write_that_was_given_up_is_over() {
 }
 
 #[tokio::test]
-async fn a_term_is_over_if_somebody_else_had_the_lease_while_the_machine_slept() {
+async fn a_term_ends_if_another_candidate_had_the_lease_while_the_machine_slept() {
     let (server, clock) = (Arc::new(Mutex::new(Server::default())), Timers::start());
     let election = election(server.clone(), clock.clone());
     let mut role = election.role();

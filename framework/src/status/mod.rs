@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_changes_nothing_and_only_transitions_are_told() {
+    fn an_equal_condition_changes_nothing_and_only_transitions_are_reported() {
         let mut conditions = vec![Condition { type_: "Theirs".to_owned(), status: "True".to_owned(), ..other() }];
         let told = Report::ready("Full", "").put_on(&mut conditions, Some(1), second(10));
         let expected = Transition { condition: READY, from: String::new(), to: "True".to_owned() };

@@ -20,7 +20,7 @@ fn app(fields: &Value) -> PodTemplateSpec {
 }
 
 #[test]
-fn all_collisions_are_told_at_once_with_place_and_remedy() {
+fn all_collisions_are_reported_together_with_field_and_remedy() {
     let users = template(json!({"spec": {
         "securityContext": {"runAsUser": 0},
         "initContainers": [{"name": "gitcd", "image": "mine:1", "restartPolicy": "Always"}],
@@ -61,7 +61,7 @@ fn all_collisions_are_told_at_once_with_place_and_remedy() {
 }
 
 #[test]
-fn values_that_may_be_secrets_are_not_told() {
+fn values_that_may_be_secrets_are_not_printed() {
     let users = template(json!({"spec": {
         "initContainers": [{
             "name": "git-pre", "image": "ghcr.io/trishanku-org/gitcd:1", "args": ["--token=hush"], "command": ["hush"],
@@ -190,7 +190,7 @@ fn ports_are_free_in_the_whole_pod() {
 }
 
 #[test]
-fn what_is_wrong_by_itself_is_told_too() {
+fn invalid_additions_are_reported_too() {
     let injector = Injector::new(controller_manager()).with(|pod| {
         let dir = pod.volume("Dir", EmptyDir::new());
         pod.volume("Dir", EmptyDir::new());

@@ -85,7 +85,7 @@ fn anything() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn fields_that_nobody_knows_stay_where_they_are(additions in vec((any::<prop::sample::Index>(), anything()), 0..12)) {
+    fn unknown_fields_are_preserved(additions in vec((any::<prop::sample::Index>(), anything()), 0..12)) {
         let mut template = users();
         let mut places = Vec::new();
         objects(&template, "", &mut places);

@@ -168,7 +168,7 @@ async fn what_is_wanted_is_there_what_is_not_goes_and_nothing_is_written_twice()
 }
 
 #[tokio::test]
-async fn what_belongs_to_somebody_else_is_left_alone_and_said() {
+async fn objects_of_another_owner_are_left_alone_and_reported() {
     let (cluster, namespace) = cluster("foreign").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);

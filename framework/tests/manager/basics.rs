@@ -30,7 +30,7 @@ fn maker(maps: Api<ConfigMap>) -> Controller<impl trishanku_framework::Reconcile
 }
 
 #[tokio::test]
-async fn what_an_object_owns_is_made_and_made_again_also_if_it_vanished_while_nobody_watched() {
+async fn owned_objects_are_created_and_recreated_even_if_deleted_while_stopped() {
     let (cluster, namespace) = cluster("owns").await;
     let (proxy, maps) = (Proxy::start(cluster).await, Api::<ConfigMap>::namespaced(cluster.client(), &namespace));
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));

@@ -158,7 +158,7 @@ async fn a_change_that_loses_what_is_stored_changes_nothing() {
 }
 
 #[tokio::test]
-async fn names_that_somebody_else_has_are_told() {
+async fn names_of_another_definition_are_reported() {
     let cluster = TestCluster::shared().await;
     let client = cluster.client();
     Definitions::of::<Pump>().apply(&client, "test").await.unwrap();
@@ -171,7 +171,7 @@ async fn names_that_somebody_else_has_are_told() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_what_the_server_says() {
+async fn a_forbidden_install_reports_the_servers_message() {
     let cluster = TestCluster::shared().await;
     let mut config = cluster.config();
     config.auth_info.impersonate = Some("nobody".to_owned());

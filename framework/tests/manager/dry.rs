@@ -80,7 +80,7 @@ async fn set_level(api: &Api<Tank>, level: i32) {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_what_would_change_and_changes_nothing() {
+async fn a_dry_run_reports_what_would_change_and_changes_nothing() {
     let (cluster, namespace) = cluster("dry").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     create(&api, &["tank"]).await;

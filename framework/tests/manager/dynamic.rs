@@ -197,7 +197,7 @@ async fn a_kind_without_a_type_is_worked_with_as_one_that_has_one() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_there_is_told_and_one_by_another_name_is_waited_for() {
+async fn a_missing_kind_is_reported_and_one_under_another_name_is_awaited() {
     let cluster = TestCluster::shared().await;
     let client = cluster.client();
     for (group, kind) in [("nothing.test", "Pump"), ("apps", "Pump")] {

@@ -13,7 +13,7 @@ use trishanku_framework::{Action, Manager};
 use crate::support::{Log, Problem, cluster, controller, create, run, tanks};
 
 #[tokio::test]
-async fn objects_that_fail_panic_and_hang_are_tried_again_and_starve_nobody() {
+async fn objects_that_fail_panic_or_hang_are_retried_and_starve_no_others() {
     let (cluster, namespace) = cluster("failing").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let (logs, busy) = (log.clone(), Arc::new(Mutex::new(BTreeSet::new())));

@@ -123,7 +123,7 @@ async fn who_stops_gives_the_lease_back_and_its_successor_need_not_wait() {
 }
 
 #[tokio::test]
-async fn who_stops_gives_the_lease_back_although_somebody_has_just_touched_it() {
+async fn a_stopping_holder_releases_the_lease_after_a_concurrent_update() {
     let (cluster, namespace) = cluster("touched").await;
     create(&tanks(cluster.client(), &namespace), &["a"]).await;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), &namespace);

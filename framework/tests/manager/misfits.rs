@@ -79,7 +79,7 @@ async fn left_out(metrics: &Metrics, count: usize) {
 }
 
 #[tokio::test]
-async fn one_object_that_does_not_fit_its_type_keeps_nobody_from_working_with_the_others() {
+async fn one_invalid_object_does_not_block_the_others() {
     let cluster = TestCluster::shared().await;
     cluster.install(&loose_definition()).await;
     let namespace = cluster.namespace("misfits").await;

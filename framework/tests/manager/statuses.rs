@@ -20,7 +20,7 @@ fn shown(tank: &Tank) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_status_tells_of_success_and_failure_once_and_events_tell_of_transitions() {
+async fn a_status_reports_success_and_failure_once_and_events_report_transitions() {
     let (cluster, namespace) = cluster("status").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let (logs, writer) = (log.clone(), Arc::new(StatusWriter::new("tank-controller")));

@@ -151,7 +151,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
 }
 
 #[tokio::test]
-async fn who_is_cancelled_and_who_takes_too_long_are_told_apart() {
+async fn cancelled_and_timed_out_reconciles_are_distinguished() {
     let (cluster, namespace) = crate::support::cluster("cancelled").await;
     let collector = Collector::start().await;
     let (subscriber, telemetry) = Settings::new("tanks").collector(collector.url()).build().unwrap();

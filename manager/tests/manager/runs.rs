@@ -20,7 +20,7 @@ fn readiness(heaven: &TrishankuHeaven) -> Option<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn samples_are_set_up_with_the_rights_that_are_deployed_and_whoever_leads() {
+async fn samples_are_set_up_with_the_deployed_role_by_any_leader() {
     let cluster = TestCluster::start().await.unwrap();
     let (client, folder) = (cluster.client(), deploy());
     for part in ["crd", "default"] {

@@ -120,7 +120,7 @@ async fn pod(world: &World, port: u16) {
 }
 
 #[tokio::test]
-async fn what_is_merged_of_each_remote_is_told_with_lag_and_conflicts() {
+async fn status_reports_lag_and_conflicts_of_each_remote() {
     let mut world = World::new("live").await;
     let folder = tempfile::tempdir().unwrap();
     let (upstream, work) = (folder.path().join("upstream"), folder.path().join("work"));

@@ -16,7 +16,7 @@ async fn a_while() {
 }
 
 #[tokio::test]
-async fn what_only_a_person_can_mend_is_told_once_and_not_tried_again() {
+async fn terminal_errors_are_reported_once_and_not_retried() {
     let mut world = World::new(terms()).await;
     let table: [(&str, Method, &str, u16, &str, &str, &str); 6] = [
         (
@@ -230,7 +230,7 @@ async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_that_is_no_github_is_not_told() {
+async fn a_response_that_is_not_from_github_is_not_quoted() {
     let mut world = World::new(terms()).await;
     for (name, status, reason) in [("broken", 500, "GitHubUnavailable"), ("teapot", 418, "UnexpectedAnswer")] {
         let path = format!("/repos/someone/{name}");

@@ -185,7 +185,7 @@ async fn what_is_made_is_used_and_a_second_pass_changes_nothing() {
 }
 
 #[tokio::test]
-async fn over_thirty_years_everything_is_renewed_in_time_and_nobody_is_cut_off() {
+async fn over_thirty_years_all_certificates_are_renewed_without_an_outage() {
     let mut cluster = Cluster::begun();
     // The certificates of programs that have been running for ten days.
     let (mut renewals, mut authorities) = (0, 0);
@@ -261,7 +261,7 @@ fn a_key_for_tokens_is_known_before_it_signs_and_taken_as_long_as_its_tokens_las
 }
 
 #[test]
-fn a_key_that_has_not_signed_yet_is_replaced_if_it_is_to_be_and_one_that_nobody_knows_never_signs() {
+fn an_unused_key_is_replaced_on_demand_and_an_untrusted_key_never_signs() {
     let mut cluster = Cluster::begun();
     cluster.now += Duration::days(3);
     cluster.reissue_before = Some(cluster.now);
@@ -284,7 +284,7 @@ fn a_key_that_has_not_signed_yet_is_replaced_if_it_is_to_be_and_one_that_nobody_
 }
 
 #[tokio::test]
-async fn everything_is_made_anew_on_demand_once_and_nobody_is_cut_off() {
+async fn a_requested_renewal_happens_once_without_an_outage() {
     let mut cluster = Cluster::begun();
     cluster.now += Duration::days(3);
     let before = cluster.clone();
@@ -335,7 +335,7 @@ async fn what_is_lost_or_broken_is_made_anew() {
 }
 
 #[test]
-fn fields_that_somebody_changed_are_put_right_and_another_user_gets_another_certificate() {
+fn changed_fields_are_restored_and_another_user_gets_another_certificate() {
     let mut cluster = Cluster::begun();
     for (name, key) in [("a-admin", "kubeconfig"), ("a-cert-kubernetes", "ca.crt"), ("a-cert-ca", "ca.crt")] {
         let before = cluster.data(name).clone();
@@ -358,7 +358,7 @@ fn theirs(pairs: &[(&str, &str)]) -> Stored {
 }
 
 #[tokio::test]
-async fn somebody_elses_authority_signs_and_stays_as_it_is() {
+async fn an_external_authority_signs_and_stays_unchanged() {
     let mut cluster = Cluster::new();
     cluster.now = OffsetDateTime::from_unix_timestamp(1_900_000_000).unwrap();
     cluster.secrets.insert("a-cert-ca".to_owned(), theirs(&THEIRS));
@@ -382,7 +382,7 @@ async fn somebody_elses_authority_signs_and_stays_as_it_is() {
 }
 
 #[test]
-fn all_others_may_be_somebody_elses_too_and_then_no_key_of_the_authority_is_needed() {
+fn with_external_certificates_the_authority_needs_no_key() {
     let mut cluster = Cluster::new();
     let pair = [("tls.crt", THEIRS[0].1), ("tls.key", THEIRS[1].1), ("ca.crt", THEIRS[0].1), ("kubeconfig", "k")];
     for name in names().all() {

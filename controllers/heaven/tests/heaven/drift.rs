@@ -56,7 +56,7 @@ async fn what_was_made_is_put_right_and_what_others_added_stays() {
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_is_left_alone_and_told() {
+async fn objects_of_other_owners_are_left_alone_and_reported() {
     let mut world = World::new().await;
     let map: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "a-entrypoints"}, "data": {"x": "theirs"}})).unwrap();

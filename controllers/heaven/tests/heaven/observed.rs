@@ -102,7 +102,7 @@ async fn pod(world: &World, name: &str, port: u16) {
 }
 
 #[tokio::test]
-async fn what_its_gitcd_says_is_told_and_its_last_push_is_waited_for() {
+async fn the_status_of_its_gitcd_is_reported_and_deletion_waits_for_the_last_push() {
     let mut world = World::new().await;
     let mut followed = spec();
     followed["gitcd"] = json!({"git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"}});
@@ -135,7 +135,7 @@ async fn what_its_gitcd_says_is_told_and_its_last_push_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_heaven_that_cannot_be_asked_stays_until_somebody_says_so() {
+async fn an_unreachable_heaven_stays_until_its_deletion_is_forced() {
     let mut world = World::new().await;
     let mut followed = spec();
     followed["gitcd"] = json!({"git": {"remotes": [{"repo": "/upstream"}]}, "pull": {"tickerDuration": "1s"}});

@@ -82,7 +82,7 @@ async fn what_is_not_wanted_any_more_goes_and_a_suspended_heaven_rests() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_told_where_it_is() {
+async fn impossible_skips_are_reported_with_their_field() {
     let mut world = World::new().await;
     let table = [
         ("app/podTemplate", json!({"spec": {"containers": 3}}), "InvalidPodTemplate", "not a pod template"),

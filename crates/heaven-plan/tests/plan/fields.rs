@@ -290,7 +290,7 @@ fn the_git_host() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_field() {
+fn invalid_values_are_reported_with_their_field() {
     for (path, value, words) in [
         ("gitcd/git/branches", json!({"data": "a,b"}), &["gitcd.git.branches.data", "a,b", "','"][..]),
         ("gitcd/git/branches", json!({"metadata": "main"}), &["gitcd.git.branches.metadata", "one of its own"]),
@@ -313,7 +313,7 @@ fn what_makes_no_sense_is_told_with_its_field() {
 }
 
 #[test]
-fn a_merge_pulls_and_serves_nobody() {
+fn a_merge_pulls_and_has_no_clients() {
     let spec = json!({
         "gitcd": {"git": {"branches": {"data": "up"}, "remotes": [{"name": "kcm", "repo": "/x", "branches": {"data": "kcm"}}]}},
         "app": {"committerName": "automerge"},

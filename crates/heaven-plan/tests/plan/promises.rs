@@ -70,7 +70,7 @@ fn ports_give_way_to_the_users_but_for_the_one_that_kubeconfigs_have() {
 }
 
 #[test]
-fn what_the_user_has_under_a_name_that_is_needed_is_told() {
+fn a_name_that_the_plan_needs_and_the_user_has_is_reported() {
     let mut spec = spec();
     spec["app"]["podTemplate"]["spec"]["containers"][0]["name"] = json!("gitcd");
     let said = try_heaven(&spec, &EntryPoints::default()).unwrap_err();

@@ -19,7 +19,7 @@ fn is(heaven: &JobHeaven, status: &str, reason: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_told() {
+async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_reported() {
     let cluster = TestCluster::shared().await;
     let client = cluster.client();
     Definitions::of::<JobHeaven>().apply(&client, "test").await.unwrap();

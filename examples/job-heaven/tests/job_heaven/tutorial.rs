@@ -11,7 +11,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn every_line_of_the_example_is_told_and_nothing_else() {
+fn the_tutorial_shows_every_line_of_the_example_and_nothing_else() {
     let page = read("../../docs/write-a-heaven.md");
     let told: String = page.split("```rust\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
     let sources = SOURCES.map(read);

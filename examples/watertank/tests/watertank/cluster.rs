@@ -60,7 +60,7 @@ fn has_position(valve: &ConfigMap, position: &str) -> bool {
 }
 
 #[tokio::test]
-async fn tanks_are_kept_at_their_levels_whoever_meddles_and_whoever_leads() {
+async fn tanks_keep_their_levels_under_interference_and_changes_of_leader() {
     let cluster = TestCluster::shared().await;
     let (client, namespace) = (cluster.client(), cluster.namespace("watertank").await);
     let printed = Command::new(env!("CARGO_BIN_EXE_watertank")).arg("crd").output().unwrap();

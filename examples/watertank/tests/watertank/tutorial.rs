@@ -55,7 +55,7 @@ fn every_block_is_in_the_example_or_is_a_command_and_no_line_of_the_example_is_l
 }
 
 #[test]
-fn the_definition_that_is_told_is_the_one_that_is_printed() {
+fn the_definition_in_the_tutorial_is_the_printed_one() {
     let printed = Definitions::of::<Tank>().to_string();
     let mut lines = printed.lines();
     let blocks = blocks(&read("../../docs/write-a-controller.md"));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_or_went_is_told_by_its_fields_at_the_top() {
+    fn created_and_deleted_objects_are_shown_by_their_top_level_fields() {
         assert_eq!(told(None, Some("{\"a\":{\"b\":1},\"c\":2}")), ["a: - > {\"b\":1}", "c: - > 2"]);
         assert_eq!(told(Some("a: 1\n"), None), ["a: 1 > -"]);
     }
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn an_order_alone_is_told_as_such() {
+    fn a_change_of_order_alone_is_shown_as_such() {
         let (one, other) = (r#"{"l":[{"name":"p"},{"name":"q"}]}"#, r#"{"l":[{"name":"q"},{"name":"p"}]}"#);
         assert_eq!(told(Some(one), Some(other)), ["l (order): [p, q] > [q, p]"]);
     }
 
     #[test]
-    fn what_is_no_object_is_one_field_and_managed_fields_are_not_told_one_by_one() {
+    fn a_value_that_is_no_object_is_one_field_and_managed_fields_are_one_too() {
         assert_eq!(told(Some("x"), Some("y")), [": x > y"]);
         assert_eq!(told(Some("x"), None), [": x > -"]);
         let with = |manager: &str| format!(r#"{{"metadata":{{"managedFields":[{{"manager":"{manager}"}}]}}}}"#);

@@ -129,7 +129,7 @@ fn labels_containers_env_finalizers_and_owners_of_two_writers_survive() {
 }
 
 #[test]
-fn a_field_that_both_changed_is_that_of_the_later_writer_and_the_other_is_told() {
+fn a_field_that_both_changed_is_that_of_the_later_writer_and_the_other_is_reported() {
     let managed = |time: &str| {
         json!([{"manager": "m", "operation": "Update", "apiVersion": "apps/v1", "time": time,
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}])
@@ -280,7 +280,7 @@ fn values_without_fields_are_taken_whole() {
 }
 
 #[test]
-fn what_is_in_a_secret_is_not_told() {
+fn values_of_secrets_are_not_in_conflicts() {
     let base =
         json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "uid": "u"}, "data": {"k": "b2xk"}});
     let version = |value: &str| edited(&base, |secret| secret["data"]["k"] = value.into());

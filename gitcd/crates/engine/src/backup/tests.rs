@@ -130,7 +130,7 @@ fn pairs_that_are_none_and_revisions_that_cannot_go_on_are_refused() {
 }
 
 #[test]
-fn other_files_are_told_from_damaged_ones() {
+fn other_files_are_distinguished_from_damaged_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "something else").unwrap();

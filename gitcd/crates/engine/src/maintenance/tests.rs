@@ -121,7 +121,7 @@ async fn the_repository_says_whether_and_when() {
 }
 
 #[tokio::test]
-async fn nobody_is_disturbed_who_keeps_it_in_order_already() {
+async fn a_repository_with_its_own_maintenance_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     with_packs(folder.path(), 3);
     std::fs::write(folder.path().join("gc.pid"), "1 somewhere").unwrap();

@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn json_is_told_from_other_bytes_as_an_independent_parser_does(value in any_value()) {
+    fn json_is_recognized_as_by_an_independent_parser(value in any_value()) {
         prop_assert_eq!(guess(&value) == Form::CompactNewline, is_document(&value));
     }
 

@@ -141,7 +141,7 @@ fn deletions_have_revisions_of_their_own_while_there_are_any() {
 }
 
 #[test]
-fn what_does_not_come_after_what_is_here_is_told() {
+fn a_commit_that_does_not_follow_is_reported() {
     let mut writer = Writer { revision: 1, keys: BTreeMap::new() };
     writer.write(&[(0, true)]);
     let store = standby(&writer);

@@ -60,7 +60,7 @@ mod tests {
     use gitcd_core::revision::Revision;
 
     #[test]
-    fn a_write_that_the_lease_did_not_outlast_is_seen_by_nobody_until_it_is_back() {
+    fn a_write_after_the_end_of_the_lease_is_invisible_until_it_is_renewed() {
         let mut disk = Disk::new();
         let fence = Arc::new(Fence::default());
         disk.store().fence(fence.clone());

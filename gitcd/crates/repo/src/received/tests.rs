@@ -84,7 +84,7 @@ fn packs_of_git_are_read_and_written_again() {
 }
 
 #[test]
-fn a_thin_pack_for_somebody_else_and_one_with_a_tag_are_not_taken() {
+fn a_thin_pack_for_other_bases_and_one_with_a_tag_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let from = Repository::init_bare(folder.path().join("from")).unwrap();
     let commits = history(&from, 3);

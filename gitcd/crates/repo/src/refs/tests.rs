@@ -117,7 +117,7 @@ fn symbolic_references_are_followed() {
 }
 
 #[test]
-fn a_lock_of_somebody_else_is_an_error_with_its_path() {
+fn a_lock_of_another_process_is_an_error_with_its_path() {
     let (folder, ids) = repository(1);
     let refs = open(&folder);
     refs.update(MAIN, ids[0], None).unwrap();

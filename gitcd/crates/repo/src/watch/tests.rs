@@ -86,7 +86,7 @@ async fn packing_changes_nothing_and_neither_do_locks() {
 }
 
 #[tokio::test]
-async fn only_what_is_wanted_is_told_and_bursts_come_together() {
+async fn only_wanted_references_are_notified_and_bursts_are_coalesced() {
     let (folder, refs) = repository();
     let watcher = RefWatcher::new(folder.path(), |name| name.starts_with("refs/heads/")).unwrap();
     let (mut changes, mut slow) = (watcher.changes(), watcher.changes());
@@ -129,7 +129,7 @@ async fn a_reader_is_enough_to_keep_it_alive() {
 }
 
 #[tokio::test]
-async fn where_the_system_tells_nothing_it_looks_by_itself() {
+async fn without_notifications_it_polls() {
     let (folder, refs) = repository();
     let nothing = std::io::Error::from(std::io::ErrorKind::Unsupported);
     let watcher = RefWatcher::start(Refs::open(folder.path()).unwrap(), Err(nothing), Box::new(|_| true)).unwrap();

@@ -54,7 +54,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn versions_are_told_apart_and_bounded() {
+    fn versions_are_distinguished_and_bounded() {
         let clients = Clients::default();
         clients.count(&HeaderMap::new(), false);
         for version in 0..100 {

@@ -174,7 +174,7 @@ async fn it_is_known_since_when_also_after_packs_were_joined() {
 }
 
 #[tokio::test]
-async fn what_somebody_may_be_about_to_refer_to_stays_with_all_that_it_leads_to() {
+async fn recent_objects_stay_with_everything_reachable_from_them() {
     let bare = Bare::new();
     let line = bare.line(&["1", "2"]);
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);
@@ -216,7 +216,7 @@ async fn what_was_led_to_until_a_moment_ago_stays_however_old_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_in_a_pack_that_somebody_keeps_stays_with_all_that_it_leads_to() {
+async fn objects_in_a_kept_pack_stay_with_everything_reachable_from_them() {
     let bare = Bare::new();
     let line = bare.line(&["1", "2", "3"]);
     bare.git(&["update-ref", "refs/heads/main", &line[0]]);

@@ -74,7 +74,7 @@ fn by_hand(store: &Store, tree: &str, parent: &str) -> String {
 }
 
 #[test]
-fn somebody_elses_commit_stays_on_the_reference_until_it_is_merged() {
+fn an_external_commit_stays_on_the_reference_until_it_is_merged() {
     let mut store = Store::new();
     store.commit(&[("/registry/a", Some("1"))]);
     store.flush();
