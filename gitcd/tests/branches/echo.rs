@@ -81,18 +81,18 @@ async fn what_came_from_there_goes_back_with_something_of_ours_or_when_nothing_m
 
 /// Merges `one` into `up`, as a server that follows both would: later commits of `up` can then fast-forward `one`.
 async fn take_in(up: &Branch, one: &Branch) {
-    let how = gitcd::pull::How {
+    let options = gitcd::pull::MergeOptions {
         policy: gitcd::merge::Policy::Later,
         scope: gitcd::scope::Scope::default(),
         fast_forward: true,
         impatient: true,
-        histories: gitcd::pull::Histories::Now,
+        history_link: gitcd::pull::HistoryLink::Always,
         on_top_of: None,
         strict: false,
         dry_run: gitcd::pull::DryRun::Never,
         by: "up".into(),
     };
-    up.server().puller().joiner().join(one.head(), &how).await.unwrap();
+    up.server().puller().merger().merge(one.head(), &options).await.unwrap();
     eventually("the merged head to be noticed", || up.head() == one.head()).await;
 }
 

@@ -163,7 +163,7 @@ impl Branch {
 
     /// Commits everything to Git and returns the head.
     pub(crate) async fn commit(&self) -> git2::Oid {
-        self.server().puller().joiner().commit().await.unwrap().data
+        self.server().puller().merger().commit().await.unwrap().data
     }
 
     /// The tree of the head commit.

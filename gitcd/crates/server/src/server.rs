@@ -14,7 +14,7 @@ use gitcd_net::tls;
 use gitcd_repo::branch;
 use gitcd_sync::lease::{self, Lease, LeaseError};
 use gitcd_sync::owner::Served;
-use gitcd_sync::{self, JoinError, Joiner, Puller};
+use gitcd_sync::{self, MergeError, Merger, Puller};
 use tokio::sync::watch;
 
 mod frontend;
@@ -120,7 +120,7 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     /// Merging cannot be set up.
     #[error(transparent)]
-    Pull(#[from] JoinError),
+    Pull(#[from] MergeError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -208,10 +208,10 @@ impl Server {
         );
         let heads = committer.heads();
         let committer = committer.spawn().map_err(ServeError::Thread)?;
-        let joiner = Joiner::new(store.clone(), heads, config.branch.clone())?
+        let merger = Merger::new(store.clone(), heads, config.branch.clone())?
             .with_secret_kinds(&config.pull.secret_kinds)
             .with_api_server(config.pull.api_server.clone());
-        let puller = Arc::new(Puller::new(Arc::new(joiner), config.pull.clone()));
+        let puller = Arc::new(Puller::new(Arc::new(merger), config.pull.clone()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller.clone(), lease.clone());
@@ -238,7 +238,7 @@ impl Server {
         let compacting = store.clone();
         let compaction =
             config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
-        config.served.add(puller.joiner().clone(), puller.statuses().clone());
+        config.served.add(puller.merger().clone(), puller.statuses().clone());
         let upkeep = {
             let stopped = stop.subscribe();
             tokio::spawn(async move { maintenance.run(stopped).await })
@@ -329,13 +329,13 @@ impl Server {
 
 /// Follows external commits, the lease and the remotes until `stopped`.
 async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::Receiver<bool>) {
-    let people = gitcd_sync::people::follow(puller.joiner().clone(), puller.statuses().clone(), stopped.clone());
+    let external = gitcd_sync::external::follow(puller.merger().clone(), puller.statuses().clone(), stopped.clone());
     let leased = async {
         if let Some(lease) = lease {
-            lease.serve(puller.joiner(), puller.statuses(), stopped.clone()).await;
+            lease.serve(puller.merger(), puller.statuses(), stopped.clone()).await;
         }
     };
-    tokio::join!(people, leased, puller.clone().run(stopped.clone()));
+    tokio::join!(external, leased, puller.clone().run(stopped.clone()));
 }
 
 /// Recovers a branch without a lease.

@@ -1,30 +1,30 @@
 //! Synchronization of a branch with its remotes: fetch, merge into the store, commit, push.
 //!
-//! A [`Joiner`] merges a commit: [`plan`] computes the merge, the [store](gitcd_mvcc::merge) applies it, and the committer makes
+//! A [`Merger`] merges a commit: [`plan`] computes the merge, the [store](gitcd_mvcc::merge) applies it, and the committer makes
 //! the merge commit. A [`Puller`] does this continuously for the remotes of one branch. Writes never wait for it.
 
 pub use gitcd_merge::admit;
 
 pub mod credentials;
 pub mod dry_run;
-mod join;
+pub mod external;
+mod fairness;
+mod hints;
 pub mod lease;
 mod local;
+mod merger;
 mod notices;
 pub mod owner;
-mod pace;
-pub mod people;
 pub mod plan;
 pub mod prepare;
 pub mod program;
 mod puller;
 mod reach;
-mod remedy;
 pub mod remote;
 mod smart;
 pub mod status;
 
-pub use join::{DryRun, Histories, How, JoinError, Joined, Joiner};
+pub use merger::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutcome, Merger};
 pub use puller::{Config, PullError, Puller};
 
 /// The user agent of requests to remotes; some servers require the prefix `git/`.

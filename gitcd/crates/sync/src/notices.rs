@@ -8,14 +8,14 @@ use gitcd_repo::git_dir;
 use gitcd_repo::watch::{Changes, RefWatcher};
 use tokio::time::Instant;
 
-use super::pace::Known;
-use super::remote::{Link, Place, Remote};
+use super::fairness::Known;
+use super::remote::{Link, Location, Remote};
 use super::smart::Events;
 
 /// The change notifications of a remote, if it is a folder on this machine or a host that sends them.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    place: Option<Place>,
+    location: Option<Location>,
     source: Option<Source>,
     /// When to try a host again that did not start to send notifications.
     not_before: Option<Instant>,
@@ -45,25 +45,25 @@ enum Source {
 impl Notices {
     /// Opens the source of notifications, unless it is open. Asks a host only if it is known to be reachable.
     pub(super) async fn open(&mut self, remote: &Remote, config: &branch::Config, link: &Link, is_there: bool) {
-        let Ok(place) = remote.place(&config.repository) else {
+        let Ok(location) = remote.location(&config.repository) else {
             *self = Self::default();
             return;
         };
-        if self.source.is_some() && self.place.as_ref() == Some(&place) {
+        if self.source.is_some() && self.location.as_ref() == Some(&location) {
             return;
         }
-        if self.place.as_ref() != Some(&place) {
-            *self = Self { place: Some(place.clone()), ..Self::default() };
+        if self.location.as_ref() != Some(&location) {
+            *self = Self { location: Some(location.clone()), ..Self::default() };
         }
-        let found = match &place {
-            Place::Folder(folder) => {
+        let found = match &location {
+            Location::Folder(folder) => {
                 let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
                 let (folder, wanted) = (folder.clone(), move |name: &str| name == theirs || name == own);
                 let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&folder, wanted)).await;
                 let watcher = watcher.expect("reading references does not panic");
                 watcher.map(|watcher| Some(Source::Folder(watcher.changes()))).map_err(drop)
             }
-            Place::Url(url) if is_there => {
+            Location::Url(url) if is_there => {
                 if self.not_before.is_some_and(|until| Instant::now() < until) {
                     return;
                 }
@@ -72,7 +72,7 @@ impl Notices {
                 self.not_before = begun.is_err().then(|| Instant::now() + PAUSE);
                 begun.map_or(Ok(None), |begun| begun.map(|events| events.map(Source::Host)).map_err(drop))
             }
-            Place::Url(_) => Ok(None),
+            Location::Url(_) => Ok(None),
         };
         match found {
             Ok(source) => {
@@ -107,8 +107,8 @@ impl Notices {
     }
 
     /// Returns the remote's location when the source was last opened.
-    pub(super) fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    pub(super) fn location(&self) -> Option<&Location> {
+        self.location.as_ref()
     }
 
     /// Waits until a reference may have changed to a commit that is neither known nor `ours`, or until the pause after the end

@@ -10,9 +10,9 @@ use gitcd_core::error::chain;
 use gitcd_repo::owner::{Owner, Refusal, Remarks, Update};
 use parking_lot::Mutex;
 
-use super::join::{Conflicts, How, Joined, Joiner};
+use super::merger::{Conflicts, MergeOptions, MergeOutcome, Merger};
 use super::status::Statuses;
-use super::{lease, people};
+use super::{external, lease};
 
 /// The branches that this process serves. Cheap to share.
 #[derive(Clone, Debug, Default)]
@@ -20,18 +20,18 @@ pub struct Served(Arc<Mutex<HashMap<(PathBuf, String), Branch>>>);
 
 #[derive(Clone, Debug)]
 struct Branch {
-    joiner: Arc<Joiner>,
+    merger: Arc<Merger>,
     statuses: Statuses,
     metadata: String,
 }
 
 impl Served {
     /// Adds a branch: pushes to it are merged by its store.
-    pub fn add(&self, joiner: Arc<Joiner>, statuses: Statuses) {
-        let config = joiner.config();
+    pub fn add(&self, merger: Arc<Merger>, statuses: Statuses) {
+        let config = merger.config();
         let key = (canonical(&config.repository), config.data_reference.clone());
         let metadata = config.metadata_reference.clone();
-        self.0.lock().insert(key, Branch { joiner, statuses, metadata });
+        self.0.lock().insert(key, Branch { merger, statuses, metadata });
     }
 
     fn find(&self, repository: &Path, reference: &str) -> Option<Branch> {
@@ -64,7 +64,7 @@ impl Owner for Served {
         let folder = canonical(repository);
         for ((known, _), branch) in &*self.0.lock() {
             if *known == folder {
-                branch.joiner.store().hold();
+                branch.merger.store().hold();
             }
         }
     }
@@ -73,7 +73,7 @@ impl Owner for Served {
         if let Some(reason) = self.own(&update.repository, &update.reference) {
             return Some(async move { Err(Refusal::new(reason)) }.boxed());
         }
-        let merges = update.reference.strip_prefix(people::FOR).map(|branch| format!("refs/heads/{branch}"));
+        let merges = update.reference.strip_prefix(external::FOR).map(|branch| format!("refs/heads/{branch}"));
         let reference = merges.as_deref().unwrap_or(&update.reference);
         let branch = self.find(&update.repository, reference)?;
         let anywhere = merges.is_some();
@@ -83,42 +83,42 @@ impl Owner for Served {
 
 async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks, Refusal> {
     let Some(new) = update.new else { return Err(Refusal::new("a branch that is being served cannot be deleted")) };
-    let joiner = &branch.joiner;
+    let merger = &branch.merger;
     let moved = || {
         let branch = update.reference.trim_start_matches("refs/heads/");
         let advice =
-            format!("the branch has moved on: fetch and merge, or push to {}{branch} to have it merged", people::FOR);
+            format!("the branch has moved on: fetch and merge, or push to {}{branch} to have it merged", external::FOR);
         Err(Refusal::new(&advice))
     };
     if !anywhere {
         // Compared with the commit in Git: writes that are not committed yet are merged with the push, like concurrent ones.
-        let Some(old) = update.old.filter(|old| *old == joiner.head().data) else { return moved() };
-        let follows = joiner.is_ancestor(old, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
+        let Some(old) = update.old.filter(|old| *old == merger.head().data) else { return moved() };
+        let follows = merger.is_ancestor(old, new).await.map_err(|error| Refusal::new(&chain(&error)))?;
         if !follows {
             return Err(Refusal::new("this would remove commits from a branch that is being served"));
         }
     }
     let by = format!("push of {}", update.user.as_deref().unwrap_or("an anonymous user"));
     let on_top_of = update.old.filter(|_| !anywhere);
-    let how = How { strict: true, on_top_of, ..people::how(&by) };
-    let (statuses, name) = (&branch.statuses, &joiner.config().data_reference);
-    match joiner.join(new, &how).await {
-        Ok(Joined::Moved) => moved(),
-        Ok(Joined::Deferred) => Ok(Remarks::default()),
-        Ok(Joined::Contained | Joined::NothingNew) => {
-            statuses.taken(joiner, name, name, new, &[]).await;
+    let options = MergeOptions { strict: true, on_top_of, ..external::options(&by) };
+    let (statuses, name) = (&branch.statuses, &merger.config().data_reference);
+    match merger.merge(new, &options).await {
+        Ok(MergeOutcome::Moved) => moved(),
+        Ok(MergeOutcome::Deferred) => Ok(Remarks::default()),
+        Ok(MergeOutcome::Contained | MergeOutcome::NothingNew) => {
+            statuses.taken(merger, name, name, new, &[]).await;
             Ok(Remarks::default())
         }
-        Ok(Joined::Refused(rejected)) => {
+        Ok(MergeOutcome::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(ToString::to_string).collect();
             tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
             statuses.refused(name, name, new, &rejected);
             Err(Refusal::new(&files.join("; ")))
         }
-        Ok(Joined::Done { keys, conflicts, rejected }) => {
+        Ok(MergeOutcome::Done { keys, conflicts, rejected }) => {
             let count = conflicts.count;
             tracing::info!(reference = update.reference, commit = %new, keys, conflicts = count, "push merged");
-            statuses.taken(joiner, name, name, new, &rejected).await;
+            statuses.taken(merger, name, name, new, &rejected).await;
             statuses.change(name, |status| status.joined(new, &conflicts));
             Ok(remarks(&conflicts))
         }

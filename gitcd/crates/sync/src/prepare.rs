@@ -81,9 +81,9 @@ pub enum PrepareError {
 ///
 /// # Errors
 /// [`PrepareError`]; the branch is not created then.
-pub fn prepare(config: &Config, remote: &Remote, how: &Preparation) -> Result<Prepared, PrepareError> {
+pub fn prepare(config: &Config, remote: &Remote, options: &Preparation) -> Result<Prepared, PrepareError> {
     let repository = repository(config)?;
-    configure(&repository, &remote.name, &how.url)
+    configure(&repository, &remote.name, &options.url)
         .map_err(|error| PrepareError::Configure { remote: remote.name.clone(), said: error.message().to_owned() })?;
     // Once the branch was served here, our own state is authoritative.
     if state_folder(config).is_dir() {
@@ -91,8 +91,8 @@ pub fn prepare(config: &Config, remote: &Remote, how: &Preparation) -> Result<Pr
     }
     let refs = Refs::open(&git_dir(&config.repository))?;
     let present = refs.read(&config.data_reference)?.is_some();
-    let clones = how.clone && !present;
-    if !clones && !how.needs_own && !how.needs_theirs {
+    let clones = options.clone && !present;
+    if !clones && !options.needs_own && !options.needs_theirs {
         return Ok(if present { Prepared::Present } else { Prepared::Nothing });
     }
     let (link, mut remote) = (Link::default(), remote.clone());
@@ -102,16 +102,16 @@ pub fn prepare(config: &Config, remote: &Remote, how: &Preparation) -> Result<Pr
     let found = remote.fetch(config, &link)?;
     let missing =
         |reference: &str| PrepareError::NoBranch { remote: remote.name.clone(), reference: reference.to_owned() };
-    if how.needs_own && found.own.is_none() && !present {
+    if options.needs_own && found.own.is_none() && !present {
         return Err(missing(&config.data_reference));
     }
-    if how.needs_theirs && found.theirs.is_none() {
+    if options.needs_theirs && found.theirs.is_none() {
         return Err(missing(&remote.data_reference));
     }
     if !clones {
         return Ok(if present { Prepared::Present } else { Prepared::Nothing });
     }
-    match (found.own, found.theirs.filter(|_| how.begin_with_theirs)) {
+    match (found.own, found.theirs.filter(|_| options.begin_with_theirs)) {
         (Some(own), _) => {
             if found.own_metadata.is_some() {
                 let metadata = Remote { data_reference: config.metadata_reference.clone(), ..remote };

@@ -44,6 +44,9 @@ const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
 /// The role in which `git` started this executable.
 const AS: &str = "GITCD_RUN_AS";
 
+/// The transports of remotes.
+const PROTOCOLS: &str = "file:git:http:https:ssh";
+
 /// Limit on the bytes that are kept of `git`'s error output.
 const MAX_SAID: u64 = 64 << 10;
 
@@ -205,6 +208,8 @@ fn run_within(
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
         command.env_remove(name);
     }
+    // A remote is a repository. Any other transport, such as `ext::` and `fd::`, is a program or a descriptor of this process.
+    command.env("GIT_ALLOW_PROTOCOL", PROTOCOLS);
     command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env(AS, "helper").env("GIT_ASKPASS", &own);
     for (name, file) in [
         (STORE, &credentials.store),
@@ -408,6 +413,18 @@ mod tests {
             let at = Address::of(url);
             assert_eq!((&*at.shown, at.has_password), (shown, has_password));
         }
+    }
+
+    #[test]
+    fn a_remote_is_not_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        git2::Repository::init_bare(folder.path()).unwrap();
+        let made = folder.path().join("made");
+        for url in [format!("ext::touch {}", made.display()), "fd::0".to_owned(), "transport::x".to_owned()] {
+            let failed = named(folder.path(), &url, &Credentials::default(), &["refs/heads/main"], LIMIT).unwrap_err();
+            assert!(failed.said.contains("not allowed"), "{url}: {}", failed.said);
+        }
+        assert!(!made.exists());
     }
 
     #[test]

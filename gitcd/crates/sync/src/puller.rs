@@ -18,8 +18,8 @@ use rand::Rng as _;
 
 use self::together::Together;
 use super::dry_run::ApiServer;
-use super::join::{DryRun, Histories, How, JoinError, Joined, Joiner};
-use super::pace::Exchanged;
+use super::fairness::Exchanged;
+use super::merger::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutcome, Merger};
 use super::plan::PlanError;
 use super::remote::{Fetched, Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
@@ -53,25 +53,25 @@ pub enum PullError {
     Remote(#[from] RemoteError),
     /// The merge failed.
     #[error(transparent)]
-    Join(#[from] JoinError),
+    Join(#[from] MergeError),
 }
 
 impl PullError {
     /// Returns whether a commit is missing, as in a shallow repository.
     fn lacks_history(&self) -> bool {
-        matches!(self, Self::Join(JoinError::Plan(PlanError::Graph(_))))
+        matches!(self, Self::Join(MergeError::Plan(PlanError::Graph(_))))
     }
 
     /// Returns whether an object that a commit needs is missing.
     fn lacks_objects(&self) -> bool {
-        matches!(self, Self::Join(JoinError::Plan(_)))
+        matches!(self, Self::Join(MergeError::Plan(_)))
     }
 
     fn condition(&self) -> Condition {
         match self {
             Self::Remote(error) => error.condition,
-            Self::Join(JoinError::Plan(_)) => Condition::Damaged,
-            Self::Join(JoinError::Store(store::Error::NoSpace)) => Condition::NoSpace,
+            Self::Join(MergeError::Plan(_)) => Condition::Damaged,
+            Self::Join(MergeError::Store(store::Error::NoSpace)) => Condition::NoSpace,
             Self::Join(_) => Condition::Failed,
         }
     }
@@ -84,7 +84,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The puller of one branch: fetches from its remotes, merges, and pushes.
 #[derive(Debug)]
 pub struct Puller {
-    joiner: Arc<Joiner>,
+    merger: Arc<Merger>,
     config: Config,
     statuses: Statuses,
     /// One for each remote, so that only one exchange at a time runs with it.
@@ -107,22 +107,22 @@ struct Waiting {
 }
 
 impl Puller {
-    /// Returns the puller for the branch of `joiner`.
-    pub fn new(joiner: Arc<Joiner>, mut config: Config) -> Self {
+    /// Returns the puller for the branch of `merger`.
+    pub fn new(merger: Arc<Merger>, mut config: Config) -> Self {
         for remote in &mut config.remotes {
             if remote.data_reference.is_empty() {
-                remote.data_reference.clone_from(&joiner.config().data_reference);
+                remote.data_reference.clone_from(&merger.config().data_reference);
             }
         }
         let statuses = Statuses::default();
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
         let turns = config.remotes.iter().map(|_| tokio::sync::Mutex::default()).collect();
-        Self { joiner, config, statuses, turns, together: Together::default() }
+        Self { merger, config, statuses, turns, together: Together::default() }
     }
 
-    /// Returns the joiner of the branch.
-    pub fn joiner(&self) -> &Arc<Joiner> {
-        &self.joiner
+    /// Returns the merger of the branch.
+    pub fn merger(&self) -> &Arc<Merger> {
+        &self.merger
     }
 
     /// Returns the statuses of the remotes.
@@ -198,7 +198,7 @@ impl Puller {
             if !outcome.as_ref().is_err_and(PullError::lacks_history) {
                 return outcome;
             }
-            let (wanted, config) = (remote.clone(), self.joiner.config().clone());
+            let (wanted, config) = (remote.clone(), self.merger.config().clone());
             let deepened = tokio::task::spawn_blocking(move || wanted.deepen(&config, by)).await;
             if !deepened.expect("fetching does not panic")? {
                 return outcome;
@@ -221,7 +221,7 @@ impl Puller {
     ) -> Result<(), PullError> {
         let outcome = self.exchange(remote, link, waiting).await;
         let Err(error) = outcome else { return Ok(()) };
-        let (wanted, config, known) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let (wanted, config, known) = (remote.clone(), self.merger.config().clone(), link.clone());
         if !error.lacks_objects() || git_dir(&config.repository).join("shallow").exists() {
             return Err(error);
         }
@@ -239,7 +239,7 @@ impl Puller {
             Err(error) if remote.push_on_pull_failure => (self.look(remote, link).await?, Some(error)),
             Err(error) => return Err(error),
         };
-        let head = self.joiner.head();
+        let head = self.merger.head();
         if failed.is_none() && waiting.defers && self.is_echo(remote, &own, head.data) {
             waiting.exchanged.echo = true;
             waiting.exchanged.handled = Some(head);
@@ -261,14 +261,14 @@ impl Puller {
     /// Returns whether a push would only move our branch on the remote to a commit that another branch there has.
     fn is_echo(&self, remote: &Remote, there: &Fetched, data: Oid) -> bool {
         remote.push_after_merge
-            && remote.data_reference != self.joiner.config().data_reference
+            && remote.data_reference != self.merger.config().data_reference
             && there.theirs == Some(data)
             && there.own.is_some_and(|own| own != data)
     }
 
     /// Fetches and merges.
     async fn take(&self, remote: &Remote, link: &Arc<Link>, waiting: &mut Waiting) -> Result<Fetched, PullError> {
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
         let fetched = tokio::task::spawn_blocking(move || {
             if wanted.fetch { wanted.fetch(&config, &link) } else { wanted.known(&config) }
         });
@@ -279,7 +279,7 @@ impl Puller {
         });
         waiting.exchanged.found.extend(fetched.theirs.into_iter().chain(fetched.own));
         // The push that follows creates our own branch there.
-        let is_made = remote.push_after_merge && remote.data_reference == self.joiner.config().data_reference;
+        let is_made = remote.push_after_merge && remote.data_reference == self.merger.config().data_reference;
         if fetched.theirs.is_none() && !is_made {
             let reference = &remote.data_reference;
             let problem = if remote.fetch {
@@ -291,11 +291,12 @@ impl Puller {
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::NoBranch, problem }.into());
         }
         if let Some(theirs) = fetched.theirs {
-            let own = remote.data_reference == self.joiner.config().data_reference;
-            let histories = if remote.push_after_merge && own { Histories::ToPush } else { Histories::Later };
+            let own = remote.data_reference == self.merger.config().data_reference;
+            let history_link =
+                if remote.push_after_merge && own { HistoryLink::ToPush } else { HistoryLink::WithChanges };
             let reference = &remote.data_reference;
             if waiting.merged[0] != Some(theirs) {
-                let how = (&remote.scope, remote.policy, histories);
+                let how = (&remote.scope, remote.policy, history_link);
                 let is_in = self.join(remote, (reference, theirs), waiting, how).await?;
                 waiting.merged[0] = is_in.then_some(theirs);
             }
@@ -304,8 +305,8 @@ impl Puller {
         let is_new = |own: &Oid| Some(*own) != fetched.theirs && Some(*own) != waiting.merged[1];
         if let Some(own) = fetched.own.filter(is_new) {
             let mut at_once = Waiting { never: true, ..Waiting::default() };
-            let reference = &self.joiner.config().data_reference;
-            let how = (&Scope::default(), Policy::Later, Histories::ToPush);
+            let reference = &self.merger.config().data_reference;
+            let how = (&Scope::default(), Policy::Later, HistoryLink::ToPush);
             let is_in = self.join(remote, (reference, own), &mut at_once, how).await?;
             waiting.merged[1] = is_in.then_some(own);
             waiting.exchanged.brought |= at_once.exchanged.brought;
@@ -319,47 +320,47 @@ impl Puller {
         remote: &Remote,
         (reference, theirs): (&str, Oid),
         waiting: &mut Waiting,
-        (scope, policy, histories): (&Scope, Policy, Histories),
+        (scope, policy, history_link): (&Scope, Policy, HistoryLink),
     ) -> Result<bool, PullError> {
         let patient = !waiting.never && waiting.left.is_none_or(|(oid, until)| oid != theirs || Instant::now() < until);
-        let how = How {
+        let how = MergeOptions {
             policy,
             scope: scope.clone(),
             fast_forward: remote.fast_forward,
             impatient: !patient,
-            histories,
+            history_link,
             on_top_of: None,
             strict: false,
             dry_run: DryRun::Never,
             by: format!("merge of {}", remote.name).into(),
         };
         let started = Instant::now();
-        let joined = self.joiner.join(theirs, &how).await?;
-        waiting.exchanged.brought |= !matches!(joined, Joined::Contained | Joined::Refused(_));
+        let joined = self.merger.merge(theirs, &how).await?;
+        waiting.exchanged.brought |= !matches!(joined, MergeOutcome::Contained | MergeOutcome::Refused(_));
         // A merge alone does not prove it: what could not be read came in as a commit of ours.
-        let is_in = matches!(joined, Joined::Contained);
+        let is_in = matches!(joined, MergeOutcome::Contained);
         match joined {
-            Joined::Moved => waiting.left = None,
-            Joined::Refused(rejected) => {
+            MergeOutcome::Moved => waiting.left = None,
+            MergeOutcome::Refused(rejected) => {
                 waiting.left = None;
-                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;
+                self.statuses.taken(&self.merger, &remote.name, reference, theirs, &rejected).await;
             }
-            Joined::Contained => {
+            MergeOutcome::Contained => {
                 waiting.left = None;
-                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;
+                self.statuses.taken(&self.merger, &remote.name, reference, theirs, &[]).await;
             }
-            Joined::NothingNew => {
+            MergeOutcome::NothingNew => {
                 waiting.left = None;
-                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &[]).await;
+                self.statuses.taken(&self.merger, &remote.name, reference, theirs, &[]).await;
                 self.statuses.change(&remote.name, |status| status.merged = Some(theirs.to_string()));
             }
-            Joined::Deferred => {
+            MergeOutcome::Deferred => {
                 if waiting.left.is_none_or(|(oid, _)| oid != theirs) {
                     let patience = PATIENCE.mul_f64(rand::rng().random_range(0.5..1.0));
                     waiting.left = Some((theirs, Instant::now() + patience));
                 }
             }
-            Joined::Done { keys, conflicts, rejected } => {
+            MergeOutcome::Done { keys, conflicts, rejected } => {
                 let count = conflicts.count;
                 waiting.left = None;
                 tracing::debug!(remote = remote.name, %theirs, keys, conflicts = count, "merged");
@@ -367,7 +368,7 @@ impl Puller {
                     tracing::warn!(remote = remote.name, path = file.path, reason = file.reason, "rejected a file");
                 }
                 let took = started.elapsed().as_secs_f64();
-                self.statuses.taken(&self.joiner, &remote.name, reference, theirs, &rejected).await;
+                self.statuses.taken(&self.merger, &remote.name, reference, theirs, &rejected).await;
                 self.statuses.change(&remote.name, |status| {
                     status.merge_seconds += took;
                     status.joined(theirs, &conflicts);

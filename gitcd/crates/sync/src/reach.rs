@@ -9,9 +9,9 @@ use gitcd_repo::transfer::{self, Bounds, TransferError};
 use tokio::runtime::Handle;
 
 use super::credentials::Credentials;
+use super::hints;
 use super::local::Copier;
 use super::program::{self, Failed};
-use super::remedy;
 use super::smart::{self, Exchange, Service, Session, Update};
 use super::status::Condition;
 
@@ -137,7 +137,7 @@ impl Reach<'_> {
 
     /// Adds a hint to an error. Every exchange starts with a list or a push, so these are the calls that are denied.
     fn advised(&self, failed: Failed) -> Failed {
-        remedy::add(failed, self.here, self.url, self.credentials)
+        hints::add(failed, self.here, self.url, self.credentials)
     }
 
     /// Runs an exchange over HTTP; `None` if the remote is left to the program.

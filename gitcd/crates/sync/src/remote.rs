@@ -85,7 +85,7 @@ pub struct Link {
 
 /// The location of a remote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Location {
     /// A repository in a folder on this machine.
     Folder(PathBuf),
     /// A repository with a URL.
@@ -125,7 +125,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`] with [`Condition::Failed`] if there is no such remote.
-    pub fn place(&self, repository: &Path) -> Result<Place, RemoteError> {
+    pub fn location(&self, repository: &Path) -> Result<Location, RemoteError> {
         let failed = |error: git2::Error| self.error(Condition::Failed, error.message());
         let config = git_dir(repository).join("config");
         let config = git2::Config::open(&config).map_err(failed)?;
@@ -134,10 +134,10 @@ impl Remote {
             self.error(Condition::Failed, format!("the repository has no such remote; add it with `{add}`"))
         })?;
         if let Some(path) = url.strip_prefix("file://") {
-            return Ok(Place::Folder(path.into()));
+            return Ok(Location::Folder(path.into()));
         }
         let is_path = !url.contains("://") && !url.split('/').next().unwrap_or_default().contains(':');
-        Ok(if is_path { Place::Folder(repository.join(url)) } else { Place::Url(url) })
+        Ok(if is_path { Location::Folder(repository.join(url)) } else { Location::Url(url) })
     }
 
     /// Returns the tracking reference of the remote's `reference`.
@@ -152,9 +152,9 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`]; no tracking reference is moved.
     pub fn fetch(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
-        match self.place(&config.repository)? {
-            Place::Folder(folder) => self.fetch_folder(config, link, &folder),
-            Place::Url(url) => self.fetch_url(config, link, &url),
+        match self.location(&config.repository)? {
+            Location::Folder(folder) => self.fetch_folder(config, link, &folder),
+            Location::Url(url) => self.fetch_url(config, link, &url),
         }
     }
 
@@ -205,14 +205,14 @@ impl Remote {
             .collect();
         wanted.dedup();
         let copier = &mut *link.fetching.lock();
-        match self.place(&config.repository)? {
-            Place::Folder(folder) => {
+        match self.location(&config.repository)? {
+            Location::Folder(folder) => {
                 let there = self.repository(&folder)?;
                 let here = Repository::open(here).map_err(|error| self.error(Condition::Failed, error.message()))?;
                 let wanted: Vec<Oid> = wanted.into_iter().map(|(_, oid)| oid).collect();
                 copier.copy_again(&there, &here, &wanted, &whole).map_err(|error| self.transfer(&error, true))
             }
-            Place::Url(url) => {
+            Location::Url(url) => {
                 self.reach(&here, link, &url).fetch_again(&wanted, &whole, copier).map_err(|failed| self.failed(failed))
             }
         }
@@ -227,13 +227,13 @@ impl Remote {
         if !here.join("shallow").exists() {
             return Ok(false);
         }
-        let url = match self.place(&config.repository)? {
+        let url = match self.location(&config.repository)? {
             // `git` ignores the depth for a path.
-            Place::Folder(folder) => {
+            Location::Folder(folder) => {
                 let folder = folder.canonicalize().unwrap_or(folder);
                 format!("file://{}", folder.display())
             }
-            Place::Url(url) => url,
+            Location::Url(url) => url,
         };
         let mut references = vec![self.data_reference.clone(), config.data_reference.clone()];
         references.dedup();
@@ -343,13 +343,13 @@ impl Remote {
     /// [`RemoteError`].
     pub fn own(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
         let names = [&*config.data_reference, &*config.metadata_reference];
-        let [own, own_metadata] = match self.place(&config.repository)? {
-            Place::Folder(folder) => {
+        let [own, own_metadata] = match self.location(&config.repository)? {
+            Location::Folder(folder) => {
                 let refs = self.refs(&folder)?;
                 let read = |name| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
                 [read(names[0])?, read(names[1])?]
             }
-            Place::Url(url) => {
+            Location::Url(url) => {
                 let here = git_dir(&config.repository);
                 self.reach(&here, link, &url).find(names).map_err(|failed| self.failed(failed))?
             }
@@ -363,9 +363,9 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`], with [`Condition::Raced`] if a reference does not have its expected value.
     pub fn push(&self, config: &branch::Config, link: &Link, push: &Push) -> Result<u64, RemoteError> {
-        match self.place(&config.repository)? {
-            Place::Folder(folder) => self.push_folder(config, link, &folder, push),
-            Place::Url(url) => {
+        match self.location(&config.repository)? {
+            Location::Folder(folder) => self.push_folder(config, link, &folder, push),
+            Location::Url(url) => {
                 let here = git_dir(&config.repository);
                 self.reach(&here, link, &url).push(&push.updates, &push.there).map_err(|failed| self.failed(failed))
             }

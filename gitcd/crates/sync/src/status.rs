@@ -9,7 +9,7 @@ use gitcd_merge::Conflict;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::join::{Conflicts, Joiner};
+use super::merger::{Conflicts, Merger};
 use super::plan::Rejected;
 
 /// The condition of a remote.
@@ -202,14 +202,14 @@ impl Statuses {
 
     /// Records that a commit of a reference was merged except for these files. Removes the reference's other rejected files,
     /// unless their paths map to no key and are still in the commit: merges report unmappable paths only once.
-    pub(super) async fn taken(&self, joiner: &Joiner, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
+    pub(super) async fn taken(&self, merger: &Merger, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
         let known = self.0.lock().get(name).map(|status| status.rejected_of(reference)).unwrap_or_default();
         let mut open: BTreeSet<String> = known.into_iter().collect();
         for file in files {
             open.remove(&file.path);
         }
         if !open.is_empty() {
-            for path in joiner.strange(commit, open.iter().cloned().collect()).await {
+            for path in merger.strange(commit, open.iter().cloned().collect()).await {
                 open.remove(&path);
             }
         }

@@ -21,7 +21,7 @@ use gitcd_repo::branch::Loaded;
 use gitcd_repo::follow::{Follower, Step};
 use gitcd_repo::reader::LoadError;
 use gitcd_sync::lease::{self, Lease, Settings};
-use gitcd_sync::{self, Joiner, Puller};
+use gitcd_sync::{self, Merger, Puller};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -220,9 +220,9 @@ impl View {
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let (heads, head) = watch::channel(head);
-        let joiner = Joiner::new(store.clone(), head, config.branch.clone())?;
+        let merger = Merger::new(store.clone(), head, config.branch.clone())?;
         // Without remotes: pushed commits arrive through the wait for the lease.
-        let puller = Arc::new(Puller::new(Arc::new(joiner), gitcd_sync::Config::default()));
+        let puller = Arc::new(Puller::new(Arc::new(merger), gitcd_sync::Config::default()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let reporter = Reporter::new(puller, None);

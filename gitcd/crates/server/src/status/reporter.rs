@@ -74,8 +74,8 @@ impl Reporter {
     }
 
     fn branch(&self) -> Branch {
-        let joiner = self.puller.joiner();
-        let (store, config) = (joiner.store(), joiner.config());
+        let merger = self.puller.merger();
+        let (store, config) = (merger.store(), merger.config());
         let known = self.puller.statuses().all();
         let (keys, _) = store.sizes();
         // In this order, so that a commit in between does not show as lag.
@@ -93,7 +93,7 @@ impl Reporter {
             revision: revision.get(),
             committed_revision: committed.get(),
             compact_revision: store.compacted().get(),
-            head: joiner.head().data.to_string(),
+            head: merger.head().data.to_string(),
             commit_lag_revisions: revision.since(committed) as u64,
             commit_lag_seconds: committer::lag(store).as_secs_f64(),
             keys: keys as u64,
@@ -159,7 +159,7 @@ impl Reporter {
 
     /// Counts the commits that the remote has and we do not.
     fn missing(&self, remote: &str, theirs: Oid) -> Option<Missing> {
-        let ours = self.puller.joiner().head().data;
+        let ours = self.puller.merger().head().data;
         let git = &mut *self.git.lock();
         // Commits in our history stay in it, so a count of zero stays valid.
         let is_known = |counted: &&Counted| {
@@ -168,7 +168,7 @@ impl Reporter {
         if let Some(counted) = git.counted.get(remote).filter(is_known) {
             return Some(counted.missing);
         }
-        let found = git.count(&git_dir(&self.puller.joiner().config().repository), theirs, ours);
+        let found = git.count(&git_dir(&self.puller.merger().config().repository), theirs, ours);
         match found {
             Ok(missing) => {
                 git.counted.insert(remote.to_owned(), Counted { theirs, ours, missing });

@@ -7,8 +7,8 @@
 
 mod chain;
 mod mark;
-mod place;
 mod record;
+mod remote;
 mod renewer;
 mod side;
 mod take;
@@ -25,11 +25,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use self::place::Place;
 pub use self::record::LEASES;
 pub use self::record::reference;
+use self::remote::LeaseRemote;
 use self::renewer::LeaseRenewer;
-use super::join::Joiner;
+use super::merger::Merger;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, LeaseStatus, Statuses};
 
@@ -157,7 +157,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Lease {
     shared: Arc<Shared>,
-    place: Place,
+    upstream: LeaseRemote,
     record: record::Record,
     stop: watch::Sender<bool>,
     keeper: Mutex<Option<JoinHandle<LeaseRenewer>>>,
@@ -168,11 +168,11 @@ pub struct Lease {
 impl Lease {
     /// Starts to renew an acquired lease.
     fn keep(keeper: LeaseRenewer) -> Arc<Self> {
-        let (place, record, shared) = (keeper.place.clone(), keeper.record.clone(), keeper.shared.clone());
+        let (upstream, record, shared) = (keeper.upstream.clone(), keeper.record.clone(), keeper.shared.clone());
         let stop = watch::Sender::new(false);
         let task = tokio::spawn(keeper.run(stop.subscribe()));
         let (keeper, saved) = (Mutex::new(Some(task)), watch::Sender::new(false));
-        Arc::new(Self { shared, place, record, stop, keeper, saved })
+        Arc::new(Self { shared, upstream, record, stop, keeper, saved })
     }
 
     /// Returns the fence, which is open while the lease lasts.
@@ -188,19 +188,19 @@ impl Lease {
     /// Returns the status of the lease, for `/status` and metrics.
     pub fn told(&self) -> LeaseStatus {
         LeaseStatus {
-            remote: self.place.remote.name.clone(),
-            reference: reference(&self.place.config.data_reference),
+            remote: self.upstream.remote.name.clone(),
+            reference: reference(&self.upstream.config.data_reference),
             epoch: self.record.epoch,
             duration_seconds: self.record.duration.as_secs_f64(),
             remaining_seconds: self.gate().remaining().as_secs_f64(),
-            error: self.lost().or_else(|| self.problem(&self.place.remote.name).map(|(_, said)| said)),
+            error: self.lost().or_else(|| self.problem(&self.upstream.remote.name).map(|(_, said)| said)),
         }
     }
 
     /// Returns why the last exchange about the lease failed, if the lease is on this remote. Fetches are less frequent, and
     /// notice a failure later.
     pub fn problem(&self, remote: &str) -> Option<(Condition, String)> {
-        self.shared.problem.lock().said.clone().filter(|_| self.place.remote.name == remote)
+        self.shared.problem.lock().said.clone().filter(|_| self.upstream.remote.name == remote)
     }
 
     /// Returns the server's role: `writer` while the lease lasts, `suspended` after it has expired, `deposed` once it is lost or
@@ -215,8 +215,8 @@ impl Lease {
         }
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn upstream(&self) -> &LeaseRemote {
+        &self.upstream
     }
 
     /// Waits until the lease is lost and all commits of this server are on the remote. Returns the new holder.
@@ -230,11 +230,11 @@ impl Lease {
 
     /// Works for the served branch until `stopped`: merges side branches, publishes writes in doubt when the lease is renewed
     /// after it had expired, and saves unpushed writes when it is lost.
-    pub async fn serve(&self, joiner: &Joiner, statuses: &Statuses, mut stopped: watch::Receiver<bool>) {
+    pub async fn serve(&self, merger: &Merger, statuses: &Statuses, mut stopped: watch::Receiver<bool>) {
         let mut reopened = self.shared.reopened.subscribe();
         let mut lost = self.shared.lost.subscribe();
         let followed = stopped.clone();
-        let sides = side::follow(self.place.clone(), joiner, statuses, self.record.duration.max(LOOK), followed);
+        let sides = side::follow(self.upstream.clone(), merger, statuses, self.record.duration.max(LOOK), followed);
         let work = async {
             loop {
                 let is_lost = tokio::select! {
@@ -244,9 +244,9 @@ impl Lease {
                 if is_lost {
                     break;
                 }
-                joiner.store().resume().await;
+                merger.store().resume().await;
             }
-            self.save(joiner).await;
+            self.save(merger).await;
         };
         tokio::select! {
             () = async { tokio::join!(work, sides); } => {}
@@ -255,12 +255,12 @@ impl Lease {
     }
 
     /// Commits everything and pushes what the remote lacks to a side branch; retries until that succeeds.
-    async fn save(&self, joiner: &Joiner) {
+    async fn save(&self, merger: &Merger) {
         loop {
-            let done = match joiner.commit().await {
+            let done = match merger.commit().await {
                 Ok(head) => {
-                    let place = self.place.clone();
-                    let saved = spawn_blocking(move || side::save(&place, head.data)).await;
+                    let upstream = self.upstream.clone();
+                    let saved = spawn_blocking(move || side::save(&upstream, head.data)).await;
                     let saved = saved.expect("an exchange does not panic");
                     self.shared.problem.lock().said = saved.as_ref().err().map(|error| (error.condition, chain(error)));
                     saved.map_err(|error| chain(&error))
@@ -289,8 +289,9 @@ impl Lease {
     /// server stops, after its branch is committed.
     pub async fn hand_over(&self) {
         if self.lost().is_none() {
-            let place = self.place.clone();
-            let pushed = renewer::within(LAST, &self.place.remote.name, move || takeover::push_last(&place)).await;
+            let upstream = self.upstream.clone();
+            let pushed =
+                renewer::within(LAST, &self.upstream.remote.name, move || takeover::push_last(&upstream)).await;
             if let Err(error) = pushed {
                 // Other servers wait until the lease expires: this one may restart before, with the unpushed commits.
                 tracing::warn!(
@@ -302,8 +303,8 @@ impl Lease {
             }
             self.release().await;
         } else if !*self.saved.borrow() {
-            let place = self.place.clone();
-            match renewer::within(LAST, &self.place.remote.name, move || takeover::save(&place)).await {
+            let upstream = self.upstream.clone();
+            match renewer::within(LAST, &self.upstream.remote.name, move || takeover::save(&upstream)).await {
                 Ok(side) => tracing::warn!(?side, "unpushed writes are on a side branch"),
                 Err(error) => {
                     tracing::warn!(

@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use super::Shared;
 use super::chain::{self, Chain};
 use super::mark::Mark;
-use super::place::Place;
 use super::record::{Record, reference};
+use super::remote::LeaseRemote;
 use super::terms::{Found, Holding, renewal};
 use crate::remote::RemoteError;
 use crate::status::Condition;
@@ -21,7 +21,7 @@ use crate::status::Condition;
 /// The task that renews a lease.
 #[derive(Debug)]
 pub(super) struct LeaseRenewer {
-    pub(super) place: Place,
+    pub(super) upstream: LeaseRemote,
     pub(super) record: Record,
     pub(super) chain: Chain,
     pub(super) mark: Arc<Mark>,
@@ -106,9 +106,9 @@ impl LeaseRenewer {
         if !self.holding.is_in_doubt() {
             return Ok(Ok(()));
         }
-        let (place, limit) = (self.place.clone(), limit(self.record.duration));
-        let name = reference(&place.config.data_reference);
-        let found = within(limit, &self.place.remote.name, move || place.find([&name], limit)).await;
+        let (upstream, limit) = (self.upstream.clone(), limit(self.record.duration));
+        let name = reference(&upstream.config.data_reference);
+        let found = within(limit, &self.upstream.remote.name, move || upstream.find([&name], limit)).await;
         match found.map(|[found]| (found, self.holding.finds(found))) {
             Ok((_, Found::Ours)) => Ok(Ok(())),
             Ok((found, Found::Others)) => {
@@ -122,9 +122,9 @@ impl LeaseRenewer {
     }
 
     async fn send(&mut self) -> Result<(), RemoteError> {
-        let (place, record) = (self.place.clone(), self.record.clone());
+        let (upstream, record) = (self.upstream.clone(), self.record.clone());
         let mut chain = std::mem::take(&mut self.chain);
-        let next = spawn_blocking(move || (chain.next(&place, &record), chain)).await;
+        let next = spawn_blocking(move || (chain.next(&upstream, &record), chain)).await;
         let (next, chain) = next.expect("writing objects does not panic");
         self.chain = chain;
         let next = next.map_err(|error| self.failed(&told(&error)))?;
@@ -136,13 +136,13 @@ impl LeaseRenewer {
     }
 
     async fn move_to(&self, next: Oid) -> Result<(), RemoteError> {
-        let (place, limit) = (self.place.clone(), limit(self.record.duration));
-        let update = (reference(&place.config.data_reference), next, Some(self.holding.confirmed()));
-        within(limit, &self.place.remote.name, move || place.push(vec![update], limit)).await
+        let (upstream, limit) = (self.upstream.clone(), limit(self.record.duration));
+        let update = (reference(&upstream.config.data_reference), next, Some(self.holding.confirmed()));
+        within(limit, &self.upstream.remote.name, move || upstream.push(vec![update], limit)).await
     }
 
     fn failed(&self, problem: &str) -> RemoteError {
-        let (remote, condition) = (self.place.remote.name.clone(), Condition::Failed);
+        let (remote, condition) = (self.upstream.remote.name.clone(), Condition::Failed);
         RemoteError { remote, condition, problem: problem.to_owned() }
     }
 
@@ -156,12 +156,12 @@ impl LeaseRenewer {
     }
 
     async fn lose(&self, found: Option<Oid>) {
-        let (place, limit) = (self.place.clone(), limit(self.record.duration));
-        let name = reference(&place.config.data_reference);
-        let read = within(limit, &self.place.remote.name, move || {
+        let (upstream, limit) = (self.upstream.clone(), limit(self.record.duration));
+        let name = reference(&upstream.config.data_reference);
+        let read = within(limit, &self.upstream.remote.name, move || {
             let Some(oid) = found else { return Ok(None) };
-            place.bring(&[(&name, found)])?;
-            Ok(Record::read(&place.here()?, oid).ok())
+            upstream.bring(&[(&name, found)])?;
+            Ok(Record::read(&upstream.here()?, oid).ok())
         });
         let by = match (found, read.await) {
             (None, _) => "its reference was deleted".to_owned(),
@@ -175,8 +175,9 @@ impl LeaseRenewer {
     pub(super) async fn release(mut self) -> Result<bool, RemoteError> {
         self.shared.gate.close_for_good();
         let record = Record { is_held: false, ..self.record.clone() };
-        let place = self.place.clone();
-        let last = spawn_blocking(move || chain::last(&place, &record)).await.expect("writing objects does not panic");
+        let upstream = self.upstream.clone();
+        let last =
+            spawn_blocking(move || chain::last(&upstream, &record)).await.expect("writing objects does not panic");
         let last = last.map_err(|error| self.failed(&told(&error)))?;
         let mut attempts = 0;
         loop {

@@ -11,9 +11,9 @@ use gitcd_core::error::chain;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::place::{LONG, Place};
-use crate::join::{DryRun, How, Joined, Joiner};
-use crate::people;
+use super::remote::{LONG, LeaseRemote};
+use crate::external;
+use crate::merger::{DryRun, MergeOptions, MergeOutcome, Merger};
 use crate::remote::RemoteError;
 use crate::status::Statuses;
 
@@ -26,26 +26,26 @@ fn name(data_reference: &str, commit: Oid) -> String {
 }
 
 /// Pushes a commit to a side branch, unless the remote's branch has it. Returns the name of the side branch, if there is one.
-pub(super) fn save(place: &Place, commit: Oid) -> Result<Option<String>, RemoteError> {
-    let data = &place.config.data_reference;
+pub(super) fn save(upstream: &LeaseRemote, commit: Oid) -> Result<Option<String>, RemoteError> {
+    let data = &upstream.config.data_reference;
     let side = name(data, commit);
-    let [there, found] = place.find([data, &side], LONG)?;
-    place.bring(&[(data, there)])?;
+    let [there, found] = upstream.find([data, &side], LONG)?;
+    upstream.bring(&[(data, there)])?;
     if let Some(there) = there
-        && place.is_ancestor(commit, there)?
+        && upstream.is_ancestor(commit, there)?
     {
         return Ok(None);
     }
     if found != Some(commit) {
-        place.push(vec![(side.clone(), commit, found)], LONG)?;
+        upstream.push(vec![(side.clone(), commit, found)], LONG)?;
     }
     Ok(Some(side))
 }
 
 /// Returns whether a commit is the empty first commit of a branch, which need not be saved.
-pub(super) fn is_empty(place: &Place, commit: Oid) -> bool {
+pub(super) fn is_empty(upstream: &LeaseRemote, commit: Oid) -> bool {
     let look = || {
-        let here = place.here().ok()?;
+        let here = upstream.here().ok()?;
         let commit = here.find_commit(commit).ok()?;
         Some(commit.parent_count() == 0 && commit.tree().ok()?.is_empty())
     };
@@ -54,18 +54,18 @@ pub(super) fn is_empty(place: &Place, commit: Oid) -> bool {
 
 /// Merges the side branches on the remote every `every` until `stopped`.
 pub(super) async fn follow(
-    place: Place,
-    joiner: &Joiner,
+    upstream: LeaseRemote,
+    merger: &Merger,
     statuses: &Statuses,
     every: Duration,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut last = None;
     loop {
-        if let Err(error) = look(&place, joiner, statuses).await {
+        if let Err(error) = look(&upstream, merger, statuses).await {
             if last.as_ref() != Some(&error) {
                 tracing::warn!(
-                    remote = place.remote.name,
+                    remote = upstream.remote.name,
                     error,
                     "cannot look for unpushed writes of previous writers"
                 );
@@ -81,38 +81,43 @@ pub(super) async fn follow(
     }
 }
 
-async fn look(place: &Place, joiner: &Joiner, statuses: &Statuses) -> Result<(), String> {
-    let (at, head) = (place.clone(), joiner.head().data);
+async fn look(upstream: &LeaseRemote, merger: &Merger, statuses: &Statuses) -> Result<(), String> {
+    let (at, head) = (upstream.clone(), merger.head().data);
     let found = spawn_blocking(move || unmerged(&at, head)).await.expect("looking at references does not panic");
     for (side, commit) in found.map_err(|error| chain(&error))? {
-        let how = How { by: format!("merge of {side}").into(), dry_run: DryRun::Never, ..people::how("") };
-        match joiner.join(commit, &how).await.map_err(|error| chain(&error))? {
-            Joined::Done { keys, conflicts, rejected } => {
+        let options =
+            MergeOptions { by: format!("merge of {side}").into(), dry_run: DryRun::Never, ..external::options("") };
+        match merger.merge(commit, &options).await.map_err(|error| chain(&error))? {
+            MergeOutcome::Done { keys, conflicts, rejected } => {
                 let count = conflicts.count;
                 tracing::info!(side, %commit, keys, conflicts = count, "merged unpushed writes of a previous writer");
-                let remote = &place.remote.name;
-                statuses.taken(joiner, remote, &side, commit, &rejected).await;
+                let remote = &upstream.remote.name;
+                statuses.taken(merger, remote, &side, commit, &rejected).await;
                 statuses.change(remote, |status| status.joined(commit, &conflicts));
             }
-            Joined::Contained | Joined::NothingNew | Joined::Deferred | Joined::Moved | Joined::Refused(_) => {}
+            MergeOutcome::Contained
+            | MergeOutcome::NothingNew
+            | MergeOutcome::Deferred
+            | MergeOutcome::Moved
+            | MergeOutcome::Refused(_) => {}
         }
     }
     Ok(())
 }
 
 /// Returns the remote's side branches that are not in the history of `head`, and fetches their commits.
-fn unmerged(place: &Place, head: Oid) -> Result<Vec<(String, Oid)>, RemoteError> {
-    let data = &place.config.data_reference;
-    let mut sides = place.beginning_with(&format!("{data}{MARK}"))?;
+fn unmerged(upstream: &LeaseRemote, head: Oid) -> Result<Vec<(String, Oid)>, RemoteError> {
+    let data = &upstream.config.data_reference;
+    let mut sides = upstream.beginning_with(&format!("{data}{MARK}"))?;
     sides.retain(|(side, commit)| *side == name(data, *commit));
-    let here = place.here()?;
+    let here = upstream.here()?;
     let mut unmerged = Vec::new();
     for (side, commit) in sides {
-        if here.find_commit(commit).is_ok() && place.is_ancestor(commit, head)? {
+        if here.find_commit(commit).is_ok() && upstream.is_ancestor(commit, head)? {
             continue;
         }
-        place.bring(&[(&side, Some(commit))])?;
-        if !place.is_ancestor(commit, head)? {
+        upstream.bring(&[(&side, Some(commit))])?;
+        if !upstream.is_ancestor(commit, head)? {
             unmerged.push((side, commit));
         }
     }

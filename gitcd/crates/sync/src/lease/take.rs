@@ -15,13 +15,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::SERVED;
 use super::chain::Chain;
 use super::mark::Mark;
-use super::place::Place;
 use super::record::{Record, reference};
+use super::remote::LeaseRemote;
 use super::renewer::{LeaseRenewer, limit, rest, retry, within};
 use super::terms::{Holding, Look, Step, Waiting};
 use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::OWN_ACCESS_HINT;
-use crate::remote::{Place as Where, RemoteError};
+use crate::remote::{Location, RemoteError};
 use crate::status::Condition;
 
 /// First interval between equal log lines of a waiting server; it grows up to [`TELL_AT_LAST`].
@@ -30,7 +30,7 @@ const TELL_AT_LAST: Duration = Duration::from_mins(10);
 
 /// A server that waits for a lease and takes it.
 struct Taker {
-    place: Place,
+    upstream: LeaseRemote,
     reference: String,
     duration: Duration,
     mark: Arc<Mark>,
@@ -82,18 +82,18 @@ impl Lease {
         lock: StateLock,
         pushed: Option<watch::Sender<Option<Oid>>>,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
-        let place = Place { remote: settings.remote.clone(), config: config.clone(), link: Arc::default() };
-        if let Where::Folder(folder) = place.remote.place(&config.repository)?
+        let upstream = LeaseRemote { remote: settings.remote.clone(), config: config.clone(), link: Arc::default() };
+        if let Location::Folder(folder) = upstream.remote.location(&config.repository)?
             && StateLock::is_taken(&folder, &config.data_reference)
         {
-            let (remote, reference) = (place.remote.name, config.data_reference.clone());
+            let (remote, reference) = (upstream.remote.name, config.data_reference.clone());
             return Err(LeaseError::Served { remote, reference });
         }
         let holder = rand::random::<[u8; 16]>().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let host = rustix::system::uname().nodename().to_string_lossy().replace(|c: char| c.is_control(), "");
         let taker = Taker {
             reference: reference(&config.data_reference),
-            place,
+            upstream,
             duration: settings.duration,
             mark: Arc::new(Mark::of(lock.folder())),
             chain: Chain::default(),
@@ -141,7 +141,7 @@ impl Taker {
                                 return self.with_own(keeper).await;
                             }
                             Err(error) if error.problem.contains(SERVED) => {
-                                let (remote, reference) = (error.remote, self.place.config.data_reference);
+                                let (remote, reference) = (error.remote, self.upstream.config.data_reference);
                                 return Err(LeaseError::Served { remote, reference });
                             }
                             // Another server was faster, or the outcome is unknown: the next look shows it.
@@ -167,18 +167,18 @@ impl Taker {
     }
 
     async fn look(&self) -> Result<Seen, RemoteError> {
-        let (place, name) = (self.place.clone(), self.reference.clone());
+        let (upstream, name) = (self.upstream.clone(), self.reference.clone());
         let limit = limit(self.duration).max(Duration::from_secs(5));
-        let looked = within(limit, &self.place.remote.name, move || {
-            let config = &place.config;
+        let looked = within(limit, &self.upstream.remote.name, move || {
+            let config = &upstream.config;
             let [found, data, metadata] =
-                place.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
+                upstream.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
             // Read after the reference: it has had this value since before that moment.
             let at = Moment::now();
             let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, data, at }) };
-            place.bring(&[(&name, found)])?;
-            let record = Record::read(&place.here()?, oid).map_err(|error| RemoteError {
-                remote: place.remote.name.clone(),
+            upstream.bring(&[(&name, found)])?;
+            let record = Record::read(&upstream.here()?, oid).map_err(|error| RemoteError {
+                remote: upstream.remote.name.clone(),
                 condition: Condition::Damaged,
                 problem: error.to_string(),
             })?;
@@ -201,7 +201,7 @@ impl Taker {
                 Some(record) => format!("{} has it in epoch {}", record.host, record.epoch),
                 None => "another server may write this branch without a lease".to_owned(),
             };
-            let (reference, remote) = (&self.reference, &self.place.remote.name);
+            let (reference, remote) = (&self.reference, &self.upstream.remote.name);
             self.tell_as(
                 &whose,
                 &format!("waiting for the writer lease, {reference} of {remote}: {whose}; it is free in {rest:.1?} unless it is renewed"),
@@ -216,9 +216,9 @@ impl Taker {
         let Some(theirs) = seen.metadata.filter(|_| self.compared != seen.metadata) else { return };
         let Some(lock) = self.lock.take() else { return };
         self.compared = Some(theirs);
-        let (place, data, segment_bytes) = (self.place.clone(), seen.data, self.segment_bytes);
+        let (upstream, data, segment_bytes) = (self.upstream.clone(), seen.data, self.segment_bytes);
         let own = takeover::Own { lock, is_saved: self.is_saved };
-        self.preparing = Some(tokio::spawn(takeover::prepare(place, data, theirs, segment_bytes, own)));
+        self.preparing = Some(tokio::spawn(takeover::prepare(upstream, data, theirs, segment_bytes, own)));
     }
 
     /// Waits for the preparations, and takes over their results.
@@ -255,27 +255,27 @@ impl Taker {
         if record.epoch != self.epoch {
             (self.chain, self.epoch) = (Chain::default(), record.epoch);
         }
-        let (place, wanted, mut chain) = (self.place.clone(), record.clone(), std::mem::take(&mut self.chain));
-        let made = spawn_blocking(move || (chain.next(&place, &wanted), chain));
+        let (upstream, wanted, mut chain) = (self.upstream.clone(), record.clone(), std::mem::take(&mut self.chain));
+        let made = spawn_blocking(move || (chain.next(&upstream, &wanted), chain));
         let (next, chain) = made.await.expect("writing objects does not panic");
         self.chain = chain;
         let next = next.map_err(|error| RemoteError {
-            remote: self.place.remote.name.clone(),
+            remote: self.upstream.remote.name.clone(),
             condition: Condition::Failed,
             problem: told(&error),
         })?;
         self.mark.write(seen.found, next);
         let sent = Moment::now();
         self.tried.push((next, sent, record.clone()));
-        let (place, limit) = (self.place.clone(), limit(self.duration));
+        let (upstream, limit) = (self.upstream.clone(), limit(self.duration));
         let update = (self.reference.clone(), next, seen.found);
-        within(limit, &self.place.remote.name, move || place.push(vec![update], limit)).await?;
+        within(limit, &self.upstream.remote.name, move || upstream.push(vec![update], limit)).await?;
         Ok((next, sent, record))
     }
 
     fn taken(&mut self, taken: Oid, sent: Moment, record: Record) -> Arc<Lease> {
         tracing::info!(
-            epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.place.remote.name,
+            epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.upstream.remote.name,
             "acquired the writer lease"
         );
         let holding = Holding::new(self.duration, taken, sent);
@@ -290,9 +290,9 @@ impl Taker {
         });
         // The chain may be for another epoch: then the first renewal writes a new one.
         let chain = if self.epoch == record.epoch { std::mem::take(&mut self.chain) } else { Chain::default() };
-        let (place, mark) = (self.place.clone(), self.mark.clone());
+        let (upstream, mark) = (self.upstream.clone(), self.mark.clone());
         // Starts renewals, however long the takeover takes.
-        Lease::keep(LeaseRenewer { place, record, chain, mark, holding, shared })
+        Lease::keep(LeaseRenewer { upstream, record, chain, mark, holding, shared })
     }
 
     async fn with_own(mut self, lease: Arc<Lease>) -> Result<(Arc<Lease>, takeover::Own), LeaseError> {

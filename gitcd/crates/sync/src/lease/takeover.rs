@@ -13,7 +13,7 @@ use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
 use tokio::task::spawn_blocking;
 
-use super::place::{LONG, Place, Update};
+use super::remote::{LONG, LeaseRemote, Update};
 use super::{Lease, LeaseError, side};
 use crate::remote::RemoteError;
 use crate::status::Condition;
@@ -44,12 +44,12 @@ struct There {
 /// [`LeaseError`].
 pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Opened, LeaseError> {
     let Own { mut lock, mut is_saved } = own;
-    let place = lease.place().clone();
+    let upstream = lease.upstream().clone();
     loop {
         if let Some(by) = lease.lost() {
             return Err(LeaseError::Lost { by });
         }
-        let at = place.clone();
+        let at = upstream.clone();
         let there = match spawn_blocking(move || look(&at)).await.expect("an exchange does not panic") {
             Ok(there) => there,
             Err(error) => {
@@ -57,7 +57,7 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
                 continue;
             }
         };
-        lock = match fit(&place, there, segment_bytes, Own { lock, is_saved }).await? {
+        lock = match fit(&upstream, there, segment_bytes, Own { lock, is_saved }).await? {
             Ok(lock) => lock,
             Err((error, kept)) => {
                 again(&error).await;
@@ -67,11 +67,11 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
         };
         // The opened branch may have commits that no side branch has.
         is_saved = false;
-        let config = place.config.clone();
+        let config = upstream.config.clone();
         let opened =
             spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
         let opened = opened.expect("recovery does not panic")?;
-        let at = place.clone();
+        let at = upstream.clone();
         let told = spawn_blocking(move || publish(&at, there)).await.expect("an exchange does not panic");
         match told {
             Ok(_) => return Ok(opened),
@@ -88,28 +88,28 @@ async fn again(error: &RemoteError) {
     tokio::time::sleep(RETRY).await;
 }
 
-fn look(place: &Place) -> Result<There, RemoteError> {
-    let config = &place.config;
-    let [data, metadata] = place.find([&config.data_reference, &config.metadata_reference], LONG)?;
-    place.bring(&[(&config.data_reference, data), (&config.metadata_reference, metadata)])?;
+fn look(upstream: &LeaseRemote) -> Result<There, RemoteError> {
+    let config = &upstream.config;
+    let [data, metadata] = upstream.find([&config.data_reference, &config.metadata_reference], LONG)?;
+    upstream.bring(&[(&config.data_reference, data), (&config.metadata_reference, metadata)])?;
     Ok(There { data, metadata })
 }
 
 /// Makes the local branch a continuation of the remote's.
 async fn fit(
-    place: &Place,
+    upstream: &LeaseRemote,
     there: There,
     segment_bytes: u64,
     own: Own,
 ) -> Result<Result<StateLock, (RemoteError, StateLock)>, LeaseError> {
     let Own { mut lock, is_saved } = own;
     let Some(theirs) = there.metadata else { return Ok(Ok(lock)) };
-    let config = &place.config;
-    let ours = place.own(&config.metadata_reference)?;
+    let config = &upstream.config;
+    let ours = upstream.own(&config.metadata_reference)?;
     let is_ours = match ours {
         // Our commits are saved only if another server has written: that need not be searched for again, and takes long.
         Some(ours) if !is_saved => {
-            let at = place.clone();
+            let at = upstream.clone();
             let found = spawn_blocking(move || at.is_ancestor(theirs, ours)).await;
             found.expect("reading commits does not panic")?
         }
@@ -122,13 +122,13 @@ async fn fit(
         return Ok(Ok(lock));
     }
     if ours.is_some() && !is_saved {
-        let (kept, saved) = leave(place, segment_bytes, lock).await?;
+        let (kept, saved) = leave(upstream, segment_bytes, lock).await?;
         lock = kept;
         if let Err(error) = saved {
             return Ok(Err((error, lock)));
         }
     }
-    let at = place.clone();
+    let at = upstream.clone();
     let adopted = spawn_blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
     Ok(Ok(adopted.expect("moving references does not panic")?))
 }
@@ -139,13 +139,13 @@ async fn fit(
 /// # Errors
 /// [`LeaseError`] if the local branch cannot be read or committed.
 pub(super) async fn prepare(
-    place: Place,
+    upstream: LeaseRemote,
     data: Option<Oid>,
     theirs: Oid,
     segment_bytes: u64,
     own: Own,
 ) -> Result<(Own, Result<bool, RemoteError>), LeaseError> {
-    let (at, is_saved) = (place.clone(), own.is_saved);
+    let (at, is_saved) = (upstream.clone(), own.is_saved);
     let compared = spawn_blocking(move || -> Result<Written, RemoteError> {
         let config = &at.config;
         at.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
@@ -159,7 +159,7 @@ pub(super) async fn prepare(
         Ok(Written::Here) => Ok((own, Ok(false))),
         Ok(Written::There) => Ok((own, Ok(true))),
         Ok(Written::Since) => {
-            let (lock, saved) = leave(&place, segment_bytes, own.lock).await?;
+            let (lock, saved) = leave(&upstream, segment_bytes, own.lock).await?;
             Ok((Own { lock, is_saved: saved.is_ok() }, saved.map(|()| true)))
         }
         Err(error) => Ok((own, Err(error))),
@@ -179,15 +179,15 @@ enum Written {
 /// Commits the journal, and pushes all commits that the remote lacks to side branches, because another server writes the branch
 /// now.
 async fn leave(
-    place: &Place,
+    upstream: &LeaseRemote,
     segment_bytes: u64,
     lock: StateLock,
 ) -> Result<(StateLock, Result<(), RemoteError>), LeaseError> {
-    let at = place.clone();
+    let at = upstream.clone();
     let repaired = spawn_blocking(move || repair(&at, &lock).map(|()| lock)).await;
     let lock = repaired.expect("reading references does not panic")?;
-    let (head, lock) = commit_all(place, segment_bytes, lock).await?;
-    let at = place.clone();
+    let (head, lock) = commit_all(upstream, segment_bytes, lock).await?;
+    let at = upstream.clone();
     let saved = spawn_blocking(move || {
         // The reference may be at an external commit that is not merged yet.
         let found = at.own(&at.config.data_reference)?.filter(|found| *found != head);
@@ -213,13 +213,17 @@ fn touch(config: gitcd_repo::branch::Config) -> Result<(), LeaseError> {
 }
 
 /// Commits the writes that are only in the journal; returns the data commit.
-async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Result<(Oid, StateLock), LeaseError> {
-    let config = place.config.clone();
+async fn commit_all(
+    upstream: &LeaseRemote,
+    segment_bytes: u64,
+    lock: StateLock,
+) -> Result<(Oid, StateLock), LeaseError> {
+    let config = upstream.config.clone();
     let opened = spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
     let opened = opened.expect("recovery does not panic")?;
     let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
     let (settings, counters) = (committer::Settings::default(), Arc::default());
-    let (config, incarnation) = (place.config.clone(), opened.incarnation);
+    let (config, incarnation) = (upstream.config.clone(), opened.incarnation);
     let committer = Committer::new(store.clone(), opened.branch, config, settings, incarnation, opened.bases, counters);
     let heads = committer.heads();
     let committer = committer.spawn().map_err(LeaseError::Thread)?;
@@ -237,12 +241,12 @@ async fn commit_all(place: &Place, segment_bytes: u64, lock: StateLock) -> Resul
 
 /// Moves the local references to the remote's, and sets local state aside: recovery then continues from Git, with a new block of
 /// revisions.
-fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> Result<(), LeaseError> {
-    let config = &place.config;
-    let described = described(place, metadata)?;
+fn adopt(upstream: &LeaseRemote, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> Result<(), LeaseError> {
+    let config = &upstream.config;
+    let described = described(upstream, metadata)?;
     // The remote's data may be behind its metadata, if its writer crashed during a push, or ahead of it by external commits.
     let data = match data {
-        Some(data) if !place.is_ancestor(data, described)? => data,
+        Some(data) if !upstream.is_ancestor(data, described)? => data,
         _ => described,
     };
     let open = |error: OpenError| LeaseError::Open(Box::new(error));
@@ -254,7 +258,7 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
         }
         _ => durable::sync(lock.folder()).map_err(|error| open(error.into()))?,
     }
-    let refs = Refs::open(&place.git_dir()).map_err(|error| open(error.into()))?;
+    let refs = Refs::open(&upstream.git_dir()).map_err(|error| open(error.into()))?;
     for (name, oid) in [(&config.data_reference, data), (&config.metadata_reference, metadata)] {
         let before = refs.read(name).map_err(|error| open(error.into()))?;
         if before != Some(oid) {
@@ -267,44 +271,44 @@ fn adopt(place: &Place, metadata: Oid, data: Option<Oid>, lock: &StateLock) -> R
 
 /// Moves the data reference back to the commit that our metadata describes, if it is behind that commit after a crash between the
 /// two moves of [`adopt`].
-fn repair(place: &Place, lock: &StateLock) -> Result<(), LeaseError> {
-    let config = &place.config;
-    let (data, metadata) = (place.own(&config.data_reference)?, place.own(&config.metadata_reference)?);
+fn repair(upstream: &LeaseRemote, lock: &StateLock) -> Result<(), LeaseError> {
+    let config = &upstream.config;
+    let (data, metadata) = (upstream.own(&config.data_reference)?, upstream.own(&config.metadata_reference)?);
     let (Some(data), Some(metadata)) = (data, metadata) else { return Ok(()) };
     if lock.folder().join("pair").exists() {
         return Ok(());
     }
-    let described = described(place, metadata)?;
-    if data != described && place.is_ancestor(data, described)? {
+    let described = described(upstream, metadata)?;
+    if data != described && upstream.is_ancestor(data, described)? {
         let moved =
-            Refs::open(&place.git_dir()).and_then(|refs| refs.update(&config.data_reference, described, Some(data)));
+            Refs::open(&upstream.git_dir()).and_then(|refs| refs.update(&config.data_reference, described, Some(data)));
         moved.map_err(|error| Box::new(OpenError::from(error)))?;
     }
     Ok(())
 }
 
 /// Returns the data commit that a metadata commit describes: its last parent.
-fn described(place: &Place, metadata: Oid) -> Result<Oid, RemoteError> {
-    let here = place.here()?;
+fn described(upstream: &LeaseRemote, metadata: Oid) -> Result<Oid, RemoteError> {
+    let here = upstream.here()?;
     let parents = here.find_commit(metadata).map(|commit| commit.parent_ids().next_back());
     let problem = match parents {
         Ok(Some(data)) => return Ok(data),
         Ok(None) => "it has no parents".to_owned(),
         Err(error) => error.message().to_owned(),
     };
-    let (remote, condition) = (place.remote.name.clone(), Condition::Damaged);
+    let (remote, condition) = (upstream.remote.name.clone(), Condition::Damaged);
     Err(RemoteError { remote, condition, problem: format!("its metadata {metadata} cannot be used: {problem}") })
 }
 
 /// Pushes the local branch if it continues the remote's. Returns whether the remote then has its data. Pushes nothing if the
 /// remote's metadata is another server's, even if that server has pushed no data yet.
-fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
-    let config = &place.config;
-    let Some(metadata) = place.own(&config.metadata_reference)? else { return Ok(true) };
-    let data = described(place, metadata)?;
-    let continues = |there: Option<Oid>, ours: Oid| there.map_or(Ok(true), |theirs| place.is_ancestor(theirs, ours));
+fn publish(upstream: &LeaseRemote, there: There) -> Result<bool, RemoteError> {
+    let config = &upstream.config;
+    let Some(metadata) = upstream.own(&config.metadata_reference)? else { return Ok(true) };
+    let data = described(upstream, metadata)?;
+    let continues = |there: Option<Oid>, ours: Oid| there.map_or(Ok(true), |theirs| upstream.is_ancestor(theirs, ours));
     if !continues(there.metadata, metadata)? {
-        return there.data.map_or(Ok(false), |theirs| place.is_ancestor(data, theirs));
+        return there.data.map_or(Ok(false), |theirs| upstream.is_ancestor(data, theirs));
     }
     let mut updates: Vec<Update> = Vec::new();
     let follows = continues(there.data, data)?;
@@ -315,26 +319,26 @@ fn publish(place: &Place, there: There) -> Result<bool, RemoteError> {
         updates.push((config.metadata_reference.clone(), metadata, there.metadata));
     }
     if !updates.is_empty() {
-        place.push(updates, LONG)?;
+        upstream.push(updates, LONG)?;
     }
     Ok(follows)
 }
 
 /// Pushes the data commit that our metadata describes to a side branch, unless the remote's branch has it.
-pub(super) fn save(place: &Place) -> Result<Option<String>, RemoteError> {
-    let Some(metadata) = place.own(&place.config.metadata_reference)? else { return Ok(None) };
-    side::save(place, described(place, metadata)?)
+pub(super) fn save(upstream: &LeaseRemote) -> Result<Option<String>, RemoteError> {
+    let Some(metadata) = upstream.own(&upstream.config.metadata_reference)? else { return Ok(None) };
+    side::save(upstream, described(upstream, metadata)?)
 }
 
 /// Pushes everything before the lease is handed over: to the branch, or to a side branch if the branch has diverged.
-pub(super) fn push_last(place: &Place) -> Result<(), RemoteError> {
+pub(super) fn push_last(upstream: &LeaseRemote) -> Result<(), RemoteError> {
     let mut races = 0;
     loop {
-        let is_there = look(place).and_then(|there| publish(place, there));
+        let is_there = look(upstream).and_then(|there| publish(upstream, there));
         match is_there {
             Ok(true) => return Ok(()),
             Ok(false) => {
-                if let Some(side) = save(place)? {
+                if let Some(side) = save(upstream)? {
                     tracing::warn!(
                         side,
                         "the branch was pushed to at the last moment; our unpushed writes are on a side branch"

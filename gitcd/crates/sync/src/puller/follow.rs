@@ -8,9 +8,9 @@ use gitcd_engine::committer::Head;
 use rand::Rng as _;
 use tokio::sync::watch;
 
+use super::super::fairness::{Delay, Exchanged, Fairness, Known};
 use super::super::notices::{FOLLOW_AGAIN, Notices};
-use super::super::pace::{Breath, Exchanged, Known, Pace};
-use super::super::remote::{Place, Remote};
+use super::super::remote::{Location, Remote};
 use super::super::status::Condition;
 use super::{PullError, Puller, Waiting};
 
@@ -79,9 +79,9 @@ impl Puller {
             for remote in self.config.remotes.iter().filter(|remote| remote.push_after_merge).filter(was_there) {
                 // Requests in progress may write meanwhile.
                 for _ in 0..LAST_PUSHES {
-                    let head = self.joiner.commit().await.map_err(PullError::from)?;
+                    let head = self.merger.commit().await.map_err(PullError::from)?;
                     self.pull_impatiently(remote).await?;
-                    if self.joiner.store().revision() == head.revision {
+                    if self.merger.store().revision() == head.revision {
                         break;
                     }
                 }
@@ -100,9 +100,9 @@ impl Puller {
     /// Reports that the remotes are not pulled, in the log and in their statuses.
     async fn rest(&self) {
         for remote in self.config.remotes.iter().cloned() {
-            let (name, folder) = (remote.name.clone(), self.joiner.config().repository.clone());
-            let place = tokio::task::spawn_blocking(move || remote.place(&folder));
-            let (condition, said) = match place.await.expect("reading a configuration does not panic") {
+            let (name, folder) = (remote.name.clone(), self.merger.config().repository.clone());
+            let location = tokio::task::spawn_blocking(move || remote.location(&folder));
+            let (condition, said) = match location.await.expect("reading a configuration does not panic") {
                 Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
                 Err(error) => (error.condition, chain(&error)),
             };
@@ -114,11 +114,11 @@ impl Puller {
     async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
         let remote = &self.config.remotes[at];
         // Servers that follow a branch of this name push to it, too.
-        let is_shared = remote.data_reference == self.joiner.config().data_reference;
-        let mut heads = self.joiner.heads();
+        let is_shared = remote.data_reference == self.merger.config().data_reference;
+        let mut heads = self.merger.heads();
         let (mut failures, mut last) = (0_u32, Condition::Unknown);
         let mut waiting = Waiting::default();
-        let (mut notices, mut pace, mut known) = (Notices::default(), Pace::new(is_shared), Known::default());
+        let (mut notices, mut fairness, mut known) = (Notices::default(), Fairness::new(is_shared), Known::default());
         let mut echo = None::<Echo>;
         let quiet = self.config.echoes_after.unwrap_or_default();
         let is_one_of_several = self.config.remotes.len() > 1;
@@ -129,12 +129,12 @@ impl Puller {
             waiting.defers = failures == 0 && !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
             let link = self.turns[at].lock().await.clone();
             tokio::select! {
-                () = notices.open(remote, self.joiner.config(), &link, failures == 0) => {}
+                () = notices.open(remote, self.merger.config(), &link, failures == 0) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             let started = Instant::now();
-            let pushing = notices.place().filter(|_| remote.push_after_merge && is_one_of_several);
-            let under_way = pushing.map(|place| self.together.begin(place));
+            let pushing = notices.location().filter(|_| remote.push_after_merge && is_one_of_several);
+            let under_way = pushing.map(|location| self.together.begin(location));
             let outcome = tokio::select! {
                 outcome = self.pull_waiting(remote, &mut waiting) => outcome,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -142,7 +142,7 @@ impl Puller {
             let exchanged = &waiting.exchanged;
             if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
                 // The remote's URL may have changed meanwhile.
-                && remote.place(&self.joiner.config().repository).ok().as_ref() == notices.place()
+                && remote.location(&self.merger.config().repository).ok().as_ref() == notices.location()
             {
                 under_way.brought(head);
             }
@@ -178,14 +178,14 @@ impl Puller {
             };
             last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
             known.add(&waiting.exchanged);
-            let config = self.joiner.config();
-            let ours = || self.joiner.head().data;
-            match pace.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
-                Breath::Pause(pause) => tokio::select! {
+            let config = self.merger.config();
+            let ours = || self.merger.head().data;
+            match fairness.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
+                Delay::Batch(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 },
-                Breath::Turn(turn) => tokio::select! {
+                Delay::Yield(turn) => tokio::select! {
                     () = tokio::time::sleep(turn) => {}
                     () = notices.next(remote, config, &known, ours) => continue,
                     _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -204,7 +204,7 @@ impl Puller {
                 }
             };
             // Without notifications, every commit starts an exchange.
-            let repository = notices.place().filter(|_| is_one_of_several && notices.is_told()).cloned();
+            let repository = notices.location().filter(|_| is_one_of_several && notices.is_told()).cloned();
             tokio::select! {
                 () = resting => {}
                 () = notices.next(remote, config, &known, ours) => {}
@@ -216,12 +216,12 @@ impl Puller {
     }
 
     /// Waits for a commit that no other remote of the same repository pushes.
-    async fn committed(&self, remote: &Remote, place: Option<&Place>, heads: &mut watch::Receiver<Head>) {
+    async fn committed(&self, remote: &Remote, location: Option<&Location>, heads: &mut watch::Receiver<Head>) {
         while heads.changed().await.is_ok() {
-            let Some(place) = place else { return };
+            let Some(location) = location else { return };
             // Commits during the wait are considered again by the next round.
             let head = *heads.borrow_and_update();
-            let is_there = self.together.is_there(place, || self.joiner.head());
+            let is_there = self.together.is_there(location, || self.merger.head());
             if !tokio::time::timeout(BROUGHT_WITHIN, is_there).await.unwrap_or_default() {
                 return;
             }

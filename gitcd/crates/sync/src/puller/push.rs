@@ -9,12 +9,12 @@ use gitcd_repo::refs::Refs;
 
 use super::super::remote::{Fetched, Link, Push, Remote, RemoteError};
 use super::super::status::Condition;
-use super::{JoinError, PullError, Puller};
+use super::{MergeError, PullError, Puller};
 
 impl Puller {
     /// Returns where our branch is on the remote, after a pull that failed.
     pub(super) async fn look(&self, remote: &Remote, link: &Arc<Link>) -> Result<Fetched, PullError> {
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
         let found = tokio::task::spawn_blocking(move || wanted.own(&config, &link).or_else(|_| wanted.known(&config)));
         Ok(found.await.expect("looking at references does not panic")?)
     }
@@ -31,9 +31,9 @@ impl Puller {
         link: &Arc<Link>,
         there: Fetched,
     ) -> Result<(Option<Oid>, Head), PullError> {
-        self.joiner.store().newest().map_err(JoinError::Store)?;
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
-        let head = self.joiner.head();
+        self.merger.store().newest().map_err(MergeError::Store)?;
+        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
+        let head = self.merger.head();
         let data = head.data;
         if there.own == Some(data) {
             // Another process may have pushed it.
@@ -42,15 +42,15 @@ impl Puller {
             return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
         }
         if let Some(own) = there.own
-            && !self.joiner.is_ancestor(own, data).await?
+            && !self.merger.is_ancestor(own, data).await?
         {
-            if self.joiner.is_ancestor(data, own).await? {
+            if self.merger.is_ancestor(data, own).await? {
                 // It has all commits of ours, and nothing new that we merge.
                 self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
                 return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
             }
             // The branch has moved there: its commits must be merged first.
-            let problem = format!("{} has commits there that are not merged here", self.joiner.config().data_reference);
+            let problem = format!("{} has commits there that are not merged here", self.merger.config().data_reference);
             return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
         }
         let metadata = self.own_metadata(remote, there).await?;
@@ -81,7 +81,7 @@ impl Puller {
         else {
             return Ok(());
         };
-        let (wanted, config, link) = (remote.clone(), self.joiner.config().clone(), link.clone());
+        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
         let pushed = tokio::task::spawn_blocking(move || {
             let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
             wanted.push(&config, &link, &Push { updates: vec![update], there: there.tips() })
@@ -94,7 +94,7 @@ impl Puller {
     /// Returns our metadata commit unless the remote's is another server's, which is never overwritten.
     async fn own_metadata(&self, remote: &Remote, there: Fetched) -> Result<Option<Oid>, PullError> {
         let (folder, name) =
-            (git_dir(&self.joiner.config().repository), self.joiner.config().metadata_reference.clone());
+            (git_dir(&self.merger.config().repository), self.merger.config().metadata_reference.clone());
         let read = tokio::task::spawn_blocking(move || Refs::open(&folder).and_then(|refs| refs.read(&name)));
         let own = read.await.expect("reading a reference does not panic").map_err(|error| RemoteError {
             remote: remote.name.clone(),
@@ -102,7 +102,7 @@ impl Puller {
             problem: error.to_string(),
         })?;
         Ok(match (own, there.own_metadata) {
-            (Some(own), Some(theirs)) if !self.joiner.is_ancestor(theirs, own).await.unwrap_or(false) => None,
+            (Some(own), Some(theirs)) if !self.merger.is_ancestor(theirs, own).await.unwrap_or(false) => None,
             (own, _) => own,
         })
     }

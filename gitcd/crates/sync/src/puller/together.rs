@@ -6,11 +6,11 @@ use gitcd_engine::committer::Head;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::super::remote::Place;
+use super::super::remote::Location;
 
 /// The exchanges in progress with each repository.
 #[derive(Debug, Default)]
-pub(super) struct Together(Mutex<HashMap<Place, watch::Sender<Traffic>>>);
+pub(super) struct Together(Mutex<HashMap<Location, watch::Sender<Traffic>>>);
 
 /// The exchanges with one repository.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,27 +26,27 @@ pub(super) struct UnderWay(watch::Sender<Traffic>);
 
 impl Together {
     /// Starts an exchange.
-    pub(super) fn begin(&self, place: &Place) -> UnderWay {
-        let traffic = self.of(place);
+    pub(super) fn begin(&self, location: &Location) -> UnderWay {
+        let traffic = self.of(location);
         traffic.send_modify(|traffic| traffic.under_way += 1);
         UnderWay(traffic)
     }
 
     /// Waits until our branch in a repository is at the head `here`, or no exchange is in progress; returns whether it is.
-    pub(super) async fn is_there(&self, place: &Place, here: impl Fn() -> Head) -> bool {
+    pub(super) async fn is_there(&self, location: &Location, here: impl Fn() -> Head) -> bool {
         let has = |traffic: &Traffic| traffic.there.is_some_and(|there| there.is_at(&here()));
-        let mut traffic = self.of(place).subscribe();
+        let mut traffic = self.of(location).subscribe();
         let rest = traffic.wait_for(|traffic| traffic.under_way == 0 || has(traffic)).await;
         rest.is_ok_and(|traffic| has(&traffic))
     }
 
-    fn of(&self, place: &Place) -> watch::Sender<Traffic> {
+    fn of(&self, location: &Location) -> watch::Sender<Traffic> {
         let mut all = self.0.lock();
-        if let Some(known) = all.get(place) {
+        if let Some(known) = all.get(location) {
             return known.clone();
         }
         let traffic = watch::Sender::default();
-        all.insert(place.clone(), traffic.clone());
+        all.insert(location.clone(), traffic.clone());
         traffic
     }
 }
@@ -74,11 +74,11 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_learns_what_the_last_exchange_with_the_same_repository_brought() {
-        let (together, here) = (Together::default(), Place::Folder("/here".into()));
+        let (together, here) = (Together::default(), Location::Folder("/here".into()));
         let data = Oid::from_bytes(&[7; 20]).unwrap();
         let head = Head { revision: Revision::new(3), data, next: data, merges: 0, foreign: None };
         let later = Head { revision: Revision::new(4), ..head };
-        let is_there = |place: &Place, head: Head| together.is_there(place, move || head).now_or_never();
+        let is_there = |location: &Location, head: Head| together.is_there(location, move || head).now_or_never();
         assert_eq!(is_there(&here, head), Some(false), "no exchange was started");
         let (one, other) = (together.begin(&here), together.begin(&here));
         assert_eq!(is_there(&here, head), None, "two exchanges are in progress");
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(is_there(&here, later), None, "either may push it");
         drop(one);
         assert_eq!(is_there(&here, later), None, "one exchange is in progress");
-        assert_eq!(is_there(&Place::Folder("/elsewhere".into()), later), Some(false));
+        assert_eq!(is_there(&Location::Folder("/elsewhere".into()), later), Some(false));
         drop(other);
         assert_eq!(is_there(&here, later), Some(false), "no exchange is in progress");
         // A commit that is only prepared does not count.

@@ -13,7 +13,7 @@ use gitcd_repo::refs::{RefError, Refs};
 use gitcd_repo::watch::RefWatcher;
 use tokio::sync::watch;
 
-use super::join::{DryRun, Histories, How, Joined, Joiner};
+use super::merger::{DryRun, HistoryLink, MergeOptions, MergeOutcome, Merger};
 use super::status::Statuses;
 
 /// The prefix of references for pushes that are merged whatever commit the branch is at.
@@ -22,13 +22,13 @@ pub(super) const FOR: &str = "refs/for/";
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Returns the merge options for external commits.
-pub fn how(by: &str) -> How {
-    How {
+pub fn options(by: &str) -> MergeOptions {
+    MergeOptions {
         policy: Policy::Later,
         scope: Scope::default(),
         fast_forward: true,
         impatient: true,
-        histories: Histories::Now,
+        history_link: HistoryLink::Always,
         on_top_of: None,
         strict: false,
         dry_run: DryRun::Required,
@@ -37,8 +37,8 @@ pub fn how(by: &str) -> How {
 }
 
 /// Merges external commits from the branch's data reference and from `refs/for/BRANCH` until `stopped`.
-pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
-    let (folder, reference) = (git_dir(&joiner.config().repository), joiner.config().data_reference.clone());
+pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
+    let (folder, reference) = (git_dir(&merger.config().repository), merger.config().data_reference.clone());
     let asked = asked_for(&reference);
     let (own, own_asked) = (reference.clone(), asked.clone());
     let opened = tokio::task::spawn_blocking(move || {
@@ -56,7 +56,7 @@ pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch:
         }
     };
     let mut changes = following.changes();
-    let mut heads = joiner.heads();
+    let mut heads = merger.heads();
     let (mut failed, mut failed_asked): (Option<Oid>, Option<Oid>) = (None, None);
     loop {
         let head = *heads.borrow_and_update();
@@ -71,13 +71,13 @@ pub async fn follow(joiner: Arc<Joiner>, statuses: Statuses, mut stopped: watch:
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
         if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-            && let Err(error) = take(&joiner, &statuses, found, (DryRun::IfReachable, "external commit")).await
+            && let Err(error) = take(&merger, &statuses, found, (DryRun::IfReachable, "external commit")).await
         {
             tracing::error!(commit = %found, error, "cannot merge an external commit");
             failed = Some(found);
         }
         if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
-            && let Err(error) = merge_asked(&joiner, &statuses, &refs, (asked, found)).await
+            && let Err(error) = merge_asked(&merger, &statuses, &refs, (asked, found)).await
         {
             tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
             failed_asked = Some(found);
@@ -107,15 +107,15 @@ fn asked_for(data: &str) -> Option<String> {
 /// Merges a push to `refs/for/BRANCH` in the repository's folder, and deletes the reference, so that the next push creates it
 /// again.
 async fn merge_asked(
-    joiner: &Joiner,
+    merger: &Merger,
     statuses: &Statuses,
     refs: &Arc<Refs>,
     (reference, found): (&str, Oid),
 ) -> Result<(), String> {
-    if joiner.is_no_commit(found).await {
+    if merger.is_no_commit(found).await {
         tracing::warn!(reference, object = %found, "deleted a pushed reference: it is not a commit; push a commit");
     } else {
-        take(joiner, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
+        take(merger, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
     }
     let (refs, name) = (refs.clone(), reference.to_owned());
     let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
@@ -128,23 +128,29 @@ async fn merge_asked(
 
 /// Merges an external commit without its rejected files. A commit on the branch itself does not require the dry run, because the
 /// kube-apiserver may need the store first.
-async fn take(joiner: &Joiner, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
-    let reference = &joiner.config().data_reference;
-    match joiner.join(found, &How { dry_run, ..how(by) }).await {
-        Ok(Joined::Done { keys, conflicts, rejected }) => {
+async fn take(merger: &Merger, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
+    let reference = &merger.config().data_reference;
+    match merger.merge(found, &MergeOptions { dry_run, ..options(by) }).await {
+        Ok(MergeOutcome::Done { keys, conflicts, rejected }) => {
             let count = conflicts.count;
             tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");
             for file in &rejected {
                 tracing::warn!(path = file.path, reason = file.reason, "rejected a file; the next commit restores it");
             }
-            statuses.taken(joiner, reference, reference, found, &rejected).await;
+            statuses.taken(merger, reference, reference, found, &rejected).await;
             statuses.change(reference, |status| {
                 status.error = None;
                 status.joined(found, &conflicts);
             });
             Ok(())
         }
-        Ok(Joined::Contained | Joined::NothingNew | Joined::Deferred | Joined::Moved | Joined::Refused(_)) => Ok(()),
+        Ok(
+            MergeOutcome::Contained
+            | MergeOutcome::NothingNew
+            | MergeOutcome::Deferred
+            | MergeOutcome::Moved
+            | MergeOutcome::Refused(_),
+        ) => Ok(()),
         Err(error) => {
             let error = chain(&error);
             statuses.change(reference, |status| status.error = Some(error.clone()));

@@ -14,7 +14,7 @@ use gitcd_repo::refs::{RefError, Refs};
 use crate::local::Copier;
 use crate::program::LIMIT;
 use crate::reach::Reach;
-use crate::remote::{Link, Place as Where, Push, Remote, RemoteError};
+use crate::remote::{Link, Location, Push, Remote, RemoteError};
 use crate::status::Condition;
 
 /// A reference, its new value, and its expected value.
@@ -22,7 +22,7 @@ pub(super) type Update = (String, Oid, Option<Oid>);
 
 /// The remote of a branch, for the lease. Calls block.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LeaseRemote {
     pub(super) remote: Remote,
     pub(super) config: branch::Config,
     pub(super) link: Arc<Link>,
@@ -31,7 +31,7 @@ pub(super) struct Place {
 /// Timeout of exchanges that may transfer many objects.
 pub(super) const LONG: Duration = LIMIT;
 
-impl Place {
+impl LeaseRemote {
     fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
         RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
     }
@@ -77,14 +77,14 @@ impl Place {
         limit: Duration,
     ) -> Result<[Option<Oid>; N], RemoteError> {
         let mut found = [None; N];
-        match self.remote.place(&self.config.repository)? {
-            Where::Folder(folder) => {
+        match self.remote.location(&self.config.repository)? {
+            Location::Folder(folder) => {
                 let refs = self.refs(&folder)?;
                 for (name, found) in names.iter().zip(&mut found) {
                     *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, &error))?;
                 }
             }
-            Where::Url(url) => {
+            Location::Url(url) => {
                 let here = self.git_dir();
                 found = self
                     .reach(&here, &url, limit)
@@ -97,12 +97,12 @@ impl Place {
 
     /// Returns the remote's references whose names start with `start`.
     pub(super) fn beginning_with(&self, start: &str) -> Result<Vec<(String, Oid)>, RemoteError> {
-        let mut all: Vec<(String, Oid)> = match self.remote.place(&self.config.repository)? {
-            Where::Folder(folder) => {
+        let mut all: Vec<(String, Oid)> = match self.remote.location(&self.config.repository)? {
+            Location::Folder(folder) => {
                 let all = self.refs(&folder)?.list();
                 all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
             }
-            Where::Url(url) => {
+            Location::Url(url) => {
                 let here = self.git_dir();
                 let all = self.reach(&here, &url, LONG).references(&[start]);
                 all.map_err(|failed| self.failed(failed.condition, &failed.said))?
@@ -118,8 +118,8 @@ impl Place {
         let here = self.here()?;
         let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
         if !missing.is_empty() {
-            match self.remote.place(&self.config.repository)? {
-                Where::Folder(folder) => {
+            match self.remote.location(&self.config.repository)? {
+                Location::Folder(folder) => {
                     let there = Repository::open(&folder)
                         .map_err(|error| self.failed(Condition::Unreachable, &error.message()))?;
                     let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
@@ -127,7 +127,7 @@ impl Place {
                         .copy(&there, &here, &oids)
                         .map_err(|error| self.failed(Condition::Damaged, &gitcd_core::error::chain(&error)))?;
                 }
-                Where::Url(url) => {
+                Location::Url(url) => {
                     let one = |(name, oid): &(&str, Oid)| ((*name).to_owned(), *oid, self.remote.tracking(name));
                     let missing: Vec<_> = missing.iter().map(one).collect();
                     let own: Vec<Oid> = self.own(&self.config.data_reference)?.into_iter().collect();
@@ -160,11 +160,11 @@ impl Place {
 
     /// Moves references on the remote if they have their expected values.
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
-        match self.remote.place(&self.config.repository)? {
-            Where::Folder(_) => {
+        match self.remote.location(&self.config.repository)? {
+            Location::Folder(_) => {
                 self.remote.push(&self.config, &Link::default(), &Push { updates, there: Vec::new() }).map(drop)
             }
-            Where::Url(url) => {
+            Location::Url(url) => {
                 let here = self.git_dir();
                 let pushed = self.reach(&here, &url, limit).push(&updates, &[]);
                 pushed.map(drop).map_err(|failed| self.failed(failed.condition, &failed.said))

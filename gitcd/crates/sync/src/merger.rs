@@ -26,7 +26,7 @@ use super::plan::{Plan, PlanError, Rejected, Rules, plan};
 
 /// Options of a merge.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct MergeOptions {
     /// Which side wins conflicts.
     pub policy: Policy,
     /// Which keys are merged.
@@ -36,7 +36,7 @@ pub struct How {
     /// Whether to make the merge commit even if the trees are equal and the other side is the one to make it.
     pub impatient: bool,
     /// Whether to make a merge commit if theirs has nothing new among the merged keys.
-    pub histories: Histories,
+    pub history_link: HistoryLink,
     /// If set, merges only if this is the branch's commit, and no uncommitted write conflicts.
     pub on_top_of: Option<Oid>,
     /// Whether one rejected file rejects the whole merge.
@@ -60,13 +60,13 @@ pub enum DryRun {
 
 /// When to add a history link although theirs has nothing new among the merged keys; only for merges that leave keys out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Histories {
+pub enum HistoryLink {
     /// Not before theirs has something new.
-    Later,
+    WithChanges,
     /// If ours is to be pushed on top of theirs, because it has commits that theirs lacks.
     ToPush,
     /// Immediately, so that the reference to theirs can move on.
-    Now,
+    Always,
 }
 
 /// Conflicts of a merge: keys and fields that both sides changed.
@@ -80,14 +80,14 @@ pub struct Conflicts {
 
 /// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub enum MergeOutcome {
     /// Our history already contains the commit.
     Contained,
     /// The commit has nothing new among the merged keys.
     NothingNew,
     /// Only the histories differ, and the other side is to add the history link.
     Deferred,
-    /// The branch is no longer at [`How::on_top_of`], or an uncommitted write conflicts.
+    /// The branch is no longer at [`MergeOptions::on_top_of`], or an uncommitted write conflicts.
     Moved,
     /// These files were rejected, and nothing was merged: the merge is strict, or our history already contains the commit.
     Refused(Vec<Rejected>),
@@ -102,13 +102,13 @@ pub enum Joined {
     },
 }
 
-impl How {
+impl MergeOptions {
     fn is_needless(&self, plan: &Plan) -> bool {
         plan.nothing_new
-            && match self.histories {
-                Histories::Later => true,
-                Histories::ToPush => plan.follows,
-                Histories::Now => false,
+            && match self.history_link {
+                HistoryLink::WithChanges => true,
+                HistoryLink::ToPush => plan.follows,
+                HistoryLink::Always => false,
             }
     }
 
@@ -122,7 +122,7 @@ impl How {
 /// Why a commit was not merged, or its merge not committed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum JoinError {
+pub enum MergeError {
     /// The merge cannot be computed.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -145,7 +145,7 @@ pub enum JoinError {
 
 /// The merger of commits into one branch; one merge at a time.
 #[derive(Debug)]
-pub struct Joiner {
+pub struct Merger {
     store: Arc<Store>,
     heads: watch::Receiver<Head>,
     config: Config,
@@ -170,15 +170,15 @@ impl std::fmt::Debug for Git {
 /// Interval of checks for a failed committer while waiting for it.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Joiner {
+impl Merger {
     /// Returns the merger for a served branch.
     ///
     /// # Errors
-    /// [`JoinError::Repository`], [`JoinError::Reference`].
-    pub fn new(store: Arc<Store>, heads: watch::Receiver<Head>, config: Config) -> Result<Self, JoinError> {
+    /// [`MergeError::Repository`], [`MergeError::Reference`].
+    pub fn new(store: Arc<Store>, heads: watch::Receiver<Head>, config: Config) -> Result<Self, MergeError> {
         let folder = git_dir(&config.repository);
         let repository =
-            Repository::open(&folder).map_err(|error| JoinError::Repository(error.message().to_owned()))?;
+            Repository::open(&folder).map_err(|error| MergeError::Repository(error.message().to_owned()))?;
         let refs = Refs::open(&folder)?;
         let git = Git { repository, refs, graph: Graph::default() };
         let (git, turn) = (Arc::new(Mutex::new(git)), tokio::sync::Mutex::default());
@@ -232,8 +232,8 @@ impl Joiner {
     /// Returns whether `ancestor` is in the history of `commit`.
     ///
     /// # Errors
-    /// [`JoinError::Plan`] if a commit cannot be read.
-    pub async fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, JoinError> {
+    /// [`MergeError::Plan`] if a commit cannot be read.
+    pub async fn is_ancestor(&self, ancestor: Oid, commit: Oid) -> Result<bool, MergeError> {
         let git = self.git.clone();
         let found = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
@@ -256,8 +256,8 @@ impl Joiner {
     /// Commits everything written so far, and waits until it is in Git.
     ///
     /// # Errors
-    /// [`JoinError::Stopped`].
-    pub async fn commit(&self) -> Result<Head, JoinError> {
+    /// [`MergeError::Stopped`].
+    pub async fn commit(&self) -> Result<Head, MergeError> {
         let wanted = self.store.revision();
         let mut heads = self.heads.clone();
         loop {
@@ -273,24 +273,24 @@ impl Joiner {
     /// Merges a commit that is in the repository. Returns once the merge is in Git.
     ///
     /// # Errors
-    /// [`JoinError`].
-    pub async fn join(&self, theirs: Oid, how: &How) -> Result<Joined, JoinError> {
+    /// [`MergeError`].
+    pub async fn merge(&self, theirs: Oid, options: &MergeOptions) -> Result<MergeOutcome, MergeError> {
         let _turn = self.turn.lock().await;
         let mut heads = self.heads.clone();
         // An earlier merge is in the store before it is in Git, also after a crash. Until it is in Git, its changes would
         // count as writes of our clients.
         self.settled(&mut heads).await?;
         let head = *heads.borrow_and_update();
-        if how.on_top_of.is_some_and(|expected| expected != head.data) {
-            return Ok(Joined::Moved);
+        if options.on_top_of.is_some_and(|expected| expected != head.data) {
+            return Ok(MergeOutcome::Moved);
         }
         if head.data == theirs || head.next == theirs {
-            return Ok(Joined::Contained);
+            return Ok(MergeOutcome::Contained);
         }
         let span = span(&self.config.name);
-        let joined = self.merge(head, heads, theirs, how).instrument(span.clone()).await;
+        let joined = self.merge_at(head, heads, theirs, options).instrument(span.clone()).await;
         match &joined {
-            Ok(Joined::Done { keys, conflicts, .. }) => {
+            Ok(MergeOutcome::Done { keys, conflicts, .. }) => {
                 span.record("gitcd.keys", *keys).record("gitcd.conflicts", conflicts.count);
             }
             Ok(_) => {}
@@ -301,16 +301,17 @@ impl Joiner {
         joined
     }
 
-    async fn merge(
+    async fn merge_at(
         &self,
         head: Head,
         mut heads: watch::Receiver<Head>,
         theirs: Oid,
-        how: &How,
-    ) -> Result<Joined, JoinError> {
-        let mut verdicts = self.api_server.as_ref().filter(|_| how.dry_run != DryRun::Never).map(|_| Verdicts::new());
+        options: &MergeOptions,
+    ) -> Result<MergeOutcome, MergeError> {
+        let mut verdicts =
+            self.api_server.as_ref().filter(|_| options.dry_run != DryRun::Never).map(|_| Verdicts::new());
         let (plan, is_old, theirs) = loop {
-            let planned = self.planned(head, theirs, how, verdicts.clone()).await?;
+            let planned = self.planned(head, theirs, options, verdicts.clone()).await?;
             let trials = planned.0.as_ref().map(|plan| plan.trials.clone()).unwrap_or_default();
             let (Some(api_server), Some(known)) =
                 (self.api_server.as_ref().filter(|_| !trials.is_empty()), &mut verdicts)
@@ -319,47 +320,47 @@ impl Joiner {
             };
             match api_server.try_all(trials).await {
                 Ok(found) => known.extend(found),
-                Err(error) if how.dry_run == DryRun::IfReachable => {
+                Err(error) if options.dry_run == DryRun::IfReachable => {
                     tracing::warn!(error = %error, "merged external commits without a dry run; only the rules for files apply");
                     verdicts = None;
                 }
                 Err(error) => return Err(error.into()),
             }
         };
-        let Some(plan) = plan else { return Ok(Joined::Contained) };
-        if how.is_needless(&plan) {
-            return Ok(Joined::NothingNew);
+        let Some(plan) = plan else { return Ok(MergeOutcome::Contained) };
+        if options.is_needless(&plan) {
+            return Ok(MergeOutcome::NothingNew);
         }
-        if is_old || how.strict && !plan.rejected.is_empty() {
-            return Ok(Joined::Refused(plan.rejected));
+        if is_old || options.strict && !plan.rejected.is_empty() {
+            return Ok(MergeOutcome::Refused(plan.rejected));
         }
-        if how.is_left(&plan, head.data, theirs) {
+        if options.is_left(&plan, head.data, theirs) {
             self.store.leave(head.data, theirs, plan.trailers);
-            return Ok(Joined::Deferred);
+            return Ok(MergeOutcome::Deferred);
         }
         let request = store::merge::Request {
             at: head.revision,
             theirs: object::bytes(theirs),
             keys: plan.keys,
-            policy: how.policy,
+            policy: options.policy,
             schemas: plan.schemas,
             fast_forward: plan.fast_forward,
-            no_conflicts: how.on_top_of.is_some(),
+            no_conflicts: options.on_top_of.is_some(),
             // New writes also link the deferred commits, which this plan does not know: they are committed first, then a new plan
             // is made.
             only_as_planned: self.store.deferred_at(head.data).is_some(),
             trailers: plan.trailers,
-            by: how.by.clone(),
+            by: options.by.clone(),
         };
         let done = match self.store.merge(request).await {
-            Err(store::Error::Conflict(_)) => return Ok(Joined::Moved),
+            Err(store::Error::Conflict(_)) => return Ok(MergeOutcome::Moved),
             done => done?,
         };
         self.settled(&mut heads).await?;
         let keys = done.last.since(done.first) + usize::from(done.last >= done.first);
         let first = done.conflicts.first.into_iter().map(|(key, conflict)| (self.path(&key), conflict));
         let conflicts = Conflicts { count: done.conflicts.count, first: first.collect() };
-        Ok(Joined::Done { keys, conflicts, rejected: plan.rejected })
+        Ok(MergeOutcome::Done { keys, conflicts, rejected: plan.rejected })
     }
 
     /// Returns the plan, whether it has only files that were rejected before, and their commit, with tags peeled.
@@ -367,16 +368,16 @@ impl Joiner {
         &self,
         head: Head,
         theirs: Oid,
-        how: &How,
+        options: &MergeOptions,
         verdicts: Option<Verdicts>,
-    ) -> Result<(Option<Plan>, bool, Oid), JoinError> {
-        let (git, config, wanted) = (self.git.clone(), self.config.clone(), how.clone());
+    ) -> Result<(Option<Plan>, bool, Oid), MergeError> {
+        let (git, config, wanted) = (self.git.clone(), self.config.clone(), options.clone());
         let secret_kinds = self.secret_kinds.clone();
         let planned = tokio::task::spawn_blocking(move || {
             let git = &mut *git.lock();
             // Reopened, because every fetch and repack changes the packs, and an open repository keeps deleted ones.
             git.repository = Repository::open(git.repository.path())
-                .map_err(|error| JoinError::Repository(error.message().to_owned()))?;
+                .map_err(|error| MergeError::Repository(error.message().to_owned()))?;
             let rules = Rules {
                 keys: &config.keys,
                 policy: wanted.policy,
@@ -397,7 +398,7 @@ impl Joiner {
                 // Until our merge commit exists, it may be reachable from nothing else.
                 keep(&git.refs, &config, theirs)?;
             }
-            Ok::<_, JoinError>((plan, is_old, theirs))
+            Ok::<_, MergeError>((plan, is_old, theirs))
         });
         planned.await.expect("a merge does not panic")
     }
@@ -409,17 +410,17 @@ impl Joiner {
     }
 
     /// Waits until all merges are in Git.
-    async fn settled(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {
+    async fn settled(&self, heads: &mut watch::Receiver<Head>) -> Result<(), MergeError> {
         while self.store.has_merges() {
             self.changed(heads).await?;
         }
         Ok(())
     }
 
-    async fn changed(&self, heads: &mut watch::Receiver<Head>) -> Result<(), JoinError> {
+    async fn changed(&self, heads: &mut watch::Receiver<Head>) -> Result<(), MergeError> {
         match tokio::time::timeout(LOOK, heads.changed()).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(JoinError::Stopped),
+            Ok(Err(_)) => Err(MergeError::Stopped),
             // The condition may hold by now without a new head, or never, if the store is poisoned.
             Err(_) => match self.store.poisoned() {
                 Some(reason) => Err(store::Error::Poisoned(reason).into()),

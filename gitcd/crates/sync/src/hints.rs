@@ -8,7 +8,7 @@ use super::status::Condition;
 
 /// Adds a hint to an error, if there is one.
 pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Credentials) -> Failed {
-    let remedy = if is_untrusted(&failed.said) {
+    let hint = if is_untrusted(&failed.said) {
         let here = here.display();
         Some(format!("if the certificate is genuine, trust its issuer with `git -C {here} config http.sslCAInfo FILE`"))
     } else if failed.condition == Condition::Denied {
@@ -16,8 +16,8 @@ pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Cred
     } else {
         None
     };
-    if let Some(remedy) = remedy {
-        failed.said = format!("{}; {remedy}", failed.said.trim_end_matches(['.', ';', '\n']));
+    if let Some(hint) = hint {
+        failed.said = format!("{}; {hint}", failed.said.trim_end_matches(['.', ';', '\n']));
     }
     failed
 }
@@ -102,7 +102,7 @@ mod tests {
         let token = |token| Credentials { token, ..Credentials::default() };
         let store = |store| Credentials { store, ..Credentials::default() };
         let denied = |said: &str, url: &str, credentials: &Credentials| told(Condition::Denied, said, url, credentials);
-        for (said, url, credentials, remedy) in [
+        for (said, url, credentials, hint) in [
             (REFUSED, URL, Credentials::default(), "pass credentials with --token-file or --credentials-file"),
             (
                 REFUSED,
@@ -125,7 +125,7 @@ mod tests {
             ("Host key verification failed.", "ssh://h/x.git", Credentials::default(), "--ssh-known-hosts-file"),
         ] {
             let told = denied(said, url, &credentials);
-            assert!(told.starts_with(said.trim_end_matches('.')) && told.contains(remedy), "{told}");
+            assert!(told.starts_with(said.trim_end_matches('.')) && told.contains(hint), "{told}");
             assert!(!told.contains("secret"), "{told}");
         }
         let own = "needs `access: own`";

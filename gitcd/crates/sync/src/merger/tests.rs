@@ -63,16 +63,16 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
         opened.bases,
         counters,
     );
-    let joiner = Joiner::new(store.clone(), committer.heads(), config).unwrap();
+    let merger = Merger::new(store.clone(), committer.heads(), config).unwrap();
     let repository = Repository::open(&path).unwrap();
-    let first = theirs(&repository, joiner.head().data, 1);
+    let first = theirs(&repository, merger.head().data, 1);
     let second = theirs(&repository, first, 2);
-    let how = How {
+    let options = MergeOptions {
         policy: Policy::Later,
         scope: Scope::default(),
         fast_forward: false,
         impatient: true,
-        histories: Histories::Now,
+        history_link: HistoryLink::Always,
         on_top_of: None,
         strict: false,
         dry_run: DryRun::Never,
@@ -81,23 +81,23 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
     // Drops the first merge once it is durable, but not in Git yet.
     let before = store.revision();
     tokio::select! {
-        early = joiner.join(first, &how) => panic!("the committer is not running yet: {early:?}"),
+        early = merger.merge(first, &options) => panic!("the committer is not running yet: {early:?}"),
         () = async {
             while store.revision() == before {
                 tokio::task::yield_now().await;
             }
         } => {}
     }
-    let mut joining = Box::pin(joiner.join(second, &how));
+    let mut joining = Box::pin(merger.merge(second, &options));
     let planned = tokio::time::timeout(Duration::from_millis(200), &mut joining).await;
     assert!(planned.is_err(), "{planned:?}");
     assert_eq!(store.revision(), before.next(), "the second merge waits for the first");
     let committer = committer.spawn().unwrap();
     assert!(matches!(
         joining.await.unwrap(),
-        Joined::Done { keys: 1, conflicts: super::Conflicts { count: 0, .. }, .. }
+        MergeOutcome::Done { keys: 1, conflicts: super::Conflicts { count: 0, .. }, .. }
     ));
-    let tree = repository.find_commit(joiner.head().data).unwrap().tree().unwrap();
+    let tree = repository.find_commit(merger.head().data).unwrap().tree().unwrap();
     let value = repository.find_blob(tree.get_name("k").unwrap().id()).unwrap();
     assert_eq!(value.content(), b"{\n  \"n\": 2\n}\n");
     store.stop().await;

@@ -49,7 +49,7 @@ impl Known {
 
 /// The pauses between exchanges with one remote.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Fairness {
     /// Whether other servers push to the branch that we push to.
     is_shared: bool,
     /// Average duration of a fetch, merge and push.
@@ -60,11 +60,11 @@ pub(super) struct Pace {
 
 /// The pause before the next exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Breath {
+pub(super) enum Delay {
     /// A short pause, which batches a burst of changes into one exchange.
-    Pause(Duration),
+    Batch(Duration),
     /// The turn of other servers, until one of them has pushed, or for this time.
-    Turn(Duration),
+    Yield(Duration),
 }
 
 /// A server whose commits were seen within this time may want to push.
@@ -72,13 +72,13 @@ const AROUND: Duration = Duration::from_secs(2);
 /// The longest pause or turn.
 const LONGEST: Duration = Duration::from_millis(250);
 
-impl Pace {
+impl Fairness {
     pub(super) fn new(is_shared: bool) -> Self {
         Self { is_shared, turn: Duration::from_millis(20), others: None }
     }
 
     /// Returns the pause after an exchange that took `elapsed` and ended `now`.
-    pub(super) fn after(&mut self, exchanged: &Exchanged, elapsed: Duration, now: Instant) -> Breath {
+    pub(super) fn after(&mut self, exchanged: &Exchanged, elapsed: Duration, now: Instant) -> Delay {
         let mut chance = rand::rng();
         if exchanged.brought {
             self.others = Some(now);
@@ -88,9 +88,9 @@ impl Pace {
         }
         let around = self.is_shared && self.others.is_some_and(|others| now.saturating_duration_since(others) < AROUND);
         if exchanged.pushed.is_some() && around {
-            return Breath::Turn(self.turn.mul_f64(chance.random_range(1.5..3.0)).min(LONGEST));
+            return Delay::Yield(self.turn.mul_f64(chance.random_range(1.5..3.0)).min(LONGEST));
         }
-        Breath::Pause(elapsed.mul_f64(chance.random_range(0.1..0.4)).min(LONGEST))
+        Delay::Batch(elapsed.mul_f64(chance.random_range(0.1..0.4)).min(LONGEST))
     }
 }
 
@@ -100,31 +100,31 @@ mod tests {
 
     #[test]
     fn turns_are_left_to_others_that_are_around() {
-        let (mut pace, start, took) = (Pace::new(true), Instant::now(), Duration::from_millis(40));
+        let (mut fairness, start, took) = (Fairness::new(true), Instant::now(), Duration::from_millis(40));
         let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
-        assert!(matches!(pace.after(&pushed(false), took, start), Breath::Pause(_)), "no other server was seen");
+        assert!(matches!(fairness.after(&pushed(false), took, start), Delay::Batch(_)), "no other server was seen");
         assert!(matches!(
-            pace.after(&Exchanged { brought: true, ..Exchanged::default() }, took, start),
-            Breath::Pause(_)
+            fairness.after(&Exchanged { brought: true, ..Exchanged::default() }, took, start),
+            Delay::Batch(_)
         ));
-        let Breath::Turn(first) = pace.after(&pushed(false), took, start) else { panic!("no turn") };
+        let Delay::Yield(first) = fairness.after(&pushed(false), took, start) else { panic!("no turn") };
         assert!(first >= Duration::from_millis(20), "{first:?}");
         for _ in 0..20 {
-            assert!(matches!(pace.after(&pushed(true), took, start), Breath::Turn(_)));
+            assert!(matches!(fairness.after(&pushed(true), took, start), Delay::Yield(_)));
         }
-        let Breath::Turn(learnt) = pace.after(&pushed(false), took, start) else { panic!("no turn") };
+        let Delay::Yield(learnt) = fairness.after(&pushed(false), took, start) else { panic!("no turn") };
         assert!(learnt > Duration::from_millis(55) && learnt <= LONGEST, "{learnt:?}");
         let later = start + AROUND;
-        assert!(matches!(pace.after(&pushed(false), took, later), Breath::Pause(_)), "the others are gone");
+        assert!(matches!(fairness.after(&pushed(false), took, later), Delay::Batch(_)), "the others are gone");
     }
 
     #[test]
     fn nobody_waits_who_pushes_to_a_branch_of_its_own() {
-        let (mut pace, start, took) = (Pace::new(false), Instant::now(), Duration::from_millis(40));
+        let (mut fairness, start, took) = (Fairness::new(false), Instant::now(), Duration::from_millis(40));
         let exchanged = Exchanged { brought: true, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
         for _ in 0..20 {
-            let breath = pace.after(&exchanged, took, start);
-            assert!(matches!(breath, Breath::Pause(pause) if pause < took / 2), "{breath:?}");
+            let breath = fairness.after(&exchanged, took, start);
+            assert!(matches!(breath, Delay::Batch(pause) if pause < took / 2), "{breath:?}");
         }
     }
 }
