@@ -2,6 +2,7 @@
 
 mod files;
 mod manifest;
+mod template;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,4 +52,22 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Rejects manifests with unknown fields, which are probably misspelt and would be ignored. Other errors are found when the
+/// files are read.
+pub(crate) fn reject_unknown_fields(files: &[PathBuf]) -> anyhow::Result<()> {
+    let schemas = Schemas::builtin();
+    let mut found = Vec::new();
+    for path in files {
+        let Ok(text) = std::fs::read_to_string(path) else { continue };
+        let file = path.display();
+        let findings = trishanku_lint::lint(&text).unwrap_or_default();
+        let unknown = findings.iter().filter(|finding| finding.is_unknown_field());
+        found.extend(unknown.map(|finding| format!("\n  {file}: {finding}")));
+        let unknown = manifest::unknown_fields(&schemas, &text);
+        found.extend(unknown.iter().map(|finding| format!("\n  {file}: {finding}")));
+    }
+    anyhow::ensure!(found.is_empty(), "nothing was started, since manifests have unknown fields:{}", found.concat());
+    Ok(())
 }

@@ -144,3 +144,80 @@ spec: {size: big}
     assert!(told.contains("line 15: spec.size: is a string, but must be a whole number"), "{told}");
     assert_eq!(output.status.code(), Some(1), "{told}");
 }
+
+const TEMPLATE: &str = "\
+apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1
+kind: TrishankuHeaven
+metadata: {name: a}
+spec:
+  certificates: {controller: {userName: a}}
+  app:
+    podTemplate:
+      metadata: {labels: {app: a}}
+      spec:
+        containers:
+        - name: a
+          image: a
+          env: [{name: A, value: b}]
+        serviceAccountName: a
+";
+
+#[test]
+fn misspelt_fields_of_a_pod_template_are_found_with_their_line() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let file = folder.path().join("heaven.yaml");
+    let findings = |text: &str| {
+        std::fs::write(&file, text).expect("the temporary folder is writable");
+        let output = lint(&file);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines =
+            text.lines().map(|line| line.rsplit_once("heaven.yaml: ").map_or(line, |(_, rest)| rest).to_owned());
+        (output.status.code(), lines.collect::<Vec<_>>())
+    };
+    assert_eq!(findings(TEMPLATE), (Some(0), Vec::new()));
+    for (right, wrong, line, field, meant) in [
+        ("containers:", "contaners:", 10, "spec.contaners", "containers"),
+        ("image:", "Image:", 12, "spec.containers[0].Image", "image"),
+        ("value:", "vlaue:", 13, "spec.containers[0].env[0].vlaue", "value"),
+        ("serviceAccountName:", "serviceAcountName:", 14, "spec.serviceAcountName", "serviceAccountName"),
+        ("{labels:", "{lables:", 8, "metadata.lables", "labels"),
+    ] {
+        let (code, lines) = findings(&TEMPLATE.replace(right, wrong));
+        let expected = format!(
+            "line {line}: spec.app.podTemplate.{field}: unknown field: it would be dropped; did you mean \"{meant}\"?"
+        );
+        assert!(code == Some(1) && lines.contains(&expected), "{wrong}: {lines:#?}");
+    }
+    let (_, lines) = findings(&TEMPLATE.replace("containers:", "contaners:"));
+    let missing = "spec.app.podTemplate.spec.containers: Required value: a pod needs a container";
+    assert!(lines.iter().any(|line| line.ends_with(missing)), "{lines:#?}");
+    // A known field with a wrong value, and an item of a list.
+    let (_, lines) = findings(&TEMPLATE.replace("value: b", "value: 7"));
+    assert!(lines.iter().any(|line| line.starts_with("line 13: ") && line.contains("must be a string")), "{lines:#?}");
+    let item: String =
+        TEMPLATE.replace("serviceAccountName", "serviceAccountNme").lines().map(|line| format!("  {line}\n")).collect();
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n-\n{item}");
+    let (_, lines) = findings(&list);
+    assert!(
+        lines.iter().any(|line| line.contains("items[0].spec.app.podTemplate.spec.serviceAccountNme: unknown")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_wrong_group_and_a_kind_in_the_wrong_case_are_named_with_the_right_one() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let file = folder.path().join("heaven.yaml");
+    let right = "controllers.trishanku.org.trishanku.org/v1alpha1";
+    for (from, to, expected) in [
+        (right, "controllers.trishanku.org/v1alpha1", "apiVersion: there is no kind TrishankuHeaven in the group"),
+        (right, "controllers.trishanku.org.trishanku.org/v1", "apiVersion: there is no version \"v1\": use"),
+        ("TrishankuHeaven", "trishankuheaven", "kind: there is no kind \"trishankuheaven\""),
+    ] {
+        std::fs::write(&file, TEMPLATE.replace(from, to)).expect("the temporary folder is writable");
+        let output = lint(&file);
+        let told = String::from_utf8_lossy(&output.stdout);
+        let remedy = if to == "trishankuheaven" { "use TrishankuHeaven" } else { right };
+        assert!(output.status.code() == Some(1) && told.contains(expected) && told.contains(remedy), "{told}");
+    }
+}

@@ -4,6 +4,8 @@ use gitcd::merge::schema::Schemas;
 use gitcd::pull::admit::{self, Admission, Finding};
 use serde_json::Value;
 
+use super::template;
+
 /// Checks a file as gitcd does that finds it in a commit.
 pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding> {
     let admission = Admission { schemas, is_kubernetes: true, completes: true };
@@ -16,7 +18,19 @@ pub(super) fn of_branch(schemas: &Schemas, key: &str, text: &str) -> Vec<Finding
 
 /// Checks manifests outside a branch.
 pub(super) fn of_manifest(schemas: &Schemas, text: &str) -> Vec<Finding> {
-    documents(text).iter().flat_map(|document| of_document(schemas, document)).collect()
+    let check = |document: &String| [of_document(schemas, document), of_templates(schemas, document)].concat();
+    documents(text).iter().flat_map(check).collect()
+}
+
+/// Returns the unknown fields in pod templates of heavens.
+pub(super) fn unknown_fields(schemas: &Schemas, text: &str) -> Vec<Finding> {
+    let mut findings: Vec<_> = documents(text).iter().flat_map(|document| of_templates(schemas, document)).collect();
+    findings.retain(template::is_unknown_field);
+    findings
+}
+
+fn of_templates(schemas: &Schemas, document: &str) -> Vec<Finding> {
+    read(document).iter().flat_map(|value| template::check(schemas, value, document)).collect()
 }
 
 /// Checks one document. YAML in braces is read as well, as kubectl does, though a branch cannot have it.

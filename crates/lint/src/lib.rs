@@ -18,6 +18,7 @@
 mod plan;
 mod rules;
 mod schema;
+mod spelling;
 
 use std::fmt;
 
@@ -34,6 +35,14 @@ pub struct Finding {
     pub field: String,
     /// What is wrong, and how to fix it.
     pub problem: String,
+}
+
+impl Finding {
+    /// Whether the field is not one of its object: it is probably misspelt, and kube-apiserver would drop it.
+    #[must_use]
+    pub fn is_unknown_field(&self) -> bool {
+        self.problem.starts_with(spelling::UNKNOWN)
+    }
 }
 
 impl fmt::Display for Finding {
@@ -63,22 +72,54 @@ pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
     Ok(findings)
 }
 
+/// The kinds of our group.
+const KINDS: [&str; 3] = ["TrishankuHeaven", "AutomatedMerge", "GitHubRepository"];
+/// The fields of an object.
+const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+/// The fields of `metadata`.
+const METADATA: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
 /// Checks an object, or all objects of a list; the list itself is not checked.
 fn each(document: &Value, findings: &mut Vec<Finding>) {
     let kind = document["kind"].as_str().unwrap_or_default();
     if let Some(items) = document["items"].as_array().filter(|_| kind.ends_with("List")) {
         return items.iter().for_each(|item| each(item, findings));
     }
-    let (group, version) = document["apiVersion"].as_str().unwrap_or_default().split_once('/').unwrap_or_default();
-    if group == GROUP {
-        object(document, version, findings);
+    let api_version = document["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    // Another project may have a GitHubRepository.
+    let is_like_ours = group.is_empty() || group.contains("trishanku");
+    let is_meant = match spelling::closest(kind, KINDS) {
+        Some("GitHubRepository") => is_like_ours,
+        Some(meant) => is_like_ours || kind.eq_ignore_ascii_case(meant),
+        None => false,
+    };
+    if group == GROUP || is_meant {
+        object(document, findings);
     }
 }
 
-fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
-    let kind = document["kind"].as_str().unwrap_or_default();
+fn object(document: &Value, findings: &mut Vec<Finding>) {
+    let written = document["kind"].as_str().unwrap_or_default();
+    let kind = spelling::closest(written, KINDS).unwrap_or(written);
     let name = document["metadata"]["name"].as_str().unwrap_or_default();
-    let object = format!("{kind} {name}");
+    let object = format!("{written} {name}");
     let mut add = |field: &str, problem: String| {
         findings.push(Finding { object: object.clone(), field: field.to_owned(), problem });
     };
@@ -91,8 +132,23 @@ fn object(document: &Value, version: &str, findings: &mut Vec<Finding>) {
             return add("kind", format!("there is no kind {other:?} in {GROUP}: there are {kinds}"));
         }
     };
-    if version != VERSION {
-        add("apiVersion", format!("there is no version {version:?}: use {GROUP}/{VERSION}"));
+    if written != kind {
+        add("kind", format!("there is no kind {written:?} in {GROUP}: use {kind}"));
+    }
+    match document["apiVersion"].as_str().map(|written| written.split_once('/').unwrap_or(("", written))) {
+        None => add("apiVersion", format!("Required value: use {GROUP}/{VERSION}")),
+        Some((GROUP, VERSION)) => {}
+        Some((GROUP, version)) => add("apiVersion", format!("there is no version {version:?}: use {GROUP}/{VERSION}")),
+        Some((group, _)) => {
+            add("apiVersion", format!("there is no kind {kind} in the group {group:?}: use {GROUP}/{VERSION}"));
+        }
+    }
+    for (path, fields, known) in [("", document, &FIELDS[..]), ("metadata.", &document["metadata"], &METADATA)] {
+        for field in fields.as_object().into_iter().flat_map(|fields| fields.keys()) {
+            if !known.contains(&&**field) {
+                add(&format!("{path}{field}"), spelling::unknown(field, known.iter().copied()));
+            }
+        }
     }
     if name.is_empty() {
         add("metadata.name", "Required value: give the object a name".to_owned());
@@ -140,6 +196,65 @@ mod tests {
             let [finding] = &findings[..] else { panic!("{findings:?}") };
             assert_eq!(finding.field, "spec.gitcd.git.remotes[0].conflictResolution");
             assert!(finding.problem.contains(side) && finding.problem.contains("deleted"), "{finding}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_kind_group_or_version_is_reported_with_the_right_one() {
+        let api = format!("{GROUP}/{VERSION}");
+        let merge =
+            "spec: {app: {committerName: m}, gitcd: {git: {branches: {data: a}, remotes: [{name: r, repo: /r.git}]}}}";
+        let of = |api_version: &str, kind: &str| {
+            lint(&format!("{{{api_version}kind: {kind}, metadata: {{name: m}}, {merge}}}")).unwrap()
+        };
+        let [wrong_group, no_group, wrong_version, none] =
+            ["controllers.trishanku.org/v1alpha1", "v1alpha1", &format!("{GROUP}/v1"), ""]
+                .map(|api| if api.is_empty() { String::new() } else { format!("apiVersion: {api}, ") });
+        let right = format!("apiVersion: {api}, ");
+        assert_eq!(of(&right, "AutomatedMerge"), []);
+        for (api_version, kind, field) in [
+            (&wrong_group, "AutomatedMerge", "apiVersion"),
+            (&no_group, "AutomatedMerge", "apiVersion"),
+            (&wrong_version, "AutomatedMerge", "apiVersion"),
+            (&none, "AutomatedMerge", "apiVersion"),
+            (&right, "automatedmerge", "kind"),
+            (&right, "AutomatedMerges", "kind"),
+            (&right, "AutomtaedMerge", "kind"),
+        ] {
+            let findings = of(api_version, kind);
+            let [finding] = &findings[..] else { panic!("{api_version}{kind}: {findings:?}") };
+            let expected = if field == "kind" { "use AutomatedMerge" } else { &format!("use {api}") };
+            assert!(finding.field == field && finding.problem.ends_with(expected), "{finding}");
+        }
+        // Both at once, and the rest of the object as well.
+        let findings =
+            lint("{apiVersion: trishanku.org/v1, kind: trishankuHeaven, metadata: {name: a}, spec: {}}").unwrap();
+        let fields: Vec<_> = findings.iter().map(|finding| finding.field.as_str()).collect();
+        assert!(fields.starts_with(&["kind", "apiVersion", "spec"]), "{findings:?}");
+        // A kind of others.
+        assert_eq!(lint("{apiVersion: example.com/v1, kind: GitHubRepository, spec: {}}").unwrap(), []);
+        assert_eq!(lint("{apiVersion: example.com/v1, kind: Automatic, spec: {}}").unwrap(), []);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_reported_wherever_it_is() {
+        let heaven = |fields: &str, spec: &str| {
+            format!(
+                "{{apiVersion: {GROUP}/{VERSION}, kind: TrishankuHeaven, metadata: {{name: a{fields}}}, spec: {{skip: {{app: true}}{spec}}}}}"
+            )
+        };
+        assert_eq!(lint(&heaven("", "")).unwrap(), []);
+        for (fields, spec, field, meant) in [
+            (", lables: {}", "", "metadata.lables", "labels"),
+            ("}, specs: {", "", "specs", "spec"),
+            ("", ", certficates: {}", "spec.certficates", "certificates"),
+            ("", ", gitcd: {git: {remote: []}}", "spec.gitcd.git.remote", "remotes"),
+        ] {
+            let findings = lint(&heaven(fields, spec)).unwrap();
+            let found =
+                findings.iter().find(|finding| finding.field == field).unwrap_or_else(|| panic!("{findings:?}"));
+            let expected = format!("unknown field: it would be dropped; did you mean {meant:?}?");
+            assert_eq!(found.problem, expected);
         }
     }
 

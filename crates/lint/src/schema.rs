@@ -3,6 +3,8 @@
 use regex::Regex;
 use serde_json::Value;
 
+use super::spelling;
+
 /// Checks a value and all below it.
 pub(crate) fn check(path: &str, value: &Value, schema: &Value, add: &mut impl FnMut(&str, String)) {
     if value.is_null() && schema["nullable"] == true {
@@ -67,8 +69,10 @@ pub(crate) fn check(path: &str, value: &Value, schema: &Value, add: &mut impl Fn
                     check(&path, field, below, add);
                 } else if let Some(below) = schema.get("additionalProperties").filter(|below| below.is_object()) {
                     check(&path, field, below, add);
-                } else if schema["properties"].is_object() && schema["x-kubernetes-preserve-unknown-fields"] != true {
-                    add(&path, "unknown field: it would be dropped".to_owned());
+                } else if let Some(known) = schema["properties"].as_object()
+                    && schema["x-kubernetes-preserve-unknown-fields"] != true
+                {
+                    add(&path, spelling::unknown(name, known.keys().map(String::as_str)));
                 }
             }
         }
