@@ -266,7 +266,7 @@ pub(crate) struct Demo {
     /// Number of pods
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) replicas: u32,
-    /// Keep the Deployment and the placeholder node
+    /// Keep the Deployment and the placeholder node; later demos leave them alone
     #[arg(long)]
     pub(crate) keep: bool,
     /// Print JSON

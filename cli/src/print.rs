@@ -45,9 +45,11 @@ pub(crate) fn new_controller(name: &Name) {
 /// Prints what the demo found out.
 pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()> {
     let mut out = trishanku_stdio::stdout();
-    let Outcome { story, bound_after, node_stays } = outcome;
+    let Outcome { deployment, story, bound_after, node_stays } = outcome;
     if options.json {
-        let whole = serde_json::json!({"bound_after_seconds": bound_after.as_secs_f64(), "story": story});
+        let seconds = bound_after.as_secs_f64();
+        let whole =
+            serde_json::json!({"deployment": deployment, "bound_after_seconds": seconds, "story": story});
         serde_json::to_writer_pretty(&mut out, &whole)?;
         writeln!(out)?;
         return Ok(());
@@ -89,6 +91,9 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
         "All {replicas} pods had a node at the desk {STRONG}{:.3}s{STRONG:#} after `kubectl create` began.",
         bound_after.as_secs_f64()
     )?;
+    if options.keep {
+        writeln!(out, "It stays until you delete it: `trishanku kubectl delete deployment {deployment}`.")?;
+    }
     if *node_stays {
         writeln!(
             out,

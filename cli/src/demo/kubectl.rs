@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// The label of the demo's objects, and of no others.
+/// The label of the demos' objects, and of no others; its value is the name of the Deployment.
 pub(super) const MARK: &str = "demo.trishanku.org/run";
+/// The label of the objects that later demos leave alone.
+const KEPT: &str = "demo.trishanku.org/kept";
 /// How long deleted objects may remain.
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -116,28 +118,31 @@ impl Kubectl {
         }
     }
 
-    /// Deletes the objects of [`super::Demo`], by their label.
+    /// Deletes the objects of demos, except those that are kept.
     ///
     /// # Errors
-    /// See [`KubectlError`]; also if another Deployment has this name, or objects remain after half a minute.
-    pub(super) fn remove_demo(&self, name: &str) -> Result<(), KubectlError> {
-        let own = format!("--selector={MARK}");
-        let others = format!("--selector=!{MARK}");
-        let field = format!("--field-selector=metadata.name={name}");
-        let found = self.run(&["get", "deployments", &others, &field, "--output=name"])?;
-        if !found.trim().is_empty() {
-            let said = format!(
-                "the Deployment {name:?} was not created by the demo (it has no label {MARK}) and stays unchanged: delete or rename it"
-            );
-            return Err(KubectlError::Failed { arguments: "get deployments".to_owned(), said });
-        }
-        self.run(&["delete", "deployments", &own, "--ignore-not-found"])?;
-        self.remove_pods(&own, name)
+    /// See [`KubectlError`]; also if objects remain after half a minute.
+    pub(super) fn remove_demos(&self) -> Result<(), KubectlError> {
+        let select = format!("--selector={MARK},!{KEPT}");
+        self.run(&["delete", "deployments", &select, "--ignore-not-found"])?;
+        self.remove_pods(&select, "the demo")
+    }
+
+    /// Returns a name that no Deployment has: this one, or with a number.
+    ///
+    /// # Errors
+    /// See [`KubectlError`].
+    pub(super) fn free_name(&self, name: &str) -> Result<String, KubectlError> {
+        let found = self.run(&["get", "deployments", "--output=name"])?;
+        Ok(free_name(name, found.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name)))
     }
 
     /// The manifest of the demo's Deployment.
-    pub(super) fn demo(name: &str, replicas: u32) -> Value {
-        let labels = json!({"app": name, MARK: "true"});
+    pub(super) fn demo(name: &str, replicas: u32, keep: bool) -> Value {
+        let mut labels = json!({"app": name, MARK: name});
+        if keep {
+            labels[KEPT] = "true".into();
+        }
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -161,9 +166,9 @@ impl Kubectl {
         self.follow(&format!("--selector=app={app}"))
     }
 
-    /// Watches only the demo's pods.
-    pub(super) fn follow_demo(&self) -> Result<Pods, KubectlError> {
-        self.follow(&format!("--selector={MARK}"))
+    /// Watches only the pods of the demo of this name.
+    pub(super) fn follow_demo(&self, name: &str) -> Result<Pods, KubectlError> {
+        self.follow(&format!("--selector={MARK}={name}"))
     }
 
     fn follow(&self, select: &str) -> Result<Pods, KubectlError> {
@@ -180,6 +185,13 @@ impl Kubectl {
         });
         Ok(Pods { child, lines, nodes: BTreeMap::new() })
     }
+}
+
+fn free_name<'a>(name: &str, taken: impl Iterator<Item = &'a str>) -> String {
+    let taken: Vec<&str> = taken.collect();
+    let names = std::iter::once(name.to_owned()).chain((2..=taken.len() + 1).map(|number| format!("{name}-{number}")));
+    let mut free = names.filter(|name| !taken.contains(&name.as_str()));
+    free.next().expect("there are more names than Deployments")
 }
 
 /// Pods and their nodes, from a watch.
@@ -212,5 +224,30 @@ impl Drop for Pods {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let free = |taken: &[&str]| free_name("demo", taken.iter().copied());
+        assert_eq!(free(&[]), "demo");
+        assert_eq!(free(&["other"]), "demo");
+        assert_eq!(free(&["demo"]), "demo-2");
+        assert_eq!(free(&["demo-3", "demo", "demo-2"]), "demo-4");
+        assert_eq!(free(&["demo-2", "demo-3"]), "demo");
+    }
+
+    #[test]
+    fn kept_objects_have_a_label_that_protects_them() {
+        let [kept, other] = [true, false].map(|keep| Kubectl::demo("demo", 1, keep));
+        for labels in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            assert_eq!(kept.pointer(labels).unwrap()[KEPT], "true");
+            assert_eq!(other.pointer(labels).unwrap().get(KEPT), None);
+            assert_eq!(other.pointer(labels).unwrap()[MARK], "demo");
+        }
     }
 }

@@ -26,7 +26,7 @@ pub struct Demo {
     pub home: Home,
     /// The number of pods.
     pub replicas: u32,
-    /// Whether the objects are kept afterwards.
+    /// Whether the objects are kept afterwards, also by later demos.
     pub keep: bool,
 }
 
@@ -78,6 +78,8 @@ pub enum DemoError {
 /// The result of the demo.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// The name of the Deployment.
+    pub deployment: String,
     /// What the branches did.
     pub story: Story,
     /// Time from just before `kubectl create` until the desk showed the last pod with a node.
@@ -90,7 +92,7 @@ pub struct Outcome {
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Branches that have not moved for this long have settled.
 const SETTLED: Duration = Duration::from_millis(700);
-/// The name of the Deployment.
+/// The name of the Deployment, unless another one has it.
 const NAME: &str = "demo";
 
 impl Demo {
@@ -111,25 +113,31 @@ impl Demo {
         }
         let kubectl = Kubectl::new(Assets::find(None)?.program("kubectl"), self.home.kubeconfig());
         // Removes objects of an interrupted demo.
-        kubectl.remove_demo(NAME)?;
+        kubectl.remove_demos()?;
+        let deployment = kubectl.free_name(NAME)?;
         let node = StandIn::ensure(&kubectl)?;
-        let shown = self.show(&kubectl, &heavens);
+        let shown = self.show(&kubectl, &heavens, &deployment);
         let mut node_stays = false;
         if !self.keep {
-            kubectl.remove_demo(NAME)?;
+            kubectl.remove_demos()?;
             node_stays = node.remove_unless_used(&kubectl)?;
         }
-        shown.map(|(story, bound_after)| Outcome { story, bound_after, node_stays })
+        shown.map(|(story, bound_after)| Outcome { deployment, story, bound_after, node_stays })
     }
 
     /// Returns what the branches did, and how long it took to bind the pods.
-    fn show(&self, kubectl: &Kubectl, heavens: &[HeavenRecord]) -> Result<(Story, Duration), DemoError> {
+    fn show(
+        &self,
+        kubectl: &Kubectl,
+        heavens: &[HeavenRecord],
+        deployment: &str,
+    ) -> Result<(Story, Duration), DemoError> {
         let branches = Branches::watch(heavens);
         branches.until_settled(SETTLED, PATIENCE);
         let since = Instant::now();
-        let mut pods = kubectl.follow_demo()?;
+        let mut pods = kubectl.follow_demo(deployment)?;
         let made = Instant::now();
-        let deployment = Kubectl::demo(NAME, self.replicas).to_string();
+        let deployment = Kubectl::demo(deployment, self.replicas, self.keep).to_string();
         kubectl.run_with(&["create", "--filename=-"], &deployment)?;
         let wanted = self.replicas as usize;
         let bound = pods.until_bound(wanted, PATIENCE);

@@ -16,6 +16,7 @@ use trishanku_e2e::{Options, Order, Scenario, Shape, is_long, run, scenarios};
 fn main() -> ExitCode {
     let mut star = scenarios![
         show::the_demo_tells_which_branch_did_what,
+        show::a_kept_demo_stays_when_others_run,
         deleted::what_is_deleted_a_moment_after_it_was_created_stays_deleted,
         quiet::no_branch_moves_for_a_minute,
         apart::both_sides_work_on_while_the_merge_stands_still_and_agree_after,

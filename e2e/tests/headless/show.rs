@@ -37,6 +37,29 @@ pub(crate) fn the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> an
     status(cluster)
 }
 
+pub(crate) fn a_kept_demo_stays_when_others_run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    let demo = |arguments: &[&str]| -> anyhow::Result<String> {
+        let output = cluster.trishanku().args(["demo", "--json", "--replicas=1"]).args(arguments).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said: Value = serde_json::from_slice(&output.stdout)?;
+        Ok(said["deployment"].as_str().context("the demo names no Deployment")?.to_owned())
+    };
+    let kept = demo(&["--keep"])?;
+    let uid = |name: &str| cluster.kubectl(["get", "deployment", name, "--output=jsonpath={.metadata.uid}"]);
+    let before = uid(&kept)?;
+    let other = demo(&[])?;
+    ensure!(other != kept, "both are called {kept}");
+    ensure!(uid(&kept)? == before, "the Deployment {kept} was replaced");
+    let pods = cluster.kubectl(["get", "pods", &format!("--selector=app={kept}"), "--output=name"])?;
+    ensure!(pods.lines().count() == 1, "the Deployment {kept} has other pods: {pods}");
+    let left = cluster.kubectl(["get", "deployments", "--output=name"])?;
+    ensure!(!left.contains(&format!("/{other}\n")), "the Deployment {other} was not removed: {left}");
+    let kubectl = cluster.plain_kubectl();
+    kubectl.remove_deployment(&kept)?;
+    kubectl.run(&["delete", "node", "stand-in", "--ignore-not-found"])?;
+    Ok(())
+}
+
 pub(crate) fn mesh_the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     the_demo_tells_which_branch_did_what(cluster)
 }
