@@ -59,10 +59,11 @@ fn table(heading: &str, all: &[Family], is_in: impl Fn(&str) -> bool, page: &mut
         let name = &family.name;
         let labels = family.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
         let help = family.help.replace('|', "\\|");
-        format!("| `{name}` | {} | {labels} | {} | {help} |\n", family.kind, unit(name))
+        let unit = Some(unit(name)).filter(|unit| !unit.is_empty()).map(|unit| format!(", {unit}")).unwrap_or_default();
+        format!("| `{name}` | {}{unit} | {labels} | {help} |\n", family.kind)
     });
     let rows: String = rows.collect();
-    write!(page, "\n### {heading}\n\n| name | type | labels | unit | meaning |\n|---|---|---|---|---|\n{rows}")
+    write!(page, "\n### {heading}\n\n| name | type, unit | labels | meaning |\n|---|---|---|---|\n{rows}")
         .expect("a string can be written to");
 }
 
