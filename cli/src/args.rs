@@ -34,7 +34,9 @@ Examples:
   trishanku diff --since=10m         what differs from ten minutes ago
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
-  trishanku down                     end it; the data stays
+  trishanku down                     stop it; the data stays
+  trishanku list                     all control planes on this machine
+  trishanku delete                   stop it, and delete its data
   trishanku lint -f FOLDER           what is wrong with manifests
   trishanku new controller NAME      a controller in Rust, with its tests and manifests"
 )]
@@ -72,6 +74,10 @@ pub(crate) enum Command {
     Run(Run),
     /// Stop the control plane; its data stays
     Down,
+    /// Stop the control plane and delete its data; asks first
+    Delete(Delete),
+    /// List the control planes on this machine: name, state, since when, heavens, folder
+    List(List),
     /// Show what runs; exits with 0 if everything is ready, otherwise with 3
     Status(Status),
     /// Draw how the branches were merged
@@ -223,7 +229,7 @@ impl Adapt {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Processes")]
 pub(crate) struct Supervise {
-    /// Return when everything is ready; a supervisor keeps running in the background
+    /// Return after the start, with 0 if everything is ready and 3 if not; a supervisor keeps running in the background
     #[arg(long)]
     pub(crate) detach: bool,
     #[arg(
@@ -281,8 +287,28 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku delete                   asks, then stops and deletes the default control plane
+  trishanku delete --name b --yes    without a question
+
+A folder that is not a control plane's, or that contains other files, stays unchanged.")]
+pub(crate) struct Delete {
+    /// Do not ask; required if standard input is not a terminal
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
 /// Commands that need no control plane.
-const WITHOUT_PLANE: [&str; 3] = ["allocations", "new", "completion"];
+const WITHOUT_PLANE: [&str; 4] = ["allocations", "completion", "list", "new"];
 
 /// The command line, with the options that select a control plane hidden where none is needed.
 pub(crate) fn command() -> clap::Command {
@@ -343,6 +369,8 @@ mod tests {
             ("trishanku new --help", false),
             ("trishanku new controller --help", false),
             ("trishanku completion --help", false),
+            ("trishanku list --help", false),
+            ("trishanku delete --help", true),
         ] {
             let help = help(line);
             assert_eq!((help.contains("--name"), help.contains("--dir")), (expected, expected), "{line}: {help}");

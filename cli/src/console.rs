@@ -142,7 +142,11 @@ impl Console {
                 }
                 self.last_restart = Some(again);
             }
-            Notice::Late(failure) => self.say(&format_args!("{WARN}not ready{WARN:#} yet: {failure}")),
+            Notice::Degraded { after, component } => {
+                let after = seconds(*after);
+                self.say(&format_args!("{WARN}Degraded{WARN:#} after {STRONG}{after}{STRONG:#}: {component} is not ready"));
+            }
+            Notice::Late(failure) => self.say(&format_args!("{WARN}degraded{WARN:#}: {failure}")),
             Notice::Stopping if self.in_background => self.say(&"Stopping"),
             Notice::Stopping => self.say(&"Stopping; Ctrl-C kills"),
             Notice::Ended { component, how, after } => {
@@ -165,6 +169,9 @@ impl Console {
                     "{WARN}warning:{WARN:#} cannot renew certificates: {error}; retrying in a minute"
                 ));
             }
+            Notice::NotListed(error) => self.say(&format_args!(
+                "{WARN}warning:{WARN:#} cannot write the registry of control planes ({error}); `trishanku list` may not show this one"
+            )),
             Notice::StateNotWritten(error) => {
                 self.say(&format_args!("{WARN}warning:{WARN:#} {error}; `trishanku status` shows old state"));
             }

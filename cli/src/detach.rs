@@ -9,11 +9,14 @@ use anyhow::Context;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use trishanku::plane::state::Phase;
+use trishanku::plane::state::{Phase, StateError};
 use trishanku::plane::supervisor::Stop;
 use trishanku::plane::{Home, State};
+use trishanku::status::Health;
 
-/// Runs this same command line again as a supervisor in the background. Returns when it is ready or has failed.
+use crate::NOT_READY;
+
+/// Runs this same command line again as a supervisor in the background. Returns when the start is over or has failed.
 ///
 /// Requests to stop that arrive while waiting are forwarded to it.
 pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyhow::Result<ExitCode> {
@@ -38,11 +41,20 @@ pub(crate) async fn start(home: &Home, stops: &mut mpsc::Receiver<Stop>) -> anyh
     let state = State::load(&home.state_file())?;
     let supervisor = state.supervisor.map(|supervisor| supervisor.pid);
     if state.phase == Phase::Ready && supervisor == child.id() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(started(home)?);
     }
     let status = child.wait().await?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// The exit code for a control plane that has started: as that of `status` if it is degraded.
+///
+/// # Errors
+/// If its state cannot be read.
+pub(crate) fn started(home: &Home) -> Result<ExitCode, StateError> {
+    let is_degraded = trishanku::status::read(home)?.health == Health::Degraded;
+    Ok(if is_degraded { ExitCode::from(NOT_READY) } else { ExitCode::SUCCESS })
 }
 
 fn spawn(home: &Home) -> anyhow::Result<Child> {

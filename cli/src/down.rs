@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::plane::home::{Home, HomeError};
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
+use crate::plane::registry::Registry;
 use crate::plane::state::{Phase, State, StateError};
 
 /// Longer than the grace periods of all components together: it only passes if something is wrong.
@@ -22,6 +23,8 @@ pub enum Down {
     Stopped,
     /// There was no supervisor; these processes were stopped in its place.
     EndedLeftovers(Vec<Leftover>),
+    /// The folder was removed or moved away; these processes of it were stopped.
+    EndedStrays(Vec<Leftover>),
 }
 
 /// Why a control plane could not be stopped.
@@ -68,8 +71,10 @@ pub enum DownError {
 /// # Errors
 /// See [`DownError`].
 pub fn down(home: &Home) -> Result<Down, DownError> {
-    if !home.dir().exists() {
-        return Ok(Down::NotRunning);
+    let strays = Registry::of_user().map(|registry| leftovers::end_strays(home, &registry)).transpose()?;
+    let strays = strays.unwrap_or_default();
+    if !home.is_used() {
+        return Ok(if strays.is_empty() { Down::NotRunning } else { Down::EndedStrays(strays) });
     }
     let state = State::load(&home.state_file())?;
     let supervisor = state.supervisor.as_ref().filter(|s| s.is_alive());
@@ -95,6 +100,7 @@ pub fn down(home: &Home) -> Result<Down, DownError> {
     Ok(match (supervisor.is_some(), leftovers.is_empty()) {
         (_, false) => Down::EndedLeftovers(leftovers),
         (true, true) => Down::Stopped,
+        (false, true) if !strays.is_empty() => Down::EndedStrays(strays),
         (false, true) => Down::NotRunning,
     })
 }

@@ -3,6 +3,7 @@
 mod args;
 mod console;
 mod detach;
+mod erase;
 mod graph;
 mod history;
 mod kubectl;
@@ -48,6 +49,11 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let home = home()?;
             let outcome = tokio::task::spawn_blocking(move || trishanku::down::down(&home));
             print::down(&outcome.await??);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Delete(options) => erase::run(options, home()?).await,
+        Command::List(options) => {
+            print::list(&trishanku::list::list()?, options.json)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(options) => {

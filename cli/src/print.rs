@@ -1,10 +1,13 @@
-//! Output of `status`, `down`, `demo` and `new`.
+//! Output of `status`, `list`, `down`, `delete`, `demo` and `new`.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anstyle::Style;
 use trishanku::demo::Outcome;
 use trishanku::down::Down;
+use trishanku::list::Listed;
 use trishanku::plane::state::Condition;
 use trishanku::scaffold::Name;
 use trishanku::status::{ComponentReport, Health, HeavenReport, Report, Unlistable};
@@ -30,6 +33,85 @@ pub(crate) fn down(outcome: &Down) {
                 );
             }
         }
+        Down::EndedStrays(strays) => {
+            for left in strays {
+                trishanku_stdio::println!(
+                    "{WARN}ended{WARN:#} {} (process {}): its state folder was gone",
+                    left.name,
+                    left.pid
+                );
+            }
+        }
+    }
+}
+
+/// Prints what `delete` stopped, and the folder that it removed.
+pub(crate) fn deleted(outcome: &Down, dir: Option<&Path>) {
+    if matches!(outcome, Down::EndedLeftovers(_) | Down::EndedStrays(_)) {
+        down(outcome);
+    }
+    if let Some(dir) = dir {
+        let stopped = if *outcome == Down::NotRunning { "" } else { "Stopped and " };
+        let verb = if stopped.is_empty() { "Deleted" } else { "deleted" };
+        trishanku_stdio::println!("{stopped}{verb} {}", dir.display());
+    }
+}
+
+/// Prints the control planes of this machine.
+pub(crate) fn list(listed: &[Listed], json: bool) -> anyhow::Result<()> {
+    let mut out = trishanku_stdio::stdout();
+    if json {
+        serde_json::to_writer_pretty(&mut out, listed)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    if listed.is_empty() {
+        writeln!(out, "There is no control plane; `trishanku up` brings one up")?;
+        return Ok(());
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let since =
+        |at: Option<u64>| at.map_or_else(|| "-".to_owned(), |at| format!("{} ago", span(now.saturating_sub(at))));
+    let mut rows = vec![["NAME", "STATE", "SINCE", "HEAVENS"].map(ToOwned::to_owned)];
+    rows.extend(listed.iter().map(|plane| {
+        let state = plane.health.map_or("unknown", health_word);
+        let heavens = if plane.heavens.is_empty() { "-".to_owned() } else { plane.heavens.join(",") };
+        [
+            plane.name.clone().unwrap_or_else(|| "-".to_owned()),
+            state.to_owned(),
+            since(plane.since_unix_seconds),
+            heavens,
+        ]
+    }));
+    let widths: Vec<usize> =
+        (0..4).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default()).collect();
+    for (at, [name, state, since, heavens]) in rows.iter().enumerate() {
+        let folder = at.checked_sub(1).map_or_else(|| "FOLDER".to_owned(), |at| listed[at].dir.display().to_string());
+        let style = if at == 0 { STRONG } else { Style::new() };
+        let [first, second, third, fourth] = [widths[0], widths[1], widths[2], widths[3]];
+        writeln!(
+            out,
+            "{style}{name:<first$}  {state:<second$}  {since:<third$}  {heavens:<fourth$}  {folder}{style:#}"
+        )?;
+    }
+    for plane in listed {
+        if let Some(error) = &plane.error {
+            writeln!(out, "\n{WARN}{}:{WARN:#} {error}", plane.dir.display())?;
+        }
+    }
+    Ok(())
+}
+
+/// The health in one word, as in JSON.
+fn health_word(health: Health) -> &'static str {
+    match health {
+        Health::Ready => "ready",
+        Health::Starting => "starting",
+        Health::StandingBy => "standing-by",
+        Health::Degraded => "degraded",
+        Health::Stopping => "stopping",
+        Health::Stopped => "stopped",
+        Health::Orphaned => "orphaned",
     }
 }
 
@@ -47,9 +129,7 @@ pub(crate) fn demo(outcome: &Outcome, options: &args::Demo) -> anyhow::Result<()
     let mut out = trishanku_stdio::stdout();
     let Outcome { deployment, story, bound_after, node_stays } = outcome;
     if options.json {
-        let seconds = bound_after.as_secs_f64();
-        let whole =
-            serde_json::json!({"deployment": deployment, "bound_after_seconds": seconds, "story": story});
+        let whole = serde_json::json!({"deployment": deployment, "bound_after_seconds": bound_after.as_secs_f64(), "story": story});
         serde_json::to_writer_pretty(&mut out, &whole)?;
         writeln!(out)?;
         return Ok(());
@@ -144,6 +224,9 @@ fn details(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     )?;
     for component in &report.components {
         row(out, component, width)?;
+    }
+    for failure in report.components.iter().filter_map(|component| component.failure.as_ref()) {
+        writeln!(out, "\n{failure}")?;
     }
     unlistable(out, &report.unlistable)?;
     if let Some(store) = &report.store {

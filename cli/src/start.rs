@@ -1,4 +1,4 @@
-//! `trishanku up`: in the foreground, with `--detach`, and as the background supervisor itself.
+//! `trishanku up` and `trishanku run`: in the foreground, with `--detach`, and as the background supervisor itself.
 
 use std::fs::OpenOptions;
 use std::process::ExitCode;
@@ -9,9 +9,10 @@ use trishanku::plane::{Home, State};
 use trishanku::up::{Progress, Up, UpError, What};
 
 use crate::console::{Console, Tour};
-use crate::{args, detach, stops};
+use crate::{args, detach, lint, stops};
 
 pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    lint::reject_unknown_fields(&options.filename)?;
     let adaptations = options.adapt.adaptations(&options.filename)?;
     let what = match (options.central, options.topology) {
         (true, _) => What::Central { store: options.store, storage_media_type: options.storage_media_type.clone() },
@@ -22,23 +23,27 @@ pub(crate) async fn up(options: &args::Up, home: Home, program: String) -> anyho
 }
 
 pub(crate) async fn run(options: &args::Run, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    lint::reject_unknown_fields(&options.filename)?;
     let what = What::Manifests(options.adapt.adaptations(&options.filename)?);
     start(what, &options.supervise, home, program).await
 }
 
 async fn start(what: What, options: &args::Supervise, home: Home, program: String) -> anyhow::Result<ExitCode> {
+    let up = Up {
+        home: home.clone(),
+        assets: options.assets.clone(),
+        gitcd: options.gitcd.clone(),
+        what,
+        ready_within: options.ready_within,
+    };
     if options.detach {
-        if State::load(&home.state_file())?.is_supervised() {
-            if what.asks_for_files() {
-                return Err(UpError::AlreadyRunning { dir: home.dir().into() }.into());
-            }
+        let running = State::load(&home.state_file())?;
+        if running.is_supervised() {
+            up.compare(&running).map_err(|error| explained(error, &program))?;
             let mut console = Console::terminal();
-            console.say(&match what {
-                What::Manifests(_) => "Already running with the files given at its start; nothing changed",
-                _ => "Already running",
-            });
+            console.say(&"Already running");
             show_tour(&mut console, &home, program, true);
-            return Ok(ExitCode::SUCCESS);
+            return Ok(detach::started(&home)?);
         }
         return detach::start(&home, &mut stops::requests(false)?).await;
     }
@@ -54,17 +59,11 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
     };
     let mut stops = stops::requests(options.until_stdin_closes)?;
     console.say(&format_args!("Bringing up {}", home.dir().display()));
-    let up = Up {
-        home: home.clone(),
-        assets: options.assets.clone(),
-        gitcd: options.gitcd.clone(),
-        what,
-        ready_within: options.ready_within,
-    };
     let in_background = options.in_background.is_some();
     let outcome = up.run(&mut stops, |progress| {
         console.progress(&progress);
-        if matches!(progress, Progress::Plane(Notice::AllReady { .. } | Notice::StandingBy { .. })) {
+        if let Progress::Plane(Notice::AllReady { .. } | Notice::Degraded { .. } | Notice::StandingBy { .. }) = progress
+        {
             show_tour(&mut console, &home, program.clone(), in_background);
             if in_background {
                 console.release_starter();
@@ -74,11 +73,21 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
     match outcome.await {
         // The process that started it reads only this pipe.
         Err(error) if in_background => {
-            console.fail(&error.into());
+            console.fail(&explained(error, &program));
             Ok(ExitCode::FAILURE)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explained(error, &program)),
         Ok(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Adds the command line that selects this control plane.
+fn explained(error: UpError, program: &str) -> anyhow::Error {
+    match error {
+        UpError::RunsOthers { .. } => {
+            anyhow::anyhow!("already running other manifests; nothing changed. Run \"{program} down\" first.")
+        }
+        error => error.into(),
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::headless::Topology;
 use crate::heavens::HeavenRecord;
+use crate::plane::failure::{Failure, repeated};
 use crate::plane::home::Home;
 use crate::plane::http::Endpoint;
 use crate::plane::process::Identity;
@@ -80,6 +81,8 @@ pub struct ComponentReport {
     pub uptime_seconds: Option<u64>,
     /// How often it was restarted after it exited by itself.
     pub restarts: u32,
+    /// How it exited last and the end of its log, if it exited by itself and has not been ready since.
+    pub failure: Option<Failure>,
 }
 
 /// Metrics of the store. Those that a store does not publish are absent.
@@ -100,9 +103,10 @@ pub struct StoreFigures {
 pub fn read(home: &Home) -> Result<Report, StateError> {
     let state = State::load(&home.state_file())?;
     let now = SystemTime::now();
-    let components: Vec<_> = state.components.iter().map(|component| ComponentReport::of(component, now)).collect();
+    let components: Vec<_> =
+        state.components.iter().map(|component| ComponentReport::of(home, component, now)).collect();
     Ok(Report {
-        health: health(&state, &components),
+        health: health_of(&state),
         dir: home.dir().into(),
         kubeconfig: home.kubeconfig(),
         form: state.settings.form,
@@ -197,30 +201,47 @@ impl ComponentReport {
         self.name.split_once('/').map(|(heaven, _)| heaven)
     }
 
-    fn of(component: &Component, now: SystemTime) -> Self {
+    fn of(home: &Home, component: &Component, now: SystemTime) -> Self {
         let process = component.process.as_ref().filter(|p| p.is_alive());
+        let condition = condition(component);
+        let is_failing = matches!(condition, Condition::BackingOff | Condition::Starting);
+        let failure = component.last_exit.as_ref().filter(|_| is_failing).map(|cause| {
+            let log = home.log(&component.name);
+            Failure::read(&component.name, repeated(cause, component.restarts), log)
+        });
         Self {
             name: component.name.clone(),
             pid: process.map(|p| p.pid),
-            condition: match (component.condition, process) {
-                // The supervisor was killed, or has not noticed yet.
-                (Condition::Starting | Condition::Ready, None) => Condition::Stopped,
-                (condition, _) => condition,
-            },
+            condition,
             port: component.port,
             uptime_seconds: process.and(component.uptime(now)).map(|uptime| uptime.as_secs()),
             restarts: component.restarts,
+            failure,
         }
     }
 }
 
-fn health(state: &State, components: &[ComponentReport]) -> Health {
-    if !state.is_supervised() {
-        let any = components.iter().any(|component| component.pid.is_some());
-        return if any { Health::Orphaned } else { Health::Stopped };
+/// The condition of a component, checked against its process.
+fn condition(component: &Component) -> Condition {
+    match component.condition {
+        // The supervisor was killed, or has not noticed yet.
+        Condition::Starting | Condition::Ready if !is_alive(component) => Condition::Stopped,
+        condition => condition,
     }
-    let all_ready = components.iter().all(|c| c.condition == Condition::Ready);
-    let stands_by = components.iter().all(|c| matches!(c.condition, Condition::Ready | Condition::Waiting));
+}
+
+fn is_alive(component: &Component) -> bool {
+    component.process.as_ref().is_some_and(Identity::is_alive)
+}
+
+/// Returns the overall health, checked against the running processes; sends no requests.
+pub(crate) fn health_of(state: &State) -> Health {
+    if !state.is_supervised() {
+        return if state.components.iter().any(is_alive) { Health::Orphaned } else { Health::Stopped };
+    }
+    let conditions: Vec<Condition> = state.components.iter().map(condition).collect();
+    let all_ready = conditions.iter().all(|condition| *condition == Condition::Ready);
+    let stands_by = conditions.iter().all(|condition| matches!(condition, Condition::Ready | Condition::Waiting));
     match state.phase {
         Phase::Ready if all_ready => Health::Ready,
         Phase::Ready if stands_by => Health::StandingBy,
@@ -295,6 +316,7 @@ mod tests {
                 process: Identity::of(std::process::id()).unwrap(),
                 started_unix_seconds: Some(0),
                 restarts: 0,
+                last_exit: None,
             }],
             ..State::default()
         };

@@ -1,28 +1,32 @@
 //! Starts a control plane, supervises it, and stops it.
 
+mod error;
+mod settings;
+
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
+pub use self::error::UpError;
 use crate::headless::{self, Topology};
 use crate::heavens::{
-    FlagOption, HeavenRecord, ImagePrograms, Kind, ManifestError, Manifests, Remark, RemoteOption, RenderError,
-    Rendered, Renewal, Renewed, Request, SecretError,
+    FlagOption, HeavenRecord, ImagePrograms, Kind, Manifests, Remark, RemoteOption, RenderError, Rendered, Renewal,
+    Renewed, Request, SecretError,
 };
-use crate::plane::assets::{self, Assets, AssetsError};
+use crate::plane::assets::{self, Assets};
 use crate::plane::certs::{self, CertsError};
 use crate::plane::components::{Blueprint, Component};
 use crate::plane::file;
-use crate::plane::home::{Home, HomeError};
+use crate::plane::home::Home;
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
 use crate::plane::ports::{Moved, Ports};
 use crate::plane::process::Identity;
-use crate::plane::state::{Form, Settings, State, StateError, Store};
-use crate::plane::supervisor::{KeptUp, Notice, StartError, Stop, Supervisor, Upkeep};
+use crate::plane::registry::Registry;
+use crate::plane::state::{Form, State, Store};
+use crate::plane::supervisor::{KeptUp, Notice, Stop, Supervisor, Upkeep};
 use crate::plane::{kubeconfig, log};
 
 /// Interval of certificate checks where no renewal time is computed.
@@ -63,18 +67,6 @@ pub enum What {
     Manifests(Adaptations),
 }
 
-impl What {
-    /// Whether files or changes to manifests are given, which are only read at the start.
-    #[must_use]
-    pub fn asks_for_files(&self) -> bool {
-        match self {
-            Self::Anything(given) | Self::Headless(_, given) => *given != Adaptations::default(),
-            // These are given on every call.
-            Self::Central { .. } | Self::Manifests(_) => false,
-        }
-    }
-}
-
 /// How manifests become processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adaptations {
@@ -108,84 +100,6 @@ pub enum Progress {
     Plane(Notice),
 }
 
-/// Why a control plane did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UpError {
-    /// A supervisor runs there already.
-    #[error(
-        "the control plane in {dir:?} already runs; see `trishanku status`; to change what it consists of, stop it first with `trishanku down`"
-    )]
-    AlreadyRunning {
-        /// The control plane's folder.
-        dir: PathBuf,
-    },
-    /// The folder has data in another store.
-    #[error(
-        "the control plane in {dir:?} keeps its data in {has}; choose another --name or --dir for one in {wanted}",
-        has = .has.name(), wanted = .wanted.name()
-    )]
-    OtherStore {
-        /// The control plane's folder.
-        dir: PathBuf,
-        /// The store of the existing data.
-        has: Store,
-        /// The requested store.
-        wanted: Store,
-    },
-    /// The folder has data of a control plane of another form.
-    #[error(
-        "the control plane in {dir:?} is {has}; choose another --name or --dir for {wanted}, or continue with `trishanku {}`",
-        .has.command(), has = .has.name(), wanted = .wanted.name()
-    )]
-    OtherForm {
-        /// The control plane's folder.
-        dir: PathBuf,
-        /// The existing form.
-        has: Form,
-        /// The requested form.
-        wanted: Form,
-    },
-    /// See [`ManifestError`].
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// See [`RenderError`].
-    #[error(transparent)]
-    Render(#[from] RenderError),
-    /// The system has no free port.
-    #[error("no free port on 127.0.0.1")]
-    Ports(#[source] io::Error),
-    /// The previous run's log cannot be rotated.
-    #[error("cannot rotate the log {path:?}")]
-    Log {
-        /// The log.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// This process cannot be identified.
-    #[error("cannot read /proc, which identifies processes (only Linux is supported)")]
-    Identity(#[source] io::Error),
-    /// See [`HomeError`].
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    /// See [`StateError`].
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// See [`AssetsError`].
-    #[error(transparent)]
-    Assets(#[from] AssetsError),
-    /// See [`CertsError`].
-    #[error(transparent)]
-    Certs(#[from] CertsError),
-    /// See [`LeftoverError`].
-    #[error(transparent)]
-    Leftover(#[from] LeftoverError),
-    /// See [`StartError`].
-    #[error(transparent)]
-    Start(#[from] StartError),
-}
-
 impl Up {
     /// Starts the control plane and supervises it until it is asked to stop; on return none of its processes run.
     ///
@@ -195,14 +109,26 @@ impl Up {
         let home = &self.home;
         let assets = Assets::find(self.assets.as_deref())?;
         home.create()?;
-        let Some(_lock) = home.try_lock()? else {
+        let Some(lock) = home.try_lock()? else {
+            let running = State::load(&home.state_file())?;
+            if running.is_supervised() {
+                self.compare(&running)?;
+            }
             return Err(UpError::AlreadyRunning { dir: home.dir().into() });
         };
         let mut state = State::load(&home.state_file())?;
-        for leftover in end_leftovers(&state).await? {
+        let mut registry = Registry::of_user();
+        if let Some(of_user) = &registry
+            && let Err(error) = of_user.record(home, &lock, &state)
+        {
+            tell(Progress::Plane(Notice::NotListed(error)));
+            registry = None;
+        }
+        for leftover in end_leftovers(home, &state, registry.as_ref()).await? {
             tell(Progress::EndedLeftover(leftover));
         }
         state.settings = self.settle(&state)?;
+        state.manifests = self.adaptations().map(Adaptations::digest).transpose()?;
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
         let (components, upkeep) = match state.settings.form {
             Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut tell)?,
@@ -216,8 +142,16 @@ impl Up {
         state.save(&home.state_file())?;
         let mut tell_notice = |notice| tell(Progress::Plane(notice));
         let supervisor = Supervisor::new(components, state, home.state_file(), &mut tell_notice)?;
-        supervisor.keeping_up(upkeep).run(stops, self.ready_within).await?;
+        supervisor.keeping_up(upkeep).in_folder(home, &lock, registry).run(stops, self.ready_within).await?;
         Ok(())
+    }
+
+    /// The manifests of files, and the changes to them.
+    fn adaptations(&self) -> Option<&Adaptations> {
+        match &self.what {
+            What::Anything(given) | What::Headless(_, given) | What::Manifests(given) => Some(given),
+            What::Central { .. } => None,
+        }
     }
 
     /// Prepares one kube-apiserver on one branch.
@@ -260,10 +194,7 @@ impl Up {
     ) -> Result<(Vec<Component>, Upkeep<'_>), UpError> {
         let home = &self.home;
         let nothing = Adaptations::default();
-        let adaptations = match &self.what {
-            What::Anything(given) | What::Headless(_, given) | What::Manifests(given) => given,
-            What::Central { .. } => &nothing,
-        };
+        let adaptations = self.adaptations().unwrap_or(&nothing);
         let mut files = Vec::new();
         if let Some(topology) = topology {
             files.extend(headless::files(home, topology).map_err(RenderError::Secret)?);
@@ -311,45 +242,6 @@ impl Up {
         state.allotted = rendered.ports;
         state.heavens = rendered.records;
         Ok((rendered.components, upkeep))
-    }
-
-    fn settle(&self, state: &State) -> Result<Settings, UpError> {
-        let mut settings = state.settings.clone();
-        let has_data =
-            self.home.repository().exists() || self.home.etcd_data().exists() || self.home.heavens().exists();
-        if !has_data {
-            settings.form = Form::Undecided;
-        }
-        let wanted = match (&self.what, settings.form) {
-            (What::Anything(_), Form::Undecided) => Form::Headless(Topology::default()),
-            // The files of the previous run are not recorded.
-            (What::Anything(given), Form::Manifests) if given.files.is_empty() => Form::Headless(Topology::default()),
-            (What::Anything(_), form) => form,
-            (What::Central { .. }, _) => Form::Central,
-            (What::Headless(topology, _), _) => Form::Headless(*topology),
-            (What::Manifests(_), _) => Form::Manifests,
-        };
-        match (settings.form, wanted) {
-            // The topology can change without affecting the branches.
-            (Form::Undecided, _) | (Form::Headless(_), Form::Headless(_)) => {}
-            (has, wanted) if has != wanted => {
-                return Err(UpError::OtherForm { dir: self.home.dir().into(), has, wanted });
-            }
-            _ => {}
-        }
-        settings.form = wanted;
-        let What::Central { store, storage_media_type } = &self.what else { return Ok(settings) };
-        match *store {
-            Some(wanted) if wanted != settings.store && has_data => {
-                return Err(UpError::OtherStore { dir: self.home.dir().into(), has: settings.store, wanted });
-            }
-            Some(wanted) => settings.store = wanted,
-            None => {}
-        }
-        if let Some(media_type) = storage_media_type {
-            settings.storage_media_type.clone_from(media_type);
-        }
-        Ok(settings)
     }
 
     /// Issues missing certificates and writes the kubeconfigs.
@@ -403,11 +295,20 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-async fn end_leftovers(state: &State) -> Result<Vec<Leftover>, LeftoverError> {
-    let state = state.clone();
-    tokio::task::spawn_blocking(move || leftovers::end(&state))
-        .await
-        .expect("stopping processes does not panic, and nothing cancels it")
+async fn end_leftovers(
+    home: &Home,
+    state: &State,
+    registry: Option<&Registry>,
+) -> Result<Vec<Leftover>, LeftoverError> {
+    let (home, state, registry) = (home.clone(), state.clone(), registry.cloned());
+    let end = move || {
+        let mut ended = leftovers::end(&state)?;
+        if let Some(registry) = registry {
+            ended.extend(leftovers::end_strays(&home, &registry)?);
+        }
+        Ok(ended)
+    };
+    tokio::task::spawn_blocking(end).await.expect("stopping processes does not panic, and nothing cancels it")
 }
 
 #[cfg(test)]
@@ -431,13 +332,5 @@ mod tests {
         let gone: Vec<_> = left_out(&before, &before[..1]).collect();
         assert_eq!(gone, ["sample"]);
         assert_eq!(left_out(&before, &before).count(), 0);
-    }
-
-    #[test]
-    fn a_cluster_that_runs_is_asked_for_something_else_where_files_are_given() {
-        let file = Adaptations { files: vec!["sample.yaml".into()], ..Adaptations::default() };
-        assert!(What::Anything(file.clone()).asks_for_files());
-        assert!(What::Headless(Topology::default(), file).asks_for_files());
-        assert!(!What::Anything(Adaptations::default()).asks_for_files());
     }
 }

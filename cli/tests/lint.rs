@@ -194,9 +194,8 @@ fn misspelt_fields_of_a_pod_template_are_found_with_their_line() {
     // A known field with a wrong value, and an item of a list.
     let (_, lines) = findings(&TEMPLATE.replace("value: b", "value: 7"));
     assert!(lines.iter().any(|line| line.starts_with("line 13: ") && line.contains("must be a string")), "{lines:#?}");
-    let item: String =
-        TEMPLATE.replace("serviceAccountName", "serviceAccountNme").lines().map(|line| format!("  {line}\n")).collect();
-    let list = format!("apiVersion: v1\nkind: List\nitems:\n-\n{item}");
+    let item = TEMPLATE.replace("serviceAccountName", "serviceAccountNme").replace('\n', "\n  ");
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {item}");
     let (_, lines) = findings(&list);
     assert!(
         lines.iter().any(|line| line.contains("items[0].spec.app.podTemplate.spec.serviceAccountNme: unknown")),

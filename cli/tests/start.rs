@@ -2,68 +2,16 @@
 //!
 //! The programs are scripts, so no Kubernetes is needed; the tests in `e2e/` use real ones.
 
+mod sandbox;
+
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-use tempfile::TempDir;
 use trishanku::headless::Topology;
+use trishanku::plane::State;
 use trishanku::plane::state::{Form, Settings};
-use trishanku::plane::{Home, State};
-use trishanku::status::{self, Health};
 
-/// A folder with a control plane's home and fake programs.
-struct Sandbox {
-    dir: TempDir,
-}
-
-impl Sandbox {
-    /// A gitcd that runs `serve` instead of serving; the Kubernetes programs are never reached.
-    fn with_gitcd(serve: &str) -> Self {
-        let sandbox = Self { dir: tempfile::tempdir().expect("the temp folder is writable") };
-        for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
-            sandbox.script(program, "exit 9");
-        }
-        sandbox.script("gitcd", &format!("[ \"$1\" = init ] && exit 0\n{serve}"));
-        sandbox
-    }
-
-    fn script(&self, name: &str, body: &str) -> PathBuf {
-        let path = self.dir.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the folder is writable");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("the file is writable");
-        path
-    }
-
-    fn home(&self) -> Home {
-        Home::at(&self.dir.path().join("home"))
-    }
-
-    fn trishanku(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_trishanku"))
-            .arg("--dir")
-            .arg(self.home().dir())
-            .args(args)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("TRISHANKU_ASSETS", self.dir.path())
-            .env("TRISHANKU_GITCD", self.dir.path().join("gitcd"))
-            .output()
-            .expect("the binary was built")
-    }
-
-    /// Runs `up`, which must fail with nothing left running; returns its output.
-    fn failing_up(&self, args: &[&str]) -> String {
-        let output = self.trishanku(&[&["up", "--central"], args].concat());
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert_eq!(status::read(&self.home()).expect("it is readable").health, Health::Stopped);
-        printed(&output)
-    }
-}
-
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
-}
+use self::sandbox::{Sandbox, printed};
 
 #[test]
 fn a_component_that_dies_at_the_start_is_named_with_its_log() {
@@ -88,12 +36,12 @@ fn a_component_that_is_never_ready_is_given_up_and_ended() {
     let sandbox = Sandbox::with_gitcd("echo $$ > \"$(dirname \"$0\")/pid\"; exec sleep 60");
     let printed = sandbox.failing_up(&["--ready-within", "1"]);
     assert!(printed.contains("gitcd was not ready within 1s (no answer on port"), "{printed}");
-    let pid = std::fs::read_to_string(sandbox.dir.path().join("pid")).unwrap();
+    let pid = std::fs::read_to_string(sandbox.path().join("pid")).unwrap();
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "process {pid} still runs");
 }
 
 #[test]
-fn a_failure_in_the_background_reaches_whoever_started_it() {
+fn a_failure_in_the_background_is_reported_to_the_caller() {
     let sandbox = Sandbox::with_gitcd("echo the repository is locked >&2; exit 4");
     let printed = sandbox.failing_up(&["--detach"]);
     assert!(printed.contains("| the repository is locked"), "{printed}");
@@ -104,7 +52,7 @@ fn a_failure_in_the_background_reaches_whoever_started_it() {
 #[test]
 fn missing_programs_are_named_before_anything_is_made() {
     let sandbox = Sandbox::with_gitcd("exit 0");
-    std::fs::remove_file(sandbox.dir.path().join("kube-scheduler")).unwrap();
+    std::fs::remove_file(sandbox.path().join("kube-scheduler")).unwrap();
     let printed = sandbox.failing_up(&[]);
     assert!(printed.contains("no kube-scheduler") && printed.contains("make assets"), "{printed}");
     assert!(!sandbox.home().dir().exists());
@@ -210,13 +158,31 @@ fn a_control_plane_from_before_there_was_a_choice_stays_central() {
     assert!(!sandbox.home().heavens().exists());
 }
 
+const MISSPELT: &str = "\
+apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1
+kind: TrishankuHeaven
+metadata: {name: a}
+spec:
+  certficates: {controller: {userName: a}}
+  app: {podTemplate: {spec: {
+    contaners: [{name: a, image: a}]}}}
+";
+
 #[test]
 fn manifests_that_cannot_be_run_are_named() {
     let sandbox = Sandbox::with_gitcd("exit 4");
-    let file = sandbox.dir.path().join("mine.yaml");
+    let file = sandbox.path().join("mine.yaml");
     for (text, expected) in [
         ("kind: ConfigMap\nmetadata: {name: a}\n", "there is no TrishankuHeaven and no AutomatedMerge"),
         ("kind: [", "mine.yaml\" is not YAML"),
+        (
+            MISSPELT,
+            "line 7: spec.app.podTemplate.spec.contaners: unknown field: it would be dropped; did you mean \"containers\"?",
+        ),
+        (
+            MISSPELT,
+            "TrishankuHeaven a: spec.certficates: unknown field: it would be dropped; did you mean \"certificates\"?",
+        ),
     ] {
         std::fs::write(&file, text).expect("the folder is writable");
         let printed = printed(&sandbox.trishanku(&["run", "-f", &file.display().to_string()]));

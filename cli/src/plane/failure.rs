@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use super::components::Component;
 use super::log;
 
@@ -11,7 +13,7 @@ const SHOWN_LINES: usize = 8;
 const SEARCHED_LINES: usize = 300;
 
 /// A component that failed, with the end of its log.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// The component.
     pub component: String,
@@ -27,10 +29,24 @@ pub struct Failure {
 
 impl Failure {
     pub(super) fn of(component: &Component, cause: String) -> Self {
-        let said = log::tail(&component.log, SEARCHED_LINES);
+        Self::read(&component.name, cause, component.log.clone())
+    }
+
+    /// Reads the end of the log of a component that failed for this reason.
+    pub(crate) fn read(component: &str, cause: String, log: PathBuf) -> Self {
+        let said = log::tail(&log, SEARCHED_LINES);
         let tail = said[said.len().saturating_sub(SHOWN_LINES)..].to_vec();
-        let remedy = component.name.contains('/').then(|| remedy(&component.name, &said)).flatten();
-        Self { component: component.name.clone(), cause, log: component.log.clone(), tail, remedy }
+        let remedy = component.contains('/').then(|| remedy(component, &said)).flatten();
+        Self { component: component.to_owned(), cause, log, tail, remedy }
+    }
+}
+
+/// Describes the cause of the last of so many exits.
+pub(crate) fn repeated(cause: &str, restarts: u32) -> String {
+    match cause.strip_prefix("exited with ") {
+        Some(code) if restarts > 1 => format!("keeps exiting with {code} ({restarts} restarts)"),
+        _ if restarts == 1 => format!("{cause} (1 restart)"),
+        _ => format!("{cause} ({restarts} restarts)"),
     }
 }
 
@@ -74,6 +90,17 @@ impl std::fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeated_exits_are_counted() {
+        for (cause, restarts, expected) in [
+            ("exited with code 3", 1, "exited with code 3 (1 restart)"),
+            ("exited with code 3", 2, "keeps exiting with code 3 (2 restarts)"),
+            ("was killed by signal 9", 12, "was killed by signal 9 (12 restarts)"),
+        ] {
+            assert_eq!(repeated(cause, restarts), expected);
+        }
+    }
 
     #[test]
     fn what_a_program_does_not_understand_has_a_remedy() {

@@ -1,9 +1,11 @@
 //! The folder with the whole state of a control plane.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use super::lock::HomeLock;
 
 /// The folder of one control plane: repository, keys, kubeconfigs, logs and state.
 ///
@@ -12,6 +14,21 @@ use std::path::{Path, PathBuf};
 pub struct Home {
     dir: PathBuf,
 }
+
+/// What a folder contains; see the functions of [`Home`].
+const ENTRIES: [&str; 11] = [
+    "repo.git",
+    "etcd",
+    "pki",
+    "heavens",
+    "secrets",
+    "upstream.git",
+    "manifests",
+    "kubeconfig",
+    "log",
+    "state.json",
+    "lock",
+];
 
 /// Why a control plane's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +63,14 @@ pub enum HomeError {
         /// Why its mode was not changed.
         reason: String,
     },
+    /// The folder with the control planes cannot be read.
+    #[error("cannot list the control planes in {path:?}")]
+    List {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The lock file could not be used.
     #[error("cannot lock {path:?}")]
     Lock {
@@ -76,8 +101,42 @@ impl Home {
         if !fits {
             return Err(HomeError::BadName { name: name.into() });
         }
+        Ok(Self { dir: Self::data_folder()?.join(name) })
+    }
+
+    /// The control planes in the user's data folder, by name.
+    ///
+    /// # Errors
+    /// [`HomeError::NoDataFolder`], [`HomeError::List`].
+    pub fn all_named() -> Result<Vec<Self>, HomeError> {
+        let data = Self::data_folder()?;
+        let failed = |source| HomeError::List { path: data.clone(), source };
+        let entries = match std::fs::read_dir(&data) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let home = Self { dir: entry.map_err(failed)?.path() };
+            if home.is_used() {
+                found.push(home);
+            }
+        }
+        found.sort_by(|one, other| one.dir.cmp(&other.dir));
+        Ok(found)
+    }
+
+    /// The name that selects this folder; `None` if only `--dir` does.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let name = self.dir.strip_prefix(Self::data_folder().ok()?).ok()?.to_str()?;
+        Self::named(name).ok().filter(|named| named == self).and(Some(name))
+    }
+
+    fn data_folder() -> Result<PathBuf, HomeError> {
         let data = xdg_folder("XDG_DATA_HOME", ".local/share").ok_or(HomeError::NoDataFolder)?;
-        Ok(Self { dir: data.join("trishanku").join(name) })
+        Ok(data.join("trishanku"))
     }
 
     /// Creates the folder and its subfolders, readable by the owner only. Removes others' access to an existing folder of
@@ -126,19 +185,27 @@ impl Home {
 
     /// Takes the supervisor's lock; `None` if another process holds it.
     ///
-    /// The system releases the lock when the process exits, however that happens.
-    ///
     /// # Errors
     /// [`HomeError::Lock`] if the file cannot be opened or locked at all.
-    pub fn try_lock(&self) -> Result<Option<File>, HomeError> {
-        let path = self.dir.join("lock");
-        let failed = |source| HomeError::Lock { path: path.clone(), source };
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
-            Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
-        }
+    pub fn try_lock(&self) -> Result<Option<HomeLock>, HomeError> {
+        HomeLock::take(&self.lock_file())
+    }
+
+    /// The supervisor's lock file.
+    #[must_use]
+    pub fn lock_file(&self) -> PathBuf {
+        self.dir.join("lock")
+    }
+
+    /// Whether trishanku creates an entry of this name in the folder.
+    pub(crate) fn is_own_entry(name: &str) -> bool {
+        ENTRIES.contains(&name.strip_suffix(".next").unwrap_or(name))
+    }
+
+    /// Whether a control plane was started in this folder.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.state_file().is_file() || self.lock_file().is_file()
     }
 
     /// The folder itself.
@@ -260,13 +327,23 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_is_exclusive_and_goes_with_its_holder() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = Home::at(dir.path());
-        let held = home.try_lock().unwrap();
-        assert!(held.is_some());
-        assert!(home.try_lock().unwrap().is_none());
-        drop(held);
-        assert!(home.try_lock().unwrap().is_some());
+    fn every_entry_of_the_folder_is_known() {
+        let home = Home::at(Path::new("/plane"));
+        let entries = [
+            home.repository(),
+            home.etcd_data(),
+            home.keys(),
+            home.heavens(),
+            home.secrets(),
+            home.upstream(),
+            home.manifests(),
+            home.kubeconfig(),
+            home.logs(),
+            home.state_file(),
+            home.lock_file(),
+        ];
+        let names = entries.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
+        assert!(names.eq(ENTRIES));
+        assert!(Home::is_own_entry("state.json.next") && !Home::is_own_entry("thesis"));
     }
 }

@@ -4,27 +4,32 @@
 //! are chosen; [`certs`] and [`kubeconfig`] make the programs trust each other; [`components`] defines processes and
 //! flags; the [`supervisor`] runs them with one keeper each, probes them over [`http`] and records the [`state`], where
 //! each [`process`] is identified beyond its id; [`leftovers`] stops what a killed supervisor left behind; [`log`] reads
-//! and rotates logs.
+//! and rotates logs. The [`lock`] shows that a folder is still in its place, and the [`registry`] lists the folders of all
+//! control planes.
 
 pub mod assets;
 pub mod certs;
 pub mod components;
-mod failure;
+pub(crate) mod failure;
 pub(crate) mod file;
 pub mod home;
 pub mod http;
 mod keeper;
 pub mod kubeconfig;
 pub mod leftovers;
+pub mod lock;
 pub mod log;
 mod look;
 pub mod ports;
 pub mod process;
+pub mod registry;
 pub mod state;
 pub mod supervisor;
 
 pub use assets::Assets;
 pub use home::Home;
+pub use lock::HomeLock;
 pub use ports::Ports;
 pub use process::Identity;
+pub use registry::Registry;
 pub use state::State;

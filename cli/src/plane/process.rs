@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
@@ -47,6 +47,18 @@ impl Identity {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).ok().flatten().as_ref() == Some(self)
+    }
+
+    /// When the process started.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn started_at(&self) -> io::Result<SystemTime> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+        let boot = boot.ok_or_else(|| io::Error::other("there is no boot time in /proc/stat"))?;
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        Ok(UNIX_EPOCH + Duration::from_secs(boot) + Duration::from_millis(self.started.saturating_mul(1000) / ticks))
     }
 
     /// Sends a signal to this process only; `false` if it has exited.
@@ -181,6 +193,15 @@ mod tests {
         assert_eq!(parse_stat(stat).unwrap(), Some(4711));
         assert_eq!(parse_stat(&stat.replace(" S ", " Z ")).unwrap(), None);
         assert!(parse_stat("7 (x) S 1").is_err());
+    }
+
+    #[test]
+    fn the_start_of_a_process_is_known() {
+        let before = SystemTime::now();
+        let started = Sleeper::start().identity().started_at().unwrap();
+        // The boot time is in whole seconds.
+        let apart = started.duration_since(before).unwrap_or_else(|error| error.duration());
+        assert!(apart < Duration::from_secs(3), "{apart:?}");
     }
 
     #[test]

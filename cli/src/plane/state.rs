@@ -28,6 +28,9 @@ pub struct State {
     /// The heavens and merges to which they belong.
     #[serde(default)]
     pub heavens: Vec<HeavenRecord>,
+    /// A digest of the manifests of files that were given for this run.
+    #[serde(default)]
+    pub manifests: Option<String>,
     /// The ports of their servers, by `HEAVEN/SERVER`.
     #[serde(default)]
     pub allotted: BTreeMap<String, u16>,
@@ -148,6 +151,9 @@ pub struct Component {
     pub started_unix_seconds: Option<u64>,
     /// How often it was restarted after it exited by itself.
     pub restarts: u32,
+    /// How it exited last, if it did by itself.
+    #[serde(default)]
+    pub last_exit: Option<String>,
 }
 
 /// The condition of a component.
@@ -271,6 +277,7 @@ mod tests {
                 process: None,
                 started_unix_seconds: Some(1),
                 restarts: 3,
+                last_exit: Some("exited with code 1".into()),
             }],
             ..State::default()
         };

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+mod folder;
 mod notes;
 mod notices;
 mod order;
 mod turns;
 
+use self::folder::{Folder, folder_checks};
 pub use self::notices::{KeptUp, Notice, StartError, Upkeep};
 use self::order::order;
 use super::components::Component;
@@ -24,6 +26,8 @@ use super::state::{self, Condition, Phase, State};
 const REPORTS: usize = 64;
 /// How often the sizes of logs are checked.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
+/// After so many exits, the start no longer waits for a component that is not essential.
+const MOST_EXITS: u32 = 3;
 /// A server that takes turns is usually ready within this time, unless another one writes.
 const TURN: Duration = Duration::from_secs(20);
 
@@ -40,6 +44,7 @@ pub struct Stop;
 pub struct Supervisor<'a> {
     state: State,
     state_file: PathBuf,
+    folder: Option<Folder<'a>>,
     tell: &'a mut dyn FnMut(Notice),
     upkeep: Option<Upkeep<'a>>,
     running: Vec<Running>,
@@ -140,9 +145,10 @@ impl<'a> Supervisor<'a> {
                 process: None,
                 started_unix_seconds: None,
                 restarts: 0,
+                last_exit: None,
             })
             .collect();
-        Ok(Self { state, state_file, tell, upkeep: None, running, sender, reports })
+        Ok(Self { state, state_file, folder: None, tell, upkeep: None, running, sender, reports })
     }
 
     /// Adds periodic work while everything runs.
@@ -160,20 +166,30 @@ impl<'a> Supervisor<'a> {
     ///
     /// # Errors
     /// [`StartError::Failed`] if a component exits or is not ready in time during the start. Later exits are not errors:
-    /// the component restarts.
+    /// the component restarts. [`StartError::FolderGone`] if the folder was removed, moved away or replaced.
     pub async fn run(mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<(), StartError> {
         self.enter(Phase::Starting);
-        let outcome = self.start(stops, ready_within).await;
+        let mut outcome = self.start(stops, ready_within).await;
         if let Ok(Started::AllReady { after }) = outcome {
             // State first: a reader of the notice may look at it.
             self.enter(Phase::Ready);
-            let waits = self.running.iter().find(|running| running.course == Course::StandsBy);
-            let waits = waits.map(|running| running.component.name.clone());
-            (self.tell)(match waits {
-                Some(component) => Notice::StandingBy { component },
-                None => Notice::AllReady { after },
-            });
-            self.serve(stops).await;
+            let first = |course: Course| {
+                let found = self.running.iter().find(|running| running.course == course);
+                found.map(|running| running.component.name.clone())
+            };
+            let notice = match (first(Course::GivenUp), first(Course::StandsBy)) {
+                (Some(component), _) => Notice::Degraded { after, component },
+                (None, Some(component)) => Notice::StandingBy { component },
+                (None, None) => Notice::AllReady { after },
+            };
+            (self.tell)(notice);
+            if let Err(gone) = self.serve(stops).await {
+                outcome = Err(gone);
+            }
+        }
+        // A component may have failed because of it, and a new control plane at the path stops this one.
+        if let Err(gone) = self.check_folder() {
+            outcome = Err(gone);
         }
         self.enter(Phase::Stopping);
         (self.tell)(Notice::Stopping);
@@ -185,6 +201,7 @@ impl<'a> Supervisor<'a> {
 
     async fn start(&mut self, stops: &mut mpsc::Receiver<Stop>, ready_within: Duration) -> Result<Started, StartError> {
         let since = Instant::now();
+        let mut check = folder_checks();
         loop {
             self.launch();
             let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
@@ -198,6 +215,7 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Some(Stop) = stops.recv() => return Ok(Started::Stopped),
+                _ = check.tick() => self.check_folder()?,
                 () = tokio::time::sleep_until(deadline.into()) => {
                     let late = &self.running[at];
                     if late.component.takes_turns && late.not_prepared.is_none() {
@@ -237,7 +255,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) {
+    async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) -> Result<(), StartError> {
+        let mut check = folder_checks();
         let mut rotate = tokio::time::interval(ROTATE_EVERY);
         let in_time = |due: Duration| tokio::time::Instant::now() + due.min(UPKEEP);
         let mut due = self.upkeep.as_ref().map(|upkeep| in_time(upkeep.due_in));
@@ -252,7 +271,8 @@ impl<'a> Supervisor<'a> {
                 _ = rotate.tick() => self.rotate(),
                 () = upkeep, if due.is_some() => due = self.keep_up().map(in_time),
                 // Also if the channel is closed: no request to stop could ever arrive.
-                _ = stops.recv() => return,
+                _ = stops.recv() => return Ok(()),
+                _ = check.tick() => self.check_folder()?,
             }
         }
     }
@@ -293,6 +313,7 @@ impl<'a> Supervisor<'a> {
         for running in &mut self.running {
             running.ended |= running.kept.is_none();
         }
+        let mut check = folder_checks();
         loop {
             for index in 0..self.running.len() {
                 let is_needed = |other: &Running| !other.ended && other.after.contains(&index);
@@ -309,22 +330,20 @@ impl<'a> Supervisor<'a> {
             }
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => self.note_end(index, report),
-                Some(Stop) = stops.recv() => {
-                    self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|kept| kept.keeper.kill());
-                }
+                Some(Stop) = stops.recv() => self.kill(),
+                // The components must not write to another folder at their path. Stores are durable anyway.
+                _ = check.tick() => if self.check_folder().is_err() { self.kill() },
             }
         }
+    }
+
+    fn kill(&self) {
+        self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|kept| kept.keeper.kill());
     }
 
     fn enter(&mut self, phase: Phase) {
         self.state.phase = phase;
         self.save();
-    }
-
-    fn save(&mut self) {
-        if let Err(error) = self.state.save(&self.state_file) {
-            (self.tell)(Notice::StateNotWritten(error));
-        }
     }
 }
 

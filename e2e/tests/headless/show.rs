@@ -124,9 +124,11 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
 pub(crate) fn it_goes_on_after_down_and_up(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     cluster.kubectl(["create", "configmap", "before", "--from-literal=a=1"])?;
     // A running cluster rejects further heavens with an error.
-    let more = cluster.trishanku().args(["up", "--detach", "--filename=/nowhere/sample.yaml"]).output()?;
+    let sample = cluster.scratch().join("sample.yaml");
+    std::fs::write(&sample, include_str!("sample-controller.yaml"))?;
+    let more = cluster.trishanku().args(["up", "--detach", "--filename"]).arg(&sample).output()?;
     let said = String::from_utf8_lossy(&more.stderr).into_owned();
-    ensure!(!more.status.success() && said.contains("already runs"), "{more:?}");
+    ensure!(!more.status.success() && said.contains("already running other manifests"), "{more:?}");
     // The last push must succeed: upstream has all of the desk's commits.
     cluster.down()?;
     let desk = cluster.heaven("desk")?;

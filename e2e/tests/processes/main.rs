@@ -125,6 +125,40 @@ fn a_container_finds_what_its_pod_would_have() {
 }
 
 #[test]
+fn a_controller_that_exits_at_once_is_reported_at_once() {
+    let machine = Machine::new();
+    let app = machine.write("app", "#!/bin/sh\necho no such file: settings.yaml >&2\nexit 3\n");
+    machine::executable(&app);
+    let file = machine.write("mine.yaml", MINE);
+    let program = format!("--image-program=mine={}", app.display());
+    let trishanku = |arguments: &[&str]| {
+        let mut command = Command::new(programs::folder().unwrap().join("trishanku"));
+        let output = command.arg("--dir").arg(machine.home().dir()).args(arguments).output().unwrap();
+        let printed = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned();
+        (output.status.code(), printed)
+    };
+    let (code, printed) =
+        trishanku(&["run", "--detach", "--ready-within=600", "--filename", &file.display().to_string(), &program]);
+    // As `status` exits.
+    assert_eq!(code, Some(3), "{printed}");
+    for expected in [
+        "mine/app keeps exiting with code 3 (3 restarts)",
+        "| no such file: settings.yaml",
+        "log/mine.app.log",
+        "Degraded",
+    ] {
+        assert!(printed.contains(expected), "no {expected:?} in {printed}");
+    }
+    let (code, printed) = trishanku(&["status"]);
+    assert_eq!(code, Some(3), "{printed}");
+    assert!(printed.starts_with("degraded") && printed.contains("mine/app keeps exiting with code 3 ("), "{printed}");
+    assert!(printed.contains("| no such file: settings.yaml") && printed.contains("log/mine.app.log"), "{printed}");
+    let (code, printed) = trishanku(&["delete", "--yes"]);
+    assert!(code == Some(0) && printed.contains("Stopped and deleted"), "{printed}");
+    assert!(!machine.home().dir().exists());
+}
+
+#[test]
 fn the_published_samples_run_with_what_changed_since_replaced() {
     let Some(folder) = std::env::var_os("PUBLISHED_SAMPLES").map(PathBuf::from) else {
         eprintln!("PUBLISHED_SAMPLES is not set: only the samples of this project were run");

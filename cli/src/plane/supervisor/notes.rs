@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Course, Failure, Notice, Supervisor};
+use super::{Course, Failure, MOST_EXITS, Notice, Supervisor};
+use crate::plane::failure::repeated;
 use crate::plane::keeper::Report;
 use crate::plane::state::{Condition, Phase};
 
@@ -39,6 +40,7 @@ impl Supervisor<'_> {
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
                 recorded.restarts += 1;
+                recorded.last_exit = Some(cause.clone());
                 let failure = Failure::of(&component, cause);
                 let may_recover = !component.is_essential && failure.remedy.is_none();
                 let has_started = self.state.phase != Phase::Starting || running.course != Course::Awaited;
@@ -46,7 +48,11 @@ impl Supervisor<'_> {
                     // Another server may be the writer now. If not, it is ready again soon.
                     running.course = Course::StandsBy;
                 }
-                if has_started || may_recover {
+                if !has_started && may_recover && recorded.restarts >= MOST_EXITS {
+                    running.course = Course::GivenUp;
+                    let cause = repeated(&failure.cause, recorded.restarts);
+                    (self.tell)(Notice::Late(Failure { cause, ..failure }));
+                } else if has_started || may_recover {
                     (self.tell)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);

@@ -45,6 +45,13 @@ pub enum Notice {
         /// Time since the first start.
         after: Duration,
     },
+    /// The start is over, but a component that is not essential is not ready.
+    Degraded {
+        /// Time since the first start.
+        after: Duration,
+        /// The component.
+        component: String,
+    },
     /// Every component has been ready, or waits for its turn to write.
     StandingBy {
         /// The component that waits for its turn.
@@ -52,7 +59,8 @@ pub enum Notice {
     },
     /// A component exited by itself and restarts after the pause.
     Restarting(Failure, Duration),
-    /// A component that is not essential was not ready in time. It keeps restarting.
+    /// The start no longer waits for a component that is not essential: it was not ready in time, or keeps exiting. It
+    /// keeps restarting.
     Late(Failure),
     /// Everything is about to be stopped, last started first.
     Stopping,
@@ -69,6 +77,8 @@ pub enum Notice {
     Renewed(KeptUp),
     /// Certificates could not be renewed; it is retried.
     NotRenewed(String),
+    /// The registry of control planes cannot be written: `trishanku list` may not show this one.
+    NotListed(std::io::Error),
     /// The state could not be saved; the control plane keeps running.
     StateNotWritten(StateError),
     /// A log that is too large cannot be rotated; it keeps growing.
@@ -85,6 +95,14 @@ pub enum StartError {
     /// A certificate or key of the control plane cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The folder was removed, moved away or replaced. Everything has been stopped.
+    #[error(
+        "the state folder {dir:?} was removed, moved away or replaced; stopped all processes of its control plane; to delete a control plane, use `trishanku delete`"
+    )]
+    FolderGone {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The start order is impossible.
     #[error("{component} starts after {after}, which does not exist or itself starts after {component}")]
     Order {
