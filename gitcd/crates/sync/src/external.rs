@@ -13,6 +13,7 @@ use gitcd_repo::refs::{RefError, Refs};
 use gitcd_repo::watch::RefWatcher;
 use tokio::sync::watch;
 
+use super::git_worker::blocking;
 use super::merger::{DryRun, HistoryLink, MergeOptions, MergeOutcome, Merger};
 use super::status::Statuses;
 
@@ -41,14 +42,14 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
     let (folder, reference) = (git_dir(&merger.config().repository), merger.config().data_reference.clone());
     let asked = asked_for(&reference);
     let (own, own_asked) = (reference.clone(), asked.clone());
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = blocking(move || {
         Ok::<_, String>((
             RefWatcher::new(&folder, move |name| name == own || Some(name) == own_asked.as_deref())
                 .map_err(|error| chain(&error))?,
             Refs::open(&folder).map_err(|error| chain(&error))?,
         ))
     });
-    let (following, refs) = match opened.await.expect("reading references does not panic") {
+    let (following, refs) = match opened.await {
         Ok((following, refs)) => (following, Arc::new(refs)),
         Err(error) => {
             tracing::error!(error, "external commits on the branch are noticed only when gitcd writes to it");
@@ -61,26 +62,34 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
     loop {
         let head = *heads.borrow_and_update();
         let (again, name, asked_for) = (refs.clone(), reference.clone(), asked.clone());
-        let found = tokio::task::spawn_blocking(move || {
+        let found = blocking(move || {
             let read = |name: &str| again.read(name).ok().flatten();
             (read(&name), asked_for.and_then(|name| read(&name)))
         });
-        let (found, to_merge) = found.await.expect("reading references does not panic");
+        let (found, to_merge) = found.await;
         // Our own commits are on the reference a moment before the committer reports them.
         // Borrowed once: a second borrow would wait for the committer, which waits for the first one to end.
         let now = *heads.borrow();
         let is_ours = |found: Oid| [head.data, head.next, now.data, now.next].contains(&found);
-        if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-            && let Err(error) = take(&merger, &statuses, found, (DryRun::IfReachable, "external commit")).await
-        {
-            tracing::error!(commit = %found, error, "cannot merge an external commit");
-            failed = Some(found);
-        }
-        if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
-            && let Err(error) = merge_asked(&merger, &statuses, &refs, (asked, found)).await
-        {
-            tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
-            failed_asked = Some(found);
+        // A merge lasts until it is committed, which may not happen, for example on a full disk: the stop does not wait for it.
+        // The journal has what is merged, and the next start continues.
+        let merging = async {
+            if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
+                && let Err(error) = take(&merger, &statuses, found, (DryRun::IfReachable, "external commit")).await
+            {
+                tracing::error!(commit = %found, error, "cannot merge an external commit");
+                failed = Some(found);
+            }
+            if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
+                && let Err(error) = merge_asked(&merger, &statuses, &refs, (asked, found)).await
+            {
+                tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
+                failed_asked = Some(found);
+            }
+        };
+        tokio::select! {
+            () = merging => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         let retry = failed.or(failed_asked).map(|_| RETRY);
         let resting = async {
@@ -118,8 +127,8 @@ async fn merge_asked(
         take(merger, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
     }
     let (refs, name) = (refs.clone(), reference.to_owned());
-    let deleted = tokio::task::spawn_blocking(move || refs.delete(&name, found)).await;
-    match deleted.expect("deleting a reference does not panic") {
+    let deleted = blocking(move || refs.delete(&name, found)).await;
+    match deleted {
         // Another commit was pushed meanwhile, and is merged next.
         Ok(()) | Err(RefError::Moved { .. }) => Ok(()),
         Err(error) => Err(chain(&error)),
@@ -137,10 +146,10 @@ async fn take(merger: &Merger, statuses: &Statuses, found: Oid, (dry_run, by): (
             for file in &rejected {
                 tracing::warn!(path = file.path, reason = file.reason, "rejected a file; the next commit restores it");
             }
-            statuses.taken(merger, reference, reference, found, &rejected).await;
+            statuses.settle_rejected(merger, reference, reference, found, &rejected).await;
             statuses.change(reference, |status| {
                 status.error = None;
-                status.joined(found, &conflicts);
+                status.record_merge(found, &conflicts);
             });
             Ok(())
         }

@@ -9,6 +9,7 @@ pub mod credentials;
 pub mod dry_run;
 pub mod external;
 mod fairness;
+mod git_worker;
 mod hints;
 pub mod lease;
 mod local;

@@ -9,6 +9,7 @@ use gitcd_repo::watch::{Changes, RefWatcher};
 use tokio::time::Instant;
 
 use super::fairness::Known;
+use super::git_worker::blocking;
 use super::remote::{Link, Location, Remote};
 use super::smart::Events;
 
@@ -59,8 +60,8 @@ impl Notices {
             Location::Folder(folder) => {
                 let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
                 let (folder, wanted) = (folder.clone(), move |name: &str| name == theirs || name == own);
-                let watcher = tokio::task::spawn_blocking(move || RefWatcher::new(&folder, wanted)).await;
-                let watcher = watcher.expect("reading references does not panic");
+                let watcher = blocking(move || RefWatcher::new(&folder, wanted)).await;
+                let watcher = watcher;
                 watcher.map(|watcher| Some(Source::Folder(watcher.changes()))).map_err(drop)
             }
             Location::Url(url) if is_there => {
@@ -102,7 +103,7 @@ impl Notices {
     }
 
     /// Returns whether notifications are received.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.source.is_some()
     }
 
@@ -125,7 +126,7 @@ impl Notices {
             (reference == remote.data_reference || is_own)
                 && !new.is_some_and(|new| known.has(new) || is_own && new == ours())
         };
-        let is_told = match &mut self.source {
+        let is_active = match &mut self.source {
             Some(Source::Folder(changes)) => loop {
                 match changes.next().await {
                     Some(changes) if !changes.iter().any(|change| is_news(&change.reference, change.new)) => {}
@@ -135,7 +136,7 @@ impl Notices {
             Some(Source::Host(events)) => events.next(is_news).await.is_ok(),
             None => false,
         };
-        if !is_told {
+        if !is_active {
             if self.source.is_some() {
                 self.ended();
             }
@@ -179,11 +180,11 @@ mod tests {
             (Remote::named("up", "refs/heads/main"), config(&here), Link::default(), Known::default());
         let mut notices = Notices::default();
         notices.open(&remote, &config, &link, true).await;
-        assert!(notices.is_told());
+        assert!(notices.is_active());
         std::fs::remove_dir_all(&there).unwrap();
         let ours = || Oid::ZERO_SHA1;
         let ended = Instant::now();
-        while notices.is_told() {
+        while notices.is_active() {
             assert!(ended.elapsed() < Duration::from_mins(1), "a deleted repository is still followed");
             let step = notices.next(&remote, &config, &known, ours);
             let _other = tokio::time::timeout(Duration::from_millis(20), step).await;
@@ -198,6 +199,6 @@ mod tests {
         }
         Repository::init_bare(&there).unwrap();
         notices.open(&remote, &config, &link, true).await;
-        assert!(notices.is_told());
+        assert!(notices.is_active());
     }
 }

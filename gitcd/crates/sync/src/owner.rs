@@ -106,20 +106,20 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
         Ok(MergeOutcome::Moved) => moved(),
         Ok(MergeOutcome::Deferred) => Ok(Remarks::default()),
         Ok(MergeOutcome::Contained | MergeOutcome::NothingNew) => {
-            statuses.taken(merger, name, name, new, &[]).await;
+            statuses.settle_rejected(merger, name, name, new, &[]).await;
             Ok(Remarks::default())
         }
         Ok(MergeOutcome::Refused(rejected)) => {
             let files: Vec<_> = rejected.iter().map(ToString::to_string).collect();
             tracing::info!(reference = update.reference, files = files.join("; "), "push refused");
-            statuses.refused(name, name, new, &rejected);
+            statuses.record_rejected(name, name, new, &rejected);
             Err(Refusal::new(&files.join("; ")))
         }
         Ok(MergeOutcome::Done { keys, conflicts, rejected }) => {
             let count = conflicts.count;
             tracing::info!(reference = update.reference, commit = %new, keys, conflicts = count, "push merged");
-            statuses.taken(merger, name, name, new, &rejected).await;
-            statuses.change(name, |status| status.joined(new, &conflicts));
+            statuses.settle_rejected(merger, name, name, new, &rejected).await;
+            statuses.change(name, |status| status.record_merge(new, &conflicts));
             Ok(remarks(&conflicts))
         }
         Err(error) => Err(Refusal::new(&chain(&error))),

@@ -1,6 +1,7 @@
 //! Remotes: fetches from other repositories, and pushes to them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use git2::{Oid, Repository};
 use gitcd_core::scope::Scope;
@@ -75,12 +76,12 @@ pub struct RemoteError {
     pub problem: String,
 }
 
-/// State that exchanges with a remote share: connections, and open packs, so that many small exchanges leave few packs.
-#[derive(Debug, Default)]
+/// State that exchanges with a remote share: connections, and open packs, so that many small exchanges leave few packs. Clones share it.
+#[derive(Clone, Debug, Default)]
 pub struct Link {
-    fetching: Mutex<Copier>,
-    pushing: Mutex<Copier>,
-    session: Session,
+    fetching: Arc<Mutex<Copier>>,
+    pushing: Arc<Mutex<Copier>>,
+    session: Arc<Session>,
 }
 
 /// The location of a remote.

@@ -127,7 +127,7 @@ impl std::fmt::Display for ConflictStatus {
 }
 
 impl RemoteStatus {
-    pub(super) fn joined(&mut self, theirs: Oid, conflicts: &Conflicts) {
+    pub(super) fn record_merge(&mut self, theirs: Oid, conflicts: &Conflicts) {
         let time = now();
         self.merges += 1;
         self.conflicts += conflicts.count as u64;
@@ -142,7 +142,7 @@ impl RemoteStatus {
     }
 
     /// Records the rejected files of a commit.
-    fn refused(&mut self, reference: &str, commit: Oid, files: &[Rejected], time: u64) {
+    fn record_rejected(&mut self, reference: &str, commit: Oid, files: &[Rejected], time: u64) {
         for Rejected { path, reason } in files {
             let is_known = self.rejected.get(path) == Some(reason)
                 && self.rejected_from.get(path).is_some_and(|source| source.reference == reference);
@@ -196,26 +196,33 @@ impl Statuses {
     }
 
     /// Records that a commit was not merged because of these files.
-    pub(super) fn refused(&self, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
-        self.change(name, |status| status.refused(reference, commit, files, now()));
+    pub(super) fn record_rejected(&self, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
+        self.change(name, |status| status.record_rejected(reference, commit, files, now()));
     }
 
     /// Records that a commit of a reference was merged except for these files. Removes the reference's other rejected files,
     /// unless their paths map to no key and are still in the commit: merges report unmappable paths only once.
-    pub(super) async fn taken(&self, merger: &Merger, name: &str, reference: &str, commit: Oid, files: &[Rejected]) {
+    pub(super) async fn settle_rejected(
+        &self,
+        merger: &Merger,
+        name: &str,
+        reference: &str,
+        commit: Oid,
+        files: &[Rejected],
+    ) {
         let known = self.0.lock().get(name).map(|status| status.rejected_of(reference)).unwrap_or_default();
         let mut open: BTreeSet<String> = known.into_iter().collect();
         for file in files {
             open.remove(&file.path);
         }
         if !open.is_empty() {
-            for path in merger.strange(commit, open.iter().cloned().collect()).await {
+            for path in merger.unmappable(commit, open.iter().cloned().collect()).await {
                 open.remove(&path);
             }
         }
         self.change(name, |status| {
             open.iter().for_each(|path| status.forget(path));
-            status.refused(reference, commit, files, now());
+            status.record_rejected(reference, commit, files, now());
         });
     }
 }
@@ -249,16 +256,21 @@ mod tests {
     #[test]
     fn a_file_is_told_with_its_first_commit_and_the_oldest_ones_make_room() {
         let (mut status, commit) = (RemoteStatus::default(), |digit: u8| Oid::from_bytes(&[digit; 20]).unwrap());
-        status.refused("refs/heads/main", commit(1), &[file("b")], 10);
-        status.refused("refs/heads/main", commit(2), &[file("b"), file("a")], 20);
+        status.record_rejected("refs/heads/main", commit(1), &[file("b")], 10);
+        status.record_rejected("refs/heads/main", commit(2), &[file("b"), file("a")], 20);
         let first = Source { reference: "refs/heads/main".into(), commit: commit(1).to_string(), time: 10 };
         assert_eq!((status.rejected.len(), &status.rejected_from["b"]), (2, &first), "the first commit is kept");
-        status.refused("refs/heads/main", commit(3), &[Rejected { reason: "another name".into(), ..file("b") }], 30);
+        status.record_rejected(
+            "refs/heads/main",
+            commit(3),
+            &[Rejected { reason: "another name".into(), ..file("b") }],
+            30,
+        );
         assert_eq!((&*status.rejected["b"], status.rejected_from["b"].time), ("another name", 30));
         assert_eq!(status.rejected_of("refs/heads/main"), ["a", "b"]);
         assert!(status.rejected_of("refs/heads/work").is_empty());
         let many: Vec<_> = (0..MOST_REJECTED - 1).map(|number| file(&format!("c{number}"))).collect();
-        status.refused("refs/heads/main", commit(4), &many, 40);
+        status.record_rejected("refs/heads/main", commit(4), &many, 40);
         assert_eq!((status.rejected.len(), status.rejected_from.len()), (MOST_REJECTED, MOST_REJECTED));
         assert!(status.rejected.contains_key("b") && !status.rejected.contains_key("a"), "a is the oldest");
     }

@@ -17,6 +17,7 @@ use gitcd_merge::admit::{self, Finding};
 use gitcd_merge::secrecy::Exposure;
 
 use self::client::Client;
+use crate::git_worker::blocking;
 
 /// Limit on concurrent dry runs.
 const AT_A_TIME: usize = 8;
@@ -97,8 +98,8 @@ impl ApiServer {
     pub(super) async fn try_all(&self, trials: Vec<Trial>) -> Result<Verdicts, Unavailable> {
         let failed = |problem: String| Unavailable { kubeconfig: self.kubeconfig.clone(), problem };
         let path = self.kubeconfig.clone();
-        let read = tokio::task::spawn_blocking(move || kubeconfig::read(&path)).await;
-        let client = read.expect("reading a file does not panic").and_then(|cluster| Client::new(&cluster));
+        let read = blocking(move || kubeconfig::read(&path)).await;
+        let client = read.and_then(|cluster| Client::new(&cluster));
         let client = client.map_err(failed)?;
         let found = futures::stream::iter(trials.into_iter().map(|trial| {
             let client = &client;

@@ -23,7 +23,7 @@ use gitcd_core::fence::Fence;
 use gitcd_engine::recovery::OpenError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 pub use self::record::LEASES;
 pub use self::record::reference;
@@ -32,6 +32,7 @@ use self::renewer::LeaseRenewer;
 use super::merger::Merger;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, LeaseStatus, Statuses};
+use crate::git_worker::blocking;
 
 /// The error for a client that pushes a lease for a branch that this gitcd serves.
 pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that no gitcd serves";
@@ -260,8 +261,8 @@ impl Lease {
             let done = match merger.commit().await {
                 Ok(head) => {
                     let upstream = self.upstream.clone();
-                    let saved = spawn_blocking(move || side::save(&upstream, head.data)).await;
-                    let saved = saved.expect("an exchange does not panic");
+                    let saved = blocking(move || side::save(&upstream, head.data)).await;
+                    let saved = saved;
                     self.shared.problem.lock().said = saved.as_ref().err().map(|error| (error.condition, chain(error)));
                     saved.map_err(|error| chain(&error))
                 }

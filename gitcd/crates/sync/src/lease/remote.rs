@@ -2,7 +2,6 @@
 //! timeout.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
@@ -25,7 +24,7 @@ pub(super) type Update = (String, Oid, Option<Oid>);
 pub(super) struct LeaseRemote {
     pub(super) remote: Remote,
     pub(super) config: branch::Config,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Link,
 }
 
 /// Timeout of exchanges that may transfer many objects.

@@ -7,7 +7,6 @@ use git2::Oid;
 use gitcd_core::error::chain as told;
 use gitcd_core::fence::Moment;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 use super::Shared;
 use super::chain::{self, Chain};
@@ -15,6 +14,7 @@ use super::mark::Mark;
 use super::record::{Record, reference};
 use super::remote::LeaseRemote;
 use super::terms::{Found, Holding, renewal};
+use crate::git_worker::blocking;
 use crate::remote::RemoteError;
 use crate::status::Condition;
 
@@ -55,8 +55,8 @@ pub(super) async fn within<T: Send + 'static>(
     remote: &str,
     work: impl FnOnce() -> Result<T, RemoteError> + Send + 'static,
 ) -> Result<T, RemoteError> {
-    match tokio::time::timeout(limit + Duration::from_millis(100), spawn_blocking(work)).await {
-        Ok(done) => done.expect("an exchange does not panic"),
+    match tokio::time::timeout(limit + Duration::from_millis(100), blocking(work)).await {
+        Ok(done) => done,
         Err(_) => Err(RemoteError {
             remote: remote.to_owned(),
             condition: Condition::Unreachable,
@@ -124,8 +124,8 @@ impl LeaseRenewer {
     async fn send(&mut self) -> Result<(), RemoteError> {
         let (upstream, record) = (self.upstream.clone(), self.record.clone());
         let mut chain = std::mem::take(&mut self.chain);
-        let next = spawn_blocking(move || (chain.next(&upstream, &record), chain)).await;
-        let (next, chain) = next.expect("writing objects does not panic");
+        let next = blocking(move || (chain.next(&upstream, &record), chain)).await;
+        let (next, chain) = next;
         self.chain = chain;
         let next = next.map_err(|error| self.failed(&told(&error)))?;
         self.mark.write(Some(self.holding.confirmed()), next);
@@ -176,8 +176,7 @@ impl LeaseRenewer {
         self.shared.gate.close_for_good();
         let record = Record { is_held: false, ..self.record.clone() };
         let upstream = self.upstream.clone();
-        let last =
-            spawn_blocking(move || chain::last(&upstream, &record)).await.expect("writing objects does not panic");
+        let last = blocking(move || chain::last(&upstream, &record)).await;
         let last = last.map_err(|error| self.failed(&told(&error)))?;
         let mut attempts = 0;
         loop {

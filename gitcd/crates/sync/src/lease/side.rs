@@ -9,10 +9,10 @@ use std::time::Duration;
 use git2::Oid;
 use gitcd_core::error::chain;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 use super::remote::{LONG, LeaseRemote};
 use crate::external;
+use crate::git_worker::blocking;
 use crate::merger::{DryRun, MergeOptions, MergeOutcome, Merger};
 use crate::remote::RemoteError;
 use crate::status::Statuses;
@@ -83,7 +83,7 @@ pub(super) async fn follow(
 
 async fn look(upstream: &LeaseRemote, merger: &Merger, statuses: &Statuses) -> Result<(), String> {
     let (at, head) = (upstream.clone(), merger.head().data);
-    let found = spawn_blocking(move || unmerged(&at, head)).await.expect("looking at references does not panic");
+    let found = blocking(move || unmerged(&at, head)).await;
     for (side, commit) in found.map_err(|error| chain(&error))? {
         let options =
             MergeOptions { by: format!("merge of {side}").into(), dry_run: DryRun::Never, ..external::options("") };
@@ -92,8 +92,8 @@ async fn look(upstream: &LeaseRemote, merger: &Merger, statuses: &Statuses) -> R
                 let count = conflicts.count;
                 tracing::info!(side, %commit, keys, conflicts = count, "merged unpushed writes of a previous writer");
                 let remote = &upstream.remote.name;
-                statuses.taken(merger, remote, &side, commit, &rejected).await;
-                statuses.change(remote, |status| status.joined(commit, &conflicts));
+                statuses.settle_rejected(merger, remote, &side, commit, &rejected).await;
+                statuses.change(remote, |status| status.record_merge(commit, &conflicts));
             }
             MergeOutcome::Contained
             | MergeOutcome::NothingNew

@@ -10,7 +10,7 @@ use gitcd_engine::recovery::StateLock;
 use gitcd_repo::branch;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use super::SERVED;
 use super::chain::Chain;
@@ -21,7 +21,8 @@ use super::renewer::{LeaseRenewer, limit, rest, retry, within};
 use super::terms::{Holding, Look, Step, Waiting};
 use super::{Lease, LeaseError, Settings, Shared, takeover};
 use crate::OWN_ACCESS_HINT;
-use crate::remote::{Location, RemoteError};
+use crate::git_worker::blocking;
+use crate::remote::{Link, Location, RemoteError};
 use crate::status::Condition;
 
 /// First interval between equal log lines of a waiting server; it grows up to [`TELL_AT_LAST`].
@@ -82,7 +83,7 @@ impl Lease {
         lock: StateLock,
         pushed: Option<watch::Sender<Option<Oid>>>,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
-        let upstream = LeaseRemote { remote: settings.remote.clone(), config: config.clone(), link: Arc::default() };
+        let upstream = LeaseRemote { remote: settings.remote.clone(), config: config.clone(), link: Link::default() };
         if let Location::Folder(folder) = upstream.remote.location(&config.repository)?
             && StateLock::is_taken(&folder, &config.data_reference)
         {
@@ -256,8 +257,8 @@ impl Taker {
             (self.chain, self.epoch) = (Chain::default(), record.epoch);
         }
         let (upstream, wanted, mut chain) = (self.upstream.clone(), record.clone(), std::mem::take(&mut self.chain));
-        let made = spawn_blocking(move || (chain.next(&upstream, &wanted), chain));
-        let (next, chain) = made.await.expect("writing objects does not panic");
+        let made = blocking(move || (chain.next(&upstream, &wanted), chain));
+        let (next, chain) = made.await;
         self.chain = chain;
         let next = next.map_err(|error| RemoteError {
             remote: self.upstream.remote.name.clone(),

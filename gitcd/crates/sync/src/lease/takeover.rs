@@ -11,10 +11,10 @@ use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
-use tokio::task::spawn_blocking;
 
 use super::remote::{LONG, LeaseRemote, Update};
 use super::{Lease, LeaseError, side};
+use crate::git_worker::blocking;
 use crate::remote::RemoteError;
 use crate::status::Condition;
 
@@ -50,7 +50,7 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
             return Err(LeaseError::Lost { by });
         }
         let at = upstream.clone();
-        let there = match spawn_blocking(move || look(&at)).await.expect("an exchange does not panic") {
+        let there = match blocking(move || look(&at)).await {
             Ok(there) => there,
             Err(error) => {
                 again(&error).await;
@@ -68,11 +68,10 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
         // The opened branch may have commits that no side branch has.
         is_saved = false;
         let config = upstream.config.clone();
-        let opened =
-            spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
-        let opened = opened.expect("recovery does not panic")?;
+        let opened = blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
+        let opened = opened?;
         let at = upstream.clone();
-        let told = spawn_blocking(move || publish(&at, there)).await.expect("an exchange does not panic");
+        let told = blocking(move || publish(&at, there)).await;
         match told {
             Ok(_) => return Ok(opened),
             // A late push of a former writer has arrived: start again.
@@ -110,15 +109,15 @@ async fn fit(
         // Our commits are saved only if another server has written: that need not be searched for again, and takes long.
         Some(ours) if !is_saved => {
             let at = upstream.clone();
-            let found = spawn_blocking(move || at.is_ancestor(theirs, ours)).await;
-            found.expect("reading commits does not panic")?
+            let found = blocking(move || at.is_ancestor(theirs, ours)).await;
+            found?
         }
         _ => false,
     };
     if is_ours {
         // A new metadata commit, so that publishing moves the reference in any case.
         let config = config.clone();
-        spawn_blocking(move || touch(config)).await.expect("a flush does not panic")?;
+        blocking(move || touch(config)).await?;
         return Ok(Ok(lock));
     }
     if ours.is_some() && !is_saved {
@@ -129,8 +128,8 @@ async fn fit(
         }
     }
     let at = upstream.clone();
-    let adopted = spawn_blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
-    Ok(Ok(adopted.expect("moving references does not panic")?))
+    let adopted = blocking(move || adopt(&at, theirs, there.data, &lock).map(|()| lock)).await;
+    Ok(Ok(adopted?))
 }
 
 /// Prepares a takeover while waiting: fetches the remote's branch, and if another server has written since, saves the commits
@@ -146,7 +145,7 @@ pub(super) async fn prepare(
     own: Own,
 ) -> Result<(Own, Result<bool, RemoteError>), LeaseError> {
     let (at, is_saved) = (upstream.clone(), own.is_saved);
-    let compared = spawn_blocking(move || -> Result<Written, RemoteError> {
+    let compared = blocking(move || -> Result<Written, RemoteError> {
         let config = &at.config;
         at.bring(&[(&config.data_reference, data), (&config.metadata_reference, Some(theirs))])?;
         match at.own(&config.metadata_reference)? {
@@ -155,7 +154,7 @@ pub(super) async fn prepare(
             _ => Ok(Written::There),
         }
     });
-    match compared.await.expect("reading commits does not panic") {
+    match compared.await {
         Ok(Written::Here) => Ok((own, Ok(false))),
         Ok(Written::There) => Ok((own, Ok(true))),
         Ok(Written::Since) => {
@@ -184,11 +183,11 @@ async fn leave(
     lock: StateLock,
 ) -> Result<(StateLock, Result<(), RemoteError>), LeaseError> {
     let at = upstream.clone();
-    let repaired = spawn_blocking(move || repair(&at, &lock).map(|()| lock)).await;
-    let lock = repaired.expect("reading references does not panic")?;
+    let repaired = blocking(move || repair(&at, &lock).map(|()| lock)).await;
+    let lock = repaired?;
     let (head, lock) = commit_all(upstream, segment_bytes, lock).await?;
     let at = upstream.clone();
-    let saved = spawn_blocking(move || {
+    let saved = blocking(move || {
         // The reference may be at an external commit that is not merged yet.
         let found = at.own(&at.config.data_reference)?.filter(|found| *found != head);
         for commit in [head].into_iter().chain(found) {
@@ -200,7 +199,7 @@ async fn leave(
         }
         Ok(())
     });
-    Ok((lock, saved.await.expect("an exchange does not panic")))
+    Ok((lock, saved.await))
 }
 
 /// Adds a metadata commit with the content of the last one.
@@ -219,8 +218,8 @@ async fn commit_all(
     lock: StateLock,
 ) -> Result<(Oid, StateLock), LeaseError> {
     let config = upstream.config.clone();
-    let opened = spawn_blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
-    let opened = opened.expect("recovery does not panic")?;
+    let opened = blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
+    let opened = opened?;
     let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
     let (settings, counters) = (committer::Settings::default(), Arc::default());
     let (config, incarnation) = (upstream.config.clone(), opened.incarnation);
@@ -228,11 +227,11 @@ async fn commit_all(
     let heads = committer.heads();
     let committer = committer.spawn().map_err(LeaseError::Thread)?;
     store.stop().await;
-    let ended = spawn_blocking(move || {
+    let ended = blocking(move || {
         writer.join();
         committer.join().unwrap_or(false)
     });
-    if !ended.await.unwrap_or(false) {
+    if !ended.await {
         return Err(LeaseError::Uncommitted);
     }
     let head = heads.borrow().data;

@@ -1,9 +1,11 @@
 use std::time::SystemTime;
 
-use git2::Signature;
+use git2::{Repository, Signature};
 use gitcd_core::keyspace::KeySpace;
+use gitcd_core::scope::Scope;
 use gitcd_engine::committer::{Committer, Settings};
 use gitcd_engine::recovery;
+use gitcd_merge::Policy;
 use gitcd_repo::branch::{Action, Branch, Change, Record, Revisions, State};
 
 use super::*;
@@ -45,13 +47,9 @@ fn theirs(repository: &Repository, before: Oid, number: u32) -> Oid {
     repository.commit(None, &author, &author, "update k", &tree, &[&before]).unwrap()
 }
 
-#[tokio::test]
-async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote_here() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("repo.git");
-    let config = config(&path);
-    branch(&config);
-    let opened = recovery::open(&config, 1 << 20).unwrap();
+/// Returns a merger for a branch whose committer is not started yet.
+fn merger_of(config: &Config) -> (Merger, Committer, store::Handle) {
+    let opened = recovery::open(config, 1 << 20).unwrap();
     let (store, writer) = Store::start(opened.start, store::Limits::default()).unwrap();
     let (settings, counters) = (Settings::default(), Arc::default());
     let committer = Committer::new(
@@ -63,7 +61,57 @@ async fn what_a_merge_brought_before_a_crash_is_not_taken_for_what_clients_wrote
         opened.bases,
         counters,
     );
-    let merger = Merger::new(store.clone(), committer.heads(), config).unwrap();
+    let merger = Merger::new(store, committer.heads(), config.clone()).unwrap();
+    (merger, committer, writer)
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_the_commit_of_an_external_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    let config = config(&path);
+    branch(&config);
+    // Like a committer that cannot write: it makes no commit.
+    let (merger, _committer, _writer) = merger_of(&config);
+    let merger = Arc::new(merger);
+    let repository = Repository::open(&path).unwrap();
+    let external = theirs(&repository, merger.head().data, 1);
+    repository.reference(&config.data_reference, external, true, "an external commit").unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let before = merger.store().revision();
+    let following = tokio::spawn(crate::external::follow(merger.clone(), crate::status::Statuses::default(), stopped));
+    while merger.store().revision() == before {
+        tokio::task::yield_now().await;
+    }
+    stop.send_replace(true);
+    let stopped = tokio::time::timeout(Duration::from_secs(10), following).await;
+    stopped.expect("the stop does not wait for the commit").unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_for_a_commit_fails_if_the_committer_makes_no_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(&folder.path().join("repo.git"));
+    branch(&config);
+    let (merger, _committer, _writer) = merger_of(&config);
+    let (mut heads, within) = (merger.heads(), Duration::from_millis(10));
+    let mut waiting = CommitWait::new(within);
+    let error = loop {
+        if let Err(error) = waiting.next(&merger, &mut heads).await {
+            break error;
+        }
+    };
+    assert!(matches!(error, MergeError::NotCommitted(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_merge_that_a_crash_interrupted_does_not_count_as_writes_of_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    let config = config(&path);
+    branch(&config);
+    let (merger, committer, writer) = merger_of(&config);
+    let store = merger.store().clone();
     let repository = Repository::open(&path).unwrap();
     let first = theirs(&repository, merger.head().data, 1);
     let second = theirs(&repository, first, 2);

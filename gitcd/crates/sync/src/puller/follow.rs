@@ -1,6 +1,13 @@
-//! Scheduling of exchanges with a remote: after changes there or here, at the poll interval, and again after failures.
+//! Scheduling of exchanges with a remote, as a state machine: after changes there or here, at the poll interval, and again after
+//! failures.
+//!
+//! ```text
+//! Connecting ──> Exchanging ──> Yielding ──> Waiting ──> Connecting
+//!                                   └──────────────────> Connecting (another server has pushed)
+//! ```
+//!
+//! One loop drives it; each wait ends when the server stops.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gitcd_core::error::chain;
@@ -8,213 +15,219 @@ use gitcd_engine::committer::Head;
 use rand::Rng as _;
 use tokio::sync::watch;
 
-use super::super::fairness::{Delay, Exchanged, Fairness, Known};
-use super::super::notices::{FOLLOW_AGAIN, Notices};
-use super::super::remote::{Location, Remote};
-use super::super::status::Condition;
-use super::{PullError, Puller, Waiting};
+use super::echo::Echo;
+use super::exchange::Echoes;
+use super::memory::Memory;
+use super::{PullError, Puller};
+use crate::fairness::{Delay, Fairness, Known};
+use crate::notices::{FOLLOW_AGAIN, Notices};
+use crate::remote::{Location, Remote};
+use crate::status::Condition;
 
-/// Attempts to push everything when a server stops.
-const LAST_PUSHES: usize = 3;
 /// First delay after a failure; doubled with each consecutive failure,
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// up to this.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// How long to wait for another remote of the same repository to push our commits; its exchange may be large, or stuck.
 const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
-/// Longest deferral of an echo, as a multiple of [`Config::echoes_after`](super::Config::echoes_after).
-const LONGEST_ECHO: u32 = 5;
 
-/// A deferred push of commits that all came from the remote, to our branch there.
+/// The state of a follower.
 #[derive(Clone, Copy, Debug)]
-struct Echo {
-    first: Instant,
-    last: Instant,
+enum State {
+    /// Opens the change notifications of the remote.
+    Connecting,
+    /// Pulls and pushes.
+    Exchanging {
+        /// Our head when the exchange was due.
+        before: Head,
+        echoes: Echoes,
+    },
+    /// Lets changes gather, or other servers push first.
+    Yielding {
+        delay: Delay,
+        /// How long to wait for changes after that; `None` for ever.
+        pause: Option<Duration>,
+    },
+    /// Waits for a change there or here.
+    Waiting {
+        /// For how long; `None` for ever.
+        pause: Option<Duration>,
+    },
 }
 
-impl Echo {
-    /// Returns the echo after an exchange that deferred it; `more` is whether the exchange brought commits.
-    fn after(before: Option<Self>, more: bool, started: Instant) -> Self {
-        let before = before.unwrap_or(Self { first: started, last: started });
-        if more { Self { last: started, ..before } } else { before }
+/// The follower of one remote.
+pub(super) struct Follower<'p> {
+    puller: &'p Puller,
+    at: usize,
+    remote: &'p Remote,
+    heads: watch::Receiver<Head>,
+    notices: Notices,
+    fairness: Fairness,
+    known: Known,
+    memory: Memory,
+    echo: Option<Echo>,
+    /// Consecutive failures.
+    failures: u32,
+    /// The condition after the last exchange.
+    last: Condition,
+}
+
+impl<'p> Follower<'p> {
+    /// Returns the follower of the remote with this number.
+    pub(super) fn new(puller: &'p Puller, at: usize) -> Self {
+        let remote = &puller.config.remotes[at];
+        // Servers that follow a branch of this name push to it, too.
+        let is_shared = remote.data_reference == puller.merger.config().data_reference;
+        Self {
+            puller,
+            at,
+            remote,
+            heads: puller.merger.heads(),
+            notices: Notices::default(),
+            fairness: Fairness::new(is_shared),
+            known: Known::default(),
+            memory: Memory::default(),
+            echo: None,
+            failures: 0,
+            last: Condition::Unknown,
+        }
     }
 
-    /// Returns how long it may still be deferred.
-    fn left(self, quiet: Duration) -> Duration {
-        let of_all = (quiet * LONGEST_ECHO).saturating_sub(self.first.elapsed());
-        quiet.saturating_sub(self.last.elapsed()).min(of_all)
+    /// Follows the remote until `stopped`.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut state = State::Connecting;
+        loop {
+            let next = async {
+                match state {
+                    State::Connecting => self.connect().await,
+                    State::Exchanging { before, echoes } => self.exchange(before, echoes).await,
+                    State::Yielding { delay, pause } => self.give_way(delay, pause).await,
+                    State::Waiting { pause } => self.wait(pause).await,
+                }
+            };
+            state = tokio::select! {
+                next = next => next,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            };
+        }
+    }
+
+    async fn connect(&mut self) -> State {
+        let before = *self.heads.borrow_and_update();
+        let quiet = self.quiet();
+        // After a failed push, no echo is deferred: an exchange without the push would count as a success.
+        let defers = self.failures == 0 && !quiet.is_zero() && self.echo.is_none_or(|echo| !echo.left(quiet).is_zero());
+        let link = self.puller.turns[self.at].lock().await.clone();
+        self.notices.open(self.remote, self.puller.merger.config(), &link, self.failures == 0).await;
+        State::Exchanging { before, echoes: if defers { Echoes::Defer } else { Echoes::Push } }
+    }
+
+    async fn exchange(&mut self, before: Head, echoes: Echoes) -> State {
+        let started = Instant::now();
+        let is_coordinated = self.remote.push_after_merge && self.is_one_of_several();
+        let pushing = self.notices.location().filter(|_| is_coordinated);
+        let under_way = pushing.map(|location| self.puller.together.begin(location));
+        let (exchanged, outcome) = self.puller.exchange(self.remote, &mut self.memory, echoes).await;
+        if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
+            // The remote's URL may have changed meanwhile.
+            && self.remote.location(&self.puller.merger.config().repository).ok().as_ref() == self.notices.location()
+        {
+            under_way.brought(head);
+        }
+        drop(under_way);
+        // Changes of the head by the exchange itself need no further exchange.
+        if !exchanged.handled.unwrap_or(before).is_at(&self.heads.borrow_and_update()) {
+            self.heads.mark_changed();
+        }
+        self.echo = exchanged.echo.then(|| Echo::after(self.echo, exchanged.brought, started));
+        let pause = match &outcome {
+            Ok(()) => self.succeeded(),
+            // The remote is reachable, and the branch may be created at any time.
+            Err(error) if error.condition() == Condition::NoBranch => self.has_no_branch(error),
+            Err(error) => Some(self.failed(error)),
+        };
+        self.last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
+        self.known.add(&exchanged);
+        State::Yielding { delay: self.fairness.after(&exchanged, started.elapsed(), Instant::now()), pause }
+    }
+
+    /// Returns when the remote is due again after a successful exchange.
+    fn succeeded(&mut self) -> Option<Duration> {
+        // Notifications are requested only once the remote is known to be reachable again.
+        let follow_again = (self.failures > 0 && !self.notices.is_active()).then_some(FOLLOW_AGAIN);
+        self.failures = 0;
+        self.puller.config.interval.into_iter().chain(self.memory.links.patience()).chain(follow_again).min()
+    }
+
+    fn has_no_branch(&mut self, error: &PullError) -> Option<Duration> {
+        if self.last != Condition::NoBranch {
+            tracing::warn!(remote = self.remote.name, error = chain(error), "nothing to pull yet");
+        }
+        self.failures = 0;
+        self.puller.config.interval
+    }
+
+    fn failed(&mut self, error: &PullError) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(16) - 1));
+        let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+        tracing::warn!(remote = self.remote.name, error = chain(error), again_in = ?pause, "pull failed");
+        pause
+    }
+
+    async fn give_way(&mut self, delay: Delay, pause: Option<Duration>) -> State {
+        match delay {
+            Delay::Batch(gather) => tokio::time::sleep(gather).await,
+            Delay::Yield(turn) => {
+                let merger = &self.puller.merger;
+                let ours = || merger.head().data;
+                tokio::select! {
+                    () = tokio::time::sleep(turn) => {}
+                    () = self.notices.next(self.remote, merger.config(), &self.known, ours) => return State::Connecting,
+                }
+            }
+        }
+        State::Waiting { pause }
+    }
+
+    async fn wait(&mut self, pause: Option<Duration>) -> State {
+        let pushes = match self.last {
+            Condition::Synced => self.remote.push_after_merge,
+            Condition::NoBranch => self.remote.push_on_pull_failure,
+            _ => false,
+        };
+        let echo = self.echo.map(|echo| echo.left(self.quiet()));
+        // Without notifications, every commit starts an exchange.
+        let is_coordinated = self.is_one_of_several() && self.notices.is_active();
+        let location = self.notices.location().filter(|_| is_coordinated).cloned();
+        let (puller, remote) = (self.puller, self.remote);
+        let ours = || puller.merger.head().data;
+        tokio::select! {
+            () = sleep_or_forever(pause.into_iter().chain(echo).min()) => {}
+            () = self.notices.next(remote, puller.merger.config(), &self.known, ours) => {}
+            // A new commit here is to be pushed.
+            () = puller.committed(remote, location.as_ref(), &mut self.heads), if pushes => {}
+        }
+        State::Connecting
+    }
+
+    fn quiet(&self) -> Duration {
+        self.puller.config.echoes_after.unwrap_or_default()
+    }
+
+    fn is_one_of_several(&self) -> bool {
+        self.puller.config.remotes.len() > 1
+    }
+}
+
+async fn sleep_or_forever(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
     }
 }
 
 impl Puller {
-    /// Pulls and pushes until `stopped`; without an interval, returns immediately.
-    pub async fn run(self: Arc<Self>, stopped: watch::Receiver<bool>) {
-        if self.config.interval.is_none() {
-            if !self.config.by_hand {
-                self.rest().await;
-            }
-            return;
-        }
-        let tasks: Vec<_> = (0..self.config.remotes.len())
-            .map(|at| {
-                let (puller, stopped) = (self.clone(), stopped.clone());
-                tokio::spawn(async move { puller.follow(at, stopped).await })
-            })
-            .collect();
-        for task in tasks {
-            let _ended = task.await;
-        }
-    }
-
-    /// Pushes the last writes of a stopping server to the remotes that it pushes to and that were reachable until now. Takes at
-    /// most `limit`; the next start pushes the rest.
-    pub async fn push_last(&self, limit: Duration) {
-        if self.config.interval.is_none() {
-            return;
-        }
-        let was_there = |remote: &&Remote| {
-            self.statuses.all().get(&remote.name).is_some_and(|status| status.condition == Condition::Synced)
-        };
-        let pushed = async {
-            for remote in self.config.remotes.iter().filter(|remote| remote.push_after_merge).filter(was_there) {
-                // Requests in progress may write meanwhile.
-                for _ in 0..LAST_PUSHES {
-                    let head = self.merger.commit().await.map_err(PullError::from)?;
-                    self.pull_impatiently(remote).await?;
-                    if self.merger.store().revision() == head.revision {
-                        break;
-                    }
-                }
-            }
-            Ok::<_, PullError>(())
-        };
-        match tokio::time::timeout(limit, pushed).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(error = chain(&error), "the last commits were not pushed; the next start pushes them");
-            }
-            Err(_) => tracing::warn!(?limit, "the last commits were not pushed in time; the next start pushes them"),
-        }
-    }
-
-    /// Reports that the remotes are not pulled, in the log and in their statuses.
-    async fn rest(&self) {
-        for remote in self.config.remotes.iter().cloned() {
-            let (name, folder) = (remote.name.clone(), self.merger.config().repository.clone());
-            let location = tokio::task::spawn_blocking(move || remote.location(&folder));
-            let (condition, said) = match location.await.expect("reading a configuration does not panic") {
-                Ok(_) => (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()),
-                Err(error) => (error.condition, chain(&error)),
-            };
-            tracing::warn!(remote = name, "{said}");
-            self.statuses.change(&name, |status| (status.condition, status.error) = (condition, Some(said)));
-        }
-    }
-
-    async fn follow(&self, at: usize, mut stopped: watch::Receiver<bool>) {
-        let remote = &self.config.remotes[at];
-        // Servers that follow a branch of this name push to it, too.
-        let is_shared = remote.data_reference == self.merger.config().data_reference;
-        let mut heads = self.merger.heads();
-        let (mut failures, mut last) = (0_u32, Condition::Unknown);
-        let mut waiting = Waiting::default();
-        let (mut notices, mut fairness, mut known) = (Notices::default(), Fairness::new(is_shared), Known::default());
-        let mut echo = None::<Echo>;
-        let quiet = self.config.echoes_after.unwrap_or_default();
-        let is_one_of_several = self.config.remotes.len() > 1;
-        loop {
-            let before = *heads.borrow_and_update();
-            waiting.exchanged = Exchanged::default();
-            // After a failed push, no echo is deferred: an exchange without the push would count as a success.
-            waiting.defers = failures == 0 && !quiet.is_zero() && echo.is_none_or(|echo| !echo.left(quiet).is_zero());
-            let link = self.turns[at].lock().await.clone();
-            tokio::select! {
-                () = notices.open(remote, self.merger.config(), &link, failures == 0) => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            }
-            let started = Instant::now();
-            let pushing = notices.location().filter(|_| remote.push_after_merge && is_one_of_several);
-            let under_way = pushing.map(|location| self.together.begin(location));
-            let outcome = tokio::select! {
-                outcome = self.pull_waiting(remote, &mut waiting) => outcome,
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            };
-            let exchanged = &waiting.exchanged;
-            if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
-                // The remote's URL may have changed meanwhile.
-                && remote.location(&self.merger.config().repository).ok().as_ref() == notices.location()
-            {
-                under_way.brought(head);
-            }
-            drop(under_way);
-            // Changes of the head by the exchange itself need no further exchange.
-            if !exchanged.handled.unwrap_or(before).is_at(&heads.borrow_and_update()) {
-                heads.mark_changed();
-            }
-            echo = exchanged.echo.then(|| Echo::after(echo, exchanged.brought, started));
-            let pause = match &outcome {
-                Ok(()) => {
-                    // Notifications are requested only once the remote is known to be reachable again.
-                    let follow_again = (failures > 0 && !notices.is_told()).then_some(FOLLOW_AGAIN);
-                    failures = 0;
-                    let patience = waiting.left.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-                    self.config.interval.into_iter().chain(patience).chain(follow_again).min()
-                }
-                // The remote is reachable, and the branch may be created at any time.
-                Err(error) if error.condition() == Condition::NoBranch => {
-                    if last != Condition::NoBranch {
-                        tracing::warn!(remote = remote.name, error = chain(error), "nothing to pull yet");
-                    }
-                    failures = 0;
-                    self.config.interval
-                }
-                Err(error) => {
-                    failures = failures.saturating_add(1);
-                    let longest = LAST_RETRY.min(FIRST_RETRY * 2_u32.saturating_pow(failures.min(16) - 1));
-                    let pause = longest.mul_f64(rand::rng().random_range(0.5..1.0));
-                    tracing::warn!(remote = remote.name, error = chain(error), again_in = ?pause, "pull failed");
-                    Some(pause)
-                }
-            };
-            last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
-            known.add(&waiting.exchanged);
-            let config = self.merger.config();
-            let ours = || self.merger.head().data;
-            match fairness.after(&waiting.exchanged, started.elapsed(), Instant::now()) {
-                Delay::Batch(pause) => tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
-                },
-                Delay::Yield(turn) => tokio::select! {
-                    () = tokio::time::sleep(turn) => {}
-                    () = notices.next(remote, config, &known, ours) => continue,
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
-                },
-            }
-            let pushes = match last {
-                Condition::Synced => remote.push_after_merge,
-                Condition::NoBranch => remote.push_on_pull_failure,
-                _ => false,
-            };
-            let echoes = echo.map(|echo| echo.left(quiet));
-            let resting = async {
-                match pause.into_iter().chain(echoes).min() {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
-            // Without notifications, every commit starts an exchange.
-            let repository = notices.location().filter(|_| is_one_of_several && notices.is_told()).cloned();
-            tokio::select! {
-                () = resting => {}
-                () = notices.next(remote, config, &known, ours) => {}
-                // A new commit here is to be pushed.
-                () = self.committed(remote, repository.as_ref(), &mut heads), if pushes => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            }
-        }
-    }
-
     /// Waits for a commit that no other remote of the same repository pushes.
     async fn committed(&self, remote: &Remote, location: Option<&Location>, heads: &mut watch::Receiver<Head>) {
         while heads.changed().await.is_ok() {

@@ -1,109 +1,113 @@
 //! Pushes to a remote: the branch, and its metadata if the remote's metadata is ours.
 
-use std::sync::Arc;
-
 use git2::Oid;
 use gitcd_engine::committer::Head;
-use gitcd_repo::git_dir;
-use gitcd_repo::refs::Refs;
 
-use super::super::remote::{Fetched, Link, Push, Remote, RemoteError};
-use super::super::status::Condition;
-use super::{MergeError, PullError, Puller};
+use super::{PullError, Puller};
+use crate::git_worker::{Git, blocking};
+use crate::merger::MergeError;
+use crate::plan::PlanError;
+use crate::remote::{Fetched, Link, Push, Remote, RemoteError};
+use crate::status::Condition;
+
+/// The result of a push.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pushed {
+    /// The commit to which the branch was moved, if it was.
+    pub(super) moved_to: Option<Oid>,
+    /// Our head that is on the remote now.
+    pub(super) head: Head,
+}
+
+/// What a push has to move.
+#[derive(Clone, Copy, Debug)]
+enum PushPlan {
+    /// The branch there has all commits of ours. A jump of revisions is only in the metadata; without its push, another clone
+    /// could repeat it.
+    Metadata(Option<Oid>),
+    /// The branch, and its metadata if the remote's is ours.
+    Branch { metadata: Option<Oid> },
+    /// Nothing yet: the branch has moved there, and its commits must be merged first.
+    Diverged,
+}
 
 impl Puller {
-    /// Returns where our branch is on the remote, after a pull that failed.
-    pub(super) async fn look(&self, remote: &Remote, link: &Arc<Link>) -> Result<Fetched, PullError> {
-        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
-        let found = tokio::task::spawn_blocking(move || wanted.own(&config, &link).or_else(|_| wanted.known(&config)));
-        Ok(found.await.expect("looking at references does not panic")?)
-    }
-
-    /// Pushes the branch, and its metadata if the remote's metadata is ours. Returns the commit to which the branch was moved,
-    /// if it was, and our head that is on the remote now.
+    /// Pushes the branch, and its metadata if the remote's metadata is ours.
     ///
     /// Fails without the writer lease: another server may write the branch by now, and our commits go to a side branch. The
     /// lease is checked after `there` was read: if another server starts to write later, the compare-and-swap of its metadata
     /// fails.
-    pub(super) async fn push(
-        &self,
-        remote: &Remote,
-        link: &Arc<Link>,
-        there: Fetched,
-    ) -> Result<(Option<Oid>, Head), PullError> {
+    pub(super) async fn push(&self, remote: &Remote, link: &Link, there: Fetched) -> Result<Pushed, PullError> {
         self.merger.store().newest().map_err(MergeError::Store)?;
-        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
         let head = self.merger.head();
-        let data = head.data;
-        if there.own == Some(data) {
-            // Another process may have pushed it.
-            self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
-            // A jump of revisions is only in the metadata; without this push, another clone could repeat it.
-            return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
-        }
-        if let Some(own) = there.own
-            && !self.merger.is_ancestor(own, data).await?
-        {
-            if self.merger.is_ancestor(data, own).await? {
-                // It has all commits of ours, and nothing new that we merge.
-                self.statuses.change(&remote.name, |status| status.pushed = Some(data.to_string()));
-                return self.push_metadata(remote, &link, there).await.map(|()| (None, head));
+        let config = self.merger.config().clone();
+        let (name, reference) = (remote.name.clone(), config.metadata_reference.clone());
+        // In this order: the metadata may describe a later commit than the pushed one, never an earlier one.
+        let plan = self.merger.git().run(move |git| plan(git, head.data, &reference, there, &name)).await?;
+        let data = (config.data_reference.clone(), head.data, there.own);
+        let metadata = |oid| (config.metadata_reference.clone(), oid, there.own_metadata);
+        let updates = match plan {
+            PushPlan::Metadata(moved) => moved.map(metadata).into_iter().collect(),
+            PushPlan::Branch { metadata: moved } => std::iter::once(data).chain(moved.map(metadata)).collect(),
+            PushPlan::Diverged => {
+                let problem = format!("{} has commits there that are not merged here", config.data_reference);
+                return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
             }
-            // The branch has moved there: its commits must be merged first.
-            let problem = format!("{} has commits there that are not merged here", self.merger.config().data_reference);
-            return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
-        }
-        let metadata = self.own_metadata(remote, there).await?;
-        let pushed = tokio::task::spawn_blocking(move || {
-            // In this order: the metadata may describe a later commit than the pushed one, never an earlier one.
-            let data = (config.data_reference.clone(), data, there.own);
-            let metadata = metadata.map(|oid| (config.metadata_reference.clone(), oid, there.own_metadata));
-            wanted.push(
-                &config,
-                &link,
-                &Push { updates: std::iter::once(data).chain(metadata).collect(), there: there.tips() },
-            )
-        });
-        let bytes = pushed.await.expect("pushing does not panic")?;
-        self.statuses.change(&remote.name, |status| {
-            status.pushed = Some(data.to_string());
-            status.pushed_bytes += bytes;
-        });
-        Ok((Some(data), head))
-    }
-
-    /// Pushes only the metadata, if it continues the remote's.
-    async fn push_metadata(&self, remote: &Remote, link: &Arc<Link>, there: Fetched) -> Result<(), PullError> {
-        if there.own_metadata.is_none() {
-            return Ok(());
-        }
-        let Some(metadata) = self.own_metadata(remote, there).await?.filter(|own| Some(*own) != there.own_metadata)
-        else {
-            return Ok(());
         };
-        let (wanted, config, link) = (remote.clone(), self.merger.config().clone(), link.clone());
-        let pushed = tokio::task::spawn_blocking(move || {
-            let update = (config.metadata_reference.clone(), metadata, there.own_metadata);
-            wanted.push(&config, &link, &Push { updates: vec![update], there: there.tips() })
-        });
-        let bytes = pushed.await.expect("pushing does not panic")?;
-        self.statuses.change(&remote.name, |status| status.pushed_bytes += bytes);
-        Ok(())
+        let has_branch = matches!(plan, PushPlan::Metadata(_));
+        if has_branch {
+            // Another process may have pushed it.
+            self.statuses.change(&remote.name, |status| status.pushed = Some(head.data.to_string()));
+        }
+        let push = Push { updates, there: there.tips() };
+        if !push.updates.is_empty() {
+            let (remote, link) = (remote.clone(), link.clone());
+            let name = remote.name.clone();
+            let bytes = blocking(move || remote.push(&config, &link, &push)).await?;
+            self.statuses.change(&name, |status| {
+                status.pushed = Some(head.data.to_string());
+                status.pushed_bytes += bytes;
+            });
+        }
+        Ok(Pushed { moved_to: (!has_branch).then_some(head.data), head })
     }
+}
 
-    /// Returns our metadata commit unless the remote's is another server's, which is never overwritten.
-    async fn own_metadata(&self, remote: &Remote, there: Fetched) -> Result<Option<Oid>, PullError> {
-        let (folder, name) =
-            (git_dir(&self.merger.config().repository), self.merger.config().metadata_reference.clone());
-        let read = tokio::task::spawn_blocking(move || Refs::open(&folder).and_then(|refs| refs.read(&name)));
-        let own = read.await.expect("reading a reference does not panic").map_err(|error| RemoteError {
-            remote: remote.name.clone(),
-            condition: Condition::Failed,
-            problem: error.to_string(),
-        })?;
-        Ok(match (own, there.own_metadata) {
-            (Some(own), Some(theirs)) if !self.merger.is_ancestor(theirs, own).await.unwrap_or(false) => None,
-            (own, _) => own,
-        })
+/// Decides what to push, if the remote's references are at `there`.
+fn plan(
+    git: &mut Git,
+    data: Oid,
+    metadata_reference: &str,
+    there: Fetched,
+    remote: &str,
+) -> Result<PushPlan, PullError> {
+    let Git { repository, refs, graph } = git;
+    let mut is_ancestor = |ancestor, commit| graph.is_ancestor(repository, ancestor, commit);
+    let graph_error = |error| PullError::from(MergeError::from(PlanError::from(error)));
+    let has_all = match there.own {
+        None => false,
+        Some(own) if own == data => true,
+        Some(own) if is_ancestor(own, data).map_err(graph_error)? => false,
+        // It has all commits of ours, and nothing new that we merge.
+        Some(own) if is_ancestor(data, own).map_err(graph_error)? => true,
+        Some(_) => return Ok(PushPlan::Diverged),
+    };
+    if has_all && there.own_metadata.is_none() {
+        return Ok(PushPlan::Metadata(None));
     }
+    let own = refs.read(metadata_reference).map_err(|error| RemoteError {
+        remote: remote.to_owned(),
+        condition: Condition::Failed,
+        problem: error.to_string(),
+    })?;
+    // The metadata of another server is never overwritten.
+    let metadata = match (own, there.own_metadata) {
+        (Some(own), Some(theirs)) if !is_ancestor(theirs, own).unwrap_or(false) => None,
+        (own, _) => own,
+    };
+    Ok(if has_all {
+        PushPlan::Metadata(metadata.filter(|own| Some(*own) != there.own_metadata))
+    } else {
+        PushPlan::Branch { metadata }
+    })
 }
