@@ -141,12 +141,12 @@ impl Refs {
         Err(RefError::Symbolic { name })
     }
 
-    /// Returns the target of `name` if it is a symbolic reference.
+    /// Returns the target of `name` if it is a symbolic reference. Reads one file: `packed-refs` has no symbolic references.
     ///
     /// # Errors
     /// As for [`Refs::read`].
     pub fn symbolic(&self, name: &str) -> Result<Option<String>, RefError> {
-        match self.stored(valid(name)?)? {
+        match self.stored_in_file(valid(name)?)? {
             Stored::Symbolic(target) => Ok(Some(target)),
             Stored::Absent | Stored::Direct(_) => Ok(None),
         }

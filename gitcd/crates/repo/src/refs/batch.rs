@@ -1,5 +1,6 @@
 //! Updates of several references, and deletions.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Refs {
         let mut deletions = Vec::new();
         let first = held.first().map_or(0, |(at, _)| *at);
         // Delete from the packed file first: nothing changes while the other file exists.
-        let gone: Vec<_> =
+        let gone: HashSet<_> =
             held.iter().filter(|(_, held)| held.is_deletion).map(|(_, held)| held.name.as_str()).collect();
         if !gone.is_empty() {
             self.delete_packed(&gone).map_err(|source| Refused { at: first, source })?;
@@ -118,7 +119,7 @@ impl Refs {
     }
 
     /// Rewrites `packed-refs` without these names, under Git's lock.
-    fn delete_packed(&self, names: &[&str]) -> Result<(), RefError> {
+    fn delete_packed(&self, names: &HashSet<&str>) -> Result<(), RefError> {
         if !packed::has_any(&self.root, names)? {
             return Ok(());
         }
@@ -149,13 +150,14 @@ impl Refs {
     }
 }
 
-/// Rejects new names of which one would be a folder of the other: each alone would be accepted.
+/// Rejects new names of which one would be a folder of the other: each alone would be accepted. Takes linear time.
 fn check_creations(changes: &[Change]) -> Result<(), Refused> {
     let is_new = |change: &&Change| change.expected.is_none() && change.new.is_some();
+    let names: HashSet<&str> = changes.iter().filter(is_new).map(|change| &*change.name).collect();
     for (at, change) in changes.iter().enumerate().filter(|(_, change)| is_new(change)) {
-        let above = |other: &&Change| change.name.strip_prefix(&other.name).is_some_and(|below| below.starts_with('/'));
-        if let Some(other) = changes.iter().filter(is_new).find(above) {
-            let source = RefError::Conflict { name: change.name.clone(), existing: other.name.clone() };
+        let mut above = change.name.match_indices('/').map(|(slash, _)| &change.name[..slash]);
+        if let Some(existing) = above.find(|above| names.contains(above)) {
+            let source = RefError::Conflict { name: change.name.clone(), existing: existing.to_owned() };
             return Err(Refused { at, source });
         }
     }

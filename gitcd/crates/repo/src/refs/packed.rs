@@ -1,5 +1,5 @@
 //! Reads `packed-refs`, the file with all references that have no file of their own.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -36,21 +36,21 @@ pub(super) fn all(root: &Path) -> Result<BTreeMap<String, Oid>, RefError> {
 }
 
 /// Returns whether the file has any of these names.
-pub(super) fn has_any(root: &Path, names: &[&str]) -> Result<bool, RefError> {
-    let found = scan(root, |_, entry| names.iter().any(|name| entry == name.as_bytes()).then_some(()))?;
+pub(super) fn has_any(root: &Path, names: &HashSet<&str>) -> Result<bool, RefError> {
+    let found = scan(root, |_, entry| str::from_utf8(entry).is_ok_and(|name| names.contains(name)).then_some(()))?;
     Ok(found.is_some())
 }
 
 /// Returns the content of the file without these names, and without the lines with their tags' targets.
-pub(super) fn without(root: &Path, names: &[&str]) -> Result<Vec<u8>, RefError> {
+pub(super) fn without(root: &Path, names: &HashSet<&str>) -> Result<Vec<u8>, RefError> {
     let path = root.join(FILE);
     let text = fs::read(&path).map_err(|source| RefError::Io { path, source })?;
     let mut kept = Vec::with_capacity(text.len());
     let mut is_gone = false;
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         if !line.starts_with(b"^") {
-            let entry = line.split_at_checked(41).map(|(_, name)| name.trim_ascii_end());
-            is_gone = !line.starts_with(b"#") && names.iter().any(|name| entry == Some(name.as_bytes()));
+            let entry = line.get(41..).and_then(|name| str::from_utf8(name.trim_ascii_end()).ok());
+            is_gone = !line.starts_with(b"#") && entry.is_some_and(|name| names.contains(name));
         }
         if !is_gone {
             kept.extend_from_slice(line);
