@@ -212,7 +212,7 @@ impl<'o> Resolver<'o, '_> {
     fn one(&mut self, number: usize, entry: Entry) -> Result<Option<Entry>, Refused> {
         let (kind, content, near, base) = match &entry.form {
             Form::Whole(kind) => {
-                self.put(number, *kind, entry.content, None, None, entry.packed);
+                self.put(number, *kind, entry.content, None, None, entry.packed)?;
                 return Ok(None);
             }
             Form::Near(near) => match &self.done[*near] {
@@ -230,7 +230,7 @@ impl<'o> Resolver<'o, '_> {
                 }
                 None if self.missing.contains(id) => return Ok(Some(entry)),
                 None => {
-                    let Some(base) = self.elsewhere(*id) else {
+                    let Some(base) = self.elsewhere(*id)? else {
                         self.missing.insert(*id);
                         return Ok(Some(entry));
                     };
@@ -241,20 +241,24 @@ impl<'o> Resolver<'o, '_> {
                 }
             },
         };
-        self.put(number, kind, content, near.map(|near| (entry.content, near)), Some(base), entry.packed);
+        self.put(number, kind, content, near.map(|near| (entry.content, near)), Some(base), entry.packed)?;
         Ok(None)
     }
 
     /// Returns an object that is not in the pack.
-    fn elsewhere(&self, id: Oid) -> Option<Elsewhere<'o>> {
+    fn elsewhere(&self, id: Oid) -> Result<Option<Elsewhere<'o>>, Refused> {
         if let Some(received) = self.recent.iter().find(|received| received.get(id).is_some()) {
-            return Some(Elsewhere::Recent(received));
+            return Ok(Some(Elsewhere::Recent(received)));
         }
         // If many are missing, do not refresh the object database for each.
         if !self.missing.is_empty() && !self.odb.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
-            return None;
+            return Ok(None);
         }
-        object::read(self.odb, id).ok().map(Elsewhere::Stored)
+        // A stored object may have any size, so look at that first.
+        if self.odb.read_header(id).is_ok_and(|(size, _)| size > self.reading) {
+            return Err(Refused::Elsewhere);
+        }
+        Ok(object::read(self.odb, id).ok().map(Elsewhere::Stored))
     }
 
     fn put(
@@ -265,10 +269,13 @@ impl<'o> Resolver<'o, '_> {
         delta: Option<(Vec<u8>, usize)>,
         base: Option<Oid>,
         packed: Packed,
-    ) {
-        let oid = pack::id(kind, &content);
+    ) -> Result<(), Refused> {
+        // By libgit2, whose SHA-1 detects collisions: an object of this pack must not replace another one.
+        let oid = Oid::hash_object(object_type(kind), &content)
+            .map_err(|_| Refused::Damaged("an object is part of an attack on SHA-1"))?;
         self.is_twice |= self.by_id.insert(oid, number).is_some();
         self.done[number] = Some(Object { kind, oid, content, delta, base, packed });
+        Ok(())
     }
 }
 

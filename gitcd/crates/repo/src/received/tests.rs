@@ -198,3 +198,38 @@ proptest! {
         }
     }
 }
+
+/// The two beginnings of files with the same SHA-1 that were published with the attack "SHAttered" (shattered.io, 2017).
+const COLLIDING: [&str; 3] = [
+    "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033203020522f547970652034\
+     203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f7253706163652037203020522f4c656e677468203820\
+     3020522f42697473506572436f6d706f6e656e7420383e3e0a73747265616d0affd8fffe00245348412d3120697320646561642121212121852f\
+     ec092339759c39b1a1c63c4c97e1fffe01",
+    "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e972722fe7ad728f\
+     0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c78305a21566461309789\
+     606bd0bf3f98cda8044629a1",
+    "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3dc38e96ac22fe7bd728f\
+     0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c782c76215660dd309791\
+     d06bd0af3f98cda4bc4629b1",
+];
+
+#[test]
+fn files_with_the_same_sha_1_are_two_objects() {
+    let bytes = |text: &str| -> Vec<u8> {
+        text.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    };
+    let [start, one, other] = COLLIDING.map(bytes);
+    let (one, other) = ([&start[..], &one].concat(), [&start[..], &other].concat());
+    assert_eq!(Sha1::digest(&one), Sha1::digest(&other));
+    let folder = tempfile::tempdir().unwrap();
+    let from = Repository::init_bare(folder.path()).unwrap();
+    let ids = [&one, &other].map(|content| from.blob(content).unwrap());
+    let mut builder = from.packbuilder().unwrap();
+    ids.iter().for_each(|oid| builder.insert_object(*oid, None).unwrap());
+    let mut pack = git2::Buf::new();
+    builder.write_buf(&mut pack).unwrap();
+    let received = read(&pack, &Odb::new().unwrap(), &[], BOUNDS).unwrap();
+    for (oid, content) in ids.iter().zip([&one, &other]) {
+        assert_eq!(received.get(*oid).map(|(_, found)| found), Some(&**content));
+    }
+}
