@@ -156,13 +156,13 @@ impl Console {
                 };
                 self.say(&format_args!("  {component:<24} {how} {:>6}", seconds(*after)));
             }
-            Notice::Renewed(kept_up) => {
-                let again = if kept_up.restart.is_empty() {
+            Notice::Renewed(done) => {
+                let again = if done.restart.is_empty() {
                     String::new()
                 } else {
-                    format!("; restarts: {}", kept_up.restart.join(", "))
+                    format!("; restarts: {}", done.restart.join(", "))
                 };
-                self.say(&format_args!("{GOOD}renewed{GOOD:#} the certificates {}{again}", kept_up.renewed.join(", ")));
+                self.say(&format_args!("{GOOD}renewed{GOOD:#} the certificates {}{again}", done.renewed.join(", ")));
             }
             Notice::NotRenewed(error) => {
                 self.say(&format_args!(

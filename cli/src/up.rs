@@ -26,11 +26,11 @@ use crate::plane::ports::{Moved, Ports};
 use crate::plane::process::Identity;
 use crate::plane::registry::Registry;
 use crate::plane::state::{Form, State, Store};
-use crate::plane::supervisor::{KeptUp, Notice, Stop, Supervisor, Upkeep};
+use crate::plane::supervisor::{Notice, PeriodicWork, Stop, Supervisor, WorkDone};
 use crate::plane::{kubeconfig, log};
 
 /// Interval of certificate checks where no renewal time is computed.
-const LOOK: Duration = Duration::from_hours(1);
+const CHECK_EVERY: Duration = Duration::from_hours(1);
 /// The clients beside a kube-apiserver on one branch.
 const CLIENTS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
@@ -104,8 +104,8 @@ impl Up {
     /// Starts the control plane and supervises it until it is asked to stop; on return none of its processes run.
     ///
     /// # Errors
-    /// See [`UpError`]. Failures after the start are reported through `tell`, not returned.
-    pub async fn run(&self, stops: &mut mpsc::Receiver<Stop>, mut tell: impl FnMut(Progress)) -> Result<(), UpError> {
+    /// See [`UpError`]. Failures after the start are reported through `notify`, not returned.
+    pub async fn run(&self, stops: &mut mpsc::Receiver<Stop>, mut notify: impl FnMut(Progress)) -> Result<(), UpError> {
         let home = &self.home;
         let assets = Assets::find(self.assets.as_deref())?;
         home.create()?;
@@ -121,28 +121,32 @@ impl Up {
         if let Some(of_user) = &registry
             && let Err(error) = of_user.record(home, &lock, &state)
         {
-            tell(Progress::Plane(Notice::NotListed(error)));
+            notify(Progress::Plane(Notice::NotListed(error)));
             registry = None;
         }
         for leftover in end_leftovers(home, &state, registry.as_ref()).await? {
-            tell(Progress::EndedLeftover(leftover));
+            notify(Progress::EndedLeftover(leftover));
         }
         state.settings = self.settle(&state)?;
         state.manifests = self.adaptations().map(Adaptations::digest).transpose()?;
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let (components, upkeep) = match state.settings.form {
-            Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut tell)?,
-            Form::Manifests => self.heavens(None, &assets, &mut state, &mut tell)?,
-            Form::Undecided | Form::Central => self.central(&assets, &mut state, &mut tell)?,
+        let (components, periodic_work) = match state.settings.form {
+            Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut notify)?,
+            Form::Manifests => self.heavens(None, &assets, &mut state, &mut notify)?,
+            Form::Undecided | Form::Central => self.central(&assets, &mut state, &mut notify)?,
         };
         for component in &components {
             log::rotate(&component.log).map_err(|source| UpError::Log { path: component.log.clone(), source })?;
         }
         // Later failures to save are only reported; without this first save, no other command could find the processes.
         state.save(&home.state_file())?;
-        let mut tell_notice = |notice| tell(Progress::Plane(notice));
-        let supervisor = Supervisor::new(components, state, home.state_file(), &mut tell_notice)?;
-        supervisor.keeping_up(upkeep).in_folder(home, &lock, registry).run(stops, self.ready_within).await?;
+        let mut notify_plane = |notice| notify(Progress::Plane(notice));
+        let supervisor = Supervisor::new(components, state, home.state_file(), &mut notify_plane)?;
+        supervisor
+            .with_periodic_work(periodic_work)
+            .in_folder(home, &lock, registry)
+            .run(stops, self.ready_within)
+            .await?;
         Ok(())
     }
 
@@ -159,29 +163,29 @@ impl Up {
         &self,
         assets: &Assets,
         state: &mut State,
-        tell: &mut impl FnMut(Progress),
-    ) -> Result<(Vec<Component>, Upkeep<'_>), UpError> {
+        notify: &mut impl FnMut(Progress),
+    ) -> Result<(Vec<Component>, PeriodicWork<'_>), UpError> {
         let store = match state.settings.store {
             Store::Gitcd => assets::find_gitcd(self.gitcd.as_deref())?,
             Store::Etcd => assets.program("etcd"),
         };
         let (ports, moved) = Ports::choose(state.ports).map_err(UpError::Ports)?;
-        moved.into_iter().map(Progress::PortMoved).for_each(&mut *tell);
+        moved.into_iter().map(Progress::PortMoved).for_each(&mut *notify);
         state.ports = Some(ports);
         let issued = self.equip(ports)?;
         if !issued.is_empty() {
-            tell(Progress::Issued(issued.into_iter().map(ToOwned::to_owned).collect()));
+            notify(Progress::Issued(issued.into_iter().map(ToOwned::to_owned).collect()));
         }
         let blueprint = Blueprint { home: &self.home, assets, store: &store, ports, settings: &state.settings };
-        let keep_up = move || {
+        let run = move || {
             let renewed = self.equip(ports).map_err(|error| with_causes(&error))?;
             // kube-apiserver reloads its certificates when they change; its clients read theirs only once.
             let clients = CLIENTS.into_iter().filter(|client| renewed.contains(client));
             let restart = clients.map(ToOwned::to_owned).collect();
             let renewed = renewed.into_iter().map(ToOwned::to_owned).collect();
-            Ok(KeptUp { renewed, restart, due_in: LOOK })
+            Ok(WorkDone { renewed, restart, due_in: CHECK_EVERY })
         };
-        Ok((blueprint.components(), Upkeep { due_in: LOOK, keep_up: Box::new(keep_up) }))
+        Ok((blueprint.components(), PeriodicWork { due_in: CHECK_EVERY, run: Box::new(run) }))
     }
 
     /// Prepares heavens and merges: those of a headless cluster, changed by files, or those of files alone.
@@ -190,8 +194,8 @@ impl Up {
         topology: Option<Topology>,
         assets: &Assets,
         state: &mut State,
-        tell: &mut impl FnMut(Progress),
-    ) -> Result<(Vec<Component>, Upkeep<'_>), UpError> {
+        notify: &mut impl FnMut(Progress),
+    ) -> Result<(Vec<Component>, PeriodicWork<'_>), UpError> {
         let home = &self.home;
         let nothing = Adaptations::default();
         let adaptations = self.adaptations().unwrap_or(&nothing);
@@ -222,10 +226,10 @@ impl Up {
                 after: &after,
             },
         )?;
-        rendered.remarks.into_iter().map(Progress::Remark).for_each(&mut *tell);
-        rendered.moved.into_iter().map(Progress::PortMoved).for_each(&mut *tell);
+        rendered.remarks.into_iter().map(Progress::Remark).for_each(&mut *notify);
+        rendered.moved.into_iter().map(Progress::PortMoved).for_each(&mut *notify);
         if !rendered.issued.is_empty() {
-            tell(Progress::Issued(rendered.issued));
+            notify(Progress::Issued(rendered.issued));
         }
         // The user's kubeconfig is that of the desk, or of the first heaven that has one.
         let first = rendered.records.iter().find_map(|record| record.kubeconfig.as_ref());
@@ -237,11 +241,11 @@ impl Up {
                 renewal.follow(kubeconfig.clone(), path);
             }
         }
-        left_out(&state.heavens, &rendered.records).map(Progress::LeftOut).for_each(&mut *tell);
-        let upkeep = upkeep(home.keys(), rendered.renewal, &rendered.components);
+        left_out(&state.heavens, &rendered.records).map(Progress::LeftOut).for_each(&mut *notify);
+        let periodic_work = periodic_work(home.keys(), rendered.renewal, &rendered.components);
         state.allotted = rendered.ports;
         state.heavens = rendered.records;
-        Ok((rendered.components, upkeep))
+        Ok((rendered.components, periodic_work))
     }
 
     /// Issues missing certificates and writes the kubeconfigs.
@@ -258,29 +262,31 @@ impl Up {
 }
 
 /// Renews certificates of heavens, and restarts the components that read them only once.
-fn upkeep<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component]) -> Upkeep<'a> {
+fn periodic_work<'a>(keys: PathBuf, renewal: Option<Renewal>, components: &[Component]) -> PeriodicWork<'a> {
     let until = |due: Option<OffsetDateTime>| {
         let left = due.map(|due| due - OffsetDateTime::now_utc());
         // Not zero: what is due now is renewed a moment later.
-        left.map_or(LOOK, |left| Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1)))
+        left.map_or(CHECK_EVERY, |left| Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1)))
     };
     // Only users' components restart; the others reload certificates when these change.
     let users = components.iter().filter(|component| !component.is_essential).map(|component| component.name.clone());
     let users: Vec<String> = users.collect();
     let due_in = until(renewal.as_ref().and_then(Renewal::due));
     let mut renewal = renewal;
-    let keep_up = move || {
+    let run = move || {
         // No restart for the certificates of this machine: both sides read them for each connection.
         let local = certs::ensure_local(&keys, OffsetDateTime::now_utc()).map_err(|error| with_causes(&error))?;
         let mut renewed: Vec<String> = local.into_iter().map(ToOwned::to_owned).collect();
-        let Some(renewal) = &mut renewal else { return Ok(KeptUp { renewed, restart: Vec::new(), due_in: LOOK }) };
+        let Some(renewal) = &mut renewal else {
+            return Ok(WorkDone { renewed, restart: Vec::new(), due_in: CHECK_EVERY });
+        };
         let Renewed { issued, heavens } = renewal.renew().map_err(|error| with_causes(&error))?;
         renewed.extend(issued);
         let is_of = |name: &&String| heavens.iter().any(|heaven| name.split('/').next() == Some(heaven));
         let restart = users.iter().filter(is_of).cloned().collect();
-        Ok(KeptUp { renewed, restart, due_in: until(renewal.due()).min(LOOK) })
+        Ok(WorkDone { renewed, restart, due_in: until(renewal.due()).min(CHECK_EVERY) })
     };
-    Upkeep { due_in, keep_up: Box::new(keep_up) }
+    PeriodicWork { due_in, run: Box::new(run) }
 }
 
 /// Heavens of the previous run that are missing from this one. Merges are left out: they depend on the topology.

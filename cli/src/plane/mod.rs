@@ -2,7 +2,7 @@
 //!
 //! In the order of use by [`up`](crate::up): [`home`] is the folder of all state; [`assets`] are the programs; [`ports`]
 //! are chosen; [`certs`] and [`kubeconfig`] make the programs trust each other; [`components`] defines processes and
-//! flags; the [`supervisor`] runs them with one keeper each, probes them over [`http`] and records the [`state`], where
+//! flags; the [`supervisor`] runs them with one runner each, probes them over [`http`] and records the [`state`], where
 //! each [`process`] is identified beyond its id; [`leftovers`] stops what a killed supervisor left behind; [`log`] reads
 //! and rotates logs. The [`lock`] shows that a folder is still in its place, and the [`registry`] lists the folders of all
 //! control planes.
@@ -14,15 +14,15 @@ pub(crate) mod failure;
 pub(crate) mod file;
 pub mod home;
 pub mod http;
-mod keeper;
 pub mod kubeconfig;
 pub mod leftovers;
 pub mod lock;
 pub mod log;
-mod look;
 pub mod ports;
+mod prober;
 pub mod process;
 pub mod registry;
+mod runner;
 pub mod state;
 pub mod supervisor;
 

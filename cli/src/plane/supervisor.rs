@@ -13,16 +13,16 @@ mod order;
 mod turns;
 
 use self::folder::{Folder, folder_checks};
-pub use self::notices::{KeptUp, Notice, StartError, Upkeep};
+pub use self::notices::{Notice, PeriodicWork, StartError, WorkDone};
 use self::order::order;
 use super::components::Component;
 pub use super::failure::Failure;
-use super::keeper::{Keeper, Looks, Report};
 use super::log;
-use super::look::Look;
+use super::prober::Prober;
+use super::runner::{Probes, Report, Runner};
 use super::state::{self, Condition, Phase, State};
 
-/// Every component reports a handful of times; a full channel only delays keepers.
+/// Every component reports a handful of times; a full channel only delays runners.
 const REPORTS: usize = 64;
 /// How often the sizes of logs are checked.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
@@ -32,9 +32,9 @@ const MOST_EXITS: u32 = 3;
 const TURN: Duration = Duration::from_secs(20);
 
 /// The longest sleep before renewal is checked: clocks may be set, and machines may sleep.
-const UPKEEP: Duration = Duration::from_hours(1);
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// Delay after a failed renewal.
-const UPKEEP_AGAIN: Duration = Duration::from_mins(1);
+const RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// A request to stop. The first one stops gracefully, the second one kills.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ pub struct Supervisor<'a> {
     state: State,
     state_file: PathBuf,
     folder: Option<Folder<'a>>,
-    tell: &'a mut dyn FnMut(Notice),
-    upkeep: Option<Upkeep<'a>>,
+    notify: &'a mut dyn FnMut(Notice),
+    periodic_work: Option<PeriodicWork<'a>>,
     running: Vec<Running>,
     sender: mpsc::Sender<(usize, Report)>,
     reports: mpsc::Receiver<(usize, Report)>,
@@ -55,16 +55,16 @@ pub struct Supervisor<'a> {
 /// A component and its progress.
 struct Running {
     component: Arc<Component>,
-    looks: Looks,
+    probes: Probes,
     /// Indices of the components that must be ready before it.
     after: Vec<usize>,
-    /// Its keeper and the time of its start; `None` before that.
-    kept: Option<Kept>,
+    /// Its runner and the time of its start; `None` before that.
+    launched: Option<Launched>,
     /// When it was asked to stop.
-    told: Option<Instant>,
+    stop_requested: Option<Instant>,
     course: Course,
     /// Whether it was asked to stop temporarily, and restarts as soon as nothing blocks it.
-    rests: bool,
+    is_suspended: bool,
     /// Why its last preparation failed.
     not_prepared: Option<String>,
     ended: bool,
@@ -83,20 +83,20 @@ enum Course {
     StandsBy,
 }
 
-struct Kept {
-    keeper: Keeper,
+struct Launched {
+    runner: Runner,
     since: Instant,
 }
 
 impl Running {
     /// Whether the components after it must wait.
-    fn is_in_the_way(&self) -> bool {
-        self.rests || matches!(self.course, Course::Awaited | Course::StandsBy)
+    fn blocks_others(&self) -> bool {
+        self.is_suspended || matches!(self.course, Course::Awaited | Course::StandsBy)
     }
 
-    /// Whether the start must wait for it. A component without a keeper waits for others, which are counted.
-    fn is_waited_for(&self) -> bool {
-        self.course == Course::Awaited && self.kept.is_some()
+    /// Whether the start must wait for it. A component without a runner waits for others, which are counted.
+    fn is_awaited(&self) -> bool {
+        self.course == Course::Awaited && self.launched.is_some()
     }
 
     /// How long the start waits for it.
@@ -116,22 +116,22 @@ impl<'a> Supervisor<'a> {
         components: Vec<Component>,
         mut state: State,
         state_file: PathBuf,
-        tell: &'a mut dyn FnMut(Notice),
+        notify: &'a mut dyn FnMut(Notice),
     ) -> Result<Self, StartError> {
         let (sender, reports) = mpsc::channel(REPORTS);
         let mut running: Vec<Running> = Vec::new();
         let orders = order(&components)?;
         for (component, after) in components.into_iter().zip(orders) {
-            let alive = component.alive.as_ref().map(|alive| Look::of(&alive.probe)).transpose()?;
-            let looks = Looks { ready: Look::of(&component.probe)?, alive };
+            let alive = component.alive.as_ref().map(|alive| Prober::of(&alive.probe)).transpose()?;
+            let probes = Probes { ready: Prober::of(&component.probe)?, alive };
             running.push(Running {
                 component: Arc::new(component),
-                looks,
+                probes,
                 after,
-                kept: None,
-                told: None,
+                launched: None,
+                stop_requested: None,
                 course: Course::Awaited,
-                rests: false,
+                is_suspended: false,
                 not_prepared: None,
                 ended: false,
             });
@@ -148,13 +148,13 @@ impl<'a> Supervisor<'a> {
                 last_exit: None,
             })
             .collect();
-        Ok(Self { state, state_file, folder: None, tell, upkeep: None, running, sender, reports })
+        Ok(Self { state, state_file, folder: None, notify, periodic_work: None, running, sender, reports })
     }
 
     /// Adds periodic work while everything runs.
     #[must_use]
-    pub fn keeping_up(mut self, upkeep: Upkeep<'a>) -> Self {
-        self.upkeep = Some(upkeep);
+    pub fn with_periodic_work(mut self, periodic_work: PeriodicWork<'a>) -> Self {
+        self.periodic_work = Some(periodic_work);
         self
     }
 
@@ -182,7 +182,7 @@ impl<'a> Supervisor<'a> {
                 (None, Some(component)) => Notice::StandingBy { component },
                 (None, None) => Notice::AllReady { after },
             };
-            (self.tell)(notice);
+            (self.notify)(notice);
             if let Err(gone) = self.serve(stops).await {
                 outcome = Err(gone);
             }
@@ -192,7 +192,7 @@ impl<'a> Supervisor<'a> {
             outcome = Err(gone);
         }
         self.enter(Phase::Stopping);
-        (self.tell)(Notice::Stopping);
+        (self.notify)(Notice::Stopping);
         self.stop(stops).await;
         self.state.supervisor = None;
         self.enter(Phase::Stopped);
@@ -204,9 +204,10 @@ impl<'a> Supervisor<'a> {
         let mut check = folder_checks();
         loop {
             self.launch();
-            let late = self.running.iter().enumerate().filter(|(_, running)| running.is_waited_for());
-            let late = late
-                .filter_map(|(at, running)| Some((running.kept.as_ref()?.since + running.patience(ready_within), at)));
+            let late = self.running.iter().enumerate().filter(|(_, running)| running.is_awaited());
+            let late = late.filter_map(|(at, running)| {
+                Some((running.launched.as_ref()?.since + running.patience(ready_within), at))
+            });
             let Some((deadline, at)) = late.min() else { break };
             tokio::select! {
                 Some((index, report)) = self.reports.recv() => {
@@ -227,7 +228,7 @@ impl<'a> Supervisor<'a> {
                         return Err(StartError::Failed(failure));
                     }
                     self.running[at].course = Course::GivenUp;
-                    (self.tell)(Notice::Late(failure));
+                    (self.notify)(Notice::Late(failure));
                 }
             }
         }
@@ -238,8 +239,8 @@ impl<'a> Supervisor<'a> {
     fn launch(&mut self) {
         for index in 0..self.running.len() {
             let running = &self.running[index];
-            let is_free = running.after.iter().all(|&before| !self.running[before].is_in_the_way());
-            if running.kept.is_some() || !is_free {
+            let is_free = running.after.iter().all(|&before| !self.running[before].blocks_others());
+            if running.launched.is_some() || !is_free {
                 continue;
             }
             // After the start there is no deadline: readiness shows that it is its turn.
@@ -249,19 +250,19 @@ impl<'a> Supervisor<'a> {
             }
             self.state.components[index].condition = if waits { Condition::Waiting } else { Condition::Starting };
             let running = &self.running[index];
-            let (component, looks) = (running.component.clone(), running.looks.clone());
-            let keeper = Keeper::start(component, looks, index, self.sender.clone());
-            self.running[index].kept = Some(Kept { keeper, since: Instant::now() });
+            let (component, probes) = (running.component.clone(), running.probes.clone());
+            let runner = Runner::start(component, probes, index, self.sender.clone());
+            self.running[index].launched = Some(Launched { runner, since: Instant::now() });
         }
     }
 
     async fn serve(&mut self, stops: &mut mpsc::Receiver<Stop>) -> Result<(), StartError> {
         let mut check = folder_checks();
         let mut rotate = tokio::time::interval(ROTATE_EVERY);
-        let in_time = |due: Duration| tokio::time::Instant::now() + due.min(UPKEEP);
-        let mut due = self.upkeep.as_ref().map(|upkeep| in_time(upkeep.due_in));
+        let in_time = |due: Duration| tokio::time::Instant::now() + due.min(LONGEST_WAIT);
+        let mut due = self.periodic_work.as_ref().map(|work| in_time(work.due_in));
         loop {
-            let upkeep = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now));
+            let is_due = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now));
             // Starts what was waiting for a turn.
             self.launch();
             tokio::select! {
@@ -269,7 +270,7 @@ impl<'a> Supervisor<'a> {
                     self.note(index, report);
                 }
                 _ = rotate.tick() => self.rotate(),
-                () = upkeep, if due.is_some() => due = self.keep_up().map(in_time),
+                () = is_due, if due.is_some() => due = self.do_periodic_work().map(in_time),
                 // Also if the channel is closed: no request to stop could ever arrive.
                 _ = stops.recv() => return Ok(()),
                 _ = check.tick() => self.check_folder()?,
@@ -278,24 +279,24 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Runs the due work; returns the time until the next one.
-    fn keep_up(&mut self) -> Option<Duration> {
-        let kept_up = match (self.upkeep.as_mut()?.keep_up)() {
-            Ok(kept_up) => kept_up,
+    fn do_periodic_work(&mut self) -> Option<Duration> {
+        let done = match (self.periodic_work.as_mut()?.run)() {
+            Ok(done) => done,
             Err(error) => {
-                (self.tell)(Notice::NotRenewed(error));
-                return Some(UPKEEP_AGAIN);
+                (self.notify)(Notice::NotRenewed(error));
+                return Some(RETRY_AFTER);
             }
         };
         for running in &mut self.running {
-            let has_to = kept_up.restart.contains(&running.component.name) && !running.rests;
-            if let Some(kept) = running.kept.as_ref().filter(|_| has_to) {
-                kept.keeper.end();
-                running.rests = true;
+            let has_to = done.restart.contains(&running.component.name) && !running.is_suspended;
+            if let Some(launched) = running.launched.as_ref().filter(|_| has_to) {
+                launched.runner.end();
+                running.is_suspended = true;
             }
         }
-        let due = kept_up.due_in;
-        if !kept_up.renewed.is_empty() {
-            (self.tell)(Notice::Renewed(kept_up));
+        let due = done.due_in;
+        if !done.renewed.is_empty() {
+            (self.notify)(Notice::Renewed(done));
         }
         Some(due)
     }
@@ -303,7 +304,7 @@ impl<'a> Supervisor<'a> {
     fn rotate(&mut self) {
         for running in &self.running {
             if let Err(error) = log::rotate_if_large(&running.component.log) {
-                (self.tell)(Notice::LogNotRotated(running.component.log.clone(), error));
+                (self.notify)(Notice::LogNotRotated(running.component.log.clone(), error));
             }
         }
     }
@@ -311,17 +312,17 @@ impl<'a> Supervisor<'a> {
     /// Stops everything, each component after the ones that depend on it.
     async fn stop(&mut self, stops: &mut mpsc::Receiver<Stop>) {
         for running in &mut self.running {
-            running.ended |= running.kept.is_none();
+            running.ended |= running.launched.is_none();
         }
         let mut check = folder_checks();
         loop {
             for index in 0..self.running.len() {
                 let is_needed = |other: &Running| !other.ended && other.after.contains(&index);
-                if self.running[index].told.is_none() && !self.running.iter().any(is_needed) {
+                if self.running[index].stop_requested.is_none() && !self.running.iter().any(is_needed) {
                     let running = &mut self.running[index];
-                    running.told = Some(Instant::now());
-                    if let Some(kept) = &running.kept {
-                        kept.keeper.end();
+                    running.stop_requested = Some(Instant::now());
+                    if let Some(launched) = &running.launched {
+                        launched.runner.end();
                     }
                 }
             }
@@ -338,7 +339,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn kill(&self) {
-        self.running.iter().filter_map(|running| running.kept.as_ref()).for_each(|kept| kept.keeper.kill());
+        self.running.iter().filter_map(|running| running.launched.as_ref()).for_each(|launched| launched.runner.kill());
     }
 
     fn enter(&mut self, phase: Phase) {

@@ -45,13 +45,13 @@ impl<'a> Supervisor<'a> {
             && let Err(error) = of_user.record(home, lock, &self.state)
         {
             *registry = None;
-            (self.tell)(Notice::NotListed(error));
+            (self.notify)(Notice::NotListed(error));
         }
         // The state file at this path may be another control plane's.
         if self.check_folder().is_ok()
             && let Err(error) = self.state.save(&self.state_file)
         {
-            (self.tell)(Notice::StateNotWritten(error));
+            (self.notify)(Notice::StateNotWritten(error));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Records and publishes the keepers' reports.
+//! Records and publishes the runners' reports.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Course, Failure, MOST_EXITS, Notice, Supervisor};
 use crate::plane::failure::repeated;
-use crate::plane::keeper::Report;
+use crate::plane::runner::Report;
 use crate::plane::state::{Condition, Phase};
 
 impl Supervisor<'_> {
@@ -28,7 +28,7 @@ impl Supervisor<'_> {
                 recorded.condition = Condition::Ready;
                 running.course = Course::Up;
                 running.not_prepared = None;
-                (self.tell)(Notice::Ready { component: component.name.clone(), port: component.port, after });
+                (self.notify)(Notice::Ready { component: component.name.clone(), port: component.port, after });
             }
             Report::NotPrepared { cause } => {
                 recorded.condition = Condition::BackingOff;
@@ -51,23 +51,23 @@ impl Supervisor<'_> {
                 if !has_started && may_recover && recorded.restarts >= MOST_EXITS {
                     running.course = Course::GivenUp;
                     let cause = repeated(&failure.cause, recorded.restarts);
-                    (self.tell)(Notice::Late(Failure { cause, ..failure }));
+                    (self.notify)(Notice::Late(Failure { cause, ..failure }));
                 } else if has_started || may_recover {
-                    (self.tell)(Notice::Restarting(failure, pause));
+                    (self.notify)(Notice::Restarting(failure, pause));
                 } else {
                     failed = Some(failure);
                 }
                 if has_turns {
-                    self.rest(index);
+                    self.suspend(index);
                 }
             }
             Report::Ended(_) => {
                 recorded.process = None;
                 recorded.started_unix_seconds = None;
-                if running.rests && self.state.phase != Phase::Stopping {
+                if running.is_suspended && self.state.phase != Phase::Stopping {
                     recorded.condition = Condition::Waiting;
-                    running.kept = None;
-                    (running.rests, running.course) = (false, Course::Awaited);
+                    running.launched = None;
+                    (running.is_suspended, running.course) = (false, Course::Awaited);
                 } else {
                     recorded.condition = Condition::Stopped;
                     running.ended = true;
@@ -83,9 +83,9 @@ impl Supervisor<'_> {
         match report {
             Report::Ended(how) => {
                 let component = self.running[index].component.name.clone();
-                let after = self.running[index].told.map(|told| told.elapsed()).unwrap_or_default();
+                let after = self.running[index].stop_requested.map(|since| since.elapsed()).unwrap_or_default();
                 self.note(index, Report::Ended(how));
-                (self.tell)(Notice::Ended { component, how, after });
+                (self.notify)(Notice::Ended { component, how, after });
             }
             Report::Preparing(_) | Report::Started(_) => {
                 self.note(index, report);
@@ -100,7 +100,7 @@ impl Supervisor<'_> {
         if let Some(cause) = &late.not_prepared {
             return Failure::of(&late.component, format!("was not ready within {seconds}s: {cause}"));
         }
-        let answer = late.looks.ready.take(Instant::now(), None).await;
+        let answer = late.probes.ready.probe(Instant::now(), None).await;
         let reason = answer.map_or_else(|error| error, |()| "it is ready now".into());
         Failure::of(&late.component, format!("was not ready within {seconds}s ({reason})"))
     }

@@ -9,16 +9,16 @@ use crate::plane::process::Ended;
 use crate::plane::state::StateError;
 
 /// Periodic work while components run, such as the renewal of certificates.
-pub struct Upkeep<'a> {
+pub struct PeriodicWork<'a> {
     /// Time until it is due.
     pub due_in: Duration,
     /// Runs the due work; returns what was done, or an error message.
-    pub keep_up: Box<dyn FnMut() -> Result<KeptUp, String> + 'a>,
+    pub run: Box<dyn FnMut() -> Result<WorkDone, String> + 'a>,
 }
 
 /// The result of periodic work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptUp {
+pub struct WorkDone {
     /// The renewed certificates, for messages.
     pub renewed: Vec<String>,
     /// Components that must restart to use them.
@@ -74,7 +74,7 @@ pub enum Notice {
         after: Duration,
     },
     /// Certificates were renewed.
-    Renewed(KeptUp),
+    Renewed(WorkDone),
     /// Certificates could not be renewed; it is retried.
     NotRenewed(String),
     /// The registry of control planes cannot be written: `trishanku list` may not show this one.

@@ -9,7 +9,7 @@ impl Supervisor<'_> {
         self.running[index].course = Course::StandsBy;
         self.state.components[index].condition = Condition::Waiting;
         for other in 0..self.running.len() {
-            if self.waits_with(other, index) && self.running[other].kept.is_none() {
+            if self.waits_with(other, index) && self.running[other].launched.is_none() {
                 self.state.components[other].condition = Condition::Waiting;
             }
         }
@@ -32,15 +32,15 @@ impl Supervisor<'_> {
 
     /// Stops the components after one that lost its turn: they must not act on the cache of a kube-apiserver whose store
     /// has another writer now.
-    pub(super) fn rest(&mut self, turn: usize) {
+    pub(super) fn suspend(&mut self, turn: usize) {
         for index in 0..self.running.len() {
             if !self.waits_with(index, turn) {
                 continue;
             }
             let running = &mut self.running[index];
-            if let Some(kept) = running.kept.as_ref().filter(|_| !running.rests) {
-                kept.keeper.end();
-                running.rests = true;
+            if let Some(launched) = running.launched.as_ref().filter(|_| !running.is_suspended) {
+                launched.runner.end();
+                running.is_suspended = true;
             }
         }
     }

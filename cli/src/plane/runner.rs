@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::components::{Component, Invocation};
-use super::look::{self, Look};
+use super::prober::{self, Prober};
 use super::process::{Ended, Identity};
 
 /// The first exit is probably an accident, so the component restarts almost at once.
@@ -48,28 +48,28 @@ pub(crate) enum Report {
     NotPrepared { cause: String },
     /// It exited by itself, or could not be started; it restarts after the pause.
     Died { cause: String, pause: Duration },
-    /// It was stopped on request; this is the keeper's last report.
+    /// It was stopped on request; this is the runner's last report.
     Ended(Ended),
 }
 
 /// Handle of a component that is kept running. Dropping it kills the component.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Runner {
     order: watch::Sender<Order>,
     task: JoinHandle<()>,
 }
 
-impl Keeper {
+impl Runner {
     /// Starts the component and keeps it running; every report carries `index`.
     pub(crate) fn start(
         component: Arc<Component>,
-        looks: Looks,
+        probes: Probes,
         index: usize,
         reports: mpsc::Sender<(usize, Report)>,
     ) -> Self {
         let (order, orders) = watch::channel(Order::Run);
-        let kept = Kept { component, looks, orders, reports, index };
-        let task = tokio::spawn(kept.keep());
+        let run = Run { component, probes, orders, reports, index };
+        let task = tokio::spawn(run.until_stopped());
         Self { order, task }
     }
 
@@ -92,7 +92,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Runner {
     fn drop(&mut self) {
         // Aborting the task drops the child, which kills it (`kill_on_drop`).
         self.task.abort();
@@ -101,14 +101,14 @@ impl Drop for Keeper {
 
 /// The probes of a component.
 #[derive(Clone, Debug)]
-pub(crate) struct Looks {
-    pub(crate) ready: Look,
-    pub(crate) alive: Option<Look>,
+pub(crate) struct Probes {
+    pub(crate) ready: Prober,
+    pub(crate) alive: Option<Prober>,
 }
 
-struct Kept {
+struct Run {
     component: Arc<Component>,
-    looks: Looks,
+    probes: Probes,
     orders: watch::Receiver<Order>,
     reports: mpsc::Sender<(usize, Report)>,
     index: usize,
@@ -121,8 +121,8 @@ enum Outcome {
     Ended(Ended),
 }
 
-impl Kept {
-    async fn keep(mut self) {
+impl Run {
+    async fn until_stopped(mut self) {
         let mut pause = FIRST_PAUSE;
         loop {
             let since = Instant::now();
@@ -143,7 +143,7 @@ impl Kept {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                _ = told(&mut self.orders, Order::End) => {
+                _ = ordered(&mut self.orders, Order::End) => {
                     return self.report(Report::Ended(Ended::Before)).await;
                 }
             }
@@ -165,13 +165,13 @@ impl Kept {
                         return Ok(if again { Outcome::NotPrepared(cause) } else { Outcome::Died(cause) });
                     }
                 }
-                _ = told(&mut self.orders, Order::End) => return end(leader, Duration::ZERO, &mut self.orders).await,
+                _ = ordered(&mut self.orders, Order::End) => return end(leader, Duration::ZERO, &mut self.orders).await,
             }
         }
         let since = Instant::now();
         let mut leader = Leader::spawn(&component.run, &component.log)?;
         self.report(Report::Started(leader.identity()?)).await;
-        let looks = self.looks.clone();
+        let probes = self.probes.clone();
         let group = leader.group;
         let mut ready = false;
         loop {
@@ -181,14 +181,14 @@ impl Kept {
                     end_rest(group, component.grace, &mut self.orders).await;
                     return Ok(Outcome::Died(describe(status)));
                 }
-                _ = told(&mut self.orders, Order::End) => {
+                _ = ordered(&mut self.orders, Order::End) => {
                     return end(leader, component.grace, &mut self.orders).await;
                 }
-                () = answers(&looks.ready, since, group), if !ready => {
+                () = answers(&probes.ready, since, group), if !ready => {
                     ready = true;
                     self.report(Report::Ready(since.elapsed())).await;
                 }
-                cause = fails(&component, looks.alive.as_ref(), since, group), if ready => {
+                cause = fails(&component, probes.alive.as_ref(), since, group), if ready => {
                     return match end(leader, component.grace, &mut self.orders).await? {
                         // It was asked to stop in the meantime.
                         ended if *self.orders.borrow() > Order::Run => Ok(ended),
@@ -206,23 +206,23 @@ impl Kept {
 }
 
 /// Waits until the order is at least `order`, or the sender is gone.
-async fn told(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
+async fn ordered(orders: &mut watch::Receiver<Order>, order: Order) -> bool {
     orders.wait_for(|&current| current >= order).await.is_ok()
 }
 
-async fn answers(look: &Look, since: Instant, group: Option<Pid>) {
-    while look.take(since, group).await.is_err() {
-        tokio::time::sleep(look.pause(since.elapsed())).await;
+async fn answers(prober: &Prober, since: Instant, group: Option<Pid>) {
+    while prober.probe(since, group).await.is_err() {
+        tokio::time::sleep(prober.pause(since.elapsed())).await;
     }
 }
 
 /// Returns once the liveness probe has failed as often in a row as allowed; never, if there is none.
-async fn fails(component: &Component, look: Option<&Look>, since: Instant, group: Option<Pid>) -> String {
-    let (Some(alive), Some(look)) = (&component.alive, look) else { return std::future::pending().await };
+async fn fails(component: &Component, prober: Option<&Prober>, since: Instant, group: Option<Pid>) -> String {
+    let (Some(alive), Some(prober)) = (&component.alive, prober) else { return std::future::pending().await };
     let mut failures = 0;
     loop {
         tokio::time::sleep(alive.every).await;
-        match look.take(since, group).await {
+        match prober.probe(since, group).await {
             Ok(()) => failures = 0,
             Err(cause) => {
                 failures += 1;
@@ -253,7 +253,7 @@ struct Leader {
 impl Leader {
     fn spawn(invocation: &Invocation, log: &Path) -> io::Result<Self> {
         let output: File = OpenOptions::new().create(true).append(true).open(log)?;
-        let child = look::command(invocation)
+        let child = prober::command(invocation)
             .stdout(output.try_clone()?)
             .stderr(output)
             // A group of its own: Ctrl-C in the terminal must not stop the store before its clients.
@@ -285,7 +285,7 @@ async fn end(mut leader: Leader, grace: Duration, orders: &mut watch::Receiver<O
     let how = tokio::select! {
         status = leader.wait() => { status?; Ended::Gracefully }
         () = tokio::time::sleep(grace) => Ended::Killed,
-        _ = told(orders, Order::Kill) => Ended::Killed,
+        _ = ordered(orders, Order::Kill) => Ended::Killed,
     };
     if how == Ended::Killed {
         // Before wait(), so the id is still valid.
@@ -310,7 +310,7 @@ async fn end_rest(group: Option<Pid>, grace: Duration, orders: &mut watch::Recei
     tokio::select! {
         () = empty => return,
         () = tokio::time::sleep(grace) => {}
-        _ = told(orders, Order::Kill) => {}
+        _ = ordered(orders, Order::Kill) => {}
     }
     let _gone = kill_process_group(group, Signal::KILL);
 }

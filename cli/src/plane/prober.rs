@@ -18,7 +18,7 @@ const MAX_WORDS: usize = 300;
 
 /// A probe, prepared to be run repeatedly.
 #[derive(Clone, Debug)]
-pub(crate) enum Look {
+pub(crate) enum Prober {
     Http {
         endpoint: Endpoint,
         path: String,
@@ -34,7 +34,7 @@ pub(crate) enum Look {
     Running(Duration),
 }
 
-impl Look {
+impl Prober {
     pub(crate) fn of(probe: &Probe) -> Result<Self, TrustError> {
         Ok(match probe {
             Probe::Http { port, path, trust: Trust::Store(keys) } => {
@@ -67,7 +67,7 @@ impl Look {
     ///
     /// # Errors
     /// The reason for failure, as a message.
-    pub(crate) async fn take(&self, since: Instant, group: Option<Pid>) -> Result<(), String> {
+    pub(crate) async fn probe(&self, since: Instant, group: Option<Pid>) -> Result<(), String> {
         match self {
             Self::Http { endpoint, path } => endpoint.ask(path).await.map(drop).map_err(|error| error.to_string()),
             Self::Store { port, keys, path } => {
@@ -125,27 +125,27 @@ pub(crate) fn command(invocation: &Invocation) -> Command {
 mod tests {
     use super::*;
 
-    fn script(text: &str) -> Look {
+    fn script(text: &str) -> Prober {
         let args = ["-c".into(), text.into()].to_vec();
-        Look::Run(Invocation { program: "/bin/sh".into(), args, ..Invocation::default() })
+        Prober::Run(Invocation { program: "/bin/sh".into(), args, ..Invocation::default() })
     }
 
     #[tokio::test]
     async fn a_look_tells_what_it_saw() {
         let now = Instant::now();
-        assert_eq!(script("exit 0").take(now, None).await, Ok(()));
-        assert_eq!(script("echo not yet; exit 1").take(now, None).await, Err("not yet".to_owned()));
-        assert!(script("exit 3").take(now, None).await.unwrap_err().contains("status: 3"));
+        assert_eq!(script("exit 0").probe(now, None).await, Ok(()));
+        assert_eq!(script("echo not yet; exit 1").probe(now, None).await, Err("not yet".to_owned()));
+        assert!(script("exit 3").probe(now, None).await.unwrap_err().contains("status: 3"));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(Look::Connect(port).take(now, None).await, Ok(()));
+        assert_eq!(Prober::Connect(port).probe(now, None).await, Ok(()));
         drop(listener);
         // A bound port without a listener: connections are refused, and no other process can use the port.
         let bound = tokio::net::TcpSocket::new_v4().unwrap();
         bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = bound.local_addr().unwrap().port();
-        assert!(Look::Connect(port).take(now, None).await.unwrap_err().contains(&port.to_string()));
-        assert_eq!(Look::Running(Duration::ZERO).take(now, None).await, Ok(()));
-        assert!(Look::Running(Duration::from_mins(1)).take(now, None).await.is_err());
+        assert!(Prober::Connect(port).probe(now, None).await.unwrap_err().contains(&port.to_string()));
+        assert_eq!(Prober::Running(Duration::ZERO).probe(now, None).await, Ok(()));
+        assert!(Prober::Running(Duration::from_mins(1)).probe(now, None).await.is_err());
     }
 }
