@@ -97,6 +97,35 @@ type Connect<R> = Box<dyn FnOnce(&Caches, &Arc<Driver<R>>) + Send>;
 type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// A [`Reconciler`] with its triggers. Give it to a [`Manager`](crate::Manager).
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+/// use k8s_openapi::api::core::v1::Node;
+/// use trishanku_framework::{Action, Context, Controller, Key, Reconciler};
+///
+/// struct Rollout;
+///
+/// impl Reconciler for Rollout {
+///     type Object = Deployment;
+///     type Error = kube::Error;
+///
+///     async fn reconcile(&self, deployment: Arc<Deployment>, context: Context) -> Result<Action, kube::Error> {
+///         println!("{}: {:?}", context.key, deployment.spec.as_ref().and_then(|spec| spec.replicas));
+///         Ok(Action::After(Duration::from_mins(5)))
+///     }
+/// }
+///
+/// let controller = Controller::new("rollout", Rollout)
+///     .selecting("app=tank")
+///     // A change of a ReplicaSet reconciles the Deployment that owns it.
+///     .owns::<ReplicaSet>()
+///     // A change of a Node reconciles one Deployment.
+///     .watches(|_: &Node| vec![Key::namespaced("default", "tank")])
+///     .concurrency(4)
+///     .time_limit(Duration::from_secs(30));
+/// ```
 pub struct Controller<R: Reconciler> {
     name: String,
     kind: Kind<R::Object>,

@@ -11,6 +11,26 @@
 //!
 //! [`Election`] runs the protocol; [`candidate`] decides, without clock and network. A lost lease closes the fence; the
 //! [manager](crate::Manager) cancels running reconciles and stands by, with warm caches.
+//!
+//! A program without a manager runs the election itself:
+//!
+//! ```no_run
+//! use trishanku_framework::clock;
+//! use trishanku_framework::lease::{Election, Role, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = kube::Client::try_default().await?;
+//! let election = Election::new(client, Settings::new("default", "tank"), clock::boottime())?;
+//! let (fence, mut role) = (election.fence(), election.role());
+//! let running = tokio::spawn(election.run(async { drop(tokio::signal::ctrl_c().await) }));
+//! role.wait_for(|role| *role != Role::Standby).await?;
+//! // Check the fence before each write: it closes before another replica can acquire the lease.
+//! println!("leading, for {:?} at least", fence.left());
+//! running.await?;
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(test)]
 mod alone;

@@ -2,6 +2,7 @@
 //!
 //! Start with [`branch::Branch`]. It edits the `tree` of values and the `trie` of metadata in memory, writes changes into a
 //! `pack`, and moves the [`refs`]; `load` reads a branch back. `docs/design/git.md` describes the format.
+//! The [example](branch) creates a branch, and writes one commit.
 
 pub mod branch;
 pub mod changes;
