@@ -52,6 +52,57 @@ pub use error::Error;
 pub use writer::Limits;
 
 /// The store of one branch, shared by reference; [`Store::stop`] stops it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use gitcd_core::revision::Revision;
+/// use gitcd_journal::{Segments, Writer};
+/// use gitcd_mvcc::alarms::Alarms;
+/// use gitcd_mvcc::index::{Index, KeyRange};
+/// use gitcd_mvcc::lease::Leases;
+/// use gitcd_mvcc::query::{Filter, Range};
+/// use gitcd_mvcc::txn::{Op, Put};
+/// use gitcd_mvcc::{Limits, Start, Store};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// // An empty store; `gitcd-engine` recovers one from Git and the journal.
+/// let segments = Arc::new(Segments::default());
+/// let start = Start {
+///     index: Index::new(Revision::INITIAL),
+///     leases: Leases::default(),
+///     committed: Revision::INITIAL,
+///     journal: Writer::create(folder.path(), [7; 16], 0, 1 << 20, segments.clone())?,
+///     segments,
+///     superseded: Vec::new(),
+///     alarms: Alarms::default(),
+///     merges: Vec::new(),
+/// };
+/// let (store, writer) = Store::start(start, Limits::default())?;
+///
+/// // The write is durable, and visible to all reads, when this returns.
+/// let put = Put { key: "/a".into(), value: Some("1".into()), lease: Some(0), previous: false };
+/// store.execute(Op::Put(put), Some("curl/8.19.0".into())).await?;
+/// assert_eq!(store.revision(), Revision::new(2));
+///
+/// let found = store.range(&Range {
+///     keys: KeyRange::One("/a".into()),
+///     revision: None,
+///     limit: 0,
+///     count_only: false,
+///     sort: None,
+///     filter: Filter::default(),
+///     known_count: None,
+/// })?;
+/// assert_eq!(found.pairs[0].value(store.segments())?, "1");
+///
+/// store.stop().await;
+/// writer.join();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Store {
     index: RwLock<Index>,
