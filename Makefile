@@ -29,9 +29,10 @@ suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
 	$(CARGO) build --workspace --locked --bin gitcd --test serve
 	GITCD=target/debug/gitcd conformance/apiserver-storage/run $(ARGS)
 
-check: deny ## Format, lints, licences, words
+check: deny ## Format, lints, documentation of the crates, licences, words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@# The fuzz targets are a workspace of their own, whose lock file nothing else looks at.
 	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
 	@hack/words.sh
@@ -39,6 +40,10 @@ check: deny ## Format, lints, licences, words
 .PHONY: docs reference
 docs: ## Build the documentation as a book with search, into target/book; installs mdBook
 	@hack/docs.sh $(ARGS)
+
+.PHONY: record
+record: build ## Record the terminal sessions in docs/images again, from real runs; ARGS=push for one
+	@hack/record.sh $(ARGS)
 
 # The packages and the tests are named so that cargo takes what `make test` has built.
 reference: ## Write the reference pages from the programs' help and metrics, and from the CRDs
