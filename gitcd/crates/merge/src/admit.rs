@@ -31,6 +31,7 @@ use self::location::Location;
 use self::types::Types;
 use crate::protobuf;
 use crate::schema::Schemas;
+use crate::syntax::MAX_BYTES;
 use crate::value::{Syntax, Value};
 
 /// The commit that introduced a file.
@@ -155,6 +156,11 @@ fn read(
     let refuse = |finding: Finding| Err(vec![finding]);
     let (new, syntax) = match Value::read(value) {
         Ok(read) => read,
+        // Not even searched for the line of a mistake.
+        Err(problem) if value.len() > MAX_BYTES => {
+            let is_meant = must_be_object || begins_like_a_manifest(value);
+            return if is_meant { refuse(Finding::whole(problem.reason)) } else { Ok(None) };
+        }
         Err(problem) => {
             let is_json = value.trim_ascii_start().starts_with(b"{");
             let line = (problem.line > 0).then_some(problem.line);

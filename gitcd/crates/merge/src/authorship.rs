@@ -1,5 +1,8 @@
 //! Whose edit is lost: programs repeat their writes, but a user's lost edit must be reported.
 
+use std::collections::HashSet;
+
+use super::fields::canonical;
 use super::value::{Map, Value};
 use super::{absence, deletion};
 
@@ -17,8 +20,8 @@ pub(super) fn has_edit_of_a_person(base: Option<&Value>, changed: &Value) -> boo
     if is_automatic(changed) || content(base) == content(Some(changed)) {
         return false;
     }
-    let before = base.map(entries).unwrap_or_default();
-    let writers: Vec<&Value> = entries(changed).iter().filter(|entry| !before.contains(entry)).collect();
+    let before: HashSet<String> = base.map(entries).unwrap_or_default().iter().map(canonical).collect();
+    let writers: Vec<&Value> = entries(changed).iter().filter(|entry| !before.contains(&canonical(entry))).collect();
     // Objects from Git or written through etcd have no entry.
     writers.is_empty() || writers.into_iter().filter(|entry| !is_of_status(entry)).any(|entry| !is_program(entry))
 }

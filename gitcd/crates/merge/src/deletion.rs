@@ -4,7 +4,10 @@
 //! the change comes first and then the deletion. Sources: `k8s.io/apiserver/pkg/registry/rest/delete.go` (`BeforeDelete`),
 //! `…/registry/generic/registry/store.go` (`markAsDeleting`), `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`).
 
+use std::collections::HashSet;
+
 use super::absence;
+use super::fields::canonical;
 use super::value::{Map, Value};
 
 /// Finalizers that a `DELETE` request sets for the garbage collector. They alone do not keep an object that the other side
@@ -85,9 +88,9 @@ fn added_finalizers(base: Option<&Value>, changed: &Value) -> Vec<Value> {
         let list = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
         list.unwrap_or_default().to_vec()
     };
-    let before = base.map(of).unwrap_or_default();
+    let before: HashSet<String> = base.map(of).unwrap_or_default().iter().map(canonical).collect();
     let mut added = of(changed);
-    added.retain(|finalizer| !before.contains(finalizer));
+    added.retain(|finalizer| !before.contains(&canonical(finalizer)));
     if added.iter().all(is_of_the_collector) { Vec::new() } else { added }
 }
 

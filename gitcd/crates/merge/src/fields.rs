@@ -7,7 +7,9 @@ mod quantity;
 mod related;
 mod valid;
 
-use self::lists::canonical;
+use std::collections::HashSet;
+
+pub(crate) use self::lists::canonical;
 pub use self::related::taken_together;
 use super::conflict::Conflict;
 use super::owners::{Owners, Step, show};
@@ -172,8 +174,15 @@ impl Fields<'_> {
         for (name, value) in fields {
             map.push(name, value);
         }
-        for group in node.iter().flat_map(Node::unions) {
-            self.union(&mut map, sides, group);
+        if node.is_some_and(|node| node.unions().next().is_some()) {
+            // A definition may have many unions, and an object many fields.
+            let present: HashSet<String> =
+                map.iter().filter(|(_, value)| says_something(value)).map(|(name, _)| name.into_owned()).collect();
+            for group in node.iter().flat_map(Node::unions) {
+                if group.iter().filter(|name| present.contains(*name)).nth(1).is_some() {
+                    self.union(&mut map, sides, group);
+                }
+            }
         }
         if let Some(node) = node {
             self.related(&mut map, base, sides, node);

@@ -38,7 +38,7 @@ pub mod yaml;
 
 /// The version of the rules that determine the merged bytes. Versions of gitcd with the same number make the same bytes from the
 /// same commits.
-pub const RULES: u32 = 4;
+pub const RULES: u32 = 5;
 
 pub use conflict::Conflict;
 pub use deletion::is_terminating;
@@ -46,3 +46,4 @@ pub use fields::taken_together;
 pub use object::{
     Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge, uid,
 };
+pub use syntax::MAX_BYTES;

@@ -30,10 +30,16 @@ impl Step {
     }
 }
 
-/// Formats a path: `spec.containers[name=web].image`.
+/// Longest path that is shown whole: a path is shown for each of perhaps very many conflicts.
+const MAX_SHOWN_BYTES: usize = 1 << 10;
+
+/// Formats a path: `spec.containers[name=web].image`; a very long one is cut off.
 pub(super) fn show(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
+        if text.len() > MAX_SHOWN_BYTES {
+            break;
+        }
         match step {
             Step::Field(name) => {
                 if !text.is_empty() {
@@ -48,25 +54,29 @@ pub(super) fn show(path: &[Step]) -> String {
             }
         }
     }
+    if text.len() > MAX_SHOWN_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_SHOWN_BYTES));
+        text.push('…');
+    }
     text
 }
 
 /// The managers of an object.
 pub(super) struct Owners<'v> {
-    entries: Vec<Entry<'v>>,
-}
-
-struct Entry<'v> {
-    time: String,
-    fields: &'v Map,
-    /// The same by name, built on demand: most merges have no conflict.
+    /// When each manager wrote, and its fields.
+    entries: Vec<(String, &'v Map)>,
+    /// The same by field, built on demand: most merges have no conflict.
     index: OnceCell<Index>,
 }
 
-/// The fields that a manager owns.
+/// The fields that managers own: all of them together, so that the number of managers does not count for a field.
 #[derive(Default)]
 struct Index {
     below: HashMap<String, Index>,
+    /// When one of them last wrote it, or a part of it.
+    latest: Option<String>,
+    /// When one of them last wrote it that owns it without parts.
+    whole: Option<String>,
 }
 
 impl<'v> Owners<'v> {
@@ -74,36 +84,52 @@ impl<'v> Owners<'v> {
     pub(super) fn of(object: &'v Value) -> Self {
         let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
         let entries = managed.iter().filter_map(|entry| {
-            let time = entry.at(&["time"])?.as_text()?.into_owned();
-            Some(Entry { time, fields: entry.at(&["fieldsV1"])?.as_map()?, index: OnceCell::new() })
+            Some((entry.at(&["time"])?.as_text()?.into_owned(), entry.at(&["fieldsV1"])?.as_map()?))
         });
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), index: OnceCell::new() }
     }
 
     /// Returns when a manager last wrote the field at `path`, or a part of it, as text that sorts by time.
     pub(super) fn written(&self, path: &[Step]) -> Option<&str> {
-        let names: Vec<_> = path.iter().map(Step::owned).collect();
-        let owns = |entry: &&Entry<'_>| entry.index.get_or_init(|| Index::of(entry.fields)).has(&names);
-        self.entries.iter().filter(owns).map(|entry| &*entry.time).max()
+        let index = self.index.get_or_init(|| {
+            let mut index = Index::default();
+            self.entries.iter().for_each(|(time, fields)| index.add(time, fields));
+            index
+        });
+        let (mut at, mut whole) = (index, None);
+        for (depth, step) in path.iter().enumerate() {
+            if depth > 0 {
+                // A field owned without parts is owned with all of them.
+                whole = whole.max(at.whole.as_deref());
+            }
+            match at.below.get(&step.owned()) {
+                Some(below) => at = below,
+                None => return whole,
+            }
+        }
+        whole.max(at.latest.as_deref())
     }
 }
 
 impl Index {
-    fn of(fields: &Map) -> Self {
-        let below = fields.iter().filter_map(|(name, below)| Some((name.into_owned(), Self::of(below.as_map()?))));
-        Self { below: below.collect() }
-    }
-
-    fn has(&self, names: &[String]) -> bool {
-        let mut at = self;
-        for (depth, name) in names.iter().enumerate() {
-            match at.below.get(name) {
-                Some(below) => at = below,
-                // A field owned without parts is owned with all of them.
-                None => return depth > 0 && at.below.is_empty(),
+    /// Adds the fields of a manager.
+    fn add(&mut self, time: &str, fields: &Map) {
+        let raise = |latest: &mut Option<String>| {
+            if latest.as_deref() < Some(time) {
+                *latest = Some(time.to_owned());
+            }
+        };
+        raise(&mut self.latest);
+        let mut has_parts = false;
+        for (name, below) in fields.iter() {
+            if let Some(below) = below.as_map() {
+                has_parts = true;
+                self.below.entry(name.into_owned()).or_default().add(time, below);
             }
         }
-        true
+        if !has_parts {
+            raise(&mut self.whole);
+        }
     }
 }
 

@@ -4,6 +4,16 @@ use super::value::{Map, Syntax, Value, text};
 use super::yaml::{self, Unreadable};
 use crate::form::json::{self, Sink};
 
+/// Largest value that is read as an object. kube-apiserver accepts requests of up to 3 MiB, and etcd stores 1.5 MiB by default;
+/// reading an object takes up to some hundred times its size in memory.
+pub const MAX_BYTES: usize = 4 << 20;
+
+/// Most bytes of the names on the path to a field. A conflict, and whatever else is reported of a field, has its path.
+pub(super) const MAX_PATH_BYTES: usize = 16 << 10;
+
+const TOO_LARGE: &str = "it is larger than 4 MiB, which no object of Kubernetes is";
+pub(super) const LONG_PATH: &str = "the names on the path to one of its fields have more than 16 KiB";
+
 impl Value {
     /// Parses a stored value; `None` if it is not one JSON or YAML object with unique field names: such a value is merged whole.
     pub fn parse(bytes: &[u8]) -> Option<(Self, Syntax)> {
@@ -16,6 +26,9 @@ impl Value {
     /// Why the value is not one JSON or YAML object with unique field names.
     pub fn read(bytes: &[u8]) -> Result<(Self, Syntax), Unreadable> {
         let whole = |reason: &str| Unreadable::new(0, reason.into());
+        if bytes.len() > MAX_BYTES {
+            return Err(whole(TOO_LARGE));
+        }
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Err(whole(match bytes {
                 [0xfe, 0xff, ..] | [0xff, 0xfe, ..] => "it is UTF-16; only UTF-8 is read",
@@ -26,6 +39,9 @@ impl Value {
         if json::walk(bytes, &mut build).is_ok() {
             if build.repeated {
                 return Err(whole("it names a field twice"));
+            }
+            if build.is_too_deep {
+                return Err(whole(LONG_PATH));
             }
             return match build.done {
                 Some(value @ Value::Map(_)) => Ok((value, Syntax::Json)),
@@ -73,6 +89,10 @@ struct Build {
     done: Option<Value>,
     /// Whether a name occurred twice in an object.
     repeated: bool,
+    /// Bytes of the names on the path to the open container.
+    path: usize,
+    /// Whether a path was too long.
+    is_too_deep: bool,
 }
 
 /// Names of smaller objects are compared linearly.
@@ -97,7 +117,9 @@ impl Sink for Build {
 
     fn open(&mut self, bracket: u8, _: usize) {
         let value = if bracket == b'{' { Value::Map(Map::default()) } else { Value::List(Vec::new()) };
-        self.open.push((self.name.take(), value));
+        let name = self.name.take();
+        self.path += name.as_ref().map_or(0, |name| name.len());
+        self.open.push((name, value));
     }
 
     fn close(&mut self, _: u8, _: usize) {
@@ -109,6 +131,7 @@ impl Sink for Build {
                 map.names().len() < map.0.len()
             };
         }
+        self.path -= name.as_ref().map_or(0, |name| name.len());
         self.name = name;
         self.add(value);
     }
@@ -116,6 +139,7 @@ impl Sink for Build {
     fn comma(&mut self, _: usize) {}
 
     fn key(&mut self, name: &[u8]) {
+        self.is_too_deep |= self.path + name.len() > MAX_PATH_BYTES;
         self.name = Some(std::str::from_utf8(name).expect("the whole text is UTF-8").into());
     }
 

@@ -1,7 +1,7 @@
 //! Volumes and resource claims of a pod that its containers refer to by name.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Fields;
 use crate::owners::Step;
@@ -25,11 +25,18 @@ impl Fields<'_> {
             let there: BTreeSet<Cow<'_, str>> = names(items(merged, list)).collect();
             let missing: BTreeSet<String> =
                 used(merged, places).filter(|name| !there.contains(name)).map(Cow::into_owned).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let mut defined: BTreeMap<Cow<'_, str>, &Value> = BTreeMap::new();
+            for item in sides.iter().flat_map(|side| items(side, list)) {
+                if let Some(name) = item.at(&["name"]).and_then(Value::as_text) {
+                    // The first one counts.
+                    defined.entry(name).or_insert(item);
+                }
+            }
             for name in missing {
-                let is_it = |item: &&Value| item.at(&["name"]).and_then(Value::as_text).is_some_and(|it| *it == name);
-                let Some(item) = sides.iter().find_map(|side| items(side, list).iter().find(is_it)) else {
-                    continue;
-                };
+                let Some(item) = defined.get(&*name).copied() else { continue };
                 let depth = self.path.len();
                 let key = serde_json::Value::from(&*name).to_string();
                 self.path.extend([Step::Field(list.to_owned()), Step::Item(vec![("name".to_owned(), key)])]);

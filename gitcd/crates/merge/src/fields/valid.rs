@@ -79,7 +79,9 @@ pub(super) fn selector(spec: &Map) -> bool {
         None if selector.get("matchExpressions").is_none() => selector,
         _ => return true,
     };
-    let label = |name: &str| spec.get("template")?.at(&["metadata", "labels", name])?.as_text();
+    let labels = spec.get("template").and_then(|template| template.at(&["metadata", "labels"])?.as_map());
+    let places = labels.map(Map::names).unwrap_or_default();
+    let label = |name: &str| labels?.field(*places.get(name)?).1.as_text();
     wanted.iter().all(|(name, value)| label(&name) == value.as_text())
 }
 
@@ -88,7 +90,8 @@ pub(super) fn stored_versions(definition: &Map) -> bool {
     let versions = definition.get("spec").and_then(|spec| spec.at(&["versions"])?.as_list()).unwrap_or_default();
     let stored = definition.get("status").and_then(|status| status.at(&["storedVersions"])?.as_list());
     let mut names = stored.unwrap_or_default().iter().filter_map(Value::as_text);
-    names.all(|stored| texts(versions, "name").any(|name| name == stored))
+    let versions: HashSet<String> = texts(versions, "name").collect();
+    names.all(|stored| versions.contains(&*stored))
 }
 
 /// Returns whether a `ValidatingAdmissionPolicyBinding` has an action, and does not both deny and warn.
@@ -126,8 +129,10 @@ pub(super) fn resources(resources: &Map) -> bool {
         return true;
     };
     let amount = |value: &Value| value.as_text().and_then(|text| nano(&text));
+    let places = limits.names();
+    let limit = |name: &str| limits.field(*places.get(name)?).1.as_text().and_then(|text| nano(&text));
     requests.iter().all(|(name, request)| {
-        let Some((request, limit)) = amount(request).zip(limits.get(&name).and_then(amount)) else { return true };
+        let Some((request, limit)) = amount(request).zip(limit(&name)) else { return true };
         let is_whole = name.starts_with("hugepages-") || name.contains('/') && !name.contains("kubernetes.io/");
         if is_whole { request == limit } else { request <= limit }
     })

@@ -1,6 +1,6 @@
 //! Schemas of custom resources, from their definitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,11 @@ use super::table::{List, Place, Table};
 
 /// Deeper schemas are rejected. No value that gitcd parses is deeper (`docs/design/git.md`).
 const MAX_DEPTH: usize = 512;
+
+/// Longer unions, and further ones of an object, are not those of a definition that anybody wrote by hand: their fields are merged
+/// like others.
+const MAX_MEMBERS: usize = 64;
+const MAX_UNIONS: usize = 64;
 
 /// Adds definitions to a table.
 pub(super) struct Definitions<'t> {
@@ -198,18 +203,20 @@ fn unions(schema: &Map<String, Value>) -> Vec<Vec<String>> {
     unions.iter_mut().for_each(|group| group.sort());
     unions.sort();
     unions.dedup();
+    unions.retain(|group| group.len() <= MAX_MEMBERS);
+    unions.truncate(MAX_UNIONS);
     unions
 }
 
 /// Returns the fields that `oneOf` requires one by one: an object with two of them would match two alternatives. There may be
 /// further alternatives, such as none of them.
 fn required(schema: &Map<String, Value>) -> Option<Vec<String>> {
-    let mut group: Vec<String> = Vec::new();
+    let (mut group, mut known): (Vec<String>, HashSet<&str>) = (Vec::new(), HashSet::new());
     for alternative in schema.get("oneOf")?.as_array()?.iter().filter_map(Value::as_object) {
         let only = alternative.keys().all(|keyword| matches!(keyword.as_str(), "required" | "description" | "title"));
         let fields = alternative.get("required").and_then(Value::as_array).filter(|_| only);
         if let Some([Value::String(field)]) = fields.map(Vec::as_slice)
-            && !group.contains(field)
+            && known.insert(field)
         {
             group.push(field.clone());
         }

@@ -7,13 +7,14 @@ use granit_parser::ScalarStyle;
 use super::Unreadable;
 use super::scalar::{self, Scalar};
 use super::tree::{CORE, Content, MAX_DEPTH, Node, Tree};
+use crate::syntax::{LONG_PATH, MAX_PATH_BYTES};
 use crate::value::{Map, Value};
 
 /// Returns the value of the document's root.
 pub(super) fn construct(tree: &Tree<'_>) -> Result<Value, Unreadable> {
     let Some(root) = tree.root else { return Ok(Value::Scalar("null".into())) };
     // The document itself counts as one.
-    Builder { tree, decoded: 1, aliased: 0, within_alias: 0, copied: 0 }.value(root, 0)
+    Builder { tree, decoded: 1, aliased: 0, within_alias: 0, copied: 0, path: 0 }.value(root, 0)
 }
 
 /// Returns the names of a mapping's fields, in the order of the document; `None` for a merge key.
@@ -41,6 +42,8 @@ struct Builder<'a, 't> {
     within_alias: usize,
     /// Bytes of text copied for aliases.
     copied: usize,
+    /// Bytes of the names on the path to the current value.
+    path: usize,
 }
 
 /// Fields of a mapping under construction.
@@ -149,7 +152,12 @@ impl Builder<'_, '_> {
             if !own.insert(text.clone()) {
                 return Err(self.error(name, format!("it names the field {text:?} twice")));
             }
+            self.path += text.len();
+            if self.path > MAX_PATH_BYTES {
+                return Err(self.error(name, LONG_PATH));
+            }
             let value = self.value(value, depth + 1)?;
+            self.path -= text.len();
             fields.set(text, value);
         }
         Ok(())

@@ -1,5 +1,8 @@
 //! Matches the items of a list with those of a changed one.
 
+use std::collections::HashMap;
+
+use crate::fields::canonical;
 use crate::value::{Map, Value};
 
 /// Fields that identify list items, in the order of precedence.
@@ -10,18 +13,6 @@ const MAX_PAIRS: usize = 250_000;
 
 /// Returns pairs of matching items, in the order of both lists: equal ones, and those with the same identity.
 pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>> {
-    let likeness = |one: &Value, other: &Value| match (one, other) {
-        _ if one == other => 3,
-        (Value::Map(one), Value::Map(other)) => {
-            let identity = |map: &Map| IDENTITY.iter().find_map(|name| Some((*name, map.get(name)?.clone())));
-            match (identity(one), identity(other)) {
-                (Some(one), Some(other)) if one == other => 2,
-                (None, None) => 1,
-                _ => 0,
-            }
-        }
-        _ => 0,
-    };
     let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let suffix =
         old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(one, other)| one == other).count();
@@ -29,13 +20,17 @@ pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>>
     if middle.len().saturating_mul(changed.len()) > MAX_PAIRS {
         return None;
     }
+    // Items are compared many times, so each is read only once.
+    let mut numbers = Numbers::default();
+    let mut forms = |items: &[Value]| items.iter().map(|item| Form::of(item, &mut numbers)).collect::<Vec<_>>();
+    let (middle, changed) = (forms(middle), forms(changed));
     // Find the best match of the remaining items by dynamic programming from the end.
     let width = changed.len() + 1;
     let mut best = vec![0_u32; (middle.len() + 1) * width];
     let mut alike = vec![0_u32; middle.len() * changed.len()];
     for one in (0..middle.len()).rev() {
         for other in (0..changed.len()).rev() {
-            let like = likeness(&middle[one], &changed[other]);
+            let like = middle[one].likeness(&changed[other]);
             alike[one * changed.len() + other] = like;
             let paired = if like > 0 { like + best[(one + 1) * width + other + 1] } else { 0 };
             best[one * width + other] = paired.max(best[(one + 1) * width + other]).max(best[one * width + other + 1]);
@@ -56,4 +51,40 @@ pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>>
     }
     pairs.extend((0..suffix).map(|place| (old.len() - suffix + place, new.len() - suffix + place)));
     Some(pairs)
+}
+
+/// What decides whether items match. Equal values have equal numbers.
+struct Form {
+    value: usize,
+    /// Of a mapping: its identifying field, if it has one, and the number of that field's value.
+    identity: Option<Option<(&'static str, usize)>>,
+}
+
+impl Form {
+    fn of(item: &Value, numbers: &mut Numbers) -> Self {
+        let identity = item
+            .as_map()
+            .map(|map: &Map| IDENTITY.into_iter().find_map(|name| Some((name, numbers.of(map.get(name)?)))));
+        Self { value: numbers.of(item), identity }
+    }
+
+    fn likeness(&self, other: &Self) -> u32 {
+        match (self.identity, other.identity) {
+            _ if self.value == other.value => 3,
+            (Some(Some(one)), Some(Some(other))) if one == other => 2,
+            (Some(None), Some(None)) => 1,
+            _ => 0,
+        }
+    }
+}
+
+/// Numbers of distinct values.
+#[derive(Default)]
+struct Numbers(HashMap<String, usize>);
+
+impl Numbers {
+    fn of(&mut self, value: &Value) -> usize {
+        let next = self.0.len();
+        *self.0.entry(canonical(value)).or_insert(next)
+    }
 }

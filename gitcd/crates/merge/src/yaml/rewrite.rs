@@ -88,11 +88,12 @@ impl<'t> Editor<'_, 't> {
             Content::Scalar(_, style) => *style,
             _ => ScalarStyle::Plain,
         };
-        let rest = self.line_rest(member.end);
         let text = match shape {
             Shape::Flow => format!(" {}", write::flow(new, style)?),
             // What follows on the line would become a part of the last line.
-            Shape::Block(_) if !rest.trim().is_empty() => format!(" {}", write::flow(new, style)?),
+            Shape::Block(_) if !self.line_rest(member.end).trim().is_empty() => {
+                format!(" {}", write::flow(new, style)?)
+            }
             Shape::Block(indent) if is_item => write::behind_dash(new, indent, style)?,
             Shape::Block(indent) => write::behind_colon(new, indent, style)?,
         };

@@ -22,6 +22,9 @@ pub(crate) enum Id {
 /// The value of a missing key field without a default.
 const NONE: &str = "null";
 
+/// Longest text of a key: it is a part of the path of everything in its item. Kubernetes' names have at most 253 bytes.
+const MAX_KEY_BYTES: usize = 4 << 10;
+
 impl<'s> Keys<'s> {
     /// Creates keys of one field without a default.
     pub(crate) fn named(name: &'s str) -> Self {
@@ -40,7 +43,7 @@ impl<'s> Keys<'s> {
     }
 
     /// Returns the JSON texts of the keys of an item. A key that is absent, `null` or an empty string has its default. `None` if
-    /// the item is not an object, or a key is not a scalar.
+    /// the item is not an object, or a key is not a scalar or too long.
     pub(crate) fn key(&self, item: &Value) -> Option<Vec<String>> {
         let map = item.as_map()?;
         let text = |(name, default): &(&str, &str)| match map.get(name) {
@@ -53,7 +56,7 @@ impl<'s> Keys<'s> {
             Some(Value::Scalar(text)) => Some(text.to_string()),
             Some(_) => None,
         };
-        self.0.iter().map(text).collect()
+        self.0.iter().map(|field| text(field).filter(|text| text.len() <= MAX_KEY_BYTES)).collect()
     }
 
     /// Returns whether every item has keys, all distinct.
@@ -110,19 +113,37 @@ impl Numbers {
     }
 }
 
-/// Formats equal values as the same text.
+/// Formats equal values as the same text. Takes time in proportion to the value.
 pub(crate) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    let normalized = |text: &str| serde_json::Value::from(text).to_string();
     match value {
-        Value::Scalar(scalar) if scalar.starts_with('"') => serde_json::Value::from(&*value::text(scalar)).to_string(),
-        Value::Scalar(scalar) => scalar.to_string(),
-        Value::List(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::Scalar(scalar) if scalar.starts_with('"') => out.push_str(&normalized(&value::text(scalar))),
+        Value::Scalar(scalar) => out.push_str(scalar),
+        Value::List(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
         Value::Map(map) => {
             let mut fields: Vec<(Cow<'_, str>, &Value)> = map.iter().collect();
             fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-            let field = |(name, value): &(Cow<'_, str>, &Value)| {
-                format!("{}:{}", serde_json::Value::from(&**name), canonical(value))
-            };
-            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
+            out.push('{');
+            for (at, (name, value)) in fields.into_iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                out.push_str(&normalized(&name));
+                out.push(':');
+                write_canonical(value, out);
+            }
+            out.push('}');
         }
     }
 }
