@@ -27,7 +27,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gitcd-net", &["gitcd-core", "trishanku-service"]),
     ("gitcd-sync", &["gitcd-core", "gitcd-engine", "gitcd-merge", "gitcd-mvcc", "gitcd-repo", "trishanku-stdio"]),
     ("gitcd-host", &["gitcd-core", "gitcd-engine", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
-    ("gitcd-server", &["gitcd-core", "gitcd-engine", "gitcd-mvcc", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
+    (
+        "gitcd-server",
+        &["gitcd-core", "gitcd-engine", "gitcd-mvcc", "gitcd-net", "gitcd-repo", "gitcd-sync", "trishanku-service"],
+    ),
     (
         "gitcd",
         &[
@@ -42,22 +45,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "gitcd-repo",
             "gitcd-server",
             "gitcd-sync",
+            "trishanku-service",
             "trishanku-stdio",
         ],
     ),
     ("gitcd-powerloss", &[]),
     // Controllers: the framework knows no kind of Trishanku and no Git; reconcilers never use each other.
-    ("trishanku-framework", &[]),
+    ("trishanku-framework", &["trishanku-service"]),
     ("trishanku-api", &["trishanku-framework"]),
     ("trishanku-heaven-plan", &["trishanku-api", "trishanku-framework"]),
-    ("trishanku-branch-status", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
+    (
+        "trishanku-branch-status",
+        &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan", "trishanku-service"],
+    ),
     ("trishanku-lint", &["trishanku-api", "trishanku-heaven-plan"]),
     ("trishanku-heaven", &["trishanku-api", "trishanku-framework", "trishanku-branch-status", "trishanku-heaven-plan"]),
     (
         "trishanku-automerge",
         &["trishanku-api", "trishanku-framework", "trishanku-branch-status", "trishanku-heaven-plan"],
     ),
-    ("trishanku-githubrepo", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
+    ("trishanku-githubrepo", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan", "trishanku-service"]),
     // Programs.
     (
         "trishanku-manager",
@@ -68,12 +75,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "trishanku-githubrepo",
             "trishanku-heaven",
             "trishanku-heaven-plan",
+            "trishanku-service",
             "trishanku-stdio",
         ],
     ),
     (
         "trishanku",
-        &["gitcd", "trishanku-api", "trishanku-heaven", "trishanku-lint", "trishanku-heaven-plan", "trishanku-stdio"],
+        &[
+            "gitcd",
+            "trishanku-api",
+            "trishanku-heaven",
+            "trishanku-heaven-plan",
+            "trishanku-lint",
+            "trishanku-service",
+            "trishanku-stdio",
+        ],
     ),
     // Tests, benches and examples.
     ("trishanku-testkit", &["gitcd"]),

@@ -1,12 +1,27 @@
-//! What a long-running program needs, whatever it serves.
+//! What a long-running program needs, whatever it serves. Nothing is enabled by default.
 //!
 //! | module | feature | content |
 //! |---|---|---|
 //! | [`error`] | | an error with its causes, on one line |
 //! | [`throttle`] | | a limit on log lines that repeat |
-//! | [`tls`] | `tls` | certificates of servers, reloaded when their files change |
+//! | [`exposition`] | `exposition` | the text formats of metrics, and the choice between them |
+//! | [`http`] | `http` | a client for requests with one response each |
+//! | [`otlp`] | `otlp` | export of spans to a collector, by OpenTelemetry's environment variables |
+//! | [`otlp::Collector`] | `otlp-settings` | only whether these variables enable the export, and where to |
+//! | [`tls`] | `tls` | certificates of servers, reloaded when their files change, and TLS settings of clients |
 
 pub mod error;
+#[cfg(feature = "exposition")]
+pub mod exposition;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "otlp-settings")]
+pub mod otlp;
 pub mod throttle;
 #[cfg(feature = "tls")]
 pub mod tls;
+
+/// The example of the README.
+#[cfg(all(doctest, feature = "http", feature = "tls"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

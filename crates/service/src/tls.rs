@@ -1,8 +1,18 @@
-//! Certificates of listeners, reloaded when their files change.
+//! Certificates of listeners, reloaded when their files change, and the TLS settings of clients.
+//!
+//! ```no_run
+//! use trishanku_service::tls::{Certificates, Files, Unusable};
+//!
+//! let files = Files { cert: "tls.crt".into(), key: "tls.key".into(), trusted_ca: None };
+//! let certificates = Certificates::load(files, &[b"h2", b"http/1.1"])?;
+//! // For each connection: TlsAcceptor::from(certificates.current()).accept(stream)
+//! # Ok::<(), Unusable>(())
+//! ```
 //!
 //! The files are read for every new connection, and parsed only if their bytes have changed. Reading three small files costs a
 //! few per cent of a handshake, and unlike timestamps, inodes or watches, it never misses a change.
 
+mod client;
 mod curve;
 mod expiry;
 
@@ -17,10 +27,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
+pub use self::client::{ClientTls, ClientTlsError};
 use crate::throttle::LogThrottle;
+pub use tokio_rustls::rustls::ClientConfig;
+pub use tokio_rustls::rustls::pki_types::ServerName;
 
-/// ALPN protocols: HTTP/2 for gRPC, HTTP/1.1 for health and metrics.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// Minimum interval between two warnings about unusable files.
 const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
@@ -49,6 +60,7 @@ pub struct Unusable {
 #[derive(Debug)]
 pub struct Certificates {
     files: Files,
+    protocols: &'static [&'static [u8]],
     loaded: Mutex<Loaded>,
 }
 
@@ -60,15 +72,17 @@ struct Loaded {
 }
 
 impl Certificates {
-    /// Loads the files; warns about certificates that have expired or expire soon.
+    /// Loads the files; warns about certificates that have expired or expire soon. Connections negotiate one of `protocols` (ALPN,
+    /// preferred first); if there are none, nothing is negotiated.
     ///
     /// # Errors
     /// [`Unusable`] if a file is missing or cannot be parsed, or if the key does not match the certificate.
-    pub fn load(files: Files) -> Result<Self, Unusable> {
+    pub fn load(files: Files, protocols: &'static [&'static [u8]]) -> Result<Self, Unusable> {
         let contents = Contents::read(&files)?;
-        let config = contents.parse(&files)?;
+        let config = contents.parse(&files, protocols)?;
         Ok(Self {
             files,
+            protocols,
             loaded: Mutex::new(Loaded { contents, config, complaints: LogThrottle::every(COMPLAIN_EVERY) }),
         })
     }
@@ -81,7 +95,7 @@ impl Certificates {
         if read.as_ref().is_ok_and(|contents| *contents == loaded.contents) {
             return loaded.config.clone();
         }
-        match read.and_then(|contents| Ok((contents.parse(&self.files)?, contents))) {
+        match read.and_then(|contents| Ok((contents.parse(&self.files, self.protocols)?, contents))) {
             Ok((config, contents)) => {
                 tracing::info!(cert = %self.files.cert.display(), "reloaded certificates for new connections");
                 loaded.config = config;
@@ -119,7 +133,7 @@ impl Contents {
         })
     }
 
-    fn parse(&self, files: &Files) -> Result<Arc<ServerConfig>, Unusable> {
+    fn parse(&self, files: &Files, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, Unusable> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -148,7 +162,7 @@ impl Contents {
             _ => unusable(&files.key, error),
         });
         let mut config = config?;
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Arc::new(config))
     }
 }
@@ -182,5 +196,40 @@ fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, Unusable> {
     match last_error {
         Some(error) if roots.is_empty() => Err(unusable(path, error)),
         _ => Ok(roots),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(files: &Files, host: &str) {
+        let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+        std::fs::write(&files.cert, made.cert.pem()).unwrap();
+        std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn changed_files_are_used_and_unusable_ones_leave_the_last_usable() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let files = Files { cert: at("tls.crt"), key: at("tls.key"), trusted_ca: None };
+        let error = Certificates::load(files.clone(), &[]).unwrap_err().to_string();
+        assert!(error.contains("tls.crt"), "{error}");
+        write(&files, "one");
+        let certificates = Certificates::load(files.clone(), &[b"http/1.1"]).unwrap();
+        let first = certificates.current();
+        assert!(Arc::ptr_eq(&first, &certificates.current()), "unchanged files are not parsed again");
+        assert_eq!(first.alpn_protocols, [b"http/1.1"]);
+        write(&files, "two");
+        let second = certificates.current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        std::fs::write(&files.key, key).unwrap();
+        assert!(Arc::ptr_eq(&second, &certificates.current()), "the key is another certificate's");
+        std::fs::remove_file(&files.cert).unwrap();
+        assert!(Arc::ptr_eq(&second, &certificates.current()));
+        write(&files, "three");
+        assert!(!Arc::ptr_eq(&second, &certificates.current()));
     }
 }

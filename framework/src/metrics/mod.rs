@@ -36,7 +36,6 @@
 
 mod caches;
 mod leases;
-mod plain;
 mod queues;
 mod reconciles;
 mod requests;
@@ -47,6 +46,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use trishanku_service::exposition;
 
 pub(crate) use self::caches::CacheMetrics;
 pub(crate) use self::leases::LeaseMetrics;
@@ -57,10 +57,10 @@ pub(crate) use self::reconciles::{Ending, Figures};
 pub(crate) use self::requests::Requests;
 
 /// Content type of [`Metrics::text`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub const CONTENT_TYPE: &str = exposition::OPEN_METRICS;
 
 /// Content type of [`Metrics::plain`].
-pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const PLAIN_CONTENT_TYPE: &str = exposition::PLAIN;
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
@@ -108,7 +108,7 @@ impl Metrics {
     /// Returns all metrics in Prometheus' text format, with bounds of buckets as Go prints them; serve it as
     /// [`PLAIN_CONTENT_TYPE`].
     pub fn plain(&self) -> String {
-        plain::plain(&self.text())
+        exposition::plain(&self.text(), &[])
     }
 
     /// Calls `add` with the registry, so that you can register metrics of your own.

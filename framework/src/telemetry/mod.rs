@@ -57,7 +57,6 @@ mod call;
 mod context;
 mod logs;
 mod otlp;
-mod plan;
 mod reconcile;
 mod settings;
 
@@ -75,6 +74,7 @@ pub use self::context::{TRACEPARENT, TraceContext};
 pub use self::logs::{Format, UnknownFormat};
 pub(crate) use self::reconcile::{Subject, Trail};
 pub use self::settings::{Settings, SetupError};
+pub use trishanku_service::otlp::OtlpError;
 
 /// Target of the spans of reconciles, whose fields log lines have, too.
 const RECONCILE: &str = "trishanku_framework::reconcile";

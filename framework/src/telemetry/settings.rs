@@ -11,9 +11,9 @@ use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, reload};
+use trishanku_service::otlp::{Collector, OtlpError, environment};
 
 use super::logs::Lines;
-use super::plan::{environment, plan};
 use super::{Format, Inner, ON, RECONCILE, TARGET, Telemetry, UnknownFilter, otlp, parse};
 
 /// Why logs and traces cannot be set up.
@@ -28,34 +28,9 @@ pub enum SetupError {
         /// The cause.
         source: UnknownFilter,
     },
-    /// A variable of OpenTelemetry asks for something that is not supported.
-    #[error("{variable}={value} is not supported: {instead}")]
-    Unsupported {
-        /// The variable.
-        variable: String,
-        /// Its value.
-        value: String,
-        /// What to use instead.
-        instead: String,
-    },
-    /// A variable of OpenTelemetry names a file that cannot be read.
-    #[error("{variable}={path} cannot be read")]
-    File {
-        /// The variable.
-        variable: String,
-        /// The file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The collector's address or the certificates are unusable.
-    #[error("cannot create an exporter of traces to {endpoint}")]
-    Exporter {
-        /// The address.
-        endpoint: String,
-        /// The cause.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    /// OpenTelemetry's variables or [`Settings::collector`] are not usable.
+    #[error(transparent)]
+    Traces(#[from] OtlpError),
     /// The process already has a subscriber.
     #[error("the process already has a log subscriber")]
     Taken(#[source] tracing::dispatcher::SetGlobalDefaultError),
@@ -129,8 +104,8 @@ impl Settings {
     /// # Errors
     /// [`SetupError`].
     pub fn build(self) -> Result<(Dispatch, Telemetry), SetupError> {
-        let plan = plan(self.collector.as_deref(), &environment)?;
-        let provider = plan.map(|plan| otlp::provider(plan, &self.service)).transpose()?;
+        let collector = Collector::find(self.collector.as_deref(), &environment)?;
+        let provider = collector.map(|collector| otlp::provider(&collector, &self.service)).transpose()?;
         let traces = provider.as_ref().map(|provider| otlp::layer(provider, self.spans_of));
         let value = environment("RUST_LOG").unwrap_or_else(|| "info".to_owned());
         let filter = parse(&value).map_err(|source| SetupError::LogFilter { value, source })?;

@@ -7,7 +7,6 @@ mod etcd;
 mod figures;
 mod health;
 mod messages;
-mod plain;
 mod process;
 mod remotes;
 mod requests;
@@ -19,9 +18,9 @@ use gitcd_engine::committer;
 use gitcd_engine::maintenance;
 use gitcd_mvcc::Store;
 use prometheus_client::registry::Registry;
+use trishanku_service::exposition;
 
 pub use self::health::Health;
-pub use self::plain::plain;
 pub(crate) use self::process::file_descriptor_limit;
 pub(crate) use self::requests::Request;
 pub use self::requests::Requests;
@@ -83,10 +82,18 @@ impl Source {
     }
 }
 
+/// Counters without `_total` in etcd, and so in the plain text.
+const WITHOUT_TOTAL: &[&str] = &["etcd_server_health_success", "etcd_server_health_failures"];
+
 /// Encodes the metrics as text.
 pub fn text(registry: &Registry) -> String {
     let mut text = String::with_capacity(16 << 10);
     // Only our own collectors could fail, and they do not.
     let _ = prometheus_client::encoding::text::encode(&mut text, registry);
     text
+}
+
+/// Converts the text to Prometheus' older format, which most clients request.
+pub fn plain(open: &str) -> String {
+    exposition::plain(open, WITHOUT_TOTAL)
 }

@@ -8,8 +8,6 @@
 //! needs the feature `otlp`.
 
 #[cfg(feature = "otlp")]
-mod exporter;
-#[cfg(feature = "otlp")]
 mod otlp;
 #[cfg(feature = "otlp")]
 mod request;
@@ -40,7 +38,8 @@ pub(crate) fn traced(routes: axum::Router, branch: &str) -> axum::Router {
 
 #[cfg(not(feature = "otlp"))]
 mod without {
-    use super::settings::environment;
+    use trishanku_service::otlp::environment;
+
     use super::{Layer, Settings, SetupError};
 
     /// Traces, which this program was built without.

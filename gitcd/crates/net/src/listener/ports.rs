@@ -7,6 +7,9 @@ use tokio::net::TcpListener;
 
 use crate::tls::{self, Certificates};
 
+/// ALPN protocols: HTTP/2 for gRPC, HTTP/1.1 for health and metrics.
+const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
 /// A listen address from a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -65,7 +68,7 @@ impl Ports {
     /// [`ListenError::Tls`], [`ListenError::NoCertificate`].
     pub fn new(listen: &[Listen], files: Option<tls::Files>) -> Result<Self, ListenError> {
         let asks = files.as_ref().is_some_and(|files| files.trusted_ca.is_some());
-        let certificates = files.map(Certificates::load).transpose()?.map(Arc::new);
+        let certificates = files.map(|files| Certificates::load(files, PROTOCOLS)).transpose()?.map(Arc::new);
         let of = |listen: &Listen| {
             let Listen { flag, address, tls } = *listen;
             if tls {
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_not_used_are_told_with_the_remedy() {
+    fn unused_certificates_are_reported_with_the_remedy() {
         let said = unused("host-listen-urls", HERE, true);
         for words in ["--host-listen-urls", "--host-tls-cert", "--host-tls-trusted-ca-certs", "https://127.0.0.1:0"] {
             assert!(said.contains(words), "{said}");

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
+use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry::{Key, KeyValue};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::filter_fn;
+use trishanku_service::otlp::{environment, resource};
 
-use super::exporter::Patient;
-use super::settings::{Plan, environment};
 use super::{Layer, Settings, SetupError, TARGET};
 
 /// How long the end waits for the collector to accept the last spans.
@@ -30,9 +26,12 @@ pub struct Traces(SdkTracerProvider);
 /// [`SetupError`] if the settings are invalid or not supported.
 pub fn start(settings: &Settings) -> Result<Option<Traces>, SetupError> {
     let Some(plan) = settings.plan(&environment)? else { return Ok(None) };
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let instance = plan.instance_id.map(|id| KeyValue::new("service.instance.id", id));
+    let attributes = [version].into_iter().chain(instance);
     let mut builder = SdkTracerProvider::builder()
-        .with_resource(resource(&plan))
-        .with_batch_exporter(Patient::new(exporter(&plan)?, plan.endpoint.clone()));
+        .with_resource(resource(plan.service_name.as_deref(), "gitcd", attributes))
+        .with_batch_exporter(plan.collector.exporter()?);
     if let Some(share) = plan.share {
         builder = builder.with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(share))));
     }
@@ -63,46 +62,4 @@ impl Traces {
             tracing::warn!(%error, "the last traces may be lost");
         }
     }
-}
-
-fn exporter(plan: &Plan) -> Result<SpanExporter, SetupError> {
-    let mut builder = SpanExporter::builder().with_tonic().with_endpoint(&plan.endpoint);
-    if plan.endpoint.starts_with("https:") {
-        builder = builder.with_tls_config(tls()?);
-    }
-    builder.build().map_err(|error| SetupError(error.to_string()))
-}
-
-/// Returns the TLS settings: the system's CAs, or the one in `OTEL_EXPORTER_OTLP_CERTIFICATE`, and a client certificate if set.
-fn tls() -> Result<ClientTlsConfig, SetupError> {
-    let read = |name: &str| {
-        let variable = format!("OTEL_EXPORTER_OTLP_{name}");
-        let path = environment(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}")).or_else(|| environment(&variable));
-        let read =
-            |path: String| std::fs::read(&path).map_err(|error| SetupError(format!("{variable}={path}: {error}")));
-        path.map(read).transpose()
-    };
-    let mut tls = match read("CERTIFICATE")? {
-        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
-        None => ClientTlsConfig::new().with_enabled_roots(),
-    };
-    if let (Some(cert), Some(key)) = (read("CLIENT_CERTIFICATE")?, read("CLIENT_KEY")?) {
-        tls = tls.identity(Identity::from_pem(cert, key));
-    }
-    Ok(tls)
-}
-
-fn resource(plan: &Plan) -> Resource {
-    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    let instance = plan.instance_id.clone().map(|id| KeyValue::new("service.instance.id", id));
-    // Both builders read the environment.
-    let found = Resource::builder().build();
-    let builder = Resource::builder().with_attribute(version).with_attributes(instance);
-    let named = found.get(&Key::from_static_str("service.name")).map(|name| name.to_string());
-    match (&plan.service_name, named) {
-        (Some(name), _) => builder.with_service_name(name.clone()),
-        (None, Some(name)) if !name.starts_with("unknown_service") => builder,
-        (None, _) => builder.with_service_name("gitcd"),
-    }
-    .build()
 }

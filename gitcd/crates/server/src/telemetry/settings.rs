@@ -1,5 +1,8 @@
 //! Settings of tracing, from etcd's flags and from OpenTelemetry's environment variables.
 
+use trishanku_service::error::chain;
+use trishanku_service::otlp::{Collector, OtlpError};
+
 /// Settings from the command line; the usual `OTEL_` variables supply the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -20,10 +23,16 @@ pub struct Settings {
 #[error("cannot set up tracing: {0}")]
 pub struct SetupError(pub(super) String);
 
+impl From<OtlpError> for SetupError {
+    fn from(error: OtlpError) -> Self {
+        Self(chain(&error))
+    }
+}
+
 /// The effective settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
-    pub(super) endpoint: String,
+    pub(super) collector: Collector,
     /// The share of requests that start a trace; `None` leaves it to `OTEL_TRACES_SAMPLER`.
     pub(super) share: Option<f64>,
     pub(super) service_name: Option<String>,
@@ -31,27 +40,14 @@ pub(super) struct Plan {
 }
 
 const MILLION: u32 = 1_000_000;
-const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
-
-/// Returns an environment variable; as OpenTelemetry specifies, an empty one counts as unset.
-pub(super) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
-}
 
 impl Settings {
     /// Returns the effective settings from the flags and `variable`; `None` if tracing is off.
     pub(super) fn plan(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Plan>, SetupError> {
-        // The variable for traces wins over the one for all signals.
-        let exporter = |name: &str| {
-            variable(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
-                .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
-        };
-        if !self.wanted(variable, exporter("ENDPOINT").is_some())? {
-            return Ok(None);
-        }
-        if let Some(protocol) = exporter("PROTOCOL").filter(|protocol| protocol != "grpc") {
-            return Err(SetupError(format!("OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only grpc is supported")));
-        }
+        // As in etcd, the address does not enable traces.
+        let found =
+            if self.enabled { Some(Collector::enabled(None, variable)?) } else { Collector::find(None, variable)? };
+        let Some(collector) = found else { return Ok(None) };
         let share = match self.sampling_per_million {
             Some(rate) if rate > MILLION => {
                 return Err(SetupError(format!("--distributed-tracing-sampling-rate={rate} is more than {MILLION}")));
@@ -66,26 +62,14 @@ impl Settings {
             None => format!("http://{address}"),
         });
         Ok(Some(Plan {
-            endpoint: address.or_else(|| exporter("ENDPOINT")).unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
+            collector: match address {
+                Some(address) => collector.at(address),
+                None => collector,
+            },
             share,
             service_name: self.service_name.clone(),
             instance_id: self.instance_id.clone(),
         }))
-    }
-
-    fn wanted(&self, variable: &dyn Fn(&str) -> Option<String>, endpoint: bool) -> Result<bool, SetupError> {
-        if self.enabled {
-            return Ok(true);
-        }
-        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return Ok(false);
-        }
-        match variable("OTEL_TRACES_EXPORTER").as_deref() {
-            None => Ok(endpoint),
-            Some("otlp") => Ok(true),
-            Some("none") => Ok(false),
-            Some(other) => Err(SetupError(format!("OTEL_TRACES_EXPORTER={other}: only otlp and none are valid"))),
-        }
     }
 }
 
@@ -100,7 +84,7 @@ mod tests {
     }
 
     fn endpoint(settings: &Settings, variables: &[(&str, &str)]) -> Option<String> {
-        plan(settings, variables).unwrap().map(|plan| plan.endpoint)
+        plan(settings, variables).unwrap().map(|plan| plan.collector.endpoint().to_owned())
     }
 
     #[test]
@@ -110,7 +94,7 @@ mod tests {
         // As in etcd, the other flags do not enable it.
         let idle = Settings { address: Some("a:1".into()), sampling_per_million: Some(1), ..Settings::default() };
         assert_eq!(endpoint(&idle, &[]), None);
-        assert_eq!(endpoint(&none, &[("OTEL_TRACES_EXPORTER", "otlp")]).as_deref(), Some(DEFAULT_ENDPOINT));
+        assert_eq!(endpoint(&none, &[("OTEL_TRACES_EXPORTER", "otlp")]).as_deref(), Some("http://localhost:4317"));
         let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317");
         let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:4317");
         assert_eq!(endpoint(&none, &[all]).as_deref(), Some("http://all:4317"));
@@ -123,7 +107,7 @@ mod tests {
     fn flags_win_over_variables() {
         let flags = Settings { enabled: true, ..Settings::default() };
         let variable = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317");
-        assert_eq!(endpoint(&flags, &[]).as_deref(), Some(DEFAULT_ENDPOINT));
+        assert_eq!(endpoint(&flags, &[]).as_deref(), Some("http://localhost:4317"));
         assert_eq!(endpoint(&flags, &[variable, ("OTEL_TRACES_EXPORTER", "none")]).as_deref(), Some("http://all:4317"));
         let address = |address: &str| Settings { address: Some(address.into()), ..flags.clone() };
         assert_eq!(endpoint(&address("c:1"), &[variable]).as_deref(), Some("http://c:1"));
@@ -148,6 +132,7 @@ mod tests {
         assert!(error(&[("OTEL_TRACES_EXPORTER", "zipkin")]).contains("zipkin"));
         let protocol = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
         assert!(error(&[("OTEL_TRACES_EXPORTER", "otlp"), protocol]).contains("http/protobuf"));
+        assert!(error(&[("OTEL_TRACES_EXPORTER", "otlp"), ("OTEL_TRACES_SAMPLER", "xray")]).contains("xray"));
         assert_eq!(plan(&Settings::default(), &[protocol]), Ok(None));
     }
 }
