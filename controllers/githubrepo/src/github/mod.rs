@@ -1,4 +1,4 @@
-//! GitHub's REST API: octocrab does transport and authentication, this module interprets responses.
+//! GitHub's REST API.
 
 mod error;
 mod pace;
@@ -6,15 +6,14 @@ mod transport;
 
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE, DATE, ETAG, IF_NONE_MATCH, LOCATION, USER_AGENT};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, DATE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, USER_AGENT};
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited as LimitedBody};
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
-use octocrab::Octocrab;
 use serde_json::error::Category;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use trishanku_service::http::Client as HttpClient;
 
 pub use self::error::CallError;
 pub use self::pace::Limited;
@@ -33,10 +32,10 @@ const MOST_CHARACTERS: usize = 300;
 
 /// Client for GitHub with one token.
 pub struct Client {
-    octocrab: Octocrab,
+    http: HttpClient,
     access: Access,
+    authorization: (HeaderName, HeaderValue),
     pace: Pace,
-    patience: Duration,
     login: tokio::sync::Mutex<Option<String>>,
 }
 
@@ -66,14 +65,15 @@ struct Answer {
 }
 
 impl Client {
-    /// Creates a client. Must be called in a Tokio runtime.
+    /// Creates a client.
     ///
     /// # Errors
     /// [`AccessError`]: the token, the address or the certificates cannot be used.
     pub(crate) fn new(access: Access, terms: &Terms) -> Result<Self, AccessError> {
-        let octocrab = access.connect()?;
+        let http = access.client(terms.patience, MOST_BYTES)?;
+        let authorization = access.authorization()?;
         let pace = Pace::new(terms.clone());
-        Ok(Self { octocrab, access, pace, patience: terms.patience, login: tokio::sync::Mutex::default() })
+        Ok(Self { http, access, authorization, pace, login: tokio::sync::Mutex::default() })
     }
 
     /// Checks whether requests are allowed now.
@@ -216,20 +216,11 @@ impl Client {
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let request = request
-            .body(body.map(ToString::to_string).unwrap_or_default())
-            .map_err(|error| unreachable(error.to_string()))?;
-        let exchange = async {
-            let response = self.octocrab.execute(request).await.map_err(|error| self.access.chain(&error))?;
-            let (parts, body) = response.into_parts();
-            let body =
-                LimitedBody::new(body, MOST_BYTES).collect().await.map_err(|error| self.access.chain(&*error))?;
-            Ok((parts, body.to_bytes()))
-        };
-        let (parts, body) = match timeout(self.patience, exchange).await {
-            Ok(exchanged) => exchanged.map_err(unreachable)?,
-            Err(_) => return Err(unreachable(format!("no answer within {:?}", self.patience))),
-        };
+        let (name, value) = self.authorization.clone();
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = request.header(name, value).body(body).map_err(|error| unreachable(error.to_string()))?;
+        let response = self.http.send(request).await.map_err(|error| unreachable(self.access.chain(&error)))?;
+        let (parts, body) = response.into_parts();
         let answer =
             Answer { status: parts.status, headers: parts.headers, body: String::from_utf8_lossy(&body).into_owned() };
         tracing::debug!(what, status = answer.status.as_u16(), "GitHub was asked");
@@ -364,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_token_lacks_is_told_for_both_sorts() {
+    fn missing_permissions_are_reported_for_both_kinds_of_tokens() {
         let with = |pairs: &'static [(&'static str, &'static str)]| {
             needs(&move |name: &str| pairs.iter().find(|(found, _)| *found == name).map(|(_, value)| *value))
         };

@@ -1,19 +1,14 @@
 //! The address of GitHub, and the access with a token.
 
 use std::fmt;
-use std::sync::Arc;
+use std::time::Duration;
 
 use http::Uri;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy;
-use hyper_util::rt::TokioExecutor;
-use octocrab::service::middleware::base_uri::BaseUriLayer;
-use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use trishanku_service::error;
+use trishanku_service::http::Client;
+use trishanku_service::tls::ClientTls;
 
 use crate::servers::{AccessError, Purpose, Servers};
 
@@ -86,37 +81,21 @@ impl Access {
         digest.finalize().into()
     }
 
-    pub(super) fn connect(&self) -> Result<Octocrab, AccessError> {
-        let wrong = |error: &dyn fmt::Display| AccessError::Authorities(error.to_string());
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    /// Creates the HTTP client. It follows no redirects, so that the token reaches no other server.
+    pub(super) fn client(&self, within: Duration, at_most_bytes: usize) -> Result<Client, AccessError> {
+        let mut tls = ClientTls::new().system_authorities();
         if let Some(pem) = &self.authorities {
-            let mut count = 0;
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-                count += 1;
-            }
-            if count == 0 {
-                return Err(wrong(&"no PEM certificate found"));
-            }
+            tls = tls.authorities(pem).map_err(|error| AccessError::Authorities(error::chain(&error)))?;
         }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_all_versions().build();
-        let client: legacy::Client<_, OctoBody> = legacy::Client::builder(TokioExecutor::new()).build(connector);
-        let built = OctocrabBuilder::new_empty()
-            .with_service(client)
-            .with_layer(&BaseUriLayer::new(self.url.clone()))
-            .with_auth(AuthState::AccessToken { token: self.token.clone().into() })
-            .build();
-        match built {
-            Ok(octocrab) => Ok(octocrab),
-            Err(never) => match never {},
-        }
+        let client = Client::builder(self.url.clone()).tls(tls.config()).keep_connections();
+        Ok(client.within(within).at_most(at_most_bytes).build())
+    }
+
+    /// Returns the header that authenticates requests. Debug output does not show its value.
+    pub(super) fn authorization(&self) -> Result<(HeaderName, HeaderValue), AccessError> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token)).map_err(|_| AccessError::Token)?;
+        value.set_sensitive(true);
+        Ok((AUTHORIZATION, value))
     }
 
     /// The path of a URL of the same server, below the API's; `None` for other servers, which must not get the token.
@@ -132,19 +111,9 @@ impl Access {
         text.replace(&self.token, "[token]")
     }
 
-    /// An error with its causes, where the actual problem is.
+    /// Returns an error with its causes, without the token.
     pub(super) fn chain(&self, error: &dyn std::error::Error) -> String {
-        let (mut text, mut source) = (String::new(), Some(error));
-        while let Some(error) = source {
-            // octocrab's own text contains a backtrace.
-            let words = error.to_string();
-            let words = words.lines().next().unwrap_or_default();
-            if !words.is_empty() && !text.contains(words) {
-                text = if text.is_empty() { words.to_owned() } else { format!("{text}: {words}") };
-            }
-            source = error.source();
-        }
-        self.without_token(&text)
+        self.without_token(&error::chain(error))
     }
 }
 
@@ -199,7 +168,9 @@ mod tests {
         for well in [&b"https://github.com\n"[..], b" \n", b""] {
             assert!(access.check("x", well).is_ok());
         }
+        let (_, header) = access.authorization().unwrap();
+        assert!(header == "Bearer 0123.ABCDEF" && !format!("{header:?}").contains("0123"), "{header:?}");
         let access = Access::new(None, b"x", Some(b"nothing"), &servers).unwrap();
-        assert!(access.connect().unwrap_err().to_string().contains("PEM"));
+        assert!(access.client(Duration::MAX, 0).unwrap_err().to_string().contains("PEM"));
     }
 }

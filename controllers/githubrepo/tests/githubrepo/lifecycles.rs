@@ -210,7 +210,7 @@ async fn one_whose_making_was_not_answered_is_known_again_and_not_made_twice() {
     world.fake.fail(Method::POST, "/user/repos", Fault::DoneInSilence);
     world.apply("silent", json!({"description": "d"})).await;
     let unready = world.is("silent", "Ready", "False", "GitHubUnreachable").await;
-    assert!(unready.message.contains("no answer within 2s"), "{unready:?}");
+    assert!(unready.message.contains("no response within 2s"), "{unready:?}");
     let (id, _) = world.fake.repository("someone", "silent").unwrap();
     assert_eq!(world.is_ready("silent").await.status.unwrap().id, Some(id));
     assert_eq!(world.fake.writes(), ["POST /user/repos 0"]);
