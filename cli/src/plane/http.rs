@@ -1,22 +1,18 @@
 //! HTTP requests to components of this machine: readiness and metrics.
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use http::StatusCode;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use trishanku_service::error::chain;
+use trishanku_service::http::{Client, ClientBuilder, HttpError as RequestError};
+use trishanku_service::tls::ClientTls;
 
 use super::certs;
 
@@ -29,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     port: u16,
-    tls: Option<Arc<ClientConfig>>,
+    client: Client,
 }
 
 /// Why there was no answer.
@@ -37,19 +33,19 @@ pub struct Endpoint {
 #[non_exhaustive]
 pub enum HttpError {
     /// The connection was refused or broke.
-    #[error("no answer on port {port}: {source}")]
+    #[error("no answer on port {port}: {reason}")]
     Connection {
         /// The loopback port.
         port: u16,
-        /// The error of the system.
-        source: std::io::Error,
+        /// The error and its causes.
+        reason: String,
     },
     /// The connection was made, but there was no valid response.
     #[error("no proper HTTP answer on port {port}: {reason}")]
     Exchange {
         /// The loopback port.
         port: u16,
-        /// The error of the library.
+        /// The error and its causes.
         reason: String,
     },
     /// The time limit passed.
@@ -79,10 +75,17 @@ pub struct TrustError {
 }
 
 impl Endpoint {
+    fn new(scheme: &str, port: u16, tls: Option<ClientConfig>) -> Self {
+        let base = format!("{scheme}://127.0.0.1:{port}").parse().expect("it is a URL");
+        let client = Client::builder(base).within(TIMEOUT).at_most(MAX_ANSWER_BYTES);
+        let client = tls.into_iter().fold(client, ClientBuilder::tls).build();
+        Self { port, client }
+    }
+
     /// A server that speaks plain HTTP.
     #[must_use]
     pub fn plain(port: u16) -> Self {
-        Self { port, tls: None }
+        Self::new("http", port, None)
     }
 
     /// A server whose certificate the authority in the file `ca` issued for 127.0.0.1.
@@ -90,8 +93,7 @@ impl Endpoint {
     /// # Errors
     /// [`TrustError`] if the file has no certificate.
     pub fn tls(port: u16, ca: &Path) -> Result<Self, TrustError> {
-        let config = ClientConfig::builder().with_root_certificates(roots(ca)?).with_no_client_auth();
-        Ok(Self { port, tls: Some(Arc::new(config)) })
+        Ok(Self::new("https", port, Some(trusting(ca)?.config())))
     }
 
     /// A store, which requires a client certificate; `keys` is the folder with that and the store's authority
@@ -101,19 +103,16 @@ impl Endpoint {
     /// [`TrustError`] if a file is missing or invalid.
     pub fn store(port: u16, keys: &Path) -> Result<Self, TrustError> {
         let (cert, key) = (certs::certificate(keys, "store-client"), certs::private_key(keys, "store-client"));
-        let failed = |path: &Path, reason: String| TrustError { path: path.into(), reason };
-        let chain = CertificateDer::from_pem_file(&cert).map_err(|error| failed(&cert, error.to_string()))?;
-        let secret = PrivateKeyDer::from_pem_file(&key).map_err(|error| failed(&key, error.to_string()))?;
-        let config = ClientConfig::builder().with_root_certificates(roots(&certs::certificate(keys, "store-ca"))?);
-        let config = config.with_client_auth_cert(vec![chain], secret);
-        Ok(Self { port, tls: Some(Arc::new(config.map_err(|error| failed(&key, error.to_string()))?)) })
+        let tls = trusting(&certs::certificate(keys, "store-ca"))?;
+        let identity = tls.config_with_identity(&read(&cert)?, &read(&key)?);
+        Ok(Self::new("https", port, Some(identity.map_err(|error| unusable(&cert, &error))?)))
     }
 
     /// A TLS server with any certificate: like kubelet's probes, this only checks health and sends no secrets.
     #[must_use]
     pub fn of_anybody(port: u16) -> Self {
         let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody::new()));
-        Self { port, tls: Some(Arc::new(config.with_no_client_auth())) }
+        Self::new("https", port, Some(config.with_no_client_auth()))
     }
 
     /// Returns the body of the response to `GET path`, if its status is 200. Takes at most five seconds.
@@ -122,58 +121,33 @@ impl Endpoint {
     /// See [`HttpError`].
     pub async fn ask(&self, path: &str) -> Result<Bytes, HttpError> {
         let port = self.port;
-        let exchange = async {
-            let failed = |source| HttpError::Connection { port, source };
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
-            match &self.tls {
-                None => self.exchange(stream, path).await,
-                Some(config) => {
-                    let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
-                    let connector = TlsConnector::from(config.clone());
-                    let stream = connector.connect(name, stream).await.map_err(failed)?;
-                    self.exchange(stream, path).await
-                }
+        let response = self.client.get(path).await.map_err(|error| match error {
+            RequestError::TimedOut { .. } => HttpError::TimedOut { port },
+            // Their own text says no more than ours.
+            RequestError::Connect(cause) | RequestError::Tls(cause) => {
+                HttpError::Connection { port, reason: chain(&*cause) }
             }
-        };
-        tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or(Err(HttpError::TimedOut { port }))
-    }
-
-    async fn exchange<S>(&self, stream: S, path: &str) -> Result<Bytes, HttpError>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let port = self.port;
-        let failed = |error: &dyn std::fmt::Display| HttpError::Exchange { port, reason: error.to_string() };
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
-        let request = Request::get(path)
-            .header(hyper::header::HOST, format!("127.0.0.1:{port}"))
-            .header(hyper::header::CONNECTION, "close")
-            .body(Empty::<Bytes>::new())
-            .map_err(|e| failed(&e))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|e| failed(&e))?;
-            Ok((status, body.to_bytes()))
-        };
-        // Errors of the connection reach the request as well, so its own result is not needed.
-        let (_, answer) = tokio::join!(connection, answer);
-        let (status, body) = answer?;
+            error => HttpError::Exchange { port, reason: chain(&error) },
+        })?;
+        let status = response.status();
         if status != StatusCode::OK {
-            let body = String::from_utf8_lossy(&body).chars().take(400).collect();
+            let body = String::from_utf8_lossy(response.body()).chars().take(400).collect();
             return Err(HttpError::Status { port, status, body });
         }
-        Ok(body)
+        Ok(response.into_body())
     }
 }
 
-fn roots(ca: &Path) -> Result<RootCertStore, TrustError> {
-    let failed = |reason: String| TrustError { path: ca.into(), reason };
-    let mut roots = RootCertStore::empty();
-    let cert = CertificateDer::from_pem_file(ca).map_err(|e| failed(e.to_string()))?;
-    roots.add(cert).map_err(|e| failed(e.to_string()))?;
-    Ok(roots)
+fn trusting(ca: &Path) -> Result<ClientTls, TrustError> {
+    ClientTls::new().authorities(&read(ca)?).map_err(|error| unusable(ca, &error))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
+    std::fs::read(path).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, error: &dyn std::error::Error) -> TrustError {
+    TrustError { path: path.into(), reason: chain(error) }
 }
 
 /// Accepts every certificate, and only verifies that the server has its key.
