@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     let figures = manager.metrics();
     let serving = match listener {
         Some(listener) => {
-            let certificates = Certificates::new(args.metrics_cert_path)?;
+            let certificates = Certificates::new(args.metrics_cert_path.as_deref())?;
             Some(tokio::spawn(async move { metrics::serve(listener, certificates, &figures, asks).await }))
         }
         None => None,

@@ -4,7 +4,7 @@
 //! user may `get` the path `/metrics`. Results are cached, so that scrapes need no further requests.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,10 +29,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use trishanku_framework::metrics::Metrics;
 use trishanku_framework::serve::figures;
+use trishanku_service::tls;
 
 /// How long a result is cached, as in controller-runtime.
 const ALLOWED: Duration = Duration::from_mins(1);
@@ -45,50 +45,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The source of the serving certificate.
 pub(crate) enum Certificates {
-    /// `tls.crt` and `tls.key` in a folder, read for each connection: they change.
-    Folder(PathBuf),
+    /// `tls.crt` and `tls.key` in a folder, reloaded when they change.
+    Folder(tls::Certificates),
     /// A self-signed certificate for the lifetime of the process.
     Own(Arc<ServerConfig>),
 }
 
 impl Certificates {
     /// Uses the certificate in a folder, or creates one.
-    pub(crate) fn new(folder: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(crate) fn new(folder: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(folder) = folder {
-            let found = Self::Folder(folder);
-            found.current()?;
-            return Ok(found);
+            let files = tls::Files { cert: folder.join("tls.crt"), key: folder.join("tls.key"), trusted_ca: None };
+            return Ok(Self::Folder(tls::Certificates::load(files, &[]).context("--metrics-cert-path")?));
         }
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "manager".to_owned());
         let made = rcgen::generate_simple_self_signed([host, "localhost".to_owned()]).context("self-signing failed")?;
-        Ok(Self::Own(config(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes())?))
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .context("self-signing failed")?;
+        Ok(Self::Own(Arc::new(config)))
     }
 
-    fn current(&self) -> anyhow::Result<Arc<ServerConfig>> {
+    /// Returns the TLS configuration for the next connection. Blocks: reads the files.
+    fn current(&self) -> Arc<ServerConfig> {
         match self {
-            Self::Own(config) => Ok(config.clone()),
-            Self::Folder(folder) => {
-                let read = |name: &str| {
-                    let path = folder.join(name);
-                    std::fs::read(&path)
-                        .with_context(|| format!("cannot read {}, of --metrics-cert-path", path.display()))
-                };
-                config(&read("tls.crt")?, &read("tls.key")?)
-            }
+            Self::Own(config) => config.clone(),
+            Self::Folder(certificates) => certificates.current(),
         }
     }
-}
-
-fn config(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<ServerConfig>> {
-    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
-    let chain = chain.context("the certificate for metrics is not PEM")?;
-    let key = PrivateKeyDer::from_pem_slice(key).context("the key for metrics is not PEM")?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .context("the certificate for metrics and its key do not match")?;
-    Ok(Arc::new(config))
 }
 
 /// Authorizes requests for metrics.
@@ -177,7 +164,7 @@ pub(crate) async fn serve(listener: TcpListener, certificates: Certificates, met
         };
         let (pages, certificates) = (pages.clone(), certificates.clone());
         tokio::spawn(async move {
-            if let Err(error) = converse(stream, &certificates, pages).await {
+            if let Err(error) = converse(stream, certificates, pages).await {
                 tracing::debug!(%error, "a connection for metrics failed");
             }
             drop(place);
@@ -185,8 +172,9 @@ pub(crate) async fn serve(listener: TcpListener, certificates: Certificates, met
     }
 }
 
-async fn converse(stream: TcpStream, certificates: &Certificates, pages: Router) -> anyhow::Result<()> {
-    let acceptor = TlsAcceptor::from(certificates.current()?);
+async fn converse(stream: TcpStream, certificates: Arc<Certificates>, pages: Router) -> anyhow::Result<()> {
+    let config = tokio::task::spawn_blocking(move || certificates.current()).await?;
+    let acceptor = TlsAcceptor::from(config);
     let stream = timeout(PATIENCE, acceptor.accept(stream)).await.context("no handshake")??;
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
