@@ -103,6 +103,10 @@ impl Host {
         self.child = None;
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the host is running").id()
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

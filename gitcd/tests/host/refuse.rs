@@ -111,21 +111,15 @@ fn rubbish_is_answered_as_such() {
         let is_probe = body.starts_with(b"0000");
         assert_eq!(answer.status, if is_probe { 200 } else { 400 }, "{body:?}: {}", answer.text());
     }
-    for name in [
-        "HEAD",
-        "main",
-        "config",
-        "refs/heads/../x",
-        "refs/heads/a..b",
-        "refs/heads/x.lock",
-        "refs/heads/",
-        "objects/x",
-        "refs/heads/ ",
-        "refs",
-    ] {
+    for name in ["HEAD", "main", "config", "objects/x", "refs"] {
         let body = http::push(&[(ZERO, &id, name)], "report-status", b"");
         let text = http::post(host.address(), PATH, &[], &body).text();
         assert!(text.contains(&format!("ng {name} only references below refs/ can be pushed")), "{name}: {text}");
+    }
+    for name in ["refs/heads/../x", "refs/heads/a..b", "refs/heads/x.lock", "refs/heads/", "refs/heads/ "] {
+        let body = http::push(&[(ZERO, &id, name)], "report-status", b"");
+        let text = http::post(host.address(), PATH, &[], &body).text();
+        assert!(text.contains(&format!("ng {name} it is not refs/<kind>/<name>")), "{name}: {text}");
     }
     let twice = [(&*id, ZERO, "refs/heads/b"), (ZERO, &*id, "refs/heads/b")];
     let text = http::post(host.address(), PATH, &[], &http::push(&twice, "report-status", b"")).text();

@@ -21,10 +21,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::Inner;
 use super::input::Input;
 use super::problem::Problem;
+use super::quota::{self, Quota};
 use super::service::{Service, answer};
 
-/// Enough for negotiations, which list references and common commits.
-const MAX_REQUEST_BYTES: u64 = 64 << 20;
+/// Enough for negotiations, which list references and common commits: for 300,000 of them.
+const MAX_REQUEST_BYTES: u64 = 16 << 20;
 /// Size of a read, and of a chunk of the response.
 const PORTION_BYTES: usize = 64 << 10;
 
@@ -39,8 +40,10 @@ fn upload_pack(
 ) -> Command {
     let timeout = format!("--timeout={}", idle.as_secs().max(1));
     let settings = ["-c", "uploadpack.allowFilter=true", "-c", "uploadpack.allowAnySHA1InWant=true"];
-    let mut command =
-        program.command(&[&settings[..], &["upload-pack", "--strict", "--stateless-rpc", &timeout], options].concat());
+    let mut command = program.command(
+        &[&settings[..], &quota::FETCH_SETTINGS, &["upload-pack", "--strict", "--stateless-rpc", &timeout], options]
+            .concat(),
+    );
     command.arg(repository);
     if let Some(protocol) = protocol {
         command.env("GIT_PROTOCOL", protocol);
@@ -80,7 +83,7 @@ pub(super) async fn nothing(
     body: Body,
 ) -> Result<Response, Problem> {
     const COMMAND: &[u8] = b"command=ls-refs";
-    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, host.limits.idle).await?;
+    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, host.limits.idle)?;
     let whole = input.whole(PORTION_BYTES).await?.unwrap_or_default();
     let asks = |body: &[u8]| body.get(4..).is_some_and(|line| line.starts_with(COMMAND));
     if !is_second(protocol) || !asks(&whole) {
@@ -99,15 +102,16 @@ pub(super) async fn serve(
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
     let idle = host.limits.idle;
-    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, idle).await?;
+    let mut input = Input::open(headers, body, MAX_REQUEST_BYTES, idle)?;
     if is_second(protocol)
         && let Some(answered) = plain::serve(host, repository, &mut input).await?
     {
         return Ok(answer(Service::UploadPack.result_type(), Body::from(answered)));
     }
     let mut command = upload_pack(&host.git, repository, protocol, idle, &[]);
-    let running =
+    let mut running =
         Running::start(command.stdin(Stdio::piped())).map_err(Problem::failed("cannot run git upload-pack"))?;
+    Quota::of_fetch(&mut running).map_err(Problem::failed("cannot limit git upload-pack"))?;
     let (portions, mut answered) = mpsc::channel(4);
     tokio::spawn(async move {
         converse(running, input, portions, idle).await;

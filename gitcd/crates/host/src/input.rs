@@ -1,42 +1,40 @@
 //! Request bodies, with limits on size and stalls, decompressed if gzipped.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, header};
 use bytes::{Buf, Bytes, BytesMut};
+use flate2::write::GzDecoder;
 use futures::StreamExt;
 
 use super::problem::Problem;
 
-/// Git gzips only what it buffers in memory: negotiations of at most `http.postBuffer` (1 MiB by default).
-const MAX_PACKED_BYTES: usize = 16 << 20;
-const MAX_UNPACKED_BYTES: usize = 64 << 20;
+/// Compressed bytes that are inflated at a time. They become at most a thousand times as many, of which no more are needed.
+const PIECE_BYTES: usize = 256;
 
 /// The body of a request.
 pub(super) struct Input {
-    stream: Option<BodyDataStream>,
+    stream: BodyDataStream,
     buffer: BytesMut,
     /// Bytes that the client may still send.
     left: u64,
+    gunzip: Option<Gunzip>,
     idle: Duration,
 }
 
 impl Input {
-    /// Starts to read a body of at most `max_bytes`; reads fail once the client sends nothing for `idle`.
-    pub(super) async fn open(headers: &HeaderMap, body: Body, max_bytes: u64, idle: Duration) -> Result<Self, Problem> {
-        let mut input = Self { stream: Some(body.into_data_stream()), buffer: BytesMut::new(), left: max_bytes, idle };
+    /// Starts to read a body of at most `max_bytes`, also after it is decompressed; reads fail once the client sends nothing for
+    /// `idle`.
+    pub(super) fn open(headers: &HeaderMap, body: Body, max_bytes: u64, idle: Duration) -> Result<Self, Problem> {
         let encoding = headers.get(header::CONTENT_ENCODING).map_or(&b""[..], |value| value.as_bytes());
-        match encoding {
-            b"" | b"identity" => {}
-            b"gzip" | b"x-gzip" => {
-                let packed = input.all(MAX_PACKED_BYTES).await?;
-                input.buffer = unpack(&packed)?;
-                input.stream = None;
-            }
+        let gunzip = match encoding {
+            b"" | b"identity" => None,
+            b"gzip" | b"x-gzip" => Some(Gunzip::new(max_bytes)),
             _ => return Err(Problem::Type("identity or gzip")),
-        }
-        Ok(input)
+        };
+        Ok(Self { stream: body.into_data_stream(), buffer: BytesMut::new(), left: max_bytes, gunzip, idle })
     }
 
     /// Returns the next bytes, as many as have arrived; `None` at the end.
@@ -55,6 +53,12 @@ impl Input {
             }
         }
         Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    /// Waits for so many bytes, or the end, and returns what has arrived without consuming it.
+    pub(super) async fn peek(&mut self, length: usize) -> Result<&[u8], Problem> {
+        while self.buffer.len() < length && self.fill().await? {}
+        Ok(&self.buffer)
     }
 
     /// Returns the rest without consuming it; `None` if it is longer than `most`.
@@ -77,89 +81,161 @@ impl Input {
         }
     }
 
-    async fn all(&mut self, most: usize) -> Result<Bytes, Problem> {
-        while self.fill().await? {
-            if self.buffer.len() > most {
-                return Err(Problem::TooLarge);
-            }
-        }
-        Ok(self.buffer.split().freeze())
-    }
-
     /// Reads more of the body; `false` at its end.
     async fn fill(&mut self) -> Result<bool, Problem> {
-        let Some(stream) = &mut self.stream else { return Ok(false) };
         loop {
-            let next = tokio::time::timeout(self.idle, stream.next()).await.map_err(|_| Problem::Slow)?;
-            let Some(chunk) = next else { return Ok(false) };
+            if let Some(gunzip) = &mut self.gunzip
+                && let Some(unpacked) = gunzip.next()?
+            {
+                self.buffer.extend_from_slice(&unpacked);
+                return Ok(true);
+            }
+            match (self.receive().await?, &mut self.gunzip) {
+                (Some(chunk), Some(gunzip)) => gunzip.packed = chunk,
+                (Some(chunk), None) => {
+                    self.buffer.extend_from_slice(&chunk);
+                    return Ok(true);
+                }
+                (None, gunzip) => {
+                    let last = gunzip.take().map(Gunzip::finish).transpose()?.unwrap_or_default();
+                    self.buffer.extend_from_slice(&last);
+                    return Ok(!last.is_empty());
+                }
+            }
+        }
+    }
+
+    /// Returns the next bytes that the client sends; `None` at the end.
+    async fn receive(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let next = tokio::time::timeout(self.idle, self.stream.next()).await.map_err(|_| Problem::Slow)?;
+            let Some(chunk) = next else { return Ok(None) };
             let chunk = chunk.map_err(|_| Problem::Gone)?;
             self.left = self.left.checked_sub(chunk.len() as u64).ok_or(Problem::TooLarge)?;
             if chunk.has_remaining() {
-                self.buffer.extend_from_slice(&chunk);
-                return Ok(true);
+                return Ok(Some(chunk));
             }
         }
     }
 }
 
-fn unpack(packed: &[u8]) -> Result<BytesMut, Problem> {
+/// Inflates a body piece by piece: only what is asked for is in memory.
+struct Gunzip {
+    decoder: GzDecoder<Vec<u8>>,
+    /// Received and not inflated yet.
+    packed: Bytes,
+    /// Bytes that may still come out of it.
+    left: u64,
+}
+
+impl Gunzip {
     const BAD: Problem = Problem::Bad("the body is not valid gzip");
-    if !packed.starts_with(&[0x1f, 0x8b]) {
-        return Err(BAD);
+
+    fn new(max_bytes: u64) -> Self {
+        Self { decoder: GzDecoder::new(Vec::new()), packed: Bytes::new(), left: max_bytes }
     }
-    // The last four bytes are the uncompressed length. They may lie: no more than that is written.
-    let length = packed.last_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize).ok_or(BAD)?;
-    if length > MAX_UNPACKED_BYTES {
-        return Err(Problem::TooLarge);
+
+    /// Inflates until something comes out; `None` once all that was received is inflated.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        while self.packed.has_remaining() {
+            let piece = self.packed.split_to(self.packed.len().min(PIECE_BYTES));
+            self.decoder.write_all(&piece).map_err(|_| Self::BAD)?;
+            let unpacked = self.unpacked()?;
+            if !unpacked.is_empty() {
+                return Ok(Some(unpacked));
+            }
+        }
+        Ok(None)
     }
-    let mut unpacked = BytesMut::zeroed(length);
-    let written = libdeflater::Decompressor::new().gzip_decompress(packed, &mut unpacked).map_err(|_| BAD)?;
-    unpacked.truncate(written);
-    Ok(unpacked)
+
+    /// Returns the last bytes. Fails if some are missing, or have another checksum.
+    fn finish(mut self) -> Result<Vec<u8>, Problem> {
+        self.decoder.try_finish().map_err(|_| Self::BAD)?;
+        self.unpacked()
+    }
+
+    fn unpacked(&mut self) -> Result<Vec<u8>, Problem> {
+        let unpacked = std::mem::take(self.decoder.get_mut());
+        self.left = self.left.checked_sub(unpacked.len() as u64).ok_or(Problem::TooLarge)?;
+        Ok(unpacked)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
+    const IDLE: Duration = Duration::from_secs(5);
+
     fn pack(content: &[u8]) -> Vec<u8> {
-        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
-        let mut packed = vec![0; compressor.gzip_compress_bound(content.len())];
-        let length = compressor.gzip_compress(content, &mut packed).unwrap();
-        packed.truncate(length);
-        packed
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
     }
 
-    #[test]
-    fn what_is_packed_is_unpacked_within_bounds() {
+    fn open(bytes: Vec<u8>, most: u64, encoding: &'static str) -> Input {
+        let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, header::HeaderValue::from_static(encoding))]);
+        Input::open(&headers, Body::from(bytes), most, IDLE).unwrap()
+    }
+
+    async fn whole(packed: Vec<u8>, most: u64) -> Result<Vec<u8>, Problem> {
+        let (mut input, mut all) = (open(packed, most, "gzip"), Vec::new());
+        while let Some(chunk) = input.chunk().await? {
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn what_is_packed_is_unpacked_within_bounds() {
         let content = b"0032want 1234".repeat(1000);
-        assert_eq!(unpack(&pack(&content)).unwrap(), content);
-        assert_eq!(unpack(&pack(b"")).unwrap(), b""[..]);
+        let most = content.len() as u64;
+        assert_eq!(whole(pack(&content), most).await.unwrap(), content);
+        assert_eq!(whole(pack(b""), 100).await.unwrap(), b"");
+        assert!(matches!(whole(pack(&content), most - 1).await, Err(Problem::TooLarge)));
         let mut lying = pack(&content);
         let end = lying.len() - 4;
         lying[end..].copy_from_slice(&10u32.to_le_bytes());
-        assert!(matches!(unpack(&lying), Err(Problem::Bad(_))));
-        lying[end..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(unpack(&lying), Err(Problem::TooLarge)));
-        for wrong in [&b""[..], b"abc", b"not gzip at all\0\0\0\0"] {
-            assert!(matches!(unpack(wrong), Err(Problem::Bad(_))));
+        assert!(matches!(whole(lying.clone(), most).await, Err(Problem::Bad(_))), "the length is another one");
+        let cut = pack(&content)[..end].to_vec();
+        let long = [pack(&content), b"rest".to_vec()].concat();
+        for wrong in [cut, long, Vec::new(), b"abc".to_vec(), b"not gzip at all\0\0\0\0".to_vec()] {
+            assert!(matches!(whole(wrong, most).await, Err(Problem::Bad(_))));
         }
     }
 
     #[tokio::test]
+    async fn only_what_is_asked_for_is_inflated() {
+        let packed = pack(&vec![0; 64 << 20]);
+        assert!(packed.len() < 100_000);
+        let mut input = open(packed.clone(), 100 << 20, "gzip");
+        assert_eq!(input.exact(4).await.unwrap().unwrap(), [0; 4][..]);
+        assert!(input.whole(16 << 10).await.unwrap().is_none());
+        let buffered = input.peek(0).await.unwrap().len();
+        assert!(buffered < 1 << 20, "{buffered}");
+        let mut bytes = 4;
+        while let Some(chunk) = input.chunk().await.unwrap() {
+            assert!(chunk.len() < 1 << 20);
+            bytes += chunk.len();
+        }
+        assert_eq!(bytes, 64 << 20);
+        assert!(matches!(whole(packed, 16 << 20).await, Err(Problem::TooLarge)));
+    }
+
+    #[tokio::test]
     async fn a_body_is_taken_apart_and_bounded() {
-        let idle = Duration::from_secs(5);
-        let open = async |bytes: &'static [u8], most| {
-            Input::open(&HeaderMap::new(), Body::from(bytes), most, idle).await.unwrap()
-        };
-        let mut input = open(b"abcdef", 6).await;
+        let open = |bytes: &[u8], most| open(bytes.to_vec(), most, "identity");
+        let mut input = open(b"abcdef", 6);
         assert_eq!(input.whole(5).await.unwrap(), None);
         assert_eq!(input.whole(6).await.unwrap().unwrap(), "abcdef");
         assert_eq!(input.exact(4).await.unwrap().unwrap(), "abcd");
         assert_eq!(input.chunk().await.unwrap().unwrap(), "ef");
         assert_eq!(input.chunk().await.unwrap(), None);
         assert_eq!(input.exact(1).await.unwrap(), None);
-        assert!(matches!(open(b"abcdef", 5).await.chunk().await, Err(Problem::TooLarge)));
-        assert!(matches!(open(b"abc", 5).await.exact(4).await, Err(Problem::Bad(_))));
+        assert!(matches!(open(b"abcdef", 5).chunk().await, Err(Problem::TooLarge)));
+        assert!(matches!(open(b"abc", 5).exact(4).await, Err(Problem::Bad(_))));
     }
 }

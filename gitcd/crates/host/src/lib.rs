@@ -23,6 +23,7 @@ mod name;
 mod problem;
 
 mod push;
+mod quota;
 mod recent;
 mod refusals;
 mod route;
@@ -131,6 +132,8 @@ struct Inner {
     limits: Limits,
     owner: Option<Arc<dyn Owner>>,
     requests: Arc<Semaphore>,
+    /// Memory of pushes.
+    budget: quota::Budget,
     followers: Arc<Semaphore>,
     followed: events::Followed,
     kept: push::Kept,
@@ -166,6 +169,7 @@ impl Host {
             limits: config.limits,
             owner: config.owner,
             requests: Arc::new(Semaphore::new(config.limits.max_requests.clamp(1, MAX_PERMITS))),
+            budget: quota::Budget::default(),
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),
             kept: push::Kept::default(),

@@ -31,12 +31,14 @@ impl Name {
         &self.0
     }
 
-    /// Finds the bare repository of this name below the canonical `root`. Follows symbolic links that stay below it.
+    /// Finds the bare repository of this name below the canonical `root`. Follows symbolic links that stay below it. A folder
+    /// inside a repository is none: clients decide what is in `refs`.
     pub(super) fn find(&self, root: &Path) -> Option<PathBuf> {
         let folders = [root.join(format!("{}.git", self.0)), root.join(&self.0)];
         let found = folders.into_iter().find(|folder| is_repository(folder))?;
         let real = found.canonicalize().ok()?;
-        real.starts_with(root).then_some(real)
+        let is_inside = [&found, &real].into_iter().any(|folder| is_inside_repository(folder, root));
+        (real.starts_with(root) && !is_inside).then_some(real)
     }
 
     /// Returns the parent folder and file name for a new repository. `None` if the path is taken, inside another repository, or
@@ -58,6 +60,11 @@ impl Name {
         let free = [parent.join(&last), root.join(&self.0)].iter().all(|path| path.symlink_metadata().is_err());
         free.then_some((parent, last))
     }
+}
+
+/// Whether a folder between `root` and `folder` is a repository.
+fn is_inside_repository(folder: &Path, root: &Path) -> bool {
+    folder.ancestors().skip(1).take_while(|above| above.starts_with(root)).any(is_repository)
 }
 
 /// Whether a folder is a bare repository, by Git's own criteria.
@@ -119,9 +126,15 @@ mod tests {
         assert_eq!(find("a"), Some(root.join("a.git")));
         assert_eq!(find("team/b.git"), Some(root.join("team/b")));
         assert_eq!(find("link"), Some(root.join("a.git")));
-        for name in ["out", "up/outside", "team", "none"] {
+        // A push can make these folders look like repositories.
+        for path in ["root/a.git/refs", "root/a.git/refs/heads", "root/team/b/x.git"] {
+            git2::Repository::init_bare(base.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("a.git/refs"), root.join("refs-of-a")).unwrap();
+        for name in ["out", "up/outside", "team", "none", "a.git/refs", "a.git/refs/heads", "team/b/x", "refs-of-a"] {
             assert_eq!(find(name), None, "{name}");
         }
+        assert_eq!(find("a"), Some(root.join("a.git")));
         let place = |name: &str| Name::parse(name).unwrap().place(&root);
         assert_eq!(place("new/c"), Some((root.join("new"), "c.git".to_owned())));
         for name in ["a", "team", "a.git/inner", "team/b/inner", "up/new", "out"] {

@@ -9,10 +9,11 @@ mod create;
 mod decide;
 mod plain;
 mod quarantine;
+mod reference;
 mod report;
 mod unpack;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -42,6 +43,9 @@ use super::upkeep;
 const MAX_COMMAND_BYTES: u64 = 8 << 20;
 /// How much of a refused pack is read and discarded, so that the client reads the report.
 const MAX_UNWANTED_BYTES: u64 = 64 << 20;
+
+/// How many commands of a push are logged one by one.
+const MAX_LOGGED: usize = 1000;
 
 /// The repository that a push goes to.
 #[derive(Debug)]
@@ -99,7 +103,7 @@ pub(super) async fn serve(
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
     let max_bytes = host.limits.max_pack_bytes.saturating_add(MAX_COMMAND_BYTES);
-    let input = Input::open(headers, body, max_bytes, host.limits.idle).await?;
+    let input = Input::open(headers, body, max_bytes, host.limits.idle)?;
     let host = host.clone();
     // In a task of its own, since the request's future is dropped with its connection.
     let done = tokio::spawn(async move {
@@ -174,8 +178,15 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
             upkeep::after_push(host, repository.clone());
         }
     }
-    for (at, command) in push.commands.iter().enumerate() {
-        let (repository, reference, user) = (shown.display(), &command.reference, by.user.as_deref());
+    log(&push, &report, &shown, by.user.as_deref());
+    Ok(report.encode())
+}
+
+/// Logs the outcome of each command; of a push with many, only the first ones.
+fn log(push: &Push, report: &Report, repository: &Path, user: Option<&str>) {
+    let repository = repository.display();
+    for (at, command) in push.commands.iter().enumerate().take(MAX_LOGGED) {
+        let reference = &command.reference;
         let (old, new) = (id(command.old), id(command.new));
         match report.reason(at) {
             // A lease is renewed every few seconds: too often for the info level.
@@ -186,7 +197,11 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
             Some(reason) => tracing::info!(%repository, reference, old, new, user, reason, "push refused"),
         }
     }
-    Ok(report.encode())
+    let others = push.commands.get(MAX_LOGGED..).unwrap_or_default();
+    if !others.is_empty() {
+        let refused = (MAX_LOGGED..push.commands.len()).filter(|at| report.is_refused(*at)).count();
+        tracing::info!(%repository, user, others = others.len(), refused, "pushed more references");
+    }
 }
 
 /// Formats an id for the log.

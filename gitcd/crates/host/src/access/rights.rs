@@ -10,7 +10,7 @@ pub enum Access {
     Read,
     /// Push.
     Write,
-    /// Push gitcd's metadata (`refs/gitcd/`) too.
+    /// Push gitcd's metadata (`refs/gitcd/`) and replacements of objects (`refs/replace/`) too.
     Own,
 }
 

@@ -6,6 +6,9 @@ use gitcd_repo::pkt_line::{self, Head};
 use super::super::input::Input;
 use super::super::problem::Problem;
 
+/// Longest name of a reference that is answered in the report, and not with an error.
+const MAX_NAME_BYTES: usize = 4 << 10;
+
 /// A requested update of one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -76,6 +79,10 @@ impl Push {
             Ok(id) if text.len() == 40 => Ok(Some(id).filter(|id| !id.is_zero())),
             _ => Err(BAD),
         };
+        // A longer name would not fit into a line of the report.
+        if reference.len() > MAX_NAME_BYTES {
+            return Err(Problem::Bad("the name of a reference is too long"));
+        }
         self.commands.push(Command { reference: reference.to_owned(), old: id(old)?, new: id(new)? });
         Ok(())
     }
@@ -96,8 +103,8 @@ mod tests {
             pkt_line::put(&mut body, line.as_bytes());
         }
         body.extend_from_slice(end.as_bytes());
-        let input = Input::open(&HeaderMap::new(), Body::from(body), 1 << 20, Duration::from_secs(5)).await;
-        Push::read(&mut input.unwrap(), 1000).await
+        let input = Input::open(&HeaderMap::new(), Body::from(body), 1 << 20, Duration::from_secs(5));
+        Push::read(&mut input.unwrap(), 8000).await
     }
 
     const A: &str = "1111111111111111111111111111111111111111";
@@ -127,10 +134,11 @@ mod tests {
             (&*format!("{A} {B} refs/heads/a"), ""),
             (&*format!("{A} {B} refs/heads/a"), "00zz"),
             ("push-cert\0push-cert", "0000"),
+            (&*format!("{A} {B} refs/heads/{}", "a".repeat(MAX_NAME_BYTES)), "0000"),
         ] {
             assert!(matches!(read(&[line], end).await, Err(Problem::Bad(_))), "{line}");
         }
-        let many = vec![&*format!("{A} {B} refs/heads/a").leak(); 12];
+        let many = vec![&*format!("{A} {B} refs/heads/a").leak(); 100];
         assert!(matches!(read(&many, "0000").await, Err(Problem::TooLarge)));
     }
 }

@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 use super::super::name::Name;
 use super::super::problem::Problem;
 use super::commands::Command;
+use super::reference;
 
 /// Prefix of a repository's temporary name, until it has references; no client can address it.
 pub(in super::super) const PREFIX: &str = ".gitcd-new-";
@@ -31,7 +32,8 @@ pub(in super::super) struct Created {
 impl Created {
     /// Creates a bare repository whose `HEAD` is the pushed `main` or `master`, or else the first pushed branch.
     pub(super) async fn make(root: &Path, name: &Name, commands: &[Command]) -> Result<Self, Problem> {
-        let branches = || commands.iter().filter_map(|command| command.reference.strip_prefix("refs/heads/"));
+        let valid = || commands.iter().map(|command| &*command.reference).filter(|name| reference::is_valid(name));
+        let branches = || valid().filter_map(|name| name.strip_prefix("refs/heads/"));
         let is_usual = |branch: &&str| matches!(*branch, "main" | "master");
         let head = branches().find(is_usual).or_else(|| branches().next()).unwrap_or("main").to_owned();
         let (root, name) = (root.to_owned(), name.clone());

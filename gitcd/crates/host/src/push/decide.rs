@@ -7,14 +7,12 @@ use gitcd_repo::refs::Refs;
 use gitcd_sync::OWN_ACCESS_HINT;
 
 use super::super::access::Access;
-use super::By;
 use super::commands::Push;
 use super::report::Report;
+use super::{By, reference};
 
 /// Prefix that asks for a merge into the branch that follows it.
 pub(super) const FOR: &str = "refs/for/";
-/// Prefix of gitcd's metadata, which maps commits to revisions.
-const METADATA: &str = "refs/gitcd/";
 
 /// Refuses commands whose reference name is invalid, duplicate, protected or an alias.
 pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report) {
@@ -23,15 +21,19 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
     let refs = Refs::open(repository);
     let target = |name: &str| refs.as_ref().ok()?.symbolic(name).ok()?;
     let mut seen = HashSet::new();
-    let owners_only = format!("only who owns this repository may push gitcd's metadata: that takes {OWN_ACCESS_HINT}");
     for (at, command) in push.commands.iter().enumerate() {
         let name = command.reference.as_str();
-        let reason = if !name.starts_with("refs/") || !git2::Reference::is_valid_name(name) {
+        // Other names can be deleted: a program, or an earlier version, may have created them.
+        let is_deletion = command.new.is_none() && git2::Reference::is_valid_name(name);
+        let reason = if !name.starts_with("refs/") {
             Some("only references below refs/ can be pushed")
+        } else if !reference::is_valid(name) && !is_deletion {
+            Some("it is not refs/<kind>/<name> in the form that `git check-ref-format` allows")
         } else if !seen.insert(name) {
             Some("it appears more than once in this push")
-        } else if name.starts_with(METADATA) && by.access < Access::Own {
-            Some(&*owners_only)
+        } else if let Some(owned) = reference::owned(name).filter(|_| by.access < Access::Own) {
+            report.refuse(at, &format!("only who owns this repository may push {owned}: that takes {OWN_ACCESS_HINT}"));
+            continue;
         } else if command.new.is_none() && name == head {
             Some("the branch that HEAD names cannot be deleted")
         } else if command.new.is_none() && name.starts_with(FOR) {

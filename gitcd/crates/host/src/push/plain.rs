@@ -21,8 +21,16 @@ use super::quarantine::Quarantine;
 /// Larger packs are left to Git.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_OBJECTS: u32 = 16_384;
+/// Limit on references, since each new id is looked for in the history of all of them.
+const MAX_REFERENCES: usize = 64;
 /// Limit on the uncompressed bytes of all objects.
 const MAX_CONTENT: usize = 32 << 20;
+/// What reading such a pack needs in memory: its content, deltas, and the pack itself as received and as written.
+const MEMORY: u64 = 96 << 20;
+
+/// Packs up to this size are read without a part of the host's [`Budget`](super::super::quota::Budget), and have less content.
+const FEW_BYTES: usize = 64 << 10;
+const FEW_CONTENT: usize = 4 << 20;
 
 /// A reference and the commit that it is to move to.
 #[derive(Clone, Debug)]
@@ -42,12 +50,20 @@ pub(super) async fn unpack(
     wanted: Vec<Wanted>,
     input: &mut Input,
 ) -> Result<Option<Taken>, Problem> {
+    if wanted.len() > MAX_REFERENCES {
+        return Ok(None);
+    }
     let most = usize::try_from(host.limits.max_pack_bytes).unwrap_or(usize::MAX).min(MAX_BYTES);
     let Some(pack) = input.whole(most).await? else { return Ok(None) };
+    let is_small = pack.len() <= FEW_BYTES;
+    let room = if is_small { None } else { host.budget.take(MEMORY, host.limits.idle).await? };
+    let content = if is_small { FEW_CONTENT } else { MAX_CONTENT };
     let (recent, history) = (host.recent.of(repository), host.recent.history(repository));
     let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
     let taken = tokio::task::spawn_blocking(move || {
-        let taken = take(&repository, &folder, &pack, &wanted, (&recent, &history)).unwrap_or(None);
+        let _room = room;
+        let bounds = Bounds { objects: MAX_OBJECTS, bytes: content };
+        let taken = take(&repository, &folder, &pack, &wanted, (&recent, &history), bounds).unwrap_or(None);
         if taken.is_none() {
             empty(&folder.join("pack"));
         }
@@ -73,10 +89,10 @@ fn take(
     pack: &[u8],
     wanted: &[Wanted],
     (recent, history): (&[Arc<Received>], &History),
+    bounds: Bounds,
 ) -> Result<Option<Taken>, git2::Error> {
     let here = Repository::open(repository)?;
     let odb = here.odb()?;
-    let bounds = Bounds { objects: MAX_OBJECTS, bytes: MAX_CONTENT };
     let Ok(received) = received::read(pack, &odb, recent, bounds) else { return Ok(None) };
     for (kind, _, content) in received.objects() {
         let is_plain = match kind {

@@ -38,9 +38,11 @@ impl Report {
 
     /// Refuses a command, and all others of an atomic push with it. The first reason stays.
     pub(super) fn refuse(&mut self, at: usize, reason: &str) {
-        if self.refused[at].is_none() {
-            self.refused[at] = Some(Refusal::new(reason).to_string());
+        // In an atomic push, the first refusal was that of all others, too.
+        if self.refused[at].is_some() {
+            return;
         }
+        self.refused[at] = Some(Refusal::new(reason).to_string());
         if self.atomic {
             self.refuse_all("atomic push failed");
         }

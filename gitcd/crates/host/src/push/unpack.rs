@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use super::super::Inner;
 use super::super::input::Input;
 use super::super::problem::Problem;
+use super::super::quota::{self, Quota};
 use super::commands::Push;
 use super::plain;
 use super::quarantine::Quarantine;
@@ -47,13 +48,18 @@ pub(super) async fn unpack(
     if taken.is_some() {
         return Ok(taken);
     }
-    index(host, repository, quarantine, input).await?;
+    let memory = quota::of_pack(input.peek(quota::PACK_HEADER_BYTES).await?);
+    let Some(_room) = host.budget.take(memory, host.limits.idle).await? else {
+        return Err(Failure::Unusable("the pack has more objects than this host has memory for".to_owned()));
+    };
+    let bytes = index(host, repository, quarantine, input, memory).await?;
+    let walk = Walk { host, repository, quarantine, memory, bytes };
     for (at, reason) in wrong_kinds(repository, quarantine, wanted(push, report)).await? {
         report.refuse(at, reason);
     }
     let all = wanted(push, report);
     let ids: Vec<_> = all.iter().map(|wanted| wanted.id).collect();
-    if ids.is_empty() || is_connected(host, repository, quarantine, &ids).await? {
+    if ids.is_empty() || walk.is_connected(&ids).await? {
         return Ok(None);
     }
     if all.len() > MAX_SUSPECTS {
@@ -62,7 +68,7 @@ pub(super) async fn unpack(
     }
     // Check one by one, so that only commands with missing objects are refused.
     for Wanted { at, id, .. } in all {
-        if !report.is_refused(at) && !is_connected(host, repository, quarantine, &[id]).await? {
+        if !report.is_refused(at) && !walk.is_connected(&[id]).await? {
             report.refuse(at, MISSING);
         }
     }
@@ -71,6 +77,8 @@ pub(super) async fn unpack(
 
 /// Up to this many references are checked one by one for missing objects; beyond it, all are refused.
 const MAX_SUSPECTS: usize = 16;
+/// A walk gets at least the time for a pack of this size.
+const WALK_BYTES: u64 = 256 << 20;
 /// Git's own message.
 const MISSING: &str = "missing necessary objects";
 
@@ -90,50 +98,82 @@ fn wanted(push: &Push, report: &Report) -> Vec<Wanted> {
     wanted.collect()
 }
 
-/// Runs `git index-pack`, which checks every object as `git fsck` does and completes thin packs.
-async fn index(host: &Inner, repository: &Path, quarantine: &Quarantine, input: &mut Input) -> Result<(), Failure> {
+/// How `git index-pack` came to its end.
+enum End {
+    /// It exited, after it had printed this.
+    Exited(String),
+    /// The rest of the pack does not arrive.
+    Cut(Problem),
+    /// It takes too long.
+    Late,
+}
+
+/// Runs `git index-pack`, which checks every object as `git fsck` does and completes thin packs. Returns the size of the pack.
+async fn index(
+    host: &Inner,
+    repository: &Path,
+    quarantine: &Quarantine,
+    input: &mut Input,
+    memory: u64,
+) -> Result<u64, Failure> {
     let max_bytes = format!("--max-input-size={}", host.limits.max_pack_bytes);
-    let mut command = host.git.command(&["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes]);
+    let arguments = ["index-pack", "--stdin", "--fix-thin", "--strict", &max_bytes];
+    let mut command = host.git.command(&[&quota::UNPACK_SETTINGS[..], &arguments].concat());
     quarantine.apply(repository, &mut command);
     let failed = || Problem::failed("cannot run git index-pack");
     command.stdin(Stdio::piped()).stdout(quarantine.output().map_err(failed())?);
     let mut running = Running::start(&mut command).map_err(failed())?;
     // It holds a copy of the quarantine's lock.
     drop(command);
+    let mut quota = Quota::of_push(&mut running, memory, 0).map_err(failed())?;
     let child = running.child();
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
         return Err(Problem::Failed.into());
     };
+    let mut bytes = 0;
     let fed = async {
         while let Some(chunk) = input.chunk().await? {
-            if stdin.write_all(&chunk).await.is_err() {
+            bytes += chunk.len() as u64;
+            quota.received(bytes).map_err(failed())?;
+            match tokio::time::timeout(quota.patience(), stdin.write_all(&chunk)).await {
+                Ok(Ok(())) => {}
                 // The process has exited; its output says why.
-                break;
+                Ok(Err(_)) => break,
+                Err(_) => return Ok(()),
             }
         }
         drop(stdin);
+        // At the end of its input the process exits, and its output ends.
+        tokio::time::sleep(quota.patience()).await;
         Ok(())
     };
-    let told = stderr_excerpt(stderr);
-    // At the end of its input the process exits, and its output ends.
-    let (fed, said) = tokio::join!(fed, told);
-    match fed {
-        Ok(()) => {}
-        Err(Problem::TooLarge) => {
+    let end = tokio::select! {
+        said = stderr_excerpt(stderr) => End::Exited(said),
+        fed = fed => fed.map_or_else(End::Cut, |()| End::Late),
+    };
+    let said = match end {
+        End::Exited(said) => said,
+        End::Cut(problem) => {
             running.end().await;
-            return Err(Failure::Unusable("the pack is larger than this host accepts".to_owned()));
+            return Err(match problem {
+                Problem::TooLarge => Failure::Unusable("the pack is larger than this host accepts".to_owned()),
+                problem => problem.into(),
+            });
         }
-        Err(problem) => {
+        End::Late => {
             running.end().await;
-            return Err(problem.into());
+            return Err(Failure::Unusable(quota::LATE.to_owned()));
         }
-    }
+    };
     let status = running.child().wait().await.map_err(failed())?;
     if status.success() {
-        return Ok(());
+        // Read to its end, so that the client can use the connection again.
+        input.drain(u64::MAX).await;
+        return Ok(bytes);
     }
     tracing::info!(repository = %repository.display(), said, "rejected a pack");
-    Err(Failure::Unusable(unusable(&said, repository)))
+    let reason = quota::exhausted(status, &said).map_or_else(|| unusable(&said, repository), ToOwned::to_owned);
+    Err(Failure::Unusable(reason))
 }
 
 /// Returns Git's error for the client, without paths of this machine.
@@ -167,32 +207,48 @@ async fn wrong_kinds(
     })
 }
 
-/// Runs `git rev-list`, which walks from the new ids to the existing history and fails on a missing object.
-async fn is_connected(
-    host: &Inner,
-    repository: &Path,
-    quarantine: &Quarantine,
-    wanted: &[Oid],
-) -> Result<bool, Problem> {
-    let mut command = host.git.command(&["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet"]);
-    quarantine.apply(repository, &mut command);
-    let failed = || Problem::failed("cannot run git rev-list");
-    let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
-    let child = running.child();
-    let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
-        return Err(Problem::Failed);
-    };
-    let ids: Vec<_> = wanted.iter().map(ToString::to_string).collect();
-    let ids = ids.join("\n") + "\n";
-    let fed = async {
-        // If the process exits early, its output says why.
-        let _written = stdin.write_all(ids.as_bytes()).await;
-        drop(stdin);
-    };
-    let ((), said) = tokio::join!(fed, stderr_excerpt(stderr));
-    let status = running.child().wait().await.map_err(failed())?;
-    if !status.success() {
-        tracing::info!(repository = %repository.display(), said, "a push references missing objects");
+/// Walks of `git rev-list` for a push.
+struct Walk<'w> {
+    host: &'w Inner,
+    repository: &'w Path,
+    quarantine: &'w Quarantine,
+    memory: u64,
+    /// Size of the pack.
+    bytes: u64,
+}
+
+impl Walk<'_> {
+    /// Runs `git rev-list`, which walks from the new ids to the existing history and fails on a missing object.
+    async fn is_connected(&self, wanted: &[Oid]) -> Result<bool, Failure> {
+        let mut command = self.host.git.command(&["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet"]);
+        self.quarantine.apply(self.repository, &mut command);
+        let failed = || Problem::failed("cannot run git rev-list");
+        let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
+        // It also reads the repository, so it gets the time for a large push.
+        let quota = Quota::of_push(&mut running, self.memory, self.bytes.max(WALK_BYTES)).map_err(failed())?;
+        let child = running.child();
+        let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
+            return Err(Problem::Failed.into());
+        };
+        let ids: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+        let ids = ids.join("\n") + "\n";
+        let fed = async {
+            // If the process exits early, its output says why.
+            let _written = stdin.write_all(ids.as_bytes()).await;
+            drop(stdin);
+        };
+        let walked = tokio::time::timeout(quota.patience(), async { tokio::join!(fed, stderr_excerpt(stderr)) });
+        let Ok(((), said)) = walked.await else {
+            running.end().await;
+            return Err(Failure::Unusable(quota::LATE.to_owned()));
+        };
+        let status = running.child().wait().await.map_err(failed())?;
+        if let Some(reason) = quota::exhausted(status, &said) {
+            return Err(Failure::Unusable(reason.to_owned()));
+        }
+        if !status.success() {
+            tracing::info!(repository = %self.repository.display(), said, "a push references missing objects");
+        }
+        Ok(status.success())
     }
-    Ok(status.success())
 }

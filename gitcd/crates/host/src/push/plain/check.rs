@@ -14,6 +14,8 @@ use super::Wanted;
 
 /// Limit on nested directories: the stack has room for more, and deeper keys are rare.
 const MAX_DEPTH: usize = 128;
+/// Larger commits and directories of the repository are left to Git.
+const MAX_OBJECT_BYTES: usize = 32 << 20;
 /// Limit on parents, since trees are compared with those of every parent.
 const MAX_PARENTS: usize = 16;
 
@@ -157,6 +159,11 @@ impl<'r> Check<'r> {
         if let Some((_, content)) = received.find_map(|received| received.get(oid).filter(|(found, _)| *found == kind))
         {
             return Ok(Content::Received(content));
+        }
+        // An earlier push may have stored an object of any size.
+        let (size, _) = self.odb.read_header(oid)?;
+        if size > MAX_OBJECT_BYTES {
+            return Err(git2::Error::from_str(&format!("{oid} has {size} bytes")));
         }
         let object = object::read(self.odb, oid)?;
         if object.kind() == kind {

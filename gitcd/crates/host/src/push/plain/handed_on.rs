@@ -66,7 +66,8 @@ fn push(host: &Repository, recent: &Recent, pack: &[u8], tip: Oid, quarantine: &
     std::fs::create_dir_all(quarantine.join("pack")).unwrap();
     let wanted = [Wanted { reference: "refs/heads/main".to_owned(), id: tip }];
     let known = (&*recent.of(host.path()), &recent.history(host.path()));
-    let taken = take(host.path(), quarantine, pack, &wanted, known).unwrap()?;
+    let bounds = Bounds { objects: MAX_OBJECTS, bytes: MAX_CONTENT };
+    let taken = take(host.path(), quarantine, pack, &wanted, known, bounds).unwrap()?;
     for file in std::fs::read_dir(quarantine.join("pack")).unwrap() {
         let file = file.unwrap();
         std::fs::rename(file.path(), host.path().join("objects/pack").join(file.file_name())).unwrap();
