@@ -12,6 +12,7 @@ mod host;
 mod init;
 mod merge_file;
 mod origin;
+mod permissions;
 mod prepare;
 mod pull;
 mod restore;
@@ -130,6 +131,14 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Returns whether the command creates or changes a repository.
+    fn writes(&self) -> bool {
+        use Command::{Host, Init, Prepare, Pull, Restore, Serve};
+        matches!(self, Init(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_))
+    }
+}
+
 /// Default author and committer of commits.
 const COMMITTER_NAME: &str = "gitcd";
 
@@ -162,11 +171,13 @@ struct Common {
 
 impl Common {
     fn branches(&self) -> anyhow::Result<Branches> {
+        let repository = match &self.repo {
+            Some(repo) => std::path::absolute(repo)?,
+            None => default_repository()?,
+        };
+        permissions::share(&repository);
         Ok(Branches {
-            repository: match &self.repo {
-                Some(repo) => std::path::absolute(repo)?,
-                None => default_repository()?,
-            },
+            repository,
             data: per_branch("data-reference-names", self.data_reference_names.as_deref())?,
             metadata: per_branch("metadata-reference-names", self.metadata_reference_names.as_deref())?,
             prefixes: per_branch("key-prefixes", self.key_prefixes.as_deref())?,
@@ -221,6 +232,11 @@ pub fn run() -> anyhow::Result<ExitCode> {
 fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     if !matches!(command, Command::Serve(_)) {
         log(verbosity, None);
+    }
+    // Fails only where a policy forbids it; the limits of connections follow the limit that there is.
+    let _ = gitcd_core::descriptors::raise_limit();
+    if command.writes() {
+        permissions::restrict();
     }
     match command {
         Command::Init(args) => init::run(&args)?,

@@ -10,6 +10,7 @@ mod flags;
 mod frames;
 mod fsync;
 mod journal;
+mod permissions;
 mod prefixes;
 mod references;
 mod small_disk;

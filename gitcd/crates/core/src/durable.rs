@@ -4,9 +4,9 @@
 //! crash at any moment leaves either the old state or the new one.
 //! A failed fsync is never retried: the kernel may have dropped the dirty pages, and would report success.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A failed file-system operation.
@@ -61,13 +61,19 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
     })
 }
 
-/// Creates a folder and its missing parents. One fsync for each that was missing.
+/// Permissions of files that only their owner can access.
+pub const PRIVATE_FILE: u32 = 0o600;
+/// Permissions of folders that only their owner can access.
+const PRIVATE_FOLDER: u32 = 0o700;
+
+/// Creates a folder and its missing parents, which only their owner can access. One fsync for each that was missing.
 ///
 /// # Errors
 /// [`Error`]; some of them may exist then.
 pub fn make_folder(folder: &Path) -> Result<(), Error> {
     let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
-    fs::create_dir_all(folder).map_err(Error::of("create", folder))?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(PRIVATE_FOLDER).create(folder).map_err(Error::of("create", folder))?;
     missing.iter().filter_map(|made| made.parent()).try_for_each(sync)
 }
 
@@ -118,14 +124,18 @@ fn create_new(path: &Path, mode: u32) -> Result<File, Error> {
 }
 
 /// Creates a file or replaces its content atomically: after a crash at any moment the file has the former content or the new one,
-/// never a part of either. Two fsyncs; the new content is first written beside it, to a file that ends with `.new`.
+/// never a part of either. Only the owner can access it. Two fsyncs; the new content is first written beside it, to a file that
+/// ends with `.new`.
 ///
+/// # Errors
 /// [`Error`]; the former content stays, unless the last step failed (the fsync of the folder): then the file has the new content,
 /// but a crash may bring the former back.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let temporary = path.with_extension("new");
     // Overwrites what a crash left of an earlier attempt.
-    let mut file = File::create(&temporary).map_err(Error::of("create", &temporary))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+    let mut file = options.open(&temporary).map_err(Error::of("create", &temporary))?;
     finish(&mut file, &temporary, content)?;
     rename(&temporary, path)?;
     path.parent().map_or(Ok(()), sync)
@@ -190,6 +200,18 @@ mod tests {
         let absent = folder.path().join("none/file");
         let error = replace(&absent, b"new").unwrap_err();
         assert_eq!((error.action, error.source.kind()), ("create", io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn files_and_folders_are_private_to_their_owner() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let below = folder.path().join("a/b");
+        make_folder(&below).unwrap();
+        assert_eq!([mode(&folder.path().join("a")), mode(&below)], [PRIVATE_FOLDER; 2]);
+        replace(&below.join("file"), b"content").unwrap();
+        assert_eq!(mode(&below.join("file")), PRIVATE_FILE);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! This crate depends on no other crate of gitcd, and its modules do not use one another.
 
+pub mod descriptors;
 pub mod durable;
 pub mod fence;
 pub mod keyspace;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,7 +202,9 @@ fn start_segment(
     let header = Header { sequence, id: rand::random(), incarnation };
     let path = folder.join(file_name(sequence));
     let failed = |source| durable::Error::of("create", &path)(source);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(durable::PRIVATE_FILE);
+    let file = options.open(&path).map_err(failed)?;
     let prepared = prepare(&file, &header, segment_bytes).map_err(failed).and_then(|()| durable::sync(folder));
     let prepared = prepared.and_then(|()| file.try_clone().map_err(failed));
     let reading = match prepared {

@@ -1,6 +1,7 @@
 //! The lock that ensures one writer for each branch on this machine.
 
 use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
@@ -37,6 +38,7 @@ impl StateLock {
         // Sync the folders in any case: the process that created them may have been killed before it did.
         let folders = folder.ancestors().take(FOLDERS).collect::<Vec<_>>();
         durable::sync_all(&folders)?;
+        warn_if_wide(&folder);
         let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
         Ok(Self { _files: files, folder })
     }
@@ -54,13 +56,35 @@ impl StateLock {
     }
 }
 
+/// Warns about a state folder that other users can read, such as one that an earlier version created.
+fn warn_if_wide(folder: &Path) {
+    if let Ok(found) = std::fs::metadata(folder)
+        && is_wide(found.mode())
+    {
+        let (mode, folder) = (format!("{:o}", found.mode() & 0o7777), folder.display());
+        tracing::warn!(
+            mode,
+            "other users can access {folder}, which holds all keys and values; run: chmod -R go-rwx {folder}"
+        );
+    }
+}
+
+/// Returns whether others than the owner have permissions. A group that the folder passes on to its content (set-group-ID) is
+/// intended: Kubernetes gives the pod's group access to its volumes so.
+fn is_wide(mode: u32) -> bool {
+    let others = if mode & 0o2000 == 0 { 0o077 } else { 0o007 };
+    mode & others != 0
+}
+
 fn file_name(reference: &str) -> String {
     reference.replace('%', "%25").replace('/', "%2F")
 }
 
 fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
     let failed = |source| durable::Error::of("lock", path)(source);
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.create(true).truncate(false).write(true).mode(durable::PRIVATE_FILE).open(path);
+    let file = file.map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked {
@@ -69,5 +93,19 @@ fn lock_file(config: &Config, path: &Path) -> Result<File, OpenError> {
             lock: path.to_owned(),
         }),
         Err(error) => Err(failed(error.into()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_wide_if_others_than_its_owner_or_its_own_group_have_access() {
+        for (mode, expected) in
+            [(0o700, false), (0o2770, false), (0o750, true), (0o701, true), (0o755, true), (0o2775, true)]
+        {
+            assert_eq!(is_wide(mode), expected, "{mode:o}");
+        }
     }
 }
