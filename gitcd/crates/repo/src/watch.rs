@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use futures::Stream;
 use git2::Oid;
+use gitcd_core::error::chain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::watch;
 
@@ -52,6 +53,8 @@ use self::inotify::Notifier;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Poll interval without notifications.
 const DEAF_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// First and longest pause before a failed read is repeated; the pause doubles each time.
+const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// A burst of changes ends when there are no notifications for this time …
 const QUIET: Duration = Duration::from_millis(2);
 /// … or after this time in any case.
@@ -92,6 +95,7 @@ pub enum WatchError {
 #[derive(Clone, Debug)]
 pub struct RefWatcher {
     latest: watch::Receiver<Snapshot>,
+    failure: watch::Receiver<Option<String>>,
     wake: Arc<UnixStream>,
 }
 
@@ -114,7 +118,9 @@ impl RefWatcher {
         if let Err(error) = &notifier {
             tracing::warn!(%error, "the system reports no changes of references: polling for them");
         }
-        let mut follower = Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted };
+        let (failures, failure) = watch::channel(None);
+        let mut follower =
+            Follower { refs, listing: Listing::default(), notifier: notifier.ok(), wanted, failures, retry: None };
         follower.listing.read_all(&follower.refs)?;
         let (sender, latest) = watch::channel(follower.snapshot());
         let (wake, woken) = UnixStream::pair().map_err(system)?;
@@ -124,7 +130,7 @@ impl RefWatcher {
         let thread = std::thread::Builder::new().name("references".to_owned());
         // The thread exits when the other end of the pair is closed.
         thread.spawn(move || follower.run(&woken, &sender)).map_err(system)?;
-        Ok(Self { latest, wake: Arc::new(wake) })
+        Ok(Self { latest, failure, wake: Arc::new(wake) })
     }
 
     /// Returns the last known references.
@@ -137,6 +143,12 @@ impl RefWatcher {
         let mut latest = self.latest.clone();
         let seen = latest.borrow_and_update().clone();
         Changes { latest, seen, _wake: self.wake.clone() }
+    }
+
+    /// Returns why the references cannot be read at the moment; `None` while they can. The watcher repeats the read until it
+    /// succeeds, and then reports all changes.
+    pub fn failure(&self) -> watch::Receiver<Option<String>> {
+        self.failure.clone()
     }
 
     /// Returns whether the watcher is running; it stops when the repository is removed.
@@ -216,6 +228,9 @@ struct Follower {
     listing: Listing,
     notifier: Option<Notifier>,
     wanted: Box<Wanted>,
+    failures: watch::Sender<Option<String>>,
+    /// When to repeat a failed read, and after which pause.
+    retry: Option<(Instant, Duration)>,
 }
 
 impl Debug for Follower {
@@ -236,7 +251,8 @@ impl Follower {
         let mut next_look = Instant::now() + every;
         loop {
             let mut doubt = DirtySet::default();
-            self.wait(woken, next_look.saturating_duration_since(Instant::now()));
+            let due = self.retry.map_or(next_look, |(at, _)| at.min(next_look));
+            self.wait(woken, due.saturating_duration_since(Instant::now()));
             match (&*woken).read(&mut [0; 64]) {
                 Ok(0) => return,
                 Ok(_) => doubt.everything = true,
@@ -247,18 +263,27 @@ impl Follower {
             while doubt.is_any() && Instant::now() < burst_end && self.wait_for_more() {
                 self.hear(&mut doubt);
             }
-            if Instant::now() >= next_look {
+            if Instant::now() >= due {
                 doubt.everything = true;
             }
+            // What the failed read has left out is not known.
+            doubt.everything |= doubt.is_any() && self.retry.is_some();
             if doubt.everything {
                 next_look = Instant::now() + every;
             }
             if !doubt.is_any() {
                 continue;
             }
-            if let Err(error) = self.read(&doubt) {
-                tracing::warn!(%error, "stopped following references");
-                return;
+            match self.read(&doubt) {
+                Ok(()) => self.recovered(),
+                Err(error) if self.is_gone() => {
+                    tracing::warn!(error = chain(&error), "stopped following references: the repository was removed");
+                    return;
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    continue;
+                }
             }
             let found = self.snapshot();
             sender.send_if_modified(|latest| {
@@ -266,6 +291,30 @@ impl Follower {
                 *latest = found;
                 is_new
             });
+        }
+    }
+
+    /// Returns whether the repository was removed. Any other failure may pass, such as a process without free file descriptors.
+    fn is_gone(&self) -> bool {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        let found = self.refs.check_root();
+        matches!(found, Err(RefError::Io { source, .. }) if matches!(source.kind(), NotFound | NotADirectory))
+    }
+
+    fn failed(&mut self, error: &RefError) {
+        let [first, last] = RETRY;
+        let pause = self.retry.map_or(first, |(_, before)| (before * 2).min(last));
+        if self.retry.is_none() {
+            tracing::error!(error = chain(error), "cannot read references; retrying");
+        }
+        self.retry = Some((Instant::now() + pause, pause));
+        self.failures.send_replace(Some(chain(error)));
+    }
+
+    fn recovered(&mut self) {
+        if self.retry.take().is_some() {
+            tracing::info!("references can be read again");
+            self.failures.send_replace(None);
         }
     }
 

@@ -37,8 +37,47 @@ pub fn options(by: &str) -> MergeOptions {
     }
 }
 
-/// Merges external commits from the branch's data reference and from `refs/for/BRANCH` until `stopped`.
+/// Merges external commits from the branch's data reference and from `refs/for/BRANCH` until `stopped`. While the references cannot
+/// be read, the status says so, and reading is repeated.
 pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch::Receiver<bool>) {
+    let mut problem = Problem::default();
+    while follow_references(&merger, &statuses, &mut problem, &mut stopped).await {
+        if tokio::time::timeout(RETRY, stopped.wait_for(|stopped| *stopped)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Why external commits cannot be noticed at the moment, as the status shows it.
+#[derive(Default)]
+struct Problem(Option<String>);
+
+impl Problem {
+    /// Shows a problem, or that there is none any more.
+    fn show(&mut self, statuses: &Statuses, reference: &str, now: Option<String>) {
+        if self.0 == now {
+            return;
+        }
+        if let Some(error) = &now {
+            tracing::error!(error, "cannot notice external commits on the branch; retrying");
+        }
+        statuses.change(reference, |status| {
+            // Another error may have been reported since.
+            if now.is_some() || status.error == self.0 {
+                status.error.clone_from(&now);
+            }
+        });
+        self.0 = now;
+    }
+}
+
+/// Merges external commits until the references can no longer be followed (`true`), or until `stopped`.
+async fn follow_references(
+    merger: &Arc<Merger>,
+    statuses: &Statuses,
+    problem: &mut Problem,
+    stopped: &mut watch::Receiver<bool>,
+) -> bool {
     let (folder, reference) = (git_dir(&merger.config().repository), merger.config().data_reference.clone());
     let asked = asked_for(&reference);
     let (own, own_asked) = (reference.clone(), asked.clone());
@@ -52,21 +91,25 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
     let (following, refs) = match opened.await {
         Ok((following, refs)) => (following, Arc::new(refs)),
         Err(error) => {
-            tracing::error!(error, "external commits on the branch are noticed only when gitcd writes to it");
-            return;
+            problem.show(statuses, &reference, Some(error));
+            return true;
         }
     };
-    let mut changes = following.changes();
+    let (mut changes, mut unreadable) = (following.changes(), following.failure());
     let mut heads = merger.heads();
     let (mut failed, mut failed_asked): (Option<Oid>, Option<Oid>) = (None, None);
     loop {
         let head = *heads.borrow_and_update();
         let (again, name, asked_for) = (refs.clone(), reference.clone(), asked.clone());
-        let found = blocking(move || {
-            let read = |name: &str| again.read(name).ok().flatten();
-            (read(&name), asked_for.and_then(|name| read(&name)))
+        let read = blocking(move || {
+            let asked_for = asked_for.map_or(Ok(None), |name| again.read(&name));
+            Ok::<_, RefError>((again.read(&name)?, asked_for?))
         });
-        let (found, to_merge) = found.await;
+        let read = read.await;
+        let failure = unreadable.borrow_and_update().clone();
+        problem.show(statuses, &reference, read.as_ref().err().map(|error| chain(error)).or(failure));
+        let is_unread = read.is_err();
+        let (found, to_merge) = read.unwrap_or_default();
         // Our own commits are on the reference a moment before the committer reports them.
         // Borrowed once: a second borrow would wait for the committer, which waits for the first one to end.
         let now = *heads.borrow();
@@ -75,13 +118,13 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
         // The journal has what is merged, and the next start continues.
         let merging = async {
             if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-                && let Err(error) = take(&merger, &statuses, found, (DryRun::IfReachable, "external commit")).await
+                && let Err(error) = take(merger, statuses, found, (DryRun::IfReachable, "external commit")).await
             {
                 tracing::error!(commit = %found, error, "cannot merge an external commit");
                 failed = Some(found);
             }
             if let Some((found, asked)) = to_merge.filter(|found| failed_asked != Some(*found)).zip(asked.as_deref())
-                && let Err(error) = merge_asked(&merger, &statuses, &refs, (asked, found)).await
+                && let Err(error) = merge_asked(merger, statuses, &refs, (asked, found)).await
             {
                 tracing::error!(reference = asked, commit = %found, error, "cannot merge a push");
                 failed_asked = Some(found);
@@ -89,9 +132,9 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
         };
         tokio::select! {
             () = merging => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+            _ = stopped.wait_for(|stopped| *stopped) => return false,
         }
-        let retry = failed.or(failed_asked).map(|_| RETRY);
+        let retry = (is_unread || failed.or(failed_asked).is_some()).then_some(RETRY);
         let resting = async {
             match retry {
                 Some(retry) => tokio::time::sleep(retry).await,
@@ -100,10 +143,12 @@ pub async fn follow(merger: Arc<Merger>, statuses: Statuses, mut stopped: watch:
         };
         tokio::select! {
             () = resting => (failed, failed_asked) = (None, None),
-            moved = changes.next() => if moved.is_none() { return },
+            moved = changes.next() => if moved.is_none() { return true },
+            // Its end is also that of the changes.
+            Ok(()) = unreadable.changed() => {}
             // A flush may have found an external commit before the notification.
-            flushed = heads.changed() => if flushed.is_err() { return },
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+            flushed = heads.changed() => if flushed.is_err() { return false },
+            _ = stopped.wait_for(|stopped| *stopped) => return false,
         }
     }
 }

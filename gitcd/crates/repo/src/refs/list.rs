@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use git2::Oid;
+use rustix::io::Errno;
 
 use super::{MAX_SYMBOLIC, RefError, Refs, Stored, is_valid, packed};
+
+/// Returns whether an error is one of the process or the system, not of the file: no free file descriptor, no memory.
+fn lacks_resources(error: &io::Error) -> bool {
+    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| lacking.contains(&code))
+}
 
 /// References as read from the files of a repository.
 #[derive(Debug, Default)]
@@ -60,8 +68,7 @@ impl Listing {
         }
         let prefix = format!("{name}/");
         self.files.retain(|other, _| other != name && !other.starts_with(&prefix));
-        self.add(refs, name);
-        Ok(())
+        self.add(refs, name)
     }
 
     fn walk(&mut self, refs: &Refs, folder: &Path, name: &str) -> Result<(), RefError> {
@@ -77,24 +84,32 @@ impl Listing {
             let name = format!("{name}/{part}");
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.walk(refs, &entry.path(), &name)?,
-                _ => self.add(refs, &name),
+                _ => self.add(refs, &name)?,
             }
         }
         Ok(())
     }
 
     /// Locks and other files have names that no reference can have.
-    fn add(&mut self, refs: &Refs, name: &str) {
+    ///
+    /// # Errors
+    /// [`RefError::Io`] if this process or the system lacks resources: the reference is not broken, and leaving it out would
+    /// report it as deleted.
+    fn add(&mut self, refs: &Refs, name: &str) -> Result<(), RefError> {
         if !is_valid(name) {
-            return;
+            return Ok(());
         }
         match refs.stored_in_file(name) {
             Ok(Stored::Absent) => {}
             Ok(stored) => {
                 self.files.insert(name.to_owned(), stored);
             }
+            Err(RefError::Io { path, source }) if lacks_resources(&source) => {
+                return Err(RefError::Io { path, source });
+            }
             Err(error) => tracing::warn!(%error, "leaving out a broken reference"),
         }
+        Ok(())
     }
 
     /// Returns the references with their final targets.
