@@ -1,24 +1,100 @@
 //! More connections than the process may open files.
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::net::TcpStream;
 
-use super::support::build::put;
-use super::support::{Kind, Launch, eventually};
+use super::support::build::{get, put};
+use super::support::{Kind, Launch, Server, eventually};
+
+/// Sets the limit of the server's open files; returns the former limit.
+fn limit(server: &Server, limit: Rlimit) -> Rlimit {
+    let id = Pid::from_raw(server.id().cast_signed()).expect("a process has an ID");
+    prlimit(Some(id), Resource::Nofile, limit).expect("the process is ours")
+}
+
+/// Returns the value of a metric.
+async fn metric(server: &Server, name: &str) -> f64 {
+    let page = server.page("/metrics").await;
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("no metric {name}:\n{page}"))
+}
 
 #[tokio::test]
-async fn a_server_without_free_descriptors_takes_connections_again_when_there_are_some() {
-    let server = Launch::new(Kind::Gitcd).wrapper(&["prlimit", "--nofile=64"]).start().await;
+async fn a_crowd_from_one_address_leaves_descriptors_for_everything_else() {
+    let server = Launch::new(Kind::Gitcd).wrapper(&["prlimit", "--nofile=128"]).start().await;
     let client = server.client().await;
     let mut crowd = Vec::new();
-    eventually("the server to run out of descriptors", async || {
-        // The kernel accepts connections for which the server has no descriptor.
+    eventually("the server to refuse connections", async || {
         crowd.push(TcpStream::connect(server.address()).await.ok()?);
-        server.output().contains("cannot accept connections").then_some(())
+        server.output().contains("its address has reached the limit of connections").then_some(())
     })
     .await;
     client.put(put("/registry/tests/default/a", "1")).await.ok();
     drop(crowd);
+    let client = eventually("another client to be served", async || {
+        let client = server.client().await;
+        client.put(put("/registry/tests/default/a", "2")).await.result().is_ok().then_some(client)
+    })
+    .await;
+    assert_eq!(client.range(get("/registry/tests/default/a")).await.ok().count, 1);
+    assert!(metric(&server, "gitcd_connections_refused_total").await >= 1.0);
+    assert!(!server.output().contains("cannot accept connections"), "{}", server.output());
+}
+
+#[tokio::test]
+async fn the_limit_of_open_files_is_raised_at_the_start() {
+    let server = Launch::new(Kind::Gitcd).wrapper(&["prlimit", "--nofile=64:4096"]).start().await;
+    let mut crowd = Vec::new();
+    for _ in 0..600 {
+        crowd.push(TcpStream::connect(server.address()).await.expect("the server is listening"));
+    }
+    eventually("all connections to be accepted", async || {
+        (metric(&server, "gitcd_connections").await > 600.0).then_some(())
+    })
+    .await;
+    let status: serde_json::Value = serde_json::from_str(&server.page("/status").await).expect("the status is JSON");
+    let connections = &status["branches"][0]["connections"];
+    assert!(connections["open"].as_u64() > Some(600) && connections["limit"] == 2048, "{status}");
+    assert_eq!(metric(&server, "process_max_fds").await, 4096.0);
+    server.client().await.put(put("/registry/tests/default/a", "1")).await.ok();
+}
+
+#[tokio::test]
+async fn external_commits_are_merged_after_a_shortage_of_descriptors() {
+    let server = Server::start(Kind::Gitcd).await;
     let client = server.client().await;
-    client.put(put("/registry/tests/default/a", "2")).await.ok();
-    assert_eq!(server.output().matches("cannot accept connections").count(), 1, "{}", server.output());
+    client.put(put("/registry/tests/default/a", "{}\n")).await.ok();
+    let repository = server.repository();
+    eventually("the write to be committed", async || (repository.committed_revision() >= 2).then_some(())).await;
+    let blob = repository.blob("{\"by\":\"hand\"}\n");
+    let head = repository.reference("refs/heads/main");
+    let tree = {
+        // `git mktree` reads its input: keep the first file, and add another beside it.
+        let inner = repository.git(&["rev-parse", "refs/heads/main:tests/default"]);
+        let script = format!(
+            "set -e; default=$( (git ls-tree {inner}; printf '100644 blob {blob}\\tb\\n') | git mktree); \
+             tests=$(printf '040000 tree %s\\tdefault\\n' $default | git mktree); \
+             printf '040000 tree %s\\ttests\\n' $tests | git mktree",
+            inner = inner.trim()
+        );
+        let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(repository.path()).output();
+        let output = output.expect("a shell is installed");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("an ID is text").trim().to_owned()
+    };
+    let commit = repository.git(&["commit-tree", &tree, "-p", &head, "-m", "by hand"]);
+
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let before = limit(&server, Rlimit { current: Some(1), maximum });
+    repository.git(&["update-ref", "refs/heads/main", commit.trim()]);
+    eventually("the shortage to be noticed", async || {
+        server.output().contains("cannot read references; retrying").then_some(())
+    })
+    .await;
+    limit(&server, before);
+    eventually("the commit to be merged", async || {
+        (client.range(get("/registry/tests/default/b")).await.ok().count == 1).then_some(())
+    })
+    .await;
+    assert!(server.output().contains("references can be read again"), "{}", server.output());
 }

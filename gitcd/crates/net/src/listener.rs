@@ -1,5 +1,6 @@
 //! Incoming connections, plain or with TLS, and their peers.
 
+mod limits;
 mod ports;
 
 use std::io;
@@ -17,6 +18,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+pub use self::limits::Limits;
+use self::limits::{Admission, Admitted, Place};
 pub use self::ports::{Bound, Listen, ListenError, Ports};
 
 use crate::throttle::LogThrottle;
@@ -44,6 +47,23 @@ pub struct Network {
     pub received: AtomicU64,
     /// Bytes sent to clients.
     pub sent: AtomicU64,
+    /// Counters of the connections themselves.
+    pub connections: Connections,
+}
+
+/// Counters of the connections of a server's listeners.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Open connections, also those in a TLS handshake.
+    pub open: AtomicU64,
+    /// The sum of the listeners' limits.
+    pub limit: AtomicU64,
+    /// Connections that were closed because their address had reached its limit.
+    pub refused: AtomicU64,
+    /// How often a listener reached its limit, so that new clients had to wait.
+    pub stalls: AtomicU64,
+    /// Connections that were closed because the client sent nothing, or no request for a long time.
+    pub timed_out: AtomicU64,
 }
 
 /// A connection from a client.
@@ -52,6 +72,8 @@ pub struct Connection {
     io: Io,
     peer: Peer,
     network: Arc<Network>,
+    /// `None` for a connection that was waiting when the listener closed.
+    _admitted: Option<Admitted>,
 }
 
 #[derive(Debug)]
@@ -65,7 +87,15 @@ impl Connection {
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
+
+    /// Counts that the connection is closed because the client is silent.
+    pub(crate) fn timed_out(&self) {
+        self.network.connections.timed_out.fetch_add(1, Ordering::Relaxed);
+    }
 }
+
+/// A connection after its handshake.
+type Connected = (Io, Peer, Admitted);
 
 /// The stream of connections that a listener accepts; TLS connections come after their handshake. Handshakes run concurrently,
 /// so a slow or failing one delays no other. Dropping it closes the listener.
@@ -74,7 +104,8 @@ pub struct Incoming {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     network: Arc<Network>,
-    handshakes: JoinSet<Result<(Io, Peer), (SocketAddr, io::Error)>>,
+    admission: Admission,
+    handshakes: JoinSet<Result<Connected, (SocketAddr, io::Error)>>,
     /// When to accept again after an error.
     resume_at: Option<Instant>,
     complaints: LogThrottle,
@@ -83,11 +114,23 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Accepts connections on `listener`, with TLS if there are `certificates`; counts their bytes in `network`.
+    /// Accepts connections on `listener`, with TLS if there are `certificates`, up to the default limits; counts their bytes in
+    /// `network`.
     pub fn new(listener: TcpListener, certificates: Option<Arc<Certificates>>, network: Arc<Network>) -> Self {
+        Self::limited(listener, certificates, network, Limits::default())
+    }
+
+    /// Does the same with other limits.
+    pub fn limited(
+        listener: TcpListener,
+        certificates: Option<Arc<Certificates>>,
+        network: Arc<Network>,
+        limits: Limits,
+    ) -> Self {
         Self {
             listener,
             certificates,
+            admission: Admission::new(limits, network.clone()),
             network,
             handshakes: JoinSet::new(),
             resume_at: None,
@@ -100,21 +143,30 @@ impl Incoming {
     pub async fn next(&mut self) -> Connection {
         loop {
             tokio::select! {
-                accepted = accept(&self.listener, self.resume_at) => match accepted {
-                    Ok((stream, address)) => {
+                accepted = accept(&self.listener, self.resume_at, &self.admission) => match accepted {
+                    Ok((place, stream, address)) => {
                         self.resume_at = None;
+                        let Some(admitted) = self.admission.admit(place, address.ip()) else {
+                            self.refused(address);
+                            continue;
+                        };
                         let Some(certificates) = &self.certificates else {
-                            return plain(stream, address, self.network.clone());
+                            return plain(stream, address, self.network.clone(), Some(admitted));
                         };
                         without_delay(&stream);
-                        self.handshakes.spawn(handshake(certificates.clone(), stream, address));
+                        self.handshakes.spawn(handshake(certificates.clone(), stream, address, admitted));
                     }
                     Err(error) => self.failed(&error),
                 },
                 Some(ended) = self.handshakes.join_next() => {
                     match ended {
                         Ok(Ok(connected)) => return self.connection(connected),
-                        Ok(Err((address, error))) => self.handshake_complaints.about(address, &error),
+                        Ok(Err((address, error))) => {
+                            if error.kind() == io::ErrorKind::TimedOut {
+                                self.network.connections.timed_out.fetch_add(1, Ordering::Relaxed);
+                            }
+                            self.handshake_complaints.about(address, &error);
+                        }
                         // The task panicked; the panic hook has reported it.
                         Err(_) => {}
                     }
@@ -133,14 +185,21 @@ impl Incoming {
         {
             while let Ok((stream, address)) = listener.accept() {
                 let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-                rest.extend(stream.map(|stream| plain(stream, address, self.network.clone())));
+                rest.extend(stream.map(|stream| plain(stream, address, self.network.clone(), None)));
             }
         }
         rest
     }
 
-    fn connection(&self, (io, peer): (Io, Peer)) -> Connection {
-        Connection { io, peer, network: self.network.clone() }
+    fn connection(&self, (io, peer, admitted): Connected) -> Connection {
+        Connection { io, peer, network: self.network.clone(), _admitted: Some(admitted) }
+    }
+
+    fn refused(&mut self, address: SocketAddr) {
+        if self.complaints.admits(Instant::now()) {
+            let connections = self.admission.limits().per_address;
+            tracing::warn!(%address, connections, "closed a connection: its address has reached the limit of connections");
+        }
     }
 
     fn failed(&mut self, error: &io::Error) {
@@ -155,9 +214,9 @@ impl Incoming {
     }
 }
 
-fn plain(stream: TcpStream, address: SocketAddr, network: Arc<Network>) -> Connection {
+fn plain(stream: TcpStream, address: SocketAddr, network: Arc<Network>, admitted: Option<Admitted>) -> Connection {
     without_delay(&stream);
-    Connection { io: Io::Plain(stream), peer: Peer { address, name: None }, network }
+    Connection { io: Io::Plain(stream), peer: Peer { address, name: None }, network, _admitted: admitted }
 }
 
 fn without_delay(stream: &TcpStream) {
@@ -165,25 +224,32 @@ fn without_delay(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 
-async fn accept(listener: &TcpListener, not_before: Option<Instant>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(
+    listener: &TcpListener,
+    not_before: Option<Instant>,
+    admission: &Admission,
+) -> io::Result<(Place, TcpStream, SocketAddr)> {
     if let Some(instant) = not_before {
         tokio::time::sleep_until(instant.into()).await;
     }
-    listener.accept().await
+    let place = admission.place().await;
+    let (stream, address) = listener.accept().await?;
+    Ok((place, stream, address))
 }
 
 async fn handshake(
     certificates: Arc<Certificates>,
     stream: TcpStream,
     address: SocketAddr,
-) -> Result<(Io, Peer), (SocketAddr, io::Error)> {
+    admitted: Admitted,
+) -> Result<Connected, (SocketAddr, io::Error)> {
     let failed = |error| (address, error);
     let config = tokio::task::spawn_blocking(move || certificates.current()).await;
     let config = config.map_err(|error| failed(io::Error::other(error)))?;
     let accepted = tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
     let stream = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
     let name = stream.get_ref().1.peer_certificates().and_then(|chain| common_name(chain.first()?));
-    Ok((Io::Tls(Box::new(stream)), Peer { address, name }))
+    Ok((Io::Tls(Box::new(stream)), Peer { address, name }, admitted))
 }
 
 /// Logs failed handshakes: the first, and then one per interval with the number of suppressed ones.

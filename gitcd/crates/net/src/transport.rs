@@ -2,6 +2,9 @@
 
 mod executor;
 mod output;
+mod silence;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -20,6 +23,7 @@ use tokio::task::JoinSet;
 
 use self::executor::InlineExecutor;
 use self::output::WriteCoalescer;
+use self::silence::{Activity, Patience, Tracked, Verdict, Watchdog};
 use crate::listener::Incoming;
 
 /// Flow-control window of a stream; large enough that a local client never waits for it.
@@ -31,6 +35,9 @@ const FRAME_BYTES: u32 = 256 << 10;
 /// How long to wait for the client to close its side of a connection, and for its first bytes when the server stops.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// How long an idle client may take to close its connection after a GOAWAY.
+const GOODBYE: Duration = Duration::from_secs(10);
+
 /// HTTP settings of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
@@ -40,6 +47,11 @@ pub struct Transport {
     pub keepalive_interval: Duration,
     /// How long a client has to answer a ping; zero disables pings.
     pub keepalive_timeout: Duration,
+    /// How long a new client has to send the HTTP/2 preface, or the start of an HTTP/1.1 request.
+    pub preface_timeout: Duration,
+    /// How long a connection stays open without a request in progress. An open watch is one. HTTP/1.1 connections are closed after
+    /// 30 seconds.
+    pub idle_timeout: Duration,
 }
 
 impl Default for Transport {
@@ -48,11 +60,17 @@ impl Default for Transport {
             max_concurrent_streams: u32::MAX,
             keepalive_interval: Duration::from_hours(2),
             keepalive_timeout: Duration::from_secs(20),
+            preface_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(5),
         }
     }
 }
 
 impl Transport {
+    fn patience(self) -> Patience {
+        Patience { preface: self.preface_timeout, idle: self.idle_timeout, goodbye: GOODBYE }
+    }
+
     fn builder(self) -> Builder<InlineExecutor> {
         let limit = (1..u32::MAX).contains(&self.max_concurrent_streams).then_some(self.max_concurrent_streams);
         let keepalive = !self.keepalive_interval.is_zero() && !self.keepalive_timeout.is_zero();
@@ -84,13 +102,13 @@ pub async fn serve<F, B>(
     stopped: watch::Receiver<bool>,
 ) where
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
 {
     let builder = settings.builder();
     let mut connections = JoinSet::new();
     let start = |connection| {
         let coalescer = WriteCoalescer::new(connection, fence.clone().map(FenceToken::new));
-        drive(coalescer, builder.clone(), answer.clone(), stopped.clone())
+        drive(coalescer, (builder.clone(), settings.patience()), answer.clone(), stopped.clone())
     };
     let mut asked = stopped.clone();
     {
@@ -111,18 +129,22 @@ pub async fn serve<F, B>(
 
 async fn drive<F, B>(
     coalescer: WriteCoalescer,
-    builder: Builder<InlineExecutor>,
+    (builder, patience): (Builder<InlineExecutor>, Patience),
     answer: impl Fn(hyper::Request<body::Incoming>) -> F + Sync,
     mut stopped: watch::Receiver<bool>,
 ) where
     F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
 {
     let peer = coalescer.peer();
+    let activity = Activity::new();
     let service = service_fn(|mut request: hyper::Request<body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        answer(request)
+        let in_progress = activity.begin();
+        let response = answer(request);
+        async move { Ok::<_, Infallible>(response.await?.map(|body| Tracked::new(body, in_progress))) }
     });
+    let mut watchdog = Watchdog::new(patience, activity.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(coalescer.clone()), service));
     let heard = coalescer.clone();
     let mut goodbye = pin!(async {
@@ -130,7 +152,7 @@ async fn drive<F, B>(
         // Before the client's first bytes it is unknown whether it speaks HTTP/2, so it cannot be sent a GOAWAY.
         let _ = tokio::time::timeout(LINGER, heard.heard()).await;
     });
-    let mut is_stopping = false;
+    let (mut is_stopping, mut is_silent) = (false, false);
     poll_fn(|cx| {
         if !is_stopping && goodbye.as_mut().poll(cx).is_ready() {
             is_stopping = true;
@@ -141,6 +163,19 @@ async fn drive<F, B>(
                 tracing::debug!(%error, "a connection ended");
             }
             return Poll::Ready(());
+        }
+        if let Poll::Ready(verdict) = watchdog.poll_silence(cx, coalescer.received()) {
+            if !std::mem::replace(&mut is_silent, true) {
+                coalescer.timed_out();
+            }
+            match verdict {
+                Verdict::Close => return Poll::Ready(()),
+                Verdict::SayGoodbye => {
+                    http.as_mut().graceful_shutdown();
+                    // Polls it again, so that it sends the GOAWAY.
+                    cx.waker().wake_by_ref();
+                }
+            }
         }
         // Responses that are ready later wake this task.
         match coalescer.poll_write_out(cx) {

@@ -15,12 +15,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
 use serde_json::json;
 
+use crate::connections::{ConnectionMetrics, ConnectionStatus};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::metrics::Source;
 
 /// Returns the pages of a branch.
 pub fn routes(source: Arc<Source>) -> Router {
-    let registry = Arc::new(source.registry());
+    let mut registry = source.registry();
+    registry.register_collector(Box::new(ConnectionMetrics(source.network.clone())));
+    let registry = Arc::new(registry);
     health::routes()
         .route("/version", page(version))
         .route("/status", page(status))
@@ -56,7 +59,13 @@ async fn version() -> impl IntoResponse {
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
     // Blocking: reads commits.
-    let told = tokio::task::spawn_blocking(move || serde_json::to_string(&source.status.status())).await;
+    let told = tokio::task::spawn_blocking(move || {
+        let mut status = source.status.status();
+        let connections = ConnectionStatus::of(&source.network);
+        status.branches.iter_mut().for_each(|branch| branch.connections = Some(connections));
+        serde_json::to_string(&status)
+    });
+    let told = told.await;
     match told {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),

@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod config;
+pub mod connections;
 mod dispatcher;
 pub mod gateway;
 pub mod http;

@@ -21,6 +21,7 @@ use gitcd_sync::status::{Condition, ConflictStatus, RemoteStatus, Source};
 pub use gitcd_sync::status::LeaseStatus;
 
 pub use self::reporter::Reporter;
+pub use crate::connections::ConnectionStatus;
 
 /// Status of a server and its branches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub struct Branch {
     pub commit_lag_revisions: u64,
     /// Age of the oldest of them, in seconds.
     pub commit_lag_seconds: f64,
+    /// The connections of its listeners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionStatus>,
     /// Keys, including deleted ones that are still in the history.
     pub keys: u64,
     /// Why writes are refused, if they are.

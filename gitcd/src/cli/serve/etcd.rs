@@ -49,6 +49,7 @@ impl Transport {
             max_concurrent_streams: self.max_concurrent_streams,
             keepalive_interval: self.grpc_keepalive_interval,
             keepalive_timeout: self.grpc_keepalive_timeout,
+            ..server::Transport::default()
         }
     }
 }

@@ -35,8 +35,8 @@ struct Output {
     gathered: Vec<u8>,
     /// Number of buffered bytes that are already written.
     written: usize,
-    /// Whether the client has sent anything.
-    heard: bool,
+    /// Bytes that the client has sent.
+    received: usize,
     /// Waker of the task that waits for that.
     waker: Option<Waker>,
 }
@@ -44,12 +44,22 @@ struct Output {
 impl WriteCoalescer {
     pub(super) fn new(connection: Connection, pass: Option<FenceToken>) -> Self {
         let (gathered, written) = (Vec::new(), 0);
-        Self(Arc::new(Mutex::new(Output { connection, pass, gathered, written, heard: false, waker: None })))
+        Self(Arc::new(Mutex::new(Output { connection, pass, gathered, written, received: 0, waker: None })))
     }
 
     /// Returns the client.
     pub(super) fn peer(&self) -> Peer {
         self.0.lock().connection.peer().clone()
+    }
+
+    /// Returns how many bytes the client has sent.
+    pub(super) fn received(&self) -> usize {
+        self.0.lock().received
+    }
+
+    /// Counts that the connection is closed because the client is silent.
+    pub(super) fn timed_out(&self) {
+        self.0.lock().connection.timed_out();
     }
 
     /// Writes the buffer, and flushes the connection.
@@ -61,7 +71,7 @@ impl WriteCoalescer {
     pub(super) async fn heard(&self) {
         poll_fn(|cx| {
             let mut output = self.0.lock();
-            if output.heard {
+            if output.received > 0 {
                 return Poll::Ready(());
             }
             output.waker = Some(cx.waker().clone());
@@ -144,8 +154,9 @@ impl AsyncRead for WriteCoalescer {
         let mut output = self.0.lock();
         let before = buf.filled().len();
         ready!(Pin::new(&mut output.connection).poll_read(cx, buf))?;
-        if !output.heard && buf.filled().len() > before {
-            output.heard = true;
+        let bytes = buf.filled().len() - before;
+        output.received = output.received.saturating_add(bytes);
+        if bytes > 0 {
             if let Some(waker) = output.waker.take() {
                 waker.wake();
             }

@@ -96,6 +96,7 @@ impl Reporter {
             head: merger.head().data.to_string(),
             commit_lag_revisions: revision.since(committed) as u64,
             commit_lag_seconds: committer::lag(store).as_secs_f64(),
+            connections: None,
             keys: keys as u64,
             writes_refused: store.unavailable().map(|error| error.to_string()),
             merges: self.people(&known).map(|status| status.merges).sum(),
