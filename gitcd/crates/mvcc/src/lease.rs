@@ -99,6 +99,12 @@ impl Leases {
         }
     }
 
+    /// Returns up to `limit` leases that have expired at `now`, the oldest deadline first.
+    pub fn expired(&self, now: Instant, limit: usize) -> Vec<i64> {
+        let expired = self.by_deadline.iter().take_while(|(deadline, _)| *deadline <= now);
+        expired.take(limit).map(|(_, id)| *id).collect()
+    }
+
     /// Returns the next lease to expire.
     pub fn next_deadline(&self) -> Option<(Instant, i64)> {
         self.by_deadline.first().copied()
@@ -150,7 +156,11 @@ mod tests {
         leases.grant(1, 10, start);
         leases.grant(2, 5, start);
         assert_eq!(leases.next_deadline().unwrap().1, 2);
-        assert_eq!(leases.keep_alive(2, start + Duration::from_secs(6)), Some(5));
+        let at = |second| start + Duration::from_secs(second);
+        let expired = [4, 5, 10].map(|second| leases.expired(at(second), 9));
+        assert_eq!(expired, [vec![], vec![2], vec![2, 1]]);
+        assert_eq!(leases.expired(at(10), 1), [2]);
+        assert_eq!(leases.keep_alive(2, at(6)), Some(5));
         assert_eq!(leases.next_deadline().unwrap().1, 1);
         assert_eq!(leases.keep_alive(3, start), None);
     }

@@ -461,12 +461,20 @@ impl Store {
     }
 
     async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
+        self.submit(command).await?.await.map_err(|_| Error::Stopped)?
+    }
+
+    /// Sends a command without waiting for its answer. Commands that are submitted together share an fsync.
+    async fn submit<T>(
+        &self,
+        command: impl FnOnce(writer::Reply<T>) -> writer::Command,
+    ) -> Result<oneshot::Receiver<Result<T, Error>>, Error> {
         if self.is_standby() {
             return Err(Error::Standby);
         }
         let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
-        answer.await.map_err(|_| Error::Stopped)?
+        Ok(answer)
     }
 }
 

@@ -126,10 +126,13 @@ impl Disk {
         self.writer.closes = Some(fence.clone());
     }
 
-    /// Waits for a command from elsewhere, and runs it.
+    /// Waits for commands from elsewhere, and runs them in one batch, as the writer thread does.
     pub(crate) async fn next_batch(&mut self) {
-        let command = self.inbox.recv().await.expect("the store has a sender");
-        self.writer.batch(&mut VecDeque::from([command]));
+        let (mut commands, limit) = (Vec::new(), self.writer.limits.batch);
+        assert_ne!(self.inbox.recv_many(&mut commands, limit).await, 0, "the store has a sender");
+        let mut commands = VecDeque::from(commands);
+        self.writer.batch(&mut commands);
+        assert!(commands.is_empty(), "small commands share a frame");
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
