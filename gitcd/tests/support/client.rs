@@ -103,6 +103,11 @@ impl Client {
         self.kind
     }
 
+    /// Returns its connection, for services that this client does not have.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// Returns a client on the same connection with a transcript of its own, for concurrent requests.
     pub(crate) fn aside(&self) -> Self {
         Self { transcript: Rc::default(), ..self.clone() }

@@ -101,6 +101,8 @@ pub struct Found {
 impl Range {
     /// Checks the requested revision against the store.
     pub(super) fn check(&self, current: Revision, compacted: Revision) -> Result<(), Error> {
+        // As in etcd, it is -1 in a store that was never compacted, which only a negative revision is below.
+        let compacted = if compacted == Revision::ZERO { Revision::new(-1) } else { compacted };
         match self.revision {
             Some(asked) if asked > current => Err(Error::Future),
             Some(asked) if asked < compacted => Err(Error::Compacted),
@@ -108,12 +110,17 @@ impl Range {
         }
     }
 
+    /// Returns the requested revision; `None` for the current one, which a negative revision means as well.
+    pub(super) fn requested(&self) -> Option<Revision> {
+        self.revision.filter(|asked| *asked > Revision::ZERO)
+    }
+
     /// Answers at the view's revision, or at an older one if requested. Walks the whole range, since etcd counts all of it.
     ///
     /// # Errors
     /// [`Error::ValueLost`] if values to sort by cannot be read back.
     pub(super) fn answer(&self, view: View) -> Result<Found, Error> {
-        let at = self.revision.unwrap_or(view.at);
+        let at = self.requested().unwrap_or(view.at);
         self.select(view.at, view.index.range(&self.keys, at), view.segments)
     }
 

@@ -313,7 +313,7 @@ impl Run<'_> {
     }
 
     fn range(&self, range: &Range) -> Result<Found, Error> {
-        let own_changes_matter = range.revision.is_none() && !self.written.is_empty();
+        let own_changes_matter = range.requested().is_none() && !self.written.is_empty();
         if own_changes_matter {
             return range.select(self.revision(), self.pairs(&range.keys).values(), self.view.segments);
         }

@@ -2,6 +2,7 @@
 //! cost more than the read itself. Requests that are not gRPC (JSON and pages) are routed separately.
 
 mod fast_path;
+mod protocol;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
-use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
+use http::{HeaderMap, Request, Response, Version, header};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 use tonic::{Code, Status};
@@ -59,16 +60,25 @@ impl Dispatcher {
         if request.version() < Version::HTTP_2 {
             return self.plain(request.map(Body::new));
         }
-        let counted = self.requests.begin(&request);
-        if counted.is_none() && !is_grpc(&request) {
+        if !protocol::is_grpc(&request) && !protocol::is_method(request.uri().path()) {
             return self.plain(request.map(Body::new));
         }
+        if let Some(refused) = access::refuse_origin(&self.origins, &request).or_else(|| protocol::refuse(&request)) {
+            return self.answered(refused);
+        }
+        let counted = self.requests.begin(&request);
         let (deadline, state) = if !self.is_traced && RangeFastPath::takes(&request) {
             (Deadline::Unread, State::FastPath(RangeFastPath::new(request)))
         } else {
             (Deadline::of(request.headers()), self.route(request.map(Body::new), counted.as_ref()))
         };
         Answer { front: self.clone(), counted, deadline, state }
+    }
+
+    /// Answers a request that is refused.
+    fn answered(self: &Arc<Self>, response: Response<Body>) -> Answer {
+        let state = State::Plain(Box::pin(std::future::ready(response)));
+        Answer { front: self.clone(), counted: None, deadline: Deadline::Never, state }
     }
 
     /// Answers a gRPC request that the gateway has converted from JSON.
@@ -105,11 +115,6 @@ impl Dispatcher {
         };
         Answer { front: self.clone(), counted: None, deadline: Deadline::Never, state: State::Plain(Box::pin(answer)) }
     }
-}
-
-fn is_grpc<B>(request: &Request<B>) -> bool {
-    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 /// Future of the response to a request.

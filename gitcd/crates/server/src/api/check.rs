@@ -113,7 +113,12 @@ fn convert(request: pb::TxnRequest, max_ops: usize) -> Result<Txn, Status> {
 
 fn operation(op: pb::RequestOp, max_ops: usize) -> Result<Op, Status> {
     match op.request {
-        Some(Request::RequestRange(request)) => range(request).map(Op::Range),
+        Some(Request::RequestRange(request)) => {
+            // In a transaction, etcd compares a negative revision with the compact revision; on its own, it means the current one.
+            let negative = (request.revision < 0).then(|| Revision::new(request.revision));
+            let range = range(request)?;
+            Ok(Op::Range(Range { revision: range.revision.or(negative), ..range }))
+        }
         Some(Request::RequestPut(request)) => put(request).map(Op::Put),
         Some(Request::RequestDeleteRange(request)) => delete(request).map(Op::Delete),
         Some(Request::RequestTxn(request)) => convert(request, max_ops).map(Op::Txn),

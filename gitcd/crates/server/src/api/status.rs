@@ -59,8 +59,7 @@ statuses! {
     single_member = Unimplemented "gitcd: a branch has one member; other writers use another branch";
 }
 
-/// tonic's error for a message above the limit.
-const TOO_LONG: &str = "Error, decoded message length too large";
+/// tonic's error for a message above the limit, which it makes no type of, as it is in a header.
 const TOO_LONG_ENCODED: &[u8] = b"Error,%20decoded%20message%20length%20too%20large";
 
 /// Corrects the code for a message above the transport's limit: gRPC's is `ResourceExhausted`, but tonic's is `OutOfRange`,
@@ -74,9 +73,10 @@ pub(crate) fn of_transport<B>(mut response: http::Response<B>) -> http::Response
     response
 }
 
-/// Corrects the code for a message of a stream, as [`of_transport`] does.
+/// Corrects the code for a message of a stream, as [`of_transport`] does. A client sends no status, so that this code can only be
+/// tonic's.
 pub(crate) fn of_message(status: Status) -> Status {
-    if status.code() == Code::OutOfRange && status.message().starts_with(TOO_LONG) {
+    if status.code() == Code::OutOfRange {
         return Status::resource_exhausted(status.message());
     }
     status

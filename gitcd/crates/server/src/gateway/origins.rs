@@ -21,9 +21,9 @@ impl Origins {
 
     /// Checks the origin in a request's headers; the error is the refused origin.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), String> {
-        match headers.get(header::ORIGIN) {
-            Some(origin) if !self.allows(origin) => Err(String::from_utf8_lossy(origin.as_bytes()).into_owned()),
-            _ => Ok(()),
+        match headers.get_all(header::ORIGIN).iter().find(|origin| !self.allows(origin)) {
+            Some(origin) => Err(String::from_utf8_lossy(origin.as_bytes()).into_owned()),
+            None => Ok(()),
         }
     }
 

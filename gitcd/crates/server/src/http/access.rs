@@ -1,10 +1,10 @@
-//! Checks of plain HTTP requests, before any page (etcd: `embed/serve.go`).
+//! Checks of requests, before any service or page (etcd: `embed/serve.go`).
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, Request, StatusCode, Version, header};
 
-use crate::gateway::{self, Origins};
+use crate::gateway::Origins;
 
 /// Answers requests that go no further: those without a host, CORS preflights, and those from web pages that are not allowed.
 pub(crate) fn refuse<B>(origins: &Origins, request: &Request<B>) -> Option<Response> {
@@ -18,14 +18,15 @@ pub(crate) fn refuse<B>(origins: &Origins, request: &Request<B>) -> Option<Respo
     if request.method() == Method::OPTIONS {
         return Some(StatusCode::OK.into_response());
     }
-    if gateway::takes(request.uri().path())
-        && let Err(origin) = origins.check(request.headers())
-    {
-        let message =
-            format!("requests from web pages of {origin} are not answered: allow them with --cors={origin}\n");
-        return Some((StatusCode::FORBIDDEN, message).into_response());
-    }
-    None
+    refuse_origin(origins, request)
+}
+
+/// Answers requests from web pages that are not allowed, on every path: a browser sends a request with `text/plain` to any server
+/// without asking it first, and only hides the response.
+pub(crate) fn refuse_origin<B>(origins: &Origins, request: &Request<B>) -> Option<Response> {
+    let origin = origins.check(request.headers()).err()?;
+    let message = format!("requests from web pages of {origin} are not answered: allow them with --cors={origin}\n");
+    Some((StatusCode::FORBIDDEN, message).into_response())
 }
 
 fn bad_request(text: &'static str) -> Response {

@@ -18,7 +18,8 @@ use tower::ServiceExt as _;
 use super::{Config, Transport};
 use crate::api::{self, Backend};
 use crate::dispatcher::Dispatcher;
-use crate::http;
+use crate::gateway::Origins;
+use crate::http::{self, access};
 use crate::member::Member;
 use crate::metrics::{Network, Requests, Scrapes, Source};
 use crate::status::Reporter;
@@ -28,6 +29,7 @@ use crate::telemetry;
 pub(super) struct Frontend {
     pub(super) front: Arc<Dispatcher>,
     pub(super) source: Arc<Source>,
+    origins: Origins,
 }
 
 impl Frontend {
@@ -56,12 +58,12 @@ impl Frontend {
         });
         let routes = telemetry::traced(api::routes(&backend), &config.branch.name);
         let front = Dispatcher::new(backend, routes, http::routes(source.clone()), config.origins.clone(), requests);
-        Self { front, source }
+        Self { front, source, origins: config.origins.clone() }
     }
 
-    /// Returns routes with the pages only.
-    pub(super) fn pages(&self) -> Router {
-        http::routes(self.source.clone())
+    /// Returns routes with the pages only, and the origins of web pages that may read them.
+    pub(super) fn pages(&self) -> (Router, Origins) {
+        (http::routes(self.source.clone()), self.origins.clone())
     }
 }
 
@@ -111,10 +113,19 @@ pub(super) async fn serve(
 /// Serves the pages on a listener until `stopped`. The branch does not depend on it.
 pub(super) async fn show(
     ((listener, certificates), network): (Bound, Arc<Network>),
-    pages: Router,
+    (pages, origins): (Router, Origins),
     stopped: watch::Receiver<bool>,
 ) {
     let incoming = Incoming::new(listener, certificates, network);
-    let answer = move |request: hyper::Request<hyper::body::Incoming>| pages.clone().oneshot(request.map(Body::new));
+    let answer = move |request: hyper::Request<hyper::body::Incoming>| {
+        let refused = access::refuse_origin(&origins, &request);
+        let pages = pages.clone();
+        async move {
+            match refused {
+                Some(refused) => Ok(refused),
+                None => pages.oneshot(request.map(Body::new)).await,
+            }
+        }
+    };
     transport::serve(incoming, Transport::default(), None, answer, stopped).await;
 }
