@@ -55,7 +55,7 @@ fn at_once(host: &Host, requests: usize, request: impl Fn(usize) -> http::Answer
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::best());
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
     let mut packed = vec![0; compressor.gzip_compress_bound(content.len())];
     let length = compressor.gzip_compress(content, &mut packed).expect("there is room");
     packed.truncate(length);
