@@ -19,7 +19,7 @@ pub(super) fn is_valid(name: &str) -> bool {
     let is_sound = |component: &str| {
         (1..=MAX_COMPONENT_BYTES).contains(&component.len())
             && !component.starts_with('.')
-            && !component.ends_with(".lock")
+            && component.strip_suffix(".lock").is_none()
     };
     // Commands would take such a branch or tag for an option, or for HEAD itself.
     let misleads = (name.starts_with("refs/heads/") || name.starts_with("refs/tags/"))

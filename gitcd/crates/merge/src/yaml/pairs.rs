@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::fields::canonical;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// Fields that identify list items, in the order of precedence.
 const IDENTITY: [&str; 7] = ["name", "type", "uid", "key", "ip", "containerPort", "port"];
@@ -56,23 +56,23 @@ pub(super) fn pairs(old: &[Value], new: &[Value]) -> Option<Vec<(usize, usize)>>
 /// What decides whether items match. Equal values have equal numbers.
 struct Form {
     value: usize,
-    /// Of a mapping: its identifying field, if it has one, and the number of that field's value.
-    identity: Option<Option<(&'static str, usize)>>,
+    is_map: bool,
+    /// The identifying field of a mapping, if it has one, and the number of that field's value.
+    identity: Option<(&'static str, usize)>,
 }
 
 impl Form {
     fn of(item: &Value, numbers: &mut Numbers) -> Self {
-        let identity = item
-            .as_map()
-            .map(|map: &Map| IDENTITY.into_iter().find_map(|name| Some((name, numbers.of(map.get(name)?)))));
-        Self { value: numbers.of(item), identity }
+        let map = item.as_map();
+        let identity = IDENTITY.into_iter().find_map(|name| Some((name, numbers.of(map?.get(name)?))));
+        Self { value: numbers.of(item), is_map: map.is_some(), identity }
     }
 
     fn likeness(&self, other: &Self) -> u32 {
         match (self.identity, other.identity) {
             _ if self.value == other.value => 3,
-            (Some(Some(one)), Some(Some(other))) if one == other => 2,
-            (Some(None), Some(None)) => 1,
+            (Some(one), Some(other)) if one == other => 2,
+            (None, None) if self.is_map && other.is_map => 1,
             _ => 0,
         }
     }

@@ -3,6 +3,7 @@
 use super::each;
 
 /// Returns files of about `n` bytes, each with its name.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(crate) fn files(n: usize) -> Vec<(&'static str, String)> {
     let repeated = |s: &str| s.repeat(n / s.len());
     let mut all = vec![

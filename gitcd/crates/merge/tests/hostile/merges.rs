@@ -14,7 +14,7 @@ fn list(count: usize, text: impl Fn(usize) -> String) -> String {
 }
 
 fn json(kind: &str, metadata: &str, rest: &str) -> String {
-    let (api_version, kind) = kind.split_once(' ').unwrap();
+    let (api_version, kind) = kind.split_once(' ').expect("a version and a kind");
     format!(
         "{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",\"metadata\":{{\"name\":\"a\"{metadata}}}{rest}}}\n"
     )
