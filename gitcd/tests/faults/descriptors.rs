@@ -12,11 +12,11 @@ fn limit(server: &Server, limit: Rlimit) -> Rlimit {
     prlimit(Some(id), Resource::Nofile, limit).expect("the process is ours")
 }
 
-/// Returns the value of a metric.
-async fn metric(server: &Server, name: &str) -> f64 {
+/// Returns the value of a metric, which is a whole number.
+async fn metric(server: &Server, name: &str) -> u64 {
     let page = server.page("/metrics").await;
-    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    value.unwrap_or_else(|| panic!("no metric {name}:\n{page}"))
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no metric {name}:\n{page}")) as u64
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_crowd_from_one_address_leaves_descriptors_for_everything_else() {
     })
     .await;
     assert_eq!(client.range(get("/registry/tests/default/a")).await.ok().count, 1);
-    assert!(metric(&server, "gitcd_connections_refused_total").await >= 1.0);
+    assert!(metric(&server, "gitcd_connections_refused_total").await >= 1);
     assert!(!server.output().contains("cannot accept connections"), "{}", server.output());
 }
 
@@ -49,13 +49,13 @@ async fn the_limit_of_open_files_is_raised_at_the_start() {
         crowd.push(TcpStream::connect(server.address()).await.expect("the server is listening"));
     }
     eventually("all connections to be accepted", async || {
-        (metric(&server, "gitcd_connections").await > 600.0).then_some(())
+        (metric(&server, "gitcd_connections").await > 600).then_some(())
     })
     .await;
     let status: serde_json::Value = serde_json::from_str(&server.page("/status").await).expect("the status is JSON");
     let connections = &status["branches"][0]["connections"];
     assert!(connections["open"].as_u64() > Some(600) && connections["limit"] == 2048, "{status}");
-    assert_eq!(metric(&server, "process_max_fds").await, 4096.0);
+    assert_eq!(metric(&server, "process_max_fds").await, 4096);
     server.client().await.put(put("/registry/tests/default/a", "1")).await.ok();
 }
 
@@ -97,4 +97,21 @@ async fn external_commits_are_merged_after_a_shortage_of_descriptors() {
     })
     .await;
     assert!(server.output().contains("references can be read again"), "{}", server.output());
+}
+
+#[tokio::test]
+async fn a_reference_that_cannot_be_read_is_reported_until_it_can() {
+    let server = Server::start(Kind::Gitcd).await;
+    server.client().await.put(put("/registry/tests/default/a", "{}\n")).await.ok();
+    let repository = server.repository();
+    eventually("the write to be committed", async || (repository.committed_revision() >= 2).then_some(())).await;
+    let file = repository.path().join("refs/heads/main");
+    let good = std::fs::read(&file).expect("the reference is a file");
+    for (content, failing) in [(&b"nothing\n"[..], 1), (&good, 0)] {
+        std::fs::write(&file, content).expect("the repository is writable");
+        eventually("the metric", async || (metric(&server, "gitcd_external_failing").await == failing).then_some(()))
+            .await;
+        let status: serde_json::Value = serde_json::from_str(&server.page("/status").await).expect("it is JSON");
+        assert_eq!(status["branches"][0]["error"].is_string(), failing == 1, "{status}");
+    }
 }

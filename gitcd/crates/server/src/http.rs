@@ -18,11 +18,13 @@ use serde_json::json;
 use crate::connections::{ConnectionMetrics, ConnectionStatus};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::metrics::Source;
+use crate::status::ExternalMetrics;
 
 /// Returns the pages of a branch.
 pub fn routes(source: Arc<Source>) -> Router {
     let mut registry = source.registry();
     registry.register_collector(Box::new(ConnectionMetrics(source.network.clone())));
+    registry.register_collector(Box::new(ExternalMetrics(source.status.clone())));
     let registry = Arc::new(registry);
     health::routes()
         .route("/version", page(version))

@@ -10,6 +10,7 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+mod metrics;
 mod reporter;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use gitcd_sync::status::{Condition, ConflictStatus, RemoteStatus, Source};
 
 pub use gitcd_sync::status::LeaseStatus;
 
+pub(crate) use self::metrics::ExternalMetrics;
 pub use self::reporter::Reporter;
 pub use crate::connections::ConnectionStatus;
 

@@ -156,10 +156,10 @@ impl AsyncRead for WriteCoalescer {
         ready!(Pin::new(&mut output.connection).poll_read(cx, buf))?;
         let bytes = buf.filled().len() - before;
         output.received = output.received.saturating_add(bytes);
-        if bytes > 0 {
-            if let Some(waker) = output.waker.take() {
-                waker.wake();
-            }
+        if bytes > 0
+            && let Some(waker) = output.waker.take()
+        {
+            waker.wake();
         }
         Poll::Ready(Ok(()))
     }

@@ -73,6 +73,12 @@ impl Reporter {
         self.people(&known).map(|status| status.rejected.len()).sum()
     }
 
+    /// Returns whether external commits cannot be noticed or merged at the moment.
+    pub fn has_external_error(&self) -> bool {
+        let known = self.puller.statuses().all();
+        self.people(&known).any(|status| status.error.is_some())
+    }
+
     fn branch(&self) -> Branch {
         let merger = self.puller.merger();
         let (store, config) = (merger.store(), merger.config());
