@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_left_to_others_that_are_around() {
+    fn a_server_yields_turns_while_others_push() {
         let (mut fairness, start, took) = (Fairness::new(true), Instant::now(), Duration::from_millis(40));
         let pushed = |brought| Exchanged { brought, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
         assert!(matches!(fairness.after(&pushed(false), took, start), Delay::Batch(_)), "no other server was seen");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_who_pushes_to_a_branch_of_its_own() {
+    fn a_server_that_pushes_to_its_own_branch_does_not_yield() {
         let (mut fairness, start, took) = (Fairness::new(false), Instant::now(), Duration::from_millis(40));
         let exchanged = Exchanged { brought: true, pushed: Some(Oid::ZERO_SHA1), ..Exchanged::default() };
         for _ in 0..20 {

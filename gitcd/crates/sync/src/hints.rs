@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use super::credentials::Credentials;
-use super::program::Failed;
 use super::status::Condition;
+use super::transport::{Cause, TransportError};
 
 /// Adds a hint to an error, if there is one.
-pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Credentials) -> Failed {
-    let hint = if is_untrusted(&failed.said) {
+pub(super) fn add(mut failed: TransportError, here: &Path, url: &str, credentials: &Credentials) -> TransportError {
+    let hint = if failed.cause == Cause::UntrustedCertificate {
         let here = here.display();
         Some(format!("if the certificate is genuine, trust its issuer with `git -C {here} config http.sslCAInfo FILE`"))
     } else if failed.condition == Condition::Denied {
-        denied(&failed.said, url, credentials)
+        denied(failed.cause, url, credentials)
     } else {
         None
     };
@@ -22,20 +22,13 @@ pub(super) fn add(mut failed: Failed, here: &Path, url: &str, credentials: &Cred
     failed
 }
 
-/// Recognizes the messages of rustls, `OpenSSL` and `GnuTLS`.
-fn is_untrusted(said: &str) -> bool {
-    ["UnknownIssuer", "CaUsedAsEndEntity", "SSL certificate problem", "certificate verification failed"]
-        .iter()
-        .any(|words| said.contains(words))
-}
-
-fn denied(said: &str, url: &str, credentials: &Credentials) -> Option<String> {
-    if said.contains("access: own") {
+fn denied(cause: Cause, url: &str, credentials: &Credentials) -> Option<String> {
+    if cause == Cause::OwnAccess {
         // The message has its own hint.
         return None;
     }
     if !url.starts_with("http://") && !url.starts_with("https://") {
-        return Some(if said.contains("Host key verification failed") {
+        return Some(if cause == Cause::UnknownHostKey {
             "pass a file with the host's key with --ssh-known-hosts-file (`ssh-keyscan` prints it; verify it first)"
                 .into()
         } else {
@@ -57,11 +50,7 @@ fn denied(said: &str, url: &str, credentials: &Credentials) -> Option<String> {
         Ok(_) if credentials.of(&without_password(url)).is_none() => {
             Some(format!("{flag} {shown} has no credentials for this URL"))
         }
-        Ok(_)
-            if said.contains("401 Unauthorized")
-                || said.contains("error: 401")
-                || said.contains("Authentication failed") =>
-        {
+        Ok(_) if cause == Cause::Unauthenticated => {
             Some(format!("the remote rejects the credentials in {flag} {shown}"))
         }
         Ok(_) => Some(format!("give the owner of {flag} {shown} access to this repository")),
@@ -86,12 +75,13 @@ fn without_password(url: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(condition: Condition, said: &str, url: &str, credentials: &Credentials) -> String {
-        add(Failed { condition, said: said.to_owned() }, Path::new("/r.git"), url, credentials).said
+    fn hinted(condition: Condition, said: &str, url: &str, credentials: &Credentials) -> String {
+        let error = TransportError { condition, said: said.to_owned(), ..TransportError::of(said) };
+        add(error, Path::new("/r.git"), url, credentials).said
     }
 
     #[test]
-    fn who_is_not_let_in_is_told_what_it_takes() {
+    fn an_error_of_denied_access_says_what_to_do() {
         const URL: &str = "https://git.example.org/team/x.git";
         const REFUSED: &str = "Authentication failed for https://git.example.org: 401 Unauthorized";
         let folder = tempfile::tempdir().unwrap();
@@ -101,7 +91,8 @@ mod tests {
         };
         let token = |token| Credentials { token, ..Credentials::default() };
         let store = |store| Credentials { store, ..Credentials::default() };
-        let denied = |said: &str, url: &str, credentials: &Credentials| told(Condition::Denied, said, url, credentials);
+        let denied =
+            |said: &str, url: &str, credentials: &Credentials| hinted(Condition::Denied, said, url, credentials);
         for (said, url, credentials, hint) in [
             (REFUSED, URL, Credentials::default(), "pass credentials with --token-file or --credentials-file"),
             (
@@ -124,15 +115,19 @@ mod tests {
             ("Permission denied (publickey).", "git@h:x.git", Credentials::default(), "--ssh-key-file"),
             ("Host key verification failed.", "ssh://h/x.git", Credentials::default(), "--ssh-known-hosts-file"),
         ] {
-            let told = denied(said, url, &credentials);
-            assert!(told.starts_with(said.trim_end_matches('.')) && told.contains(hint), "{told}");
-            assert!(!told.contains("secret"), "{told}");
+            let hinted = denied(said, url, &credentials);
+            assert!(hinted.starts_with(said.trim_end_matches('.')) && hinted.contains(hint), "{hinted}");
+            assert!(!hinted.contains("secret"), "{hinted}");
         }
         let own = "needs `access: own`";
         assert_eq!(denied(own, URL, &Credentials::default()), own);
-        let untrusted =
-            told(Condition::Unreachable, "invalid peer certificate: UnknownIssuer", URL, &Credentials::default());
+        let untrusted = hinted(
+            Condition::Unreachable,
+            "SSL certificate problem: self-signed certificate",
+            URL,
+            &Credentials::default(),
+        );
         assert!(untrusted.ends_with("`git -C /r.git config http.sslCAInfo FILE`"), "{untrusted}");
-        assert_eq!(told(Condition::Unreachable, "no route", URL, &Credentials::default()), "no route");
+        assert_eq!(hinted(Condition::Unreachable, "no route", URL, &Credentials::default()), "no route");
     }
 }

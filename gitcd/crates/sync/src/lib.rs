@@ -14,16 +14,17 @@ mod hints;
 pub mod lease;
 mod local;
 mod merger;
+mod messages;
 mod notices;
 pub mod owner;
 pub mod plan;
 pub mod prepare;
 pub mod program;
 mod puller;
-mod reach;
 pub mod remote;
 mod smart;
 pub mod status;
+mod transport;
 
 pub use merger::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutcome, Merger};
 pub use puller::{Config, PullError, Puller};

@@ -217,7 +217,7 @@ mod tests {
 
     /// A tree returns to an earlier content, and a merge reaches the earlier commit on a shorter path than the change in between.
     #[test]
-    fn what_returns_to_what_it_was_is_copied_whole() {
+    fn a_tree_that_returns_to_an_earlier_content_is_copied_completely() {
         let folder = tempfile::tempdir().unwrap();
         let from = Repository::init_bare(folder.path().join("from")).unwrap();
         let to = Repository::init_bare(folder.path().join("to")).unwrap();
@@ -237,7 +237,7 @@ mod tests {
 
     /// Simulates a crash of a program that unpacks objects in any order.
     #[test]
-    fn what_is_there_in_part_is_copied_again_whole() {
+    fn a_partial_copy_is_copied_again_completely() {
         let folder = tempfile::tempdir().unwrap();
         let from = Repository::init_bare(folder.path().join("from")).unwrap();
         let to = Repository::init_bare(folder.path().join("to")).unwrap();
@@ -262,7 +262,7 @@ mod tests {
 
     /// Simulates a crash of a program that unpacks objects in any order, in a repository that other programs write to.
     #[test]
-    fn only_what_references_lead_to_is_taken_for_whole_where_others_write() {
+    fn only_commits_reachable_from_references_count_as_complete_in_a_shared_repository() {
         let folder = tempfile::tempdir().unwrap();
         let from = Repository::init_bare(folder.path().join("from")).unwrap();
         let to = Repository::init_bare(folder.path().join("to")).unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     /// Entries that are not values are copied too, because a commit must be there with everything that it needs.
     #[test]
-    fn links_are_copied_and_submodules_are_not_looked_for() {
+    fn symbolic_links_are_copied_and_submodules_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let from = Repository::init_bare(folder.path().join("from")).unwrap();
         let to = Repository::init_bare(folder.path().join("to")).unwrap();

@@ -92,9 +92,9 @@ impl Notices {
     /// Records that the source has ended, or cannot be opened.
     fn ended(&mut self) {
         self.source = None;
-        let told_for = self.since.take().map(|since| since.elapsed());
+        let active_for = self.since.take().map(|since| since.elapsed());
         let pause = match self.again {
-            Some((_, before)) if told_for.is_none_or(|told_for| told_for < LONG) => {
+            Some((_, before)) if active_for.is_none_or(|active_for| active_for < LONG) => {
                 (before * 2).min(FOLLOW_AGAIN_AT_LAST)
             }
             _ => FOLLOW_AGAIN,
@@ -171,7 +171,7 @@ mod tests {
 
     /// The pause is over in time although the caller also waits for other events, and drops the future.
     #[tokio::test]
-    async fn a_remote_that_does_not_tell_any_more_is_looked_at_soon_however_often_that_is_waited_for() {
+    async fn a_remote_whose_notifications_end_is_polled_soon_however_often_the_wait_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path().join("here"), folder.path().join("there"));
         Repository::init_bare(&there).unwrap();

@@ -14,23 +14,7 @@ use git2::Oid;
 
 use super::credentials::{Credentials, matching};
 use super::status::Condition;
-
-/// Default timeout of an exchange with a remote.
-pub(super) const LIMIT: Duration = Duration::from_mins(5);
-
-/// Why an exchange with a remote failed.
-#[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) condition: Condition,
-    pub(super) said: String,
-}
-
-impl Failed {
-    /// Classifies a message of a remote or of `git`.
-    pub(super) fn of(said: &str) -> Self {
-        Self { condition: condition(said), said: clean(said) }
-    }
-}
+use super::transport::{Cause, LIMIT, TransportError};
 
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";
@@ -51,13 +35,13 @@ const PROTOCOLS: &str = "file:git:http:https:ssh";
 const MAX_SAID: u64 = 64 << 10;
 
 /// Returns the references of a remote that match one of these patterns of `git ls-remote`, annotated tags peeled.
-pub(super) fn named(
+pub(super) fn list(
     repository: &Path,
     url: &str,
     credentials: &Credentials,
     patterns: &[&str],
     limit: Duration,
-) -> Result<Vec<(String, Oid)>, Failed> {
+) -> Result<Vec<(String, Oid)>, TransportError> {
     let at = Address::of(url);
     let words = [&["ls-remote", "--", &at.shown], patterns].concat();
     let text = run_within(limit, repository, credentials, &at, &words)?;
@@ -83,7 +67,7 @@ pub(super) fn deepen(
     credentials: &Credentials,
     references: &[String],
     by: Option<usize>,
-) -> Result<(), Failed> {
+) -> Result<(), TransportError> {
     let at = Address::of(url);
     let by = by.map_or_else(|| "--unshallow".to_owned(), |by| format!("--deepen={by}"));
     let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", &by];
@@ -98,7 +82,7 @@ pub(super) fn fetch_again(
     url: &str,
     credentials: &Credentials,
     names: &[&str],
-) -> Result<(), Failed> {
+) -> Result<(), TransportError> {
     let at = Address::of(url);
     let mut words =
         vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refetch"];
@@ -113,7 +97,7 @@ pub(super) fn fetch(
     url: &str,
     credentials: &Credentials,
     pairs: &[(String, String)],
-) -> Result<(), Failed> {
+) -> Result<(), TransportError> {
     let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
     let at = Address::of(url);
     let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
@@ -130,7 +114,7 @@ pub(super) fn push_within(
     url: &str,
     credentials: &Credentials,
     updates: &[(String, Oid, Option<Oid>)],
-) -> Result<(), Failed> {
+) -> Result<(), TransportError> {
     let leases: Vec<String> = updates
         .iter()
         .map(|(name, _, expected)| {
@@ -153,7 +137,7 @@ pub(super) fn push_within(
         run_within(limit, repository, credentials, &at, &words).map(drop)
     };
     match attempt(true) {
-        Err(failed) if failed.said.contains("does not support --atomic") => attempt(false),
+        Err(error) if error.cause == Cause::NotAtomic => attempt(false),
         outcome => outcome,
     }
 }
@@ -182,8 +166,8 @@ fn run_within(
     credentials: &Credentials,
     at: &Address,
     words: &[&str],
-) -> Result<String, Failed> {
-    let failed = |said: String| Failed { condition: Condition::Failed, said };
+) -> Result<String, TransportError> {
+    let failed = |said: String| TransportError::new(Condition::Failed, said);
     let own = std::env::current_exe().map_err(|error| failed(format!("cannot find the gitcd executable: {error}")))?;
     let mut command = Command::new("git");
     command.arg("-C").arg(repository);
@@ -264,75 +248,9 @@ fn run_within(
     let (said, text) = (reading.join().unwrap_or_default(), printing.join().unwrap_or_default());
     match status {
         Some(status) if status.success() => Ok(text),
-        Some(_) => Err(Failed::of(&said)),
-        None => Err(Failed { condition: Condition::Unreachable, said: format!("timed out after {limit:?}") }),
+        Some(_) => Err(TransportError::of(&said)),
+        None => Err(TransportError::new(Condition::Unreachable, format!("timed out after {limit:?}"))),
     }
-}
-
-/// Returns the condition that a message of `git` means.
-fn condition(said: &str) -> Condition {
-    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if has(&[
-        "stale info",
-        "fetch first",
-        "non-fast-forward",
-        "cannot lock ref",
-        "has moved on",
-        "failed to update ref",
-        "incorrect old value",
-        "reference already exists",
-        "another process is changing this reference",
-    ]) {
-        Condition::Raced
-    } else if has(&[
-        "Authentication failed",
-        "could not read Username",
-        "could not read Password",
-        "Permission denied",
-        " 401",
-        " 403",
-        "access denied",
-        "only who owns this repository",
-        "Host key verification failed",
-    ]) {
-        Condition::Denied
-    } else if has(&["No space left"]) {
-        Condition::NoSpace
-    } else if has(&["couldn't find remote ref"]) {
-        Condition::NoBranch
-    } else if has(&[
-        "Could not resolve",
-        "unable to access",
-        "Could not read from remote repository",
-        "Connection",
-        "not found",
-        "does not appear to be a git repository",
-        "is this a git repository?",
-    ]) {
-        Condition::Unreachable
-    } else if has(&[
-        "fsck error",
-        "bad object",
-        "repository corruption",
-        "index-pack failed",
-        "did not send all necessary objects",
-        "missing",
-    ]) {
-        Condition::Damaged
-    } else {
-        Condition::Failed
-    }
-}
-
-/// Returns a message as one line, without the credentials in its URLs.
-fn clean(said: &str) -> String {
-    let words = said.trim_end_matches('\0').split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
-        (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
-            format!("{}://{}", &word[..scheme], &word[at + 1..])
-        }
-        _ => word.to_owned(),
-    });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Runs as a helper of `git`, if this process was started as one; returns the exit code.
@@ -421,7 +339,7 @@ mod tests {
         git2::Repository::init_bare(folder.path()).unwrap();
         let made = folder.path().join("made");
         for url in [format!("ext::touch {}", made.display()), "fd::0".to_owned(), "transport::x".to_owned()] {
-            let failed = named(folder.path(), &url, &Credentials::default(), &["refs/heads/main"], LIMIT).unwrap_err();
+            let failed = list(folder.path(), &url, &Credentials::default(), &["refs/heads/main"], LIMIT).unwrap_err();
             assert!(failed.said.contains("not allowed"), "{url}: {}", failed.said);
         }
         assert!(!made.exists());
@@ -435,11 +353,5 @@ mod tests {
         for other in ["https://git.example.org", "http://git.example.org:8443", "https://example.org@evil:8443"] {
             assert_ne!(server(other), own, "{other}");
         }
-    }
-
-    #[test]
-    fn credentials_in_what_git_says_are_not_repeated() {
-        let said = "fatal: unable to access 'https://ann:secret@h/x.git/': 401\n";
-        assert_eq!(clean(said), "fatal: unable to access 'https://h/x.git/': 401");
     }
 }

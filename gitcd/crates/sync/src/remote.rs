@@ -8,17 +8,16 @@ use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
-use gitcd_repo::transfer::TransferError;
 use gitcd_repo::{branch, object};
 use parking_lot::Mutex;
 
 use super::credentials::Credentials;
 use super::local::Copier;
-use super::program::LIMIT;
-use super::program::{self, Failed};
-use super::reach::Reach;
+use super::program;
 use super::smart::{Events, Service, Session};
 use super::status::Condition;
+pub use super::transport::Push;
+use super::transport::{self, Discovery, FetchRequest, LIMIT, Local, Objects, Transport, TransportError, Wanted};
 
 /// A remote of a branch.
 #[derive(Clone, Debug)]
@@ -79,9 +78,9 @@ pub struct RemoteError {
 /// State that exchanges with a remote share: connections, and open packs, so that many small exchanges leave few packs. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
-    fetching: Arc<Mutex<Copier>>,
-    pushing: Arc<Mutex<Copier>>,
-    session: Arc<Session>,
+    pub(super) fetching: Arc<Mutex<Copier>>,
+    pub(super) pushing: Arc<Mutex<Copier>>,
+    pub(super) session: Arc<Session>,
 }
 
 /// The location of a remote.
@@ -93,13 +92,11 @@ pub enum Location {
     Url(String),
 }
 
-/// Updates to push.
-#[derive(Clone, Debug)]
-pub struct Push {
-    /// References with new and expected id.
-    pub updates: Vec<(String, Oid, Option<Oid>)>,
-    /// Other commits that the remote was just seen to have.
-    pub there: Vec<Oid>,
+impl Link {
+    /// Returns a link with the same connections, and new packs.
+    pub(super) fn with_new_packs(&self) -> Self {
+        Self { session: self.session.clone(), ..Self::default() }
+    }
 }
 
 impl Remote {
@@ -153,42 +150,52 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`]; no tracking reference is moved.
     pub fn fetch(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
-        match self.location(&config.repository)? {
-            Location::Folder(folder) => self.fetch_folder(config, link, &folder),
-            Location::Url(url) => self.fetch_url(config, link, &url),
-        }
-    }
-
-    /// Returns a connection for one exchange.
-    pub(super) fn reach<'r>(&'r self, here: &'r Path, link: &'r Link, url: &'r str) -> Reach<'r> {
-        Reach { here, url, credentials: &self.credentials, session: &link.session, limit: LIMIT }
-    }
-
-    fn failed(&self, failed: Failed) -> RemoteError {
-        self.error(failed.condition, failed.said)
-    }
-
-    fn fetch_url(&self, config: &branch::Config, link: &Link, url: &str) -> Result<Fetched, RemoteError> {
-        let here = git_dir(&config.repository);
-        let reach = self.reach(&here, link, url);
+        let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
+        let transport = transport::choose(self.local(&git_dir, link), &location);
         let names = [&*self.data_reference, &*config.data_reference, &*config.metadata_reference];
-        let [theirs, own, own_metadata] = reach.find(names).map_err(|failed| self.failed(failed))?;
+        let [theirs, own, own_metadata] = self.find(&*transport, names)?;
         let known = self.known(config)?;
         let mut wanted: Vec<_> = [(names[0], theirs, known.theirs), (names[1], own, known.own)]
             .into_iter()
             .filter(|(_, there, here)| there != here)
-            .filter_map(|(name, there, _)| Some((name.to_owned(), there?, self.tracking(name))))
+            .filter_map(|(name, there, _)| {
+                Some(Wanted { name: name.to_owned(), oid: there?, tracking: self.tracking(name) })
+            })
             .collect();
         wanted.dedup();
-        let mut bytes = 0;
-        if !wanted.is_empty() {
-            let refs = Refs::open(&here).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
-            let ours: Vec<Oid> = refs.read(&config.data_reference).ok().flatten().into_iter().collect();
-            bytes = reach.fetch(&wanted, &ours, &mut link.fetching.lock()).map_err(|failed| self.failed(failed))?;
+        if wanted.is_empty() {
+            return Ok(Fetched { theirs, own, own_metadata, bytes: 0 });
         }
+        let ours = self.read_own(&git_dir, &config.data_reference)?;
+        let request = FetchRequest { wanted: &wanted, own: &ours, objects: Objects::Missing };
+        let bytes = transport.fetch(&request).map_err(|failed| self.failed(failed))?;
         // A reference may have moved between list and fetch: the fetched value counts.
         let now = self.known(config)?;
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
+    }
+
+    /// Returns the local side of exchanges with the remote.
+    pub(super) fn local<'r>(&'r self, git_dir: &'r Path, link: &'r Link) -> Local<'r> {
+        Local { git_dir, credentials: &self.credentials, link, limit: LIMIT }
+    }
+
+    fn failed(&self, failed: TransportError) -> RemoteError {
+        self.error(failed.condition, failed.said)
+    }
+
+    /// Returns the remote's values of these references.
+    pub(super) fn find<const N: usize>(
+        &self,
+        transport: &dyn Transport,
+        names: [&str; N],
+    ) -> Result<[Option<Oid>; N], RemoteError> {
+        let all = transport.discover(Discovery::Names(&names)).map_err(|failed| self.failed(failed))?;
+        Ok(names.map(|name| all.iter().find(|(found, _)| found == name).map(|(_, oid)| *oid)))
+    }
+
+    fn read_own(&self, git_dir: &Path, reference: &str) -> Result<Vec<Oid>, RemoteError> {
+        let refs = Refs::open(git_dir).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
+        Ok(refs.read(reference).ok().flatten().into_iter().collect())
     }
 
     /// Fetches the remote's commits again with all their objects, except those in the history of our branch, which is complete.
@@ -196,27 +203,17 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub(super) fn fetch_again(&self, config: &branch::Config, link: &Link) -> Result<u64, RemoteError> {
-        let here = git_dir(&config.repository);
-        let refs = Refs::open(&here).map_err(|error| self.error(Condition::Failed, error.to_string()))?;
-        let whole: Vec<Oid> = refs.read(&config.data_reference).ok().flatten().into_iter().collect();
+        let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
+        let whole = self.read_own(&git_dir, &config.data_reference)?;
         let known = self.known(config)?;
         let mut wanted: Vec<_> = [(&self.data_reference, known.theirs), (&config.data_reference, known.own)]
             .into_iter()
-            .filter_map(|(name, oid)| Some((name.clone(), oid?)))
+            .filter_map(|(name, oid)| Some(Wanted { name: name.clone(), oid: oid?, tracking: self.tracking(name) }))
             .collect();
         wanted.dedup();
-        let copier = &mut *link.fetching.lock();
-        match self.location(&config.repository)? {
-            Location::Folder(folder) => {
-                let there = self.repository(&folder)?;
-                let here = Repository::open(here).map_err(|error| self.error(Condition::Failed, error.message()))?;
-                let wanted: Vec<Oid> = wanted.into_iter().map(|(_, oid)| oid).collect();
-                copier.copy_again(&there, &here, &wanted, &whole).map_err(|error| self.transfer(&error, true))
-            }
-            Location::Url(url) => {
-                self.reach(&here, link, &url).fetch_again(&wanted, &whole, copier).map_err(|failed| self.failed(failed))
-            }
-        }
+        let request = FetchRequest { wanted: &wanted, own: &whole, objects: Objects::All };
+        let transport = transport::choose(self.local(&git_dir, link), &location);
+        transport.fetch(&request).map_err(|failed| self.failed(failed))
     }
 
     /// Fetches more of the history into a shallow repository: `by` commits, or all. Returns whether the repository was shallow.
@@ -247,6 +244,9 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub(super) async fn events(&self, here: &Path, link: &Link, url: &str) -> Result<Option<Events>, RemoteError> {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Ok(None);
+        }
         let begun = link
             .session
             .begin(here, url, &self.credentials, Service::Fetch)
@@ -256,51 +256,6 @@ impl Remote {
             Some(exchange) => exchange.events().await.map_err(|failed| self.failed(failed)),
             None => Ok(None),
         }
-    }
-
-    fn repository(&self, folder: &Path) -> Result<Repository, RemoteError> {
-        Repository::open(folder).map_err(|error| self.closed(folder, &error))
-    }
-
-    fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
-        Refs::open(folder).map_err(|error| match error {
-            RefError::Open { source, .. } => self.closed(folder, &source),
-            error => self.error(Condition::Damaged, error.to_string()),
-        })
-    }
-
-    fn closed(&self, folder: &Path, error: &git2::Error) -> RemoteError {
-        self.error(Condition::Unreachable, format!("{} cannot be opened: {}", folder.display(), error.message()))
-    }
-
-    fn fetch_folder(&self, config: &branch::Config, link: &Link, folder: &Path) -> Result<Fetched, RemoteError> {
-        let refs = self.refs(folder)?;
-        let read = |name: &str| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
-        let fetched = Fetched {
-            theirs: self.commit(folder, read(&self.data_reference)?),
-            own: read(&config.data_reference)?,
-            own_metadata: read(&config.metadata_reference)?,
-            bytes: 0,
-        };
-        let known = self.known(config)?;
-        if (known.theirs, known.own) == (fetched.theirs, fetched.own) {
-            // Opening repositories would cost more than everything else here.
-            return Ok(fetched);
-        }
-        let there = self.repository(folder)?;
-        let here = Repository::open(git_dir(&config.repository))
-            .map_err(|error| self.error(Condition::Failed, error.message()))?;
-        let wanted: Vec<Oid> = [fetched.theirs, fetched.own].into_iter().flatten().collect();
-        let copied = link.fetching.lock().copy(&there, &here, &wanted);
-        let bytes = copied.map_err(|error| self.transfer(&error, true))?;
-        let own = Refs::open(&git_dir(&config.repository))
-            .map_err(|error| self.error(Condition::Failed, error.to_string()))?;
-        for (reference, found) in [(&self.data_reference, fetched.theirs), (&config.data_reference, fetched.own)] {
-            let Some(found) = found else { continue };
-            let set = own.note(&self.tracking(reference), found);
-            set.map_err(|error| self.error(Condition::Failed, error.to_string()))?;
-        }
-        Ok(Fetched { bytes, ..fetched })
     }
 
     /// Returns the commit of the reference to merge, which may be an annotated tag unless it is a branch.
@@ -314,16 +269,6 @@ impl Remote {
             Some(object::peeled(&odb, oid))
         };
         found.map(|oid| peeled(oid).unwrap_or(oid))
-    }
-
-    fn transfer(&self, error: &TransferError, is_fetch: bool) -> RemoteError {
-        let text = gitcd_core::error::chain(error);
-        let condition = match error {
-            TransferError::Read { .. } if is_fetch => Condition::Damaged,
-            TransferError::Write(_) if is_fetch && text.contains("space") => Condition::NoSpace,
-            _ => Condition::Failed,
-        };
-        self.error(condition, text)
     }
 
     /// Returns what was fetched last, from the tracking references.
@@ -343,18 +288,9 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub fn own(&self, config: &branch::Config, link: &Link) -> Result<Fetched, RemoteError> {
-        let names = [&*config.data_reference, &*config.metadata_reference];
-        let [own, own_metadata] = match self.location(&config.repository)? {
-            Location::Folder(folder) => {
-                let refs = self.refs(&folder)?;
-                let read = |name| refs.read(name).map_err(|error| self.error(Condition::Damaged, error.to_string()));
-                [read(names[0])?, read(names[1])?]
-            }
-            Location::Url(url) => {
-                let here = git_dir(&config.repository);
-                self.reach(&here, link, &url).find(names).map_err(|failed| self.failed(failed))?
-            }
-        };
+        let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
+        let transport = transport::choose(self.local(&git_dir, link), &location);
+        let [own, own_metadata] = self.find(&*transport, [&config.data_reference, &config.metadata_reference])?;
         Ok(Fetched { own, own_metadata, ..Fetched::default() })
     }
 
@@ -364,42 +300,8 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`], with [`Condition::Raced`] if a reference does not have its expected value.
     pub fn push(&self, config: &branch::Config, link: &Link, push: &Push) -> Result<u64, RemoteError> {
-        match self.location(&config.repository)? {
-            Location::Folder(folder) => self.push_folder(config, link, &folder, push),
-            Location::Url(url) => {
-                let here = git_dir(&config.repository);
-                self.reach(&here, link, &url).push(&push.updates, &push.there).map_err(|failed| self.failed(failed))
-            }
-        }
-    }
-
-    fn push_folder(
-        &self,
-        config: &branch::Config,
-        link: &Link,
-        folder: &Path,
-        push: &Push,
-    ) -> Result<u64, RemoteError> {
-        let (there, refs) = (self.repository(folder)?, self.refs(folder)?);
-        let here = Repository::open(git_dir(&config.repository))
-            .map_err(|error| self.error(Condition::Failed, error.message()))?;
-        let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
-        let tips: Vec<Oid> =
-            push.updates.iter().filter_map(|(.., old)| *old).chain(push.there.iter().copied()).collect();
-        let copied = link.pushing.lock().push(&here, &there, &wanted, &tips);
-        let bytes = copied.map_err(|error| self.transfer(&error, false))?;
-        for (reference, new, expected) in &push.updates {
-            if *expected == Some(*new) {
-                continue;
-            }
-            refs.update(reference, *new, *expected).map_err(|error| {
-                let condition = match error {
-                    RefError::Moved { .. } | RefError::Locked { .. } => Condition::Raced,
-                    _ => Condition::Failed,
-                };
-                self.error(condition, error.to_string())
-            })?;
-        }
-        Ok(bytes)
+        let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
+        let transport = transport::choose(self.local(&git_dir, link), &location);
+        transport.push(push).map_err(|failed| self.failed(failed))
     }
 }

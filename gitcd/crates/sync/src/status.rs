@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_with_its_first_commit_and_the_oldest_ones_make_room() {
+    fn a_rejected_file_is_listed_with_its_first_commit_and_the_oldest_are_dropped() {
         let (mut status, commit) = (RemoteStatus::default(), |digit: u8| Oid::from_bytes(&[digit; 20]).unwrap());
         status.record_rejected("refs/heads/main", commit(1), &[file("b")], 10);
         status.record_rejected("refs/heads/main", commit(2), &[file("b"), file("a")], 20);

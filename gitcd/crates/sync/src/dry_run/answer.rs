@@ -116,7 +116,7 @@ mod tests {
     const FILE: &str = "# the shop\napiVersion: v1\nkind: Service\nmetadata:\n  name: shop  # a name\n  namespace: shop\n  uid: u\nspec:\n  ports:\n    - port: 80\n  externalIPs: []\n";
 
     #[test]
-    fn what_the_api_server_adds_is_added_and_comments_stay() {
+    fn defaults_of_the_api_server_are_added_and_comments_stay() {
         let answer = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "shop", "namespace": "shop", "uid": "another", "resourceVersion": "1", "managedFields": [{}], "generation": 1},
             "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "clusterIP": "10.0.0.7"}, "status": {"loadBalancer": {}}});
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_with_their_fields() {
+    fn causes_are_reported_with_their_fields() {
         let status = json!({"message": "all of it", "details": {"causes": [
             {"field": "spec.ports[0].port", "message": "Invalid value: 0: must be between 1 and 65535"}]}});
         let reason =

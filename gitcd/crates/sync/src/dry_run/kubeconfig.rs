@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_no_secret_is() {
+    fn errors_name_missing_fields_and_no_secrets() {
         let problems = [
             ("hunter2: [", "it is not a valid kubeconfig"),
             ("current-context: c\n", "it has no context \"c\""),

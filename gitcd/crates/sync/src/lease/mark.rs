@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_knows_what_it_did_and_its_copy_does_not() {
+    fn a_mark_counts_in_its_folder_and_not_in_a_copy() {
         let folder = tempfile::tempdir().unwrap();
         let mark = Mark::of(folder.path());
         let id = |number| Oid::from_bytes(&[number; 20]).unwrap();

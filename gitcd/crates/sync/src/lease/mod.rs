@@ -120,7 +120,7 @@ struct Problem {
     /// Why the last exchange with the remote failed.
     said: Option<(Condition, String)>,
     /// Whether the expiry of the lease was logged.
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl Shared {
@@ -140,8 +140,8 @@ impl Shared {
             tracing::warn!(error = said.1, remaining = ?self.gate.remaining(), "cannot renew the writer lease; trying again");
             problem.said = Some(said);
         }
-        if !self.gate.is_open() && !problem.is_told {
-            problem.is_told = true;
+        if !self.gate.is_open() && !problem.is_logged {
+            problem.is_logged = true;
             tracing::error!("the writer lease has expired: no write is acknowledged until it is renewed");
         }
     }
@@ -187,7 +187,7 @@ impl Lease {
     }
 
     /// Returns the status of the lease, for `/status` and metrics.
-    pub fn told(&self) -> LeaseStatus {
+    pub fn status(&self) -> LeaseStatus {
         LeaseStatus {
             remote: self.upstream.remote.name.clone(),
             reference: reference(&self.upstream.config.data_reference),
@@ -262,7 +262,6 @@ impl Lease {
                 Ok(head) => {
                     let upstream = self.upstream.clone();
                     let saved = blocking(move || side::save(&upstream, head.data)).await;
-                    let saved = saved;
                     self.shared.problem.lock().said = saved.as_ref().err().map(|error| (error.condition, chain(error)));
                     saved.map_err(|error| chain(&error))
                 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lease_is_refused_with_the_reason() {
+    fn an_invalid_record_is_rejected_with_the_reason() {
         let good = record().message("refs/heads/main", 7);
         assert_eq!(Record::parse(&good), Ok(record()));
         for (from, to, reason) in [
@@ -120,7 +120,7 @@ mod tests {
             let error = Record::parse(&good.replace(from, to)).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
-        assert!(Record::parse("a person's commit\n").is_err());
+        assert!(Record::parse("an external commit\n").is_err());
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(is_held: bool, epoch: u64, holder in "[0-9a-f]{1,32}", host in "[a-z0-9.-]{1,20}", ms in 1..86_400_000_u64, left: u16) {
+        fn a_written_record_is_read_back(is_held: bool, epoch: u64, holder in "[0-9a-f]{1,32}", host in "[a-z0-9.-]{1,20}", ms in 1..86_400_000_u64, left: u16) {
             let record = Record { is_held, epoch, holder, host, duration: Duration::from_millis(ms) };
             prop_assert_eq!(Record::parse(&record.message("refs/heads/main", left.into())), Ok(record));
         }

@@ -1,23 +1,19 @@
 //! Access to the remote for the lease: references are read, fetched, and moved by compare-and-swap. Requests to URLs have a
 //! timeout.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
 use gitcd_repo::branch;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::Graph;
-use gitcd_repo::refs::{RefError, Refs};
+use gitcd_repo::refs::Refs;
 
-use crate::local::Copier;
-use crate::program::LIMIT;
-use crate::reach::Reach;
-use crate::remote::{Link, Location, Push, Remote, RemoteError};
+use crate::remote::{Link, Push, Remote, RemoteError};
 use crate::status::Condition;
-
-/// A reference, its new value, and its expected value.
-pub(super) type Update = (String, Oid, Option<Oid>);
+use crate::transport::{self, Discovery, FetchRequest, Local, Objects, Transport, TransportError, Wanted};
+pub(super) use crate::transport::{LIMIT, Update};
 
 /// The remote of a branch, for the lease. Calls block.
 #[derive(Clone, Debug)]
@@ -27,16 +23,9 @@ pub(super) struct LeaseRemote {
     pub(super) link: Link,
 }
 
-/// Timeout of exchanges that may transfer many objects.
-pub(super) const LONG: Duration = LIMIT;
-
 impl LeaseRemote {
     fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
         RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
-    }
-
-    fn reach<'r>(&'r self, here: &'r Path, url: &'r str, limit: Duration) -> Reach<'r> {
-        Reach { limit, ..self.remote.reach(here, &self.link, url) }
     }
 
     pub(super) fn git_dir(&self) -> PathBuf {
@@ -59,14 +48,16 @@ impl LeaseRemote {
         found.map_err(|error| self.failed(Condition::Damaged, &error))
     }
 
-    fn refs(&self, folder: &Path) -> Result<Refs, RemoteError> {
-        Refs::open(folder).map_err(|error| {
-            let condition = match error {
-                RefError::Open { .. } => Condition::Unreachable,
-                _ => Condition::Damaged,
-            };
-            self.failed(condition, &gitcd_core::error::chain(&error))
-        })
+    /// Runs an exchange with the remote.
+    fn exchange<T>(
+        &self,
+        limit: Duration,
+        exchange: impl FnOnce(&dyn Transport) -> Result<T, TransportError>,
+    ) -> Result<T, RemoteError> {
+        let (git_dir, location) = (self.git_dir(), self.remote.location(&self.config.repository)?);
+        let link = self.link.with_new_packs();
+        let transport = transport::choose(Local { limit, ..self.remote.local(&git_dir, &link) }, &location);
+        exchange(&*transport).map_err(|failed| self.failed(failed.condition, &failed.said))
     }
 
     /// Returns the remote's values of these references.
@@ -75,38 +66,13 @@ impl LeaseRemote {
         names: [&str; N],
         limit: Duration,
     ) -> Result<[Option<Oid>; N], RemoteError> {
-        let mut found = [None; N];
-        match self.remote.location(&self.config.repository)? {
-            Location::Folder(folder) => {
-                let refs = self.refs(&folder)?;
-                for (name, found) in names.iter().zip(&mut found) {
-                    *found = refs.read(name).map_err(|error| self.failed(Condition::Damaged, &error))?;
-                }
-            }
-            Location::Url(url) => {
-                let here = self.git_dir();
-                found = self
-                    .reach(&here, &url, limit)
-                    .find(names)
-                    .map_err(|failed| self.failed(failed.condition, &failed.said))?;
-            }
-        }
-        Ok(found)
+        let all = self.exchange(limit, |transport| transport.discover(Discovery::Names(&names)))?;
+        Ok(names.map(|name| all.iter().find(|(found, _)| found == name).map(|(_, oid)| *oid)))
     }
 
     /// Returns the remote's references whose names start with `start`.
     pub(super) fn beginning_with(&self, start: &str) -> Result<Vec<(String, Oid)>, RemoteError> {
-        let mut all: Vec<(String, Oid)> = match self.remote.location(&self.config.repository)? {
-            Location::Folder(folder) => {
-                let all = self.refs(&folder)?.list();
-                all.map_err(|error| self.failed(Condition::Damaged, &error))?.into_iter().collect()
-            }
-            Location::Url(url) => {
-                let here = self.git_dir();
-                let all = self.reach(&here, &url, LONG).references(&[start]);
-                all.map_err(|failed| self.failed(failed.condition, &failed.said))?
-            }
-        };
+        let mut all = self.exchange(LIMIT, |transport| transport.discover(Discovery::Prefix(start)))?;
         all.retain(|(name, _)| name.starts_with(start));
         Ok(all)
     }
@@ -117,27 +83,17 @@ impl LeaseRemote {
         let here = self.here()?;
         let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
         if !missing.is_empty() {
-            match self.remote.location(&self.config.repository)? {
-                Location::Folder(folder) => {
-                    let there = Repository::open(&folder)
-                        .map_err(|error| self.failed(Condition::Unreachable, &error.message()))?;
-                    let oids: Vec<Oid> = missing.iter().map(|(_, oid)| *oid).collect();
-                    Copier::default()
-                        .copy(&there, &here, &oids)
-                        .map_err(|error| self.failed(Condition::Damaged, &gitcd_core::error::chain(&error)))?;
-                }
-                Location::Url(url) => {
-                    let one = |(name, oid): &(&str, Oid)| ((*name).to_owned(), *oid, self.remote.tracking(name));
-                    let missing: Vec<_> = missing.iter().map(one).collect();
-                    let own: Vec<Oid> = self.own(&self.config.data_reference)?.into_iter().collect();
-                    let here = self.git_dir();
-                    self.reach(&here, &url, LONG)
-                        .fetch(&missing, &own, &mut Copier::default())
-                        .map_err(|failed| self.failed(failed.condition, &failed.said))?;
-                }
-            }
+            let one = |(name, oid): &(&str, Oid)| Wanted {
+                name: (*name).to_owned(),
+                oid: *oid,
+                tracking: self.remote.tracking(name),
+            };
+            let missing: Vec<_> = missing.iter().map(one).collect();
+            let own: Vec<Oid> = self.own(&self.config.data_reference)?.into_iter().collect();
+            let request = FetchRequest { wanted: &missing, own: &own, objects: Objects::Missing };
+            self.exchange(LIMIT, |transport| transport.fetch(&request))?;
         }
-        let refs = self.refs(&self.git_dir())?;
+        let refs = self.refs()?;
         for (name, oid) in wanted {
             // The reference may have moved between listing and fetch: the caller lists again.
             if self.here()?.find_commit(oid).is_err() {
@@ -148,26 +104,22 @@ impl LeaseRemote {
         Ok(())
     }
 
+    fn refs(&self) -> Result<Refs, RemoteError> {
+        Refs::open(&self.git_dir()).map_err(|error| self.failed(Condition::Failed, &gitcd_core::error::chain(&error)))
+    }
+
     fn follow(&self, refs: &Refs, name: &str, oid: Oid) -> Result<(), RemoteError> {
         refs.note(&self.remote.tracking(name), oid).map_err(|error| self.failed(Condition::Failed, &error))
     }
 
     /// Protects a commit that is about to be pushed from garbage collection in the local repository.
     pub(super) fn keep(&self, name: &str, oid: Oid) -> Result<(), RemoteError> {
-        self.follow(&self.refs(&self.git_dir())?, name, oid)
+        self.follow(&self.refs()?, name, oid)
     }
 
     /// Moves references on the remote if they have their expected values.
     pub(super) fn push(&self, updates: Vec<Update>, limit: Duration) -> Result<(), RemoteError> {
-        match self.remote.location(&self.config.repository)? {
-            Location::Folder(_) => {
-                self.remote.push(&self.config, &Link::default(), &Push { updates, there: Vec::new() }).map(drop)
-            }
-            Location::Url(url) => {
-                let here = self.git_dir();
-                let pushed = self.reach(&here, &url, limit).push(&updates, &[]);
-                pushed.map(drop).map_err(|failed| self.failed(failed.condition, &failed.said))
-            }
-        }
+        let push = Push { updates, there: Vec::new() };
+        self.exchange(limit, |transport| transport.push(&push)).map(drop)
     }
 }

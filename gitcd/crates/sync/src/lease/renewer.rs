@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git2::Oid;
-use gitcd_core::error::chain as told;
+use gitcd_core::error::chain as describe;
 use gitcd_core::fence::Moment;
 use tokio::sync::watch;
 
@@ -124,10 +124,9 @@ impl LeaseRenewer {
     async fn send(&mut self) -> Result<(), RemoteError> {
         let (upstream, record) = (self.upstream.clone(), self.record.clone());
         let mut chain = std::mem::take(&mut self.chain);
-        let next = blocking(move || (chain.next(&upstream, &record), chain)).await;
-        let (next, chain) = next;
+        let (next, chain) = blocking(move || (chain.next(&upstream, &record), chain)).await;
         self.chain = chain;
-        let next = next.map_err(|error| self.failed(&told(&error)))?;
+        let next = next.map_err(|error| self.failed(&describe(&error)))?;
         self.mark.write(Some(self.holding.confirmed()), next);
         self.holding.sends(next, Moment::now());
         self.move_to(next).await?;
@@ -177,7 +176,7 @@ impl LeaseRenewer {
         let record = Record { is_held: false, ..self.record.clone() };
         let upstream = self.upstream.clone();
         let last = blocking(move || chain::last(&upstream, &record)).await;
-        let last = last.map_err(|error| self.failed(&told(&error)))?;
+        let last = last.map_err(|error| self.failed(&describe(&error)))?;
         let mut attempts = 0;
         loop {
             match self.settle().await {
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_refused_asks_less_and_less_often() {
+    fn retries_after_refusals_get_rarer() {
         let rests: Vec<_> = (0..9).map(|refusals| rest(Duration::from_secs(3), refusals).as_millis()).collect();
         assert_eq!(rests, [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
         assert_eq!(rest(Duration::from_secs(3), u32::MAX), Duration::from_secs(15));

@@ -10,7 +10,7 @@ use git2::Oid;
 use gitcd_core::error::chain;
 use tokio::sync::watch;
 
-use super::remote::{LONG, LeaseRemote};
+use super::remote::{LIMIT, LeaseRemote};
 use crate::external;
 use crate::git_worker::blocking;
 use crate::merger::{DryRun, MergeOptions, MergeOutcome, Merger};
@@ -29,7 +29,7 @@ fn name(data_reference: &str, commit: Oid) -> String {
 pub(super) fn save(upstream: &LeaseRemote, commit: Oid) -> Result<Option<String>, RemoteError> {
     let data = &upstream.config.data_reference;
     let side = name(data, commit);
-    let [there, found] = upstream.find([data, &side], LONG)?;
+    let [there, found] = upstream.find([data, &side], LIMIT)?;
     upstream.bring(&[(data, there)])?;
     if let Some(there) = there
         && upstream.is_ancestor(commit, there)?
@@ -37,7 +37,7 @@ pub(super) fn save(upstream: &LeaseRemote, commit: Oid) -> Result<Option<String>
         return Ok(None);
     }
     if found != Some(commit) {
-        upstream.push(vec![(side.clone(), commit, found)], LONG)?;
+        upstream.push(vec![(side.clone(), commit, found)], LIMIT)?;
     }
     Ok(Some(side))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
-use gitcd_core::error::chain as told;
+use gitcd_core::error::chain as describe;
 use gitcd_core::fence::{Fence, Moment};
 use gitcd_engine::recovery::StateLock;
 use gitcd_repo::branch;
@@ -25,9 +25,9 @@ use crate::git_worker::blocking;
 use crate::remote::{Link, Location, RemoteError};
 use crate::status::Condition;
 
-/// First interval between equal log lines of a waiting server; it grows up to [`TELL_AT_LAST`].
-const TELL: Duration = Duration::from_secs(10);
-const TELL_AT_LAST: Duration = Duration::from_mins(10);
+/// First interval between equal log lines of a waiting server; it grows up to [`LOG_AT_LAST`].
+const LOG_EVERY: Duration = Duration::from_secs(10);
+const LOG_AT_LAST: Duration = Duration::from_mins(10);
 
 /// A server that waits for a lease and takes it.
 struct Taker {
@@ -53,7 +53,7 @@ struct Taker {
     refusals: u32,
     holder: String,
     host: String,
-    last_told: Option<(String, Instant, u32)>,
+    last_logged: Option<(String, Instant, u32)>,
     pushed: Option<watch::Sender<Option<Oid>>>,
 }
 
@@ -110,7 +110,7 @@ impl Lease {
             refusals: 0,
             holder,
             host,
-            last_told: None,
+            last_logged: None,
             pushed,
         };
         taker.run().await
@@ -148,7 +148,7 @@ impl Taker {
                             // Another server was faster, or the outcome is unknown: the next look shows it.
                             Err(error) => {
                                 let what = format!("the writer lease was not taken: {}", explained(&error));
-                                self.tell_as(&format!("{:?}", error.condition), &what);
+                                self.log_as(&format!("{:?}", error.condition), &what);
                                 self.rest(error.condition)
                             }
                         },
@@ -159,7 +159,7 @@ impl Taker {
                     return Err(LeaseError::Garbage { remote, reference, problem: error.problem });
                 }
                 Err(error) => {
-                    self.tell(&format!("waiting for the writer lease: {}", explained(&error)));
+                    self.log(&format!("waiting for the writer lease: {}", explained(&error)));
                     self.rest(error.condition).max(Duration::from_millis(250))
                 }
             };
@@ -203,7 +203,7 @@ impl Taker {
                 None => "another server may write this branch without a lease".to_owned(),
             };
             let (reference, remote) = (&self.reference, &self.upstream.remote.name);
-            self.tell_as(
+            self.log_as(
                 &whose,
                 &format!("waiting for the writer lease, {reference} of {remote}: {whose}; it is free in {rest:.1?} unless it is renewed"),
             );
@@ -231,7 +231,7 @@ impl Taker {
             Err(error) => {
                 // The next look starts the preparations again.
                 self.compared = None;
-                self.tell(&told(&error));
+                self.log(&describe(&error));
             }
             Ok(is_others) => {
                 if let Some(pushed) = self.pushed.as_ref().filter(|_| is_others) {
@@ -257,13 +257,12 @@ impl Taker {
             (self.chain, self.epoch) = (Chain::default(), record.epoch);
         }
         let (upstream, wanted, mut chain) = (self.upstream.clone(), record.clone(), std::mem::take(&mut self.chain));
-        let made = blocking(move || (chain.next(&upstream, &wanted), chain));
-        let (next, chain) = made.await;
+        let (next, chain) = blocking(move || (chain.next(&upstream, &wanted), chain)).await;
         self.chain = chain;
         let next = next.map_err(|error| RemoteError {
             remote: self.upstream.remote.name.clone(),
             condition: Condition::Failed,
-            problem: told(&error),
+            problem: describe(&error),
         })?;
         self.mark.write(seen.found, next);
         let sent = Moment::now();
@@ -316,15 +315,15 @@ impl Taker {
         rest
     }
 
-    fn tell(&mut self, what: &str) {
-        self.tell_as(what, what);
+    fn log(&mut self, what: &str) {
+        self.log_as(what, what);
     }
 
     /// Logs a message when its key is new, and then at growing intervals: a server may wait for days.
-    fn tell_as(&mut self, key: &str, what: &str) {
-        let times = match &self.last_told {
+    fn log_as(&mut self, key: &str, what: &str) {
+        let times = match &self.last_logged {
             Some((last, at, times)) if last == key => {
-                if at.elapsed() < (TELL * 6_u32.saturating_pow(times - 1)).min(TELL_AT_LAST) {
+                if at.elapsed() < (LOG_EVERY * 6_u32.saturating_pow(times - 1)).min(LOG_AT_LAST) {
                     return;
                 }
                 (times + 1).min(4)
@@ -332,13 +331,13 @@ impl Taker {
             _ => 1,
         };
         tracing::info!("{what}");
-        self.last_told = Some((key.to_owned(), Instant::now(), times));
+        self.last_logged = Some((key.to_owned(), Instant::now(), times));
     }
 }
 
 /// Returns an error with a hint on how to fix it.
 fn explained(error: &RemoteError) -> String {
-    let said = told(error);
+    let said = describe(error);
     match error.condition {
         Condition::Denied if !said.contains(OWN_ACCESS_HINT) => {
             format!("{said}; a lease requires the right to push refs/gitcd/: on a `gitcd host`, {OWN_ACCESS_HINT}")

@@ -12,7 +12,7 @@ use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
 
-use super::remote::{LONG, LeaseRemote, Update};
+use super::remote::{LIMIT, LeaseRemote, Update};
 use super::{Lease, LeaseError, side};
 use crate::git_worker::blocking;
 use crate::remote::RemoteError;
@@ -71,8 +71,8 @@ pub async fn open(lease: &Arc<Lease>, segment_bytes: u64, own: Own) -> Result<Op
         let opened = blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
         let opened = opened?;
         let at = upstream.clone();
-        let told = blocking(move || publish(&at, there)).await;
-        match told {
+        let published = blocking(move || publish(&at, there)).await;
+        match published {
             Ok(_) => return Ok(opened),
             // A late push of a former writer has arrived: start again.
             Err(error) if error.condition == Condition::Raced => {}
@@ -89,7 +89,7 @@ async fn again(error: &RemoteError) {
 
 fn look(upstream: &LeaseRemote) -> Result<There, RemoteError> {
     let config = &upstream.config;
-    let [data, metadata] = upstream.find([&config.data_reference, &config.metadata_reference], LONG)?;
+    let [data, metadata] = upstream.find([&config.data_reference, &config.metadata_reference], LIMIT)?;
     upstream.bring(&[(&config.data_reference, data), (&config.metadata_reference, metadata)])?;
     Ok(There { data, metadata })
 }
@@ -318,7 +318,7 @@ fn publish(upstream: &LeaseRemote, there: There) -> Result<bool, RemoteError> {
         updates.push((config.metadata_reference.clone(), metadata, there.metadata));
     }
     if !updates.is_empty() {
-        upstream.push(updates, LONG)?;
+        upstream.push(updates, LIMIT)?;
     }
     Ok(follows)
 }

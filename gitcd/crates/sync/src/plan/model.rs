@@ -300,7 +300,7 @@ fn no_later_edit_is_taken_back() {
 /// Three branches write concurrently, and two of them merge the third one's value. It stays, although neither of the two has seen
 /// the other's earlier edit.
 #[test]
-fn what_all_agree_on_stays() {
+fn a_value_that_all_branches_have_stays() {
     use Step::{Edit, Pull};
     for values in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
         let [one, other, third] = values;

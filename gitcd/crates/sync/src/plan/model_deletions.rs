@@ -232,7 +232,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn what_is_deleted_stays_deleted((branches, steps) in steps()) {
+    fn a_deleted_key_stays_deleted((branches, steps) in steps()) {
         run(branches, &steps);
     }
 }

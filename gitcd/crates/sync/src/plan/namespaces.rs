@@ -42,7 +42,7 @@ impl Planner<'_, '_> {
         if removed_by_them.is_empty() && removed_by_us.is_empty() {
             return Ok(());
         }
-        // Only a person's edits are conflicts: a single kube-apiserver deletes all other objects with their namespace, too.
+        // Only edits in external commits are conflicts: a single kube-apiserver deletes all other objects with their namespace, too.
         let conflicts = |base: Option<&[u8]>, value: &[u8]| {
             let lost = Some("the object: its namespace was deleted".into());
             let conflict =

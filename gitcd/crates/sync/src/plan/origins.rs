@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_who_speaks_of_revisions_is_no_store() {
+    fn an_external_commit_that_mentions_revisions_is_not_one_of_gitcd() {
         let history = History::new();
         let (a, first) = (("a", "1"), history.commit(10, "first", &[], &[]));
         for (message, is_store) in [
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gitcd_made_of_two_values_is_its_own() {
+    fn a_value_merged_by_gitcd_is_its_own() {
         let history = History::new();
         let first = history.commit(10, "first", &[("a", "0")], &[]);
         let [one, other] =
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_away_in_between_came_with_the_commit_that_brought_it_back() {
+    fn a_restored_key_comes_from_the_commit_that_restored_it() {
         let history = History::new();
         let a = ("a", "1");
         let first = history.commit(10, "first", &[a], &[]);

@@ -73,7 +73,7 @@ mod tests {
     use gitcd_core::revision::Revision;
 
     #[tokio::test]
-    async fn who_waits_learns_what_the_last_exchange_with_the_same_repository_brought() {
+    async fn a_waiting_remote_observes_pushes_of_other_exchanges_with_its_repository() {
         let (together, here) = (Together::default(), Location::Folder("/here".into()));
         let data = Oid::from_bytes(&[7; 20]).unwrap();
         let head = Head { revision: Revision::new(3), data, next: data, merges: 0, foreign: None };

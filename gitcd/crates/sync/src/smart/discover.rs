@@ -6,7 +6,7 @@ use super::lines::{Line, Lines};
 use super::{Remote, Service, ask, checked, has_type, split};
 use crate::EVENTS_HEADER;
 use crate::credentials::Credentials;
-use crate::program::Failed;
+use crate::transport::TransportError;
 
 /// Requests the capabilities of a remote.
 pub(super) async fn discover(
@@ -14,7 +14,7 @@ pub(super) async fn discover(
     asked: &str,
     credentials: &Credentials,
     service: Service,
-) -> Result<Remote, Failed> {
+) -> Result<Remote, TransportError> {
     let (bare, _) = split(asked);
     let bare = bare.trim_end_matches('/');
     let suffix = format!("/info/refs?service={}", service.name());

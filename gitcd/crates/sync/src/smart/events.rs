@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::Exchange;
 use super::lines::chunk;
-use crate::program::Failed;
+use crate::transport::TransportError;
 
 /// A stream of reference changes; see `docs/design/host.md`.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Change {
 
 impl Exchange<'_> {
     /// Opens the stream of changes; `None` if the remote has none.
-    pub(crate) async fn events(&self) -> Result<Option<Events>, Failed> {
+    pub(crate) async fn events(&self) -> Result<Option<Events>, TransportError> {
         let Some(at) = &self.remote.events else { return Ok(None) };
         let request = self.client.get(format!("{}/{at}", self.remote.url)).header("accept", "text/event-stream");
         Ok(Some(Events { response: self.send(request).await?, text: Vec::new(), searched: 0 }))
@@ -35,7 +35,7 @@ impl Exchange<'_> {
 impl Events {
     /// Waits until a reference has changed in a way that is news, or any reference may have. Returns for the first time when the
     /// stream starts.
-    pub(crate) async fn next(&mut self, is_news: impl Fn(&str, Option<Oid>) -> bool) -> Result<(), Failed> {
+    pub(crate) async fn next(&mut self, is_news: impl Fn(&str, Option<Oid>) -> bool) -> Result<(), TransportError> {
         const LONGEST: usize = 64 << 20;
         loop {
             while let Some(end) = self.text[self.searched..].windows(2).position(|bytes| bytes == b"\n\n") {
@@ -48,7 +48,7 @@ impl Events {
             self.searched = self.text.len().saturating_sub(1);
             match chunk(&mut self.response).await? {
                 Some(chunk) if self.text.len() + chunk.len() <= LONGEST => self.text.extend_from_slice(&chunk),
-                _ => return Err(Failed::of("the stream of changes has ended")),
+                _ => return Err(TransportError::of("the stream of changes has ended")),
             }
         }
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::concerns;
 
     #[test]
-    fn only_what_is_wanted_counts() {
+    fn only_changes_of_wanted_references_are_news() {
         let known = Oid::from_bytes(&[0x11; 20]).unwrap();
         let is_news = |name: &str, new: Option<Oid>| name == "refs/heads/main" && new != Some(known);
         let change = |name: &str, new: &str| {

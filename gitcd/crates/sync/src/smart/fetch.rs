@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::Exchange;
 use super::lines::{Line, Lines};
-use crate::program::Failed;
 use crate::status::Condition;
+use crate::transport::{TransportError, is_full};
 
 /// A received pack that is not part of the repository yet, and may be incomplete.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ const BOUNDS: Bounds = Bounds { objects: 65_536, bytes: 64 << 20 };
 const DATA: u8 = 1;
 const ERROR: u8 = 3;
 /// Limit on the bytes of the remote's messages that are kept.
-const MOST_TOLD: usize = 4 << 10;
+const MAX_MESSAGES: usize = 4 << 10;
 
 impl Exchange<'_> {
     /// Receives the objects that `wanted` needs, in one round trip. The remote omits objects in the history of the commits that
@@ -45,7 +45,7 @@ impl Exchange<'_> {
         here: &Repository,
         wanted: &[Oid],
         have: &[Oid],
-    ) -> Result<Option<Incoming>, Failed> {
+    ) -> Result<Option<Incoming>, TransportError> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=fetch");
         body.extend_from_slice(pkt_line::DELIMITER);
@@ -66,7 +66,9 @@ impl Exchange<'_> {
                 // The remote is shallow.
                 Some(line) if line == "shallow-info" => return Ok(None),
                 Some(_) => {}
-                None => return Err(Failed { condition: Condition::Unreachable, said: "it sent no pack".to_owned() }),
+                None => {
+                    return Err(TransportError::new(Condition::Unreachable, "it sent no pack"));
+                }
             }
         }
         Incoming::receive(here, lines).await.map(Some)
@@ -74,12 +76,12 @@ impl Exchange<'_> {
 }
 
 impl Incoming {
-    async fn receive(here: &Repository, mut lines: Lines) -> Result<Self, Failed> {
+    async fn receive(here: &Repository, mut lines: Lines) -> Result<Self, TransportError> {
         let odb = here.odb().map_err(|error| failed(&error))?;
-        let (mut told, mut pack) = (String::new(), Vec::new());
+        let (mut messages, mut pack) = (String::new(), Vec::new());
         let mut is_whole = false;
         while pack.len() <= IN_MEMORY && !is_whole {
-            match part(&mut lines, &mut told).await? {
+            match part(&mut lines, &mut messages).await? {
                 Some(part) => pack.extend_from_slice(&part),
                 None => is_whole = true,
             }
@@ -93,13 +95,13 @@ impl Incoming {
         }
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(here.commondir().join("objects"));
         let folder = folder.and_then(|folder| std::fs::create_dir(folder.path().join("pack")).map(|()| folder));
-        let folder = folder.map_err(|error| full_or_failed(&error.to_string()))?;
+        let folder = folder.map_err(|error| not_stored(&error))?;
         let mut indexer =
             Indexer::new(Some(&odb), &folder.path().join("pack"), 0, false).map_err(|error| failed(&error))?;
         let mut bytes = pack.len() as u64;
         indexer.write_all(&pack).map_err(|error| full_or_damaged(&error.to_string()))?;
         while !is_whole {
-            match part(&mut lines, &mut told).await? {
+            match part(&mut lines, &mut messages).await? {
                 Some(part) => {
                     bytes += part.len() as u64;
                     indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
@@ -122,8 +124,8 @@ impl Incoming {
     }
 }
 
-/// Returns the next part of a pack. Collects the remote's messages in `told`, since they explain a following error.
-async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Failed> {
+/// Returns the next part of a pack. Collects the remote's messages in `messages`, since they explain a following error.
+async fn part(lines: &mut Lines, messages: &mut String) -> Result<Option<Bytes>, TransportError> {
     while let Some(line) = lines.next().await? {
         let Line::Data(mut line) = line else { return Ok(None) };
         if line.is_empty() {
@@ -132,30 +134,31 @@ async fn part(lines: &mut Lines, told: &mut String) -> Result<Option<Bytes>, Fai
         let band = line.split_to(1)[0];
         match band {
             DATA => return Ok(Some(line)),
-            ERROR => return Err(Failed::of(&format!("{told}{}", String::from_utf8_lossy(&line)))),
-            _ if told.len() < MOST_TOLD => told.push_str(&String::from_utf8_lossy(&line)),
+            ERROR => return Err(TransportError::of(&format!("{messages}{}", String::from_utf8_lossy(&line)))),
+            _ if messages.len() < MAX_MESSAGES => messages.push_str(&String::from_utf8_lossy(&line)),
             _ => {}
         }
     }
     // A flush ends the pack; it is missing.
-    Err(Failed { condition: Condition::Unreachable, said: "the response was truncated".to_owned() })
+    Err(TransportError::new(Condition::Unreachable, "the response was truncated"))
 }
 
-fn failed(error: &git2::Error) -> Failed {
-    Failed { condition: Condition::Failed, said: error.message().to_owned() }
+fn failed(error: &git2::Error) -> TransportError {
+    TransportError::new(Condition::Failed, error.message())
 }
 
-fn full_or_failed(said: &str) -> Failed {
-    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Failed };
-    Failed { condition, said: format!("cannot store the received pack: {said}") }
+fn not_stored(error: &std::io::Error) -> TransportError {
+    let condition = if is_full(error) { Condition::NoSpace } else { Condition::Failed };
+    TransportError::new(condition, format!("cannot store the received pack: {error}"))
 }
 
-fn full_or_damaged(said: &str) -> Failed {
-    let condition = if is_full(said) { Condition::NoSpace } else { Condition::Damaged };
-    Failed { condition, said: format!("the received pack cannot be used: {said}") }
+fn full_or_damaged(said: &str) -> TransportError {
+    let condition = if names_full_disk(said) { Condition::NoSpace } else { Condition::Damaged };
+    TransportError::new(condition, format!("the received pack cannot be used: {said}"))
 }
 
-fn is_full(said: &str) -> bool {
+/// Returns whether a message of libgit2 is about a full disk: its errors do not keep the number of the system's error.
+fn names_full_disk(said: &str) -> bool {
     said.contains("No space left") || said.contains("quota exceeded")
 }
 

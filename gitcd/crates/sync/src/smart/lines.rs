@@ -4,8 +4,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use gitcd_repo::pkt_line::{self, Head};
 
 use super::{SILENCE, error};
-use crate::program::Failed;
 use crate::status::Condition;
+use crate::transport::TransportError;
 
 /// A pkt-line.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Lines {
     }
 
     /// Returns the next line; `None` at the end of the response.
-    pub(super) async fn next(&mut self) -> Result<Option<Line>, Failed> {
+    pub(super) async fn next(&mut self) -> Result<Option<Line>, TransportError> {
         if !self.has(4).await? {
             return if self.buffer.is_empty() { Ok(None) } else { Err(strange()) };
         }
@@ -49,7 +49,7 @@ impl Lines {
     }
 
     /// Returns the next line of text, without its newline; `None` at the end of the list.
-    pub(super) async fn text(&mut self) -> Result<Option<String>, Failed> {
+    pub(super) async fn text(&mut self) -> Result<Option<String>, TransportError> {
         match self.next().await? {
             Some(Line::Data(line)) => text(&line).map(Some),
             _ => Ok(None),
@@ -57,7 +57,7 @@ impl Lines {
     }
 
     /// Returns the next line of a list that must end with a flush; otherwise it was truncated.
-    pub(super) async fn listed(&mut self) -> Result<Option<String>, Failed> {
+    pub(super) async fn listed(&mut self) -> Result<Option<String>, TransportError> {
         match self.next().await? {
             Some(Line::Data(line)) => text(&line).map(Some),
             Some(Line::Flush) => Ok(None),
@@ -65,7 +65,7 @@ impl Lines {
         }
     }
 
-    async fn has(&mut self, length: usize) -> Result<bool, Failed> {
+    async fn has(&mut self, length: usize) -> Result<bool, TransportError> {
         while self.buffer.len() < length {
             match chunk(&mut self.response).await? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
@@ -77,22 +77,22 @@ impl Lines {
 }
 
 /// Returns a line without its newline, or the error that the remote reports in it.
-fn text(line: &[u8]) -> Result<String, Failed> {
+fn text(line: &[u8]) -> Result<String, TransportError> {
     let line = String::from_utf8_lossy(line);
     let line = line.strip_suffix('\n').unwrap_or(&line);
     match line.strip_prefix("ERR ") {
-        Some(said) => Err(Failed::of(said)),
+        Some(said) => Err(TransportError::of(said)),
         None => Ok(line.to_owned()),
     }
 }
 
 /// Returns the next bytes of a response; fails after [`SILENCE`] without any.
-pub(super) async fn chunk(response: &mut reqwest::Response) -> Result<Option<Bytes>, Failed> {
-    let silent = |_| Failed { condition: Condition::Unreachable, said: format!("no data received for {SILENCE:?}") };
+pub(super) async fn chunk(response: &mut reqwest::Response) -> Result<Option<Bytes>, TransportError> {
+    let silent = |_| TransportError::new(Condition::Unreachable, format!("no data received for {SILENCE:?}"));
     let chunk = tokio::time::timeout(SILENCE, response.chunk()).await.map_err(silent)?;
     chunk.map_err(|failed| error(&failed))
 }
 
-fn strange() -> Failed {
-    Failed { condition: Condition::Unreachable, said: "the response is not in Git's protocol, or was truncated".into() }
+fn strange() -> TransportError {
+    TransportError::new(Condition::Unreachable, "the response is not in Git's protocol, or was truncated")
 }

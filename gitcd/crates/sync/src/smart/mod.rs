@@ -21,16 +21,16 @@ use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use tokio_rustls::rustls::{self, CertificateError};
 
 use self::discover::discover;
 pub(super) use self::events::Events;
 pub(super) use self::fetch::have;
 use self::lines::Lines;
-pub(super) use self::push::Update;
 use self::settings::Settings;
 use super::credentials::{Credentials, decoded};
-use super::program::Failed;
 use super::status::Condition;
+use super::transport::{Cause, TransportError};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// Longest time without data from the remote during a response.
@@ -93,10 +93,8 @@ impl Session {
         url: &'s str,
         credentials: &'s Credentials,
         service: Service,
-    ) -> Result<Option<Exchange<'s>>, Failed> {
-        if !url.starts_with("http://") && !url.starts_with("https://")
-            || self.settings.are_special(repository, &split(url).0, Instant::now())
-        {
+    ) -> Result<Option<Exchange<'s>>, TransportError> {
+        if self.settings.are_special(repository, &split(url).0, Instant::now()) {
             return Ok(None);
         }
         let client = self.client()?;
@@ -129,13 +127,13 @@ impl Session {
         }
     }
 
-    fn client(&self) -> Result<reqwest::Client, Failed> {
+    fn client(&self) -> Result<reqwest::Client, TransportError> {
         let mut client = self.client.lock();
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
         // Fails if the process has installed a provider already.
-        let _chosen = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
         let built = reqwest::Client::builder()
             .user_agent(crate::USER_AGENT)
             .connect_timeout(CONNECT_WITHIN)
@@ -145,7 +143,7 @@ impl Session {
             .tcp_nodelay(true)
             .build();
         let built =
-            built.map_err(|failed| Failed { condition: Condition::Failed, said: gitcd_core::error::chain(&failed) })?;
+            built.map_err(|failed| TransportError::new(Condition::Failed, gitcd_core::error::chain(&failed)))?;
         Ok(client.insert(built).clone())
     }
 }
@@ -163,7 +161,7 @@ fn follow(attempt: Attempt<'_>) -> Action {
 
 impl Exchange<'_> {
     /// Returns the remote's references whose names start with one of these, annotated tags peeled.
-    pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, Failed> {
+    pub(super) async fn references(&self, beginnings: &[&str]) -> Result<Vec<(String, Oid)>, TransportError> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=ls-refs\n");
         body.extend_from_slice(pkt_line::DELIMITER);
@@ -189,7 +187,7 @@ impl Exchange<'_> {
     }
 
     /// Sends a request to the service.
-    async fn call(&self, body: Vec<u8>) -> Result<Lines, Failed> {
+    async fn call(&self, body: Vec<u8>) -> Result<Lines, TransportError> {
         let name = self.service.name();
         let mut request = self
             .client
@@ -202,15 +200,15 @@ impl Exchange<'_> {
         let response = self.send(request).await?;
         if !has_type(&response, &format!("application/x-{name}-result")) {
             self.forget();
-            return Err(Failed {
-                condition: Condition::Unreachable,
-                said: format!("the response of {} is not in Git's protocol", self.remote.url),
-            });
+            return Err(TransportError::new(
+                Condition::Unreachable,
+                format!("the response of {} is not in Git's protocol", self.remote.url),
+            ));
         }
         Ok(Lines::new(response))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Failed> {
+    async fn send(&self, request: RequestBuilder) -> Result<Response, TransportError> {
         // After any error, it may be another server by now.
         send(request, self.credentials, self.asked).await.inspect_err(|_| self.forget())
     }
@@ -225,11 +223,11 @@ fn has_type(response: &Response, wanted: &str) -> bool {
 }
 
 /// Sends a request with the current credentials; fails unless the response is a success.
-async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+async fn send(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, TransportError> {
     checked(ask(request, credentials, url).await?, &split(url).0)
 }
 
-async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, Failed> {
+async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> Result<Response, TransportError> {
     let (bare, own) = split(url);
     let found = match own {
         Some((user, Some(password))) => Some((user, password)),
@@ -244,15 +242,19 @@ async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> R
     request.send().await.map_err(|failed| error(&failed))
 }
 
-fn checked(response: Response, bare: &str) -> Result<Response, Failed> {
+fn checked(response: Response, bare: &str) -> Result<Response, TransportError> {
     let status = response.status();
-    let failed = |condition, said: String| Err(Failed { condition, said });
-    match status {
-        _ if status.is_success() => Ok(response),
-        StatusCode::UNAUTHORIZED => failed(Condition::Denied, format!("Authentication failed for {bare}: {status}")),
-        StatusCode::FORBIDDEN => failed(Condition::Denied, format!("{bare} refuses access: {status}")),
-        _ => failed(Condition::Unreachable, format!("{bare} responded with {status}")),
+    if status.is_success() {
+        return Ok(response);
     }
+    Err(match status {
+        StatusCode::UNAUTHORIZED => {
+            TransportError::new(Condition::Denied, format!("Authentication failed for {bare}: {status}"))
+                .with_cause(Cause::Unauthenticated)
+        }
+        StatusCode::FORBIDDEN => TransportError::new(Condition::Denied, format!("{bare} refuses access: {status}")),
+        _ => TransportError::new(Condition::Unreachable, format!("{bare} responded with {status}")),
+    })
 }
 
 /// Splits a URL into the URL without user and password, and these.
@@ -268,7 +270,22 @@ fn split(url: &str) -> (String, Option<(String, Option<String>)>) {
     (bare, Some(named))
 }
 
-fn error(failed: &reqwest::Error) -> Failed {
+fn error(failed: &reqwest::Error) -> TransportError {
     // The library's message contains the URL, which has no credentials here.
-    Failed { condition: Condition::Unreachable, said: gitcd_core::error::chain(failed) }
+    let error = TransportError::new(Condition::Unreachable, gitcd_core::error::chain(failed));
+    if is_untrusted(failed) { error.with_cause(Cause::UntrustedCertificate) } else { error }
+}
+
+/// Returns whether an error is about a certificate that no trusted authority has issued.
+fn is_untrusted(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+    causes.any(|cause| {
+        // The source of an I/O error is the source of the error in it.
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = cause.downcast_ref::<rustls::Error>().or_else(|| inner?.downcast_ref::<rustls::Error>());
+        // A self-signed certificate of an authority is reported as another error.
+        let is_untrusted =
+            |error: &CertificateError| matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_));
+        matches!(tls, Some(rustls::Error::InvalidCertificate(error)) if is_untrusted(error))
+    })
 }

@@ -5,15 +5,12 @@ use gitcd_repo::pkt_line;
 
 use super::Exchange;
 use super::lines::Lines;
-use crate::program::Failed;
 use crate::status::Condition;
-
-/// A reference, its new value, and its expected value.
-pub(crate) type Update = (String, Oid, Option<Oid>);
+use crate::transport::{TransportError, Update};
 
 impl Exchange<'_> {
     /// Moves references, atomically if the remote supports it, and sends the pack with their objects; returns the bytes sent.
-    pub(crate) async fn push(&self, updates: &[Update], pack: Vec<u8>) -> Result<u64, Failed> {
+    pub(crate) async fn push(&self, updates: &[Update], pack: Vec<u8>) -> Result<u64, TransportError> {
         let mut capabilities = "report-status ofs-delta".to_owned();
         if self.remote.is_atomic {
             capabilities.push_str(" atomic");
@@ -33,7 +30,7 @@ impl Exchange<'_> {
     }
 }
 
-async fn report(lines: &mut Lines, references: usize) -> Result<(), Failed> {
+async fn report(lines: &mut Lines, references: usize) -> Result<(), TransportError> {
     let (mut moved, mut refused) = (0, Vec::new());
     while let Some(line) = lines.text().await? {
         if line.starts_with("ok ") {
@@ -43,10 +40,10 @@ async fn report(lines: &mut Lines, references: usize) -> Result<(), Failed> {
         }
     }
     if !refused.is_empty() {
-        return Err(Failed::of(&refused.join("; ")));
+        return Err(TransportError::of(&refused.join("; ")));
     }
     if moved < references {
-        return Err(Failed { condition: Condition::Unreachable, said: "the response was truncated".to_owned() });
+        return Err(TransportError::new(Condition::Unreachable, "the response was truncated"));
     }
     Ok(())
 }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_configuration_counts_after_a_second_and_for_another_url_at_once() {
+    fn a_change_of_the_configuration_counts_after_a_second_or_for_another_url() {
         const URL: &str = "http://127.0.0.1:1/up.git";
         let folder = tempfile::tempdir().unwrap();
         let repository = git2::Repository::init_bare(folder.path()).unwrap();

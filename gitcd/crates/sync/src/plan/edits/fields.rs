@@ -304,7 +304,7 @@ mod tests {
         let ours = point(second, From::Ours, 1, &[0]);
         assert_eq!(decided(std::slice::from_ref(&ours), [1, 0], none), Some(Last::Ours));
         assert_eq!(decided(&[point(second, From::Theirs, 1, &[0])], [2, 1], none), Some(Last::Theirs));
-        // A merge by gitcd that took the value from a parent is no edit; a person's merge is one.
+        // A merge by gitcd that took the value from a parent is no edit; an external merge is one.
         let merge = point(second, From::Ours, 1, &[1, 0]);
         assert_eq!(decided(std::slice::from_ref(&merge), [1, 0], none), None);
         assert_eq!(decided(&[Point { is_decision: true, ..merge }], [1, 0], none), Some(Last::Ours));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn bookkeeping_keeps_the_base_it_has_and_what_is_named_like_it_elsewhere_does_not() {
+    fn only_bookkeeping_fields_keep_their_base() {
         let (known, commits, _folder) = chain();
         let object = |generation: u8, other: u8| {
             value(&format!(
@@ -349,7 +349,7 @@ mod tests {
 
     /// Fields that exclude one another are not mixed from several edits.
     #[test]
-    fn what_is_taken_whole_is_one_field() {
+    fn an_atomic_value_is_one_field() {
         let (known, commits, _folder) = chain();
         let object =
             |fields: &str| value(&format!(r#"{{"apiVersion":"v1","kind":"Pod","spec":{{"nodeSelector":{fields}}}}}"#));

@@ -86,7 +86,7 @@ fn pod(uid: &str, containers: &[(&str, &str)], phase: &str) -> Value {
 
 /// Both sides deleted an object, then merged another branch's change of it, which won. The object keeps its unchanged fields.
 #[test]
-fn deletions_that_gave_way_take_nothing_out_of_what_is_left() {
+fn overridden_deletions_remove_nothing() {
     let history = History::new();
     let (first, changed) = (pod("u", &[("web", "0")], "0"), pod("u", &[("web", "1")], "0"));
     let root = history.edit(Some(&first), &[]);
@@ -99,7 +99,7 @@ fn deletions_that_gave_way_take_nothing_out_of_what_is_left() {
 /// Two branches changed the status of an object that a third one deleted. It stays deleted although neither has seen the
 /// other's edit.
 #[test]
-fn what_both_agree_to_have_deleted_stays_deleted() {
+fn a_key_that_both_sides_deleted_stays_deleted() {
     let history = History::new();
     let root = history.edit(Some(&pod("u", &[("web", "0")], "0")), &[]);
     let deletion = history.edit(None, &[root]);
@@ -112,7 +112,7 @@ fn what_both_agree_to_have_deleted_stays_deleted() {
 
 /// Two branches wrote to the previous object of the same name.
 #[test]
-fn what_was_written_to_another_object_of_that_name_does_not_enter_this_one() {
+fn writes_to_another_object_of_the_same_name_are_not_merged() {
     let history = History::new();
     let root = history.edit(Some(&pod("u", &[("web", "0")], "0")), &[]);
     let another = pod("v", &[("web", "0")], "0");
@@ -145,7 +145,7 @@ fn lists_that_both_have_edited_are_merged_by_their_items() {
 
 /// `git merge -s ours` drops a change. An edit of another field on the other side does not bring it back.
 #[test]
-fn what_a_person_decided_in_a_merge_counts() {
+fn a_decision_in_an_external_merge_counts() {
     let history = History::new();
     let of = |image: &str, phase: &str| pod("u", &[("web", image)], phase);
     let five = history.edit(Some(&of("5", "0")), &[]);

@@ -1,0 +1,110 @@
+//! Meaning of the messages of Git and of remotes.
+//!
+//! Git's protocols and programs report causes only as text. This is the only place that recognizes causes by words; everything
+//! else has types.
+
+use super::status::Condition;
+use super::transport::{Cause, TransportError};
+
+impl TransportError {
+    /// Classifies a message of a remote or of `git`.
+    pub(super) fn of(said: &str) -> Self {
+        Self { condition: condition(said), cause: cause(said), said: clean(said) }
+    }
+}
+
+/// Returns the cause that a message names.
+fn cause(said: &str) -> Cause {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["access: own"]) {
+        Cause::OwnAccess
+    } else if has(&["SSL certificate problem", "certificate verification failed"]) {
+        // Of OpenSSL and GnuTLS.
+        Cause::UntrustedCertificate
+    } else if has(&["Host key verification failed"]) {
+        Cause::UnknownHostKey
+    } else if has(&["error: 401", "Authentication failed"]) {
+        Cause::Unauthenticated
+    } else if has(&["does not support --atomic"]) {
+        Cause::NotAtomic
+    } else {
+        Cause::Other
+    }
+}
+
+/// Returns the condition that a message of `git` means.
+fn condition(said: &str) -> Condition {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&[
+        "stale info",
+        "fetch first",
+        "non-fast-forward",
+        "cannot lock ref",
+        "has moved on",
+        "failed to update ref",
+        "incorrect old value",
+        "reference already exists",
+        "another process is changing this reference",
+    ]) {
+        Condition::Raced
+    } else if has(&[
+        "Authentication failed",
+        "could not read Username",
+        "could not read Password",
+        "Permission denied",
+        " 401",
+        " 403",
+        "access denied",
+        "only who owns this repository",
+        "Host key verification failed",
+    ]) {
+        Condition::Denied
+    } else if has(&["No space left"]) {
+        Condition::NoSpace
+    } else if has(&["couldn't find remote ref"]) {
+        Condition::NoBranch
+    } else if has(&[
+        "Could not resolve",
+        "unable to access",
+        "Could not read from remote repository",
+        "Connection",
+        "not found",
+        "does not appear to be a git repository",
+        "is this a git repository?",
+    ]) {
+        Condition::Unreachable
+    } else if has(&[
+        "fsck error",
+        "bad object",
+        "repository corruption",
+        "index-pack failed",
+        "did not send all necessary objects",
+        "missing",
+    ]) {
+        Condition::Damaged
+    } else {
+        Condition::Failed
+    }
+}
+
+/// Returns a message as one line, without the credentials in its URLs.
+fn clean(said: &str) -> String {
+    let words = said.trim_end_matches('\0').split_whitespace().map(|word| match (word.find("://"), word.find('@')) {
+        (Some(scheme), Some(at)) if scheme < at && !word[scheme + 3..at].contains('/') => {
+            format!("{}://{}", &word[..scheme], &word[at + 1..])
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_git_are_printed_without_credentials() {
+        let said = "fatal: unable to access 'https://ann:secret@h/x.git/': 401\n";
+        assert_eq!(clean(said), "fatal: unable to access 'https://h/x.git/': 401");
+    }
+}
