@@ -1,6 +1,6 @@
 //! `trishanku demo`: creates a Deployment at the desk, and shows from the heavens' commits which branch did what.
 //!
-//! [`watch`] records when the branches move, [`story`] groups their commits, and [`node`] is a placeholder until a real
+//! `watch` records when the branches move, `story` groups their commits, and `node` is a placeholder until a real
 //! node joins.
 
 mod kubectl;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A [`manifest`] has the objects, [`images`] maps their images to programs. Since the paths and ports of a pod exist
-//! only once on a machine, each heaven has a [`site`], its own folder and ports, and [`paths`] translates what its
-//! containers read. [`secrets`] issues certificates as the manager does in a cluster.
+//! only once on a machine, each heaven has a `site`, its own folder and ports, and `paths` translates what its
+//! containers read. `secrets` issues certificates as the manager does in a cluster.
 
 mod check;
 mod environment;
