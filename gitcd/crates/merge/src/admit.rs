@@ -31,8 +31,7 @@ use self::location::Location;
 use self::types::Types;
 use crate::protobuf;
 use crate::schema::Schemas;
-use crate::syntax::MAX_BYTES;
-use crate::value::{Syntax, Value};
+use crate::value::{MAX_BYTES, Syntax, Value};
 
 /// The commit that introduced a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

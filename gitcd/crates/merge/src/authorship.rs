@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::fields::canonical;
-use super::value::{Map, Value};
+use super::value::{Map, Value, canonical};
 use super::{absence, deletion};
 
 /// Names of programs in `managedFields` without one of the endings.

@@ -7,8 +7,7 @@
 use std::collections::HashSet;
 
 use super::absence;
-use super::fields::canonical;
-use super::value::{Map, Value};
+use super::value::{Map, Value, canonical};
 
 /// Finalizers that a `DELETE` request sets for the garbage collector. They alone do not keep an object that the other side
 /// deleted: had that request come first, this one would have found no object.

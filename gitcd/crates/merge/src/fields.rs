@@ -9,12 +9,11 @@ mod valid;
 
 use std::collections::HashSet;
 
-pub(crate) use self::lists::canonical;
 pub use self::related::taken_together;
 use super::conflict::Conflict;
 use super::owners::{Owners, Step, show};
 use super::schema::{ListKind, Node};
-use super::value::{Map, Value};
+use super::value::{Map, Value, canonical};
 use super::{absence, metadata};
 use crate::secrecy::Exposure;
 

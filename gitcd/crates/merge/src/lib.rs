@@ -46,4 +46,4 @@ pub use fields::taken_together;
 pub use object::{
     Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge, uid,
 };
-pub use syntax::MAX_BYTES;
+pub use value::MAX_BYTES;

@@ -1,18 +1,10 @@
 //! Values as JSON and YAML text.
 
-use super::value::{Map, Syntax, Value, text};
+use super::value::{LONG_PATH, MAX_BYTES, MAX_PATH_BYTES, Map, Syntax, Value, text};
 use super::yaml::{self, Unreadable};
 use crate::form::json::{self, Sink};
 
-/// Largest value that is read as an object. kube-apiserver accepts requests of up to 3 MiB, and etcd stores 1.5 MiB by default;
-/// reading an object takes up to some hundred times its size in memory.
-pub const MAX_BYTES: usize = 4 << 20;
-
-/// Most bytes of the names on the path to a field. A conflict, and whatever else is reported of a field, has its path.
-pub(super) const MAX_PATH_BYTES: usize = 16 << 10;
-
 const TOO_LARGE: &str = "it is larger than 4 MiB, which no object of Kubernetes is";
-pub(super) const LONG_PATH: &str = "the names on the path to one of its fields have more than 16 KiB";
 
 impl Value {
     /// Parses a stored value; `None` if it is not one JSON or YAML object with unique field names: such a value is merged whole.

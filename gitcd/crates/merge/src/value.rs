@@ -38,6 +38,51 @@ pub(super) fn text(scalar: &str) -> Cow<'_, str> {
     }
 }
 
+/// Largest value that is read as an object. kube-apiserver accepts requests of up to 3 MiB, and etcd stores 1.5 MiB by default;
+/// reading an object takes up to some hundred times its size in memory.
+pub const MAX_BYTES: usize = 4 << 20;
+
+/// Most bytes of the names on the path to a field. A conflict, and whatever else is reported of a field, has its path.
+pub(super) const MAX_PATH_BYTES: usize = 16 << 10;
+
+/// Why an object with a longer path is not read.
+pub(super) const LONG_PATH: &str = "the names on the path to one of its fields have more than 16 KiB";
+
+/// Formats equal values as the same text. Takes time in proportion to the value.
+pub(super) fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write_canonical(value, &mut out);
+    out
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    let normalized = |plain: &str| serde_json::Value::from(plain).to_string();
+    match value {
+        Value::Scalar(scalar) if scalar.starts_with('"') => out.push_str(&normalized(&text(scalar))),
+        Value::Scalar(scalar) => out.push_str(scalar),
+        Value::List(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        Value::Map(map) => {
+            let mut fields: Vec<(Cow<'_, str>, &Value)> = map.iter().collect();
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            out.push('{');
+            for (at, (name, value)) in fields.into_iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                out.push_str(&normalized(&name));
+                out.push(':');
+                write_canonical(value, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
 impl Value {
     /// Returns JSON without white space and without a newline.
     pub(super) fn to_json(&self) -> Vec<u8> {

@@ -10,7 +10,6 @@ use std::collections::HashMap;
 
 use self::key::Id;
 pub(super) use self::key::Keys;
-pub(crate) use self::key::canonical;
 use self::set::set;
 use super::{Fields, order};
 use crate::owners::Step;

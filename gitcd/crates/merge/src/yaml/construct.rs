@@ -7,8 +7,7 @@ use granit_parser::ScalarStyle;
 use super::Unreadable;
 use super::scalar::{self, Scalar};
 use super::tree::{CORE, Content, MAX_DEPTH, Node, Tree};
-use crate::syntax::{LONG_PATH, MAX_PATH_BYTES};
-use crate::value::{Map, Value};
+use crate::value::{LONG_PATH, MAX_PATH_BYTES, Map, Value};
 
 /// Returns the value of the document's root.
 pub(super) fn construct(tree: &Tree<'_>) -> Result<Value, Unreadable> {

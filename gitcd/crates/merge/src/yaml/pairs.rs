@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::fields::canonical;
-use crate::value::Value;
+use crate::value::{Value, canonical};
 
 /// Fields that identify list items, in the order of precedence.
 const IDENTITY: [&str; 7] = ["name", "type", "uid", "key", "ip", "containerPort", "port"];

@@ -1,10 +1,9 @@
 //! Keys of list items.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::schema::{ListKind, Node};
-use crate::value::{self, Value};
+use crate::value::{self, Value, canonical};
 
 /// The key fields of a list, each with its default as JSON text.
 pub(crate) struct Keys<'s>(Vec<(&'s str, &'s str)>);
@@ -110,40 +109,5 @@ impl Numbers {
     pub(super) fn next(&mut self, content: String) -> Id {
         let number = self.0.entry(content.clone()).and_modify(|number| *number += 1).or_default();
         Id::Content(content, *number)
-    }
-}
-
-/// Formats equal values as the same text. Takes time in proportion to the value.
-pub(crate) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write_canonical(value, &mut text);
-    text
-}
-
-fn write_canonical(value: &Value, out: &mut String) {
-    let normalized = |text: &str| serde_json::Value::from(text).to_string();
-    match value {
-        Value::Scalar(scalar) if scalar.starts_with('"') => out.push_str(&normalized(&value::text(scalar))),
-        Value::Scalar(scalar) => out.push_str(scalar),
-        Value::List(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                write_canonical(item, out);
-            }
-            out.push(']');
-        }
-        Value::Map(map) => {
-            let mut fields: Vec<(Cow<'_, str>, &Value)> = map.iter().collect();
-            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-            out.push('{');
-            for (at, (name, value)) in fields.into_iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                out.push_str(&normalized(&name));
-                out.push(':');
-                write_canonical(value, out);
-            }
-            out.push('}');
-        }
     }
 }
