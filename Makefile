@@ -32,7 +32,8 @@ suites: ## Run the tests of Kubernetes' storage layer against gitcd (needs Go)
 check: deny ## Format, lints, documentation of the crates, licences, words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	@# Contributors read these pages in the source: links to private items are useful there.
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@# The fuzz targets are a workspace of their own, whose lock file nothing else looks at.
 	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
 	@hack/words.sh

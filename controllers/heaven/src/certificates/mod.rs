@@ -10,7 +10,7 @@
 //! **Renewal** is due after two thirds of the lifetime: ten years for an authority and for service account keys, a year
 //! for the others.
 //!
-//! **Overlap.** Old and new clients and servers accept each other in every combination, see [`authority`]. Tokens of the
+//! **Overlap.** Old and new clients and servers accept each other in every combination, see `authority`. Tokens of the
 //! former key and of the announced one are accepted, see [`keys`].
 //!
 //! **User-supplied Secrets**, which lack our label, are read, but never written.
