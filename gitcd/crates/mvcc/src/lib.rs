@@ -2,7 +2,7 @@
 //!
 //! A write is sent to the writer thread, which evaluates it against the newest state ([`txn`]), applies it to the [`index`],
 //! makes it durable with all other pending writes, and only then publishes it: to readers by raising the durable revision, to
-//! watchers through the [hub](crate::hub), and to the client with an answer. Reads are answered at the durable revision, whatever
+//! watchers through the [`hub`], and to the client with an answer. Reads are answered at the durable revision, whatever
 //! the writer has applied beyond it.
 
 pub mod alarms;
