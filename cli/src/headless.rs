@@ -44,12 +44,12 @@ pub fn files(home: &Home, topology: Topology) -> Result<Vec<PathBuf>, SecretErro
     heavens::make_folder(&dir)?;
     let mut repositories = Vec::new();
     match topology {
-        Topology::Star => repositories.push(home.upstream()),
+        Topology::Star => repositories.push((home.upstream(), format!("{CLUSTER}/data"))),
         // The others have to find each repository before its heaven has started.
-        Topology::Mesh => repositories.extend(names().map(|name| repository(home, name))),
+        Topology::Mesh => repositories.extend(names().map(|name| (repository(home, name), branch(name)))),
     }
-    for repository in repositories.iter().filter(|repository| !repository.join("HEAD").exists()) {
-        heavens::make_bare(repository)?;
+    for (repository, branch) in repositories.iter().filter(|(repository, _)| !repository.join("HEAD").exists()) {
+        heavens::make_bare(repository, branch)?;
     }
     let mut files = Vec::new();
     for (name, objects) in manifests(home, topology) {
@@ -114,8 +114,9 @@ pub fn join(home: &Home, topology: Topology, manifests: &mut Manifests) -> Resul
         spec.gitcd.get_or_insert_default().git.get_or_insert_default().remotes.extend(remotes);
     }
     if topology == Topology::Mesh {
-        let repositories = new.iter().map(|name| repository(home, name));
-        repositories.filter(|path| !path.join("HEAD").exists()).try_for_each(|path| heavens::make_bare(&path))?;
+        let repositories = new.iter().map(|name| (repository(home, name), branch(name)));
+        let mut missing = repositories.filter(|(path, _)| !path.join("HEAD").exists());
+        missing.try_for_each(|(path, branch)| heavens::make_bare(&path, &branch))?;
     }
     Ok(())
 }
@@ -327,6 +328,9 @@ mod tests {
             assert_eq!(mine.certificates.clone().unwrap().admin_secret_name.unwrap(), "cluster-admin");
             assert!(first_start(topology, &read).contains_key("mine"));
         }
-        assert!(home.upstream().join("HEAD").is_file() && repository(&home, DESK).join("HEAD").is_file());
+        // Clones check out the branch that HEAD names.
+        let head = |repository: PathBuf| std::fs::read_to_string(repository.join("HEAD")).unwrap();
+        assert_eq!(head(home.upstream()), "ref: refs/heads/cluster/data\n");
+        assert_eq!(head(repository(&home, "kube-controller-manager")), "ref: refs/heads/kcm/data\n");
     }
 }

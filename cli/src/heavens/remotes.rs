@@ -51,26 +51,29 @@ pub(super) fn replace(manifests: &mut Manifests, options: &[RemoteOption]) -> Re
         if found.is_empty() {
             return Err(wrong("no remote has this URL".to_owned()));
         }
+        let mut branch = None;
         for remote in found {
             remote.repo.clone_from(&new);
+            branch = branch.or_else(|| remote.branches.as_ref()?.data.clone());
         }
         if let Some(folder) = folder.filter(|folder| !folder.exists()) {
-            make_bare(&folder)?;
+            make_bare(&folder, branch.as_deref().unwrap_or("main"))?;
             made.push(folder);
         }
     }
     Ok(made)
 }
 
-/// Creates an empty bare repository and its parent folders. Only the owner can read them, since they will contain
-/// Secrets.
+/// Creates an empty bare repository and its parent folders, with `branch` as its HEAD, which clones check out. Only the owner can
+/// read them, since they will contain Secrets.
 ///
 /// # Errors
 /// [`SecretError::File`] with the error of `git`.
-pub(crate) fn make_bare(folder: &Path) -> Result<(), SecretError> {
+pub(crate) fn make_bare(folder: &Path, branch: &str) -> Result<(), SecretError> {
     let failed = |reason: String| SecretError::File { path: folder.into(), source: std::io::Error::other(reason) };
     make_folder(folder)?;
-    let made = Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(folder).output();
+    let head = format!("--initial-branch={branch}");
+    let made = Command::new("git").args(["init", "--quiet", "--bare", &head]).arg(folder).output();
     let made = made.map_err(|error| failed(format!("cannot run git: {error}")))?;
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
 }

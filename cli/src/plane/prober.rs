@@ -20,7 +20,7 @@ const MAX_WORDS: usize = 300;
 #[derive(Clone, Debug)]
 pub(crate) enum Prober {
     Http {
-        endpoint: Endpoint,
+        endpoint: Box<Endpoint>,
         path: String,
     },
     /// Certificates may be renewed while it runs, so they are read each time.
@@ -47,7 +47,7 @@ impl Prober {
                     Trust::Authority(ca) => Endpoint::tls(*port, ca)?,
                     Trust::Anybody => Endpoint::of_anybody(*port),
                 };
-                Self::Http { endpoint, path: path.clone() }
+                Self::Http { endpoint: Box::new(endpoint), path: path.clone() }
             }
             Probe::Run(invocation) => Self::Run(invocation.clone()),
             Probe::Connect(port) => Self::Connect(*port),

@@ -15,7 +15,8 @@ use self::fold::Line;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
+    /// The repository: a bare one, or a folder with one in .git [default: that of the current folder if
+    /// gitcd has served it, otherwise gitcd/repo.git in the user's data folder]
     #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
     repo: Option<PathBuf>,
     /// Draw every commit
@@ -42,7 +43,7 @@ type Names = HashMap<Oid, Vec<String>>;
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let repo = match &args.repo {
         Some(repo) => repo.clone(),
-        None => super::default_repository()?,
+        None => super::repository_here()?,
     };
     let repository = super::open_repository(&repo)?;
     let (names, mut starts) = references(&repository)?;

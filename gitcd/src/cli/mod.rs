@@ -209,6 +209,19 @@ fn default_repository() -> anyhow::Result<PathBuf> {
     Ok(data.join("gitcd/repo.git"))
 }
 
+/// Returns the repository around the current folder if gitcd has served a branch of it, otherwise the default one.
+///
+/// For commands that read. Those that write use only a repository that was named, or the default.
+fn repository_here() -> anyhow::Result<PathBuf> {
+    let is_served = |repository: &git2::Repository| {
+        repository.references_glob("refs/gitcd/metadata/*").is_ok_and(|mut found| found.next().is_some())
+    };
+    match git2::Repository::discover(".").ok().filter(is_served) {
+        Some(repository) => Ok(repository.path().to_owned()),
+        None => default_repository(),
+    }
+}
+
 /// Opens a repository that a flag names.
 fn open_repository(path: &Path) -> anyhow::Result<git2::Repository> {
     let opened = git2::Repository::open(git_dir(path));

@@ -16,10 +16,11 @@ pub(super) fn restrict() {
 
 /// Gives new files in a repository the permissions of its `core.sharedRepository`, as `git` does.
 pub(super) fn share(repository: &Path) {
-    let shared = git2::Repository::open(repository).and_then(|repository| repository.config()).and_then(|mut config| {
-        let shared = config.snapshot()?.get_string("core.sharedRepository")?;
-        Ok(mask_of(&shared))
-    });
+    let shared =
+        git2::Repository::open(repository).and_then(|repository| repository.config()).and_then(|mut config| {
+            let shared = config.snapshot()?.get_string("core.sharedRepository")?;
+            Ok(mask_of(&shared))
+        });
     if let Ok(Some(mask)) = shared {
         umask(Mode::from_bits_truncate(mask));
     }

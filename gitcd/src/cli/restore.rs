@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use gitcd_engine::backup::Backup;
 use gitcd_engine::recovery;
+use gitcd_server::server::{Config, ServeError, Server};
 
 use super::Common;
 
@@ -31,10 +32,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let backup = Backup::read(&args.file)?;
     let revision = recovery::restore(&config, &backup, args.bump_revision)
         .with_context(|| format!("cannot restore branch {name:?}"))?;
+    let runtime = super::runtime()?;
+    runtime.block_on(commit(config.clone())).with_context(|| format!("cannot commit the restored branch {name:?}"))?;
     let (repository, reference) = (config.repository.display(), &config.data_reference);
     trishanku_stdio::println!(
         "restored {reference} in {repository}: revision {revision}, {} leases; serve it with `gitcd serve --repo={repository}`",
         backup.leases.len()
     );
     Ok(())
+}
+
+/// Commits what a snapshot has after its base revision, so that the repository has all of it before it is served.
+async fn commit(branch: gitcd_repo::branch::Config) -> Result<(), ServeError> {
+    Server::start(Config::new(branch)).await?.stop().await
 }

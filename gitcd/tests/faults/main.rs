@@ -16,6 +16,7 @@ mod references;
 mod small_disk;
 mod start;
 mod stop;
+mod tasks;
 mod tls;
 
 use support::build::{get, put};

@@ -1,5 +1,6 @@
 //! A standby that serves the writer's changes while it waits for the lease.
 
+use std::process::Command;
 use std::time::Duration;
 
 use gitcd::proto::etcdserverpb::maintenance_client::MaintenanceClient;
@@ -73,6 +74,10 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
     let status = second.status().await;
     assert_eq!((&*status.role, status.revision), ("standby", gone));
     assert!(second.server.page("/metrics").await.contains("\ngitcd_writes_refused 1"));
+    let asked = format!("--endpoint=http://{}", second.server.address());
+    let said =
+        Command::new(env!("CARGO_BIN_EXE_gitcd")).args(["status", &asked]).output().expect("gitcd can be started");
+    assert!(said.status.success(), "a healthy standby is no failure: {said:?}");
 
     // It takes over: watchers must relist, and find everything at later revisions.
     first.server.terminate().await;
@@ -96,7 +101,7 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
 }
 
 #[tokio::test]
-async fn a_standby_follows_the_next_writer_too_and_nobody_sees_a_revision_twice() {
+async fn a_standby_follows_the_next_writer_and_no_revision_is_seen_twice() {
     let upstream = Upstream::new();
     let mut first = Node::first(&upstream, LEASE);
     first.serves().await;

@@ -271,7 +271,7 @@ async fn people_and_clients_are_told_apart_and_fields_are_shown() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_told_is_refused_with_what_to_do() {
+async fn impossible_requests_are_refused_with_the_remedy() {
     let mut store = Store::start(&[]).await;
     store.put("/registry/a", "1").await;
     let repository = store.committed().await;
@@ -283,7 +283,10 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
             &["log", "nothing"][..],
             "\"nothing\" was never in this branch (its keys begin with \"/registry\")",
         ),
-        (repository, &["show", "nothing"], "there is no \"nothing\" at revision 2"),
+        (repository, &["show", "nothing"], "there is no \"nothing\" at revision 2: the branch has a;"),
+        (repository, &["at", "2", "list", "b"], "no key starts with \"b\" at revision 2: the branch has a"),
+        (repository, &["diff", "--since=now", "deploy/nosuch"], "no key matches \"deploy/nosuch\" at revision 2 or at"),
+        (repository, &["diff", "--since=nothing", "b*"], "no key matches \"b*\" at revision 2: the branch has a"),
         (repository, &["at", "4711", "list"], "revision 4711 is not in Git; the last one is 2"),
         (repository, &["at", "1970-01-01", "list"], "is before the first revision in Git"),
         (repository, &["at", "soon", "list"], "give a revision (4711), how long ago (10m, 2h, 3days)"),
@@ -295,6 +298,30 @@ async fn what_cannot_be_told_is_refused_with_what_to_do() {
         assert!(!output.status.success() && complaint.contains(words), "{arguments:?}: {complaint}");
         assert!(output.stdout.is_empty(), "{output:?}");
     }
+}
+
+#[tokio::test]
+async fn commands_that_read_use_the_repository_of_the_current_folder() {
+    let mut store = Store::start(&[]).await;
+    store.put("/registry/configmaps/shop/a", "1").await;
+    let repository = store.committed().await;
+    let home = tempfile::tempdir().unwrap();
+    let run = |folder: &Path, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+        command.args(arguments).current_dir(folder).env("HOME", home.path()).env_remove("XDG_DATA_HOME");
+        command.env_remove("GITCD_REPO").output().expect("gitcd can be started")
+    };
+    for folder in [repository.path(), &repository.path().join("objects")] {
+        for arguments in [&["log"][..], &["show", "configmaps/shop/a"], &["at", "2", "list"], &["verify"], &["graph"]] {
+            let output = run(folder, arguments);
+            assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {output:?}");
+        }
+    }
+    // A repository that gitcd has not served is ignored.
+    let other = tempfile::tempdir().unwrap();
+    git2::Repository::init(other.path()).unwrap();
+    let output = run(other.path(), &["log"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("gitcd/repo.git\" is not a Git repository"), "{output:?}");
 }
 
 /// Starts two stores that continuously merge each other.

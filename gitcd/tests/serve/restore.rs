@@ -102,6 +102,9 @@ async fn a_restored_branch_is_what_the_snapshot_saw_and_goes_on() {
         assert!(std::fs::read(&file).unwrap().starts_with(b"gitcd snapshot 1\n"));
 
         succeeds(&restore(&file, folder.path(), &[]));
+        // Git has everything before the branch is served.
+        let path = folder.path().join("repo.git");
+        assert_eq!(Repository::at(&path).committed_revision(), last);
         let restored = launch().folder(folder.path()).start().await;
         let revisions = compacted.max(1)..=last;
         let expected = look(&client, revisions.clone()).await;

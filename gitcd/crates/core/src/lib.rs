@@ -11,6 +11,7 @@ pub mod path;
 pub mod program;
 pub mod revision;
 pub mod scope;
+pub mod supervisor;
 pub mod trace;
 
 pub use trishanku_service::error;

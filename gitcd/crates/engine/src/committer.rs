@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_core::supervisor::fail_point;
 use gitcd_mvcc::Store;
 use gitcd_mvcc::log::Entry;
 use gitcd_mvcc::snapshot::{Incarnation, hex};
@@ -237,6 +238,7 @@ impl Committer {
 
     /// Stages new log entries, and flushes if it is due.
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
+        fail_point::pass("committer");
         let hurry = self.store.take_hurry();
         // The store announces a merge a moment before its writes are durable.
         while let Some(merge) = self.store.next_merge().filter(|merge| merge.last() <= self.store.revision()) {

@@ -9,8 +9,10 @@ mod conflicts;
 pub mod fields;
 mod flush;
 mod line;
+pub mod managers;
 pub mod moment;
 mod named;
+pub mod neighbours;
 pub mod versions;
 pub mod when;
 

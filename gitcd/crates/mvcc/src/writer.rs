@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_core::supervisor::fail_point;
 use gitcd_journal::record::Record;
 use gitcd_journal::{self as journal, AppendError, Position};
 use tokio::sync::{mpsc, oneshot};
@@ -205,6 +206,7 @@ impl Writer {
 
     /// Runs one round: `commands` up to the limit of a frame, one fsync, all answers.
     fn batch(&mut self, commands: &mut VecDeque<Command>) -> Option<oneshot::Sender<()>> {
+        fail_point::pass("writer");
         let mut batch = Batch::default();
         let mut stop = None;
         let mut trim = None;

@@ -11,6 +11,7 @@ mod process;
 mod remotes;
 mod requests;
 mod scrapes;
+mod tasks;
 
 use std::sync::Arc;
 

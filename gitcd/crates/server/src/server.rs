@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::committer::{self, Committer};
 use gitcd_engine::compactor::{self, Retention};
 use gitcd_engine::maintenance::{self, Maintenance};
@@ -162,11 +163,11 @@ pub struct Server {
     listeners: Vec<tokio::task::JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
-    expiry: tokio::task::JoinHandle<()>,
-    compaction: Option<tokio::task::JoinHandle<()>>,
+    /// Tasks that are aborted when the server stops.
+    aborted: Vec<tokio::task::JoinHandle<()>>,
+    /// Tasks that end by themselves when the server stops.
+    finishing: Vec<tokio::task::JoinHandle<()>>,
     puller: Arc<Puller>,
-    pulling: tokio::task::JoinHandle<()>,
-    upkeep: tokio::task::JoinHandle<()>,
     lease: Option<Arc<Lease>>,
     _lock: StateLock,
 }
@@ -214,7 +215,8 @@ impl Server {
         let puller = Arc::new(Puller::new(Arc::new(merger), config.pull.clone()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let reporter = Reporter::new(puller.clone(), lease.clone());
+        let supervisor = Supervisor::default();
+        let reporter = Reporter::new(puller.clone(), lease.clone(), supervisor.clone());
         let face = Frontend::new(&config, &store, &addresses, &maintenance, counters, reporter);
         let (stop, stopped) = watch::channel(false);
         let pages =
@@ -233,17 +235,9 @@ impl Server {
             })
             .chain(pages)
             .collect();
-        let expiring = store.clone();
-        let expiry = tokio::spawn(async move { expiring.expire_leases().await });
-        let compacting = store.clone();
-        let compaction =
-            config.retention.map(|retention| tokio::spawn(async move { compactor::run(&compacting, retention).await }));
         config.served.add(puller.merger().clone(), puller.statuses().clone());
-        let upkeep = {
-            let stopped = stop.subscribe();
-            tokio::spawn(async move { maintenance.run(stopped).await })
-        };
-        let pulling = tokio::spawn(follow(puller.clone(), lease.clone(), stop.subscribe()));
+        let aborted = revocations(&supervisor, &store, config.retention);
+        let finishing = exchanges(&supervisor, &puller, lease.as_ref(), maintenance, &stop);
         Ok(Self {
             store,
             writer,
@@ -251,11 +245,9 @@ impl Server {
             listeners,
             addresses,
             stop,
-            expiry,
-            compaction,
+            aborted,
+            finishing,
             puller,
-            pulling,
-            upkeep,
             lease,
             _lock: opened.lock,
         })
@@ -291,11 +283,10 @@ impl Server {
     /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
     pub async fn stop(self) -> Result<(), ServeError> {
         let _ = self.stop.send(true);
-        self.expiry.abort();
-        if let Some(compaction) = &self.compaction {
-            compaction.abort();
+        for task in &self.aborted {
+            task.abort();
         }
-        let _ended = tokio::join!(self.pulling, self.upkeep);
+        let _ended = futures::future::join_all(self.finishing).await;
         if self.lease.is_none() {
             // With a lease, the handover includes this push.
             self.puller.push_last(LAST_PUSH).await;
@@ -327,15 +318,54 @@ impl Server {
     }
 }
 
-/// Follows external commits, the lease and the remotes until `stopped`.
-async fn follow(puller: Arc<Puller>, lease: Option<Arc<Lease>>, stopped: watch::Receiver<bool>) {
-    let external = gitcd_sync::external::follow(puller.merger().clone(), puller.statuses().clone(), stopped.clone());
-    let leased = async {
-        if let Some(lease) = lease {
-            lease.serve(puller.merger(), puller.statuses(), stopped.clone()).await;
-        }
-    };
-    tokio::join!(external, leased, puller.clone().run(stopped.clone()));
+/// Starts the tasks that revoke expired leases and compact the history.
+fn revocations(
+    supervisor: &Supervisor,
+    store: &Arc<Store>,
+    retention: Option<Retention>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let expiring = store.clone();
+    let expiry = supervisor.spawn("lease-expiry", move || {
+        let store = expiring.clone();
+        async move { store.expire_leases().await }
+    });
+    let compacting = store.clone();
+    let compaction = retention.map(|retention| {
+        supervisor.spawn("compaction", move || {
+            let store = compacting.clone();
+            async move { compactor::run(&store, retention).await }
+        })
+    });
+    std::iter::once(expiry).chain(compaction).collect()
+}
+
+/// Starts the tasks that follow external commits, the lease and the remotes, and maintain the repository, until the server stops.
+fn exchanges(
+    supervisor: &Supervisor,
+    puller: &Arc<Puller>,
+    lease: Option<&Arc<Lease>>,
+    maintenance: Arc<Maintenance>,
+    stop: &watch::Sender<bool>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let (external, stopped) = (puller.clone(), stop.subscribe());
+    let external = supervisor.spawn("external-commits", move || {
+        gitcd_sync::external::follow(external.merger().clone(), external.statuses().clone(), stopped.clone())
+    });
+    let leased = lease.map(|lease| {
+        let (lease, puller, stopped) = (lease.clone(), puller.clone(), stop.subscribe());
+        supervisor.spawn("writer-lease", move || {
+            let (lease, puller, stopped) = (lease.clone(), puller.clone(), stopped.clone());
+            async move { lease.serve(puller.merger(), puller.statuses(), stopped).await }
+        })
+    });
+    let (pulling, stopped) = (puller.clone(), stop.subscribe());
+    let pulling = supervisor.spawn("pull", move || pulling.clone().run(stopped.clone()));
+    let stopped = stop.subscribe();
+    let maintaining = supervisor.spawn("maintenance", move || {
+        let (maintenance, stopped) = (maintenance.clone(), stopped.clone());
+        async move { maintenance.run(stopped).await }
+    });
+    [Some(external), leased, Some(pulling), Some(maintaining)].into_iter().flatten().collect()
 }
 
 /// Recovers a branch without a lease.

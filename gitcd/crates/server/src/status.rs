@@ -40,9 +40,11 @@ impl Status {
     /// Whether all branches accept writes, all remotes are synced, and no files are rejected.
     pub fn is_good(&self) -> bool {
         self.branches.iter().all(|branch| {
-            branch.writes_refused.is_none()
+            // A standby refuses writes while the writer lease is held by another server: that is its job.
+            (branch.writes_refused.is_none() || branch.role == "standby")
                 && branch.error.is_none()
                 && branch.rejected.is_empty()
+                && branch.tasks.values().all(|task| !task.down)
                 && branch
                     .remotes
                     .iter()
@@ -101,6 +103,20 @@ pub struct Branch {
     pub error: Option<String>,
     /// The remotes, in the order of the flags.
     pub remotes: Vec<Remote>,
+    /// Internal tasks that have panicked since the start, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tasks: BTreeMap<String, Task>,
+}
+
+/// An internal task that has panicked. That is a bug: please report it with the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// How often it was started again.
+    pub restarts: u64,
+    /// The message of the latest panic.
+    pub error: String,
+    /// Whether it is down until its next start.
+    pub down: bool,
 }
 
 /// Status of a branch's remote.

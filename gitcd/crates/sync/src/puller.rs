@@ -14,6 +14,7 @@ use gitcd_core::error::chain;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_mvcc as store;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use self::exchange::{Echoes, Exchange};
 use self::follow::Follower;
@@ -183,14 +184,14 @@ impl Puller {
             }
             return;
         }
-        let tasks: Vec<_> = (0..self.config.remotes.len())
-            .map(|at| {
-                let (puller, stopped) = (self.clone(), stopped.clone());
-                tokio::spawn(async move { Follower::new(&puller, at).run(stopped).await })
-            })
-            .collect();
-        for task in tasks {
-            if let Err(error) = task.await
+        // If one of them panics, all end, and the supervisor of this task starts them again.
+        let mut followers = JoinSet::new();
+        for at in 0..self.config.remotes.len() {
+            let (puller, stopped) = (self.clone(), stopped.clone());
+            followers.spawn(async move { Follower::new(&puller, at).run(stopped).await });
+        }
+        while let Some(ended) = followers.join_next().await {
+            if let Err(error) = ended
                 && let Ok(panic) = error.try_into_panic()
             {
                 std::panic::resume_unwind(panic);

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use gitcd_history::fields::{self, Field};
+use gitcd_history::moment::Moment;
 use gitcd_history::when::When;
 use gitcd_history::{History, HistoryError};
 use serde_json::json;
@@ -85,11 +86,17 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
     };
     let began = from.as_ref().map_or(0, |from| from.revision);
     let wanted: Vec<_> = args.keys.iter().map(|name| Wanted::new(&history, name)).collect();
+    let changes = history.between(from.as_ref(), &to)?.keys;
+    for (name, wanted) in args.keys.iter().zip(&wanted) {
+        if !changes.keys().any(|relative| wanted.covers(&history.keys().absolute(relative))) {
+            wanted.check(&history, name, from.as_ref(), &to)?;
+        }
+    }
     let is_wanted = |key: &[u8]| wanted.is_empty() || wanted.iter().any(|wanted| wanted.covers(key));
     let mut told = Vec::new();
     let mut out = trishanku_stdio::stdout();
     let mut differs = false;
-    for (relative, change) in history.between(from.as_ref(), &to)?.keys {
+    for (relative, change) in changes {
         let key = history.keys().absolute(&relative);
         if !is_wanted(&key) {
             continue;
@@ -147,6 +154,19 @@ impl Wanted {
             None if name.is_empty() || name.ends_with('/') => Self::Beginning(history.beginning(name)),
             None => Self::Key(history.beginning(name)),
         }
+    }
+
+    /// Fails if there is no such key at either moment.
+    fn check(&self, history: &History, name: &str, from: Option<&Moment>, to: &Moment) -> anyhow::Result<()> {
+        let (Self::Beginning(start) | Self::Key(start)) = self;
+        for moment in from.into_iter().chain([to]) {
+            if history.list(moment, start)?.iter().any(|key| self.covers(key)) {
+                return Ok(());
+            }
+        }
+        let neighbours = history.neighbours(to, start)?;
+        let revisions = from.map_or_else(String::new, |from| format!("at revision {} or ", from.revision));
+        anyhow::bail!("no key matches {name:?} {revisions}at revision {}: {neighbours}", to.revision)
     }
 
     fn covers(&self, key: &[u8]) -> bool {

@@ -1,6 +1,7 @@
 //! `gitcd log`.
 
 use gitcd_history::fields::{self, Field};
+use gitcd_history::managers;
 use gitcd_history::versions::Version;
 use gitcd_history::when::When;
 use gitcd_history::{CommitInfo, History, ResolvedMerge};
@@ -56,18 +57,23 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     let versions = history.versions(&key, limit, since)?;
     let decisions = if args.patch { history.decisions(&key, limit, since)? } else { Vec::new() };
     if versions.is_empty() && decisions.is_empty() && since.is_none() {
-        anyhow::bail!("{name:?} was never in this branch (its keys begin with {:?})", history.keys().flags().0);
+        let neighbours = history.neighbours(&history.at(When::Now)?, &key)?;
+        anyhow::bail!(
+            "{name:?} was never in this branch (its keys begin with {:?}): {neighbours}",
+            history.keys().flags().0
+        );
     }
     // Conflicts are hidden like the newest version, even if no version is in the range.
     let newest = history.versions(&key, 1, None)?.first().map(|newest| history.change(&key, newest)).transpose()?;
     let newest = newest.unwrap_or_default();
     let mut exposure = args.printing.exposure(history, &key, newest.each_ref().map(|value| value.as_deref()));
-    let mut changes: Vec<Vec<Field>> = Vec::new();
-    for version in versions.iter().filter(|_| args.patch) {
+    let mut changes = Vec::new();
+    for version in &versions {
         let [before, after] = history.change(&key, version)?;
         let values = [before.as_deref(), after.as_deref()];
         exposure = exposure.max(args.printing.exposure(history, &key, values));
-        changes.push(fields::hidden(fields::between(values[0], values[1]), exposure));
+        let fields = args.patch.then(|| fields::hidden(fields::between(values[0], values[1]), exposure));
+        changes.push(Change { managers: managers::between(values[0], values[1]), fields });
     }
     let mut entries = entries(versions, changes, decisions);
     entries.truncate(limit);
@@ -106,20 +112,26 @@ struct Entry {
     version: Option<Version>,
     commit: CommitInfo,
     by: String,
+    managers: Vec<String>,
     fields: Option<Vec<Field>>,
     conflicts: Vec<Conflict>,
 }
 
+/// What a version changed: the field managers, and the fields if they are printed.
+struct Change {
+    managers: Vec<String>,
+    fields: Option<Vec<Field>>,
+}
+
 /// Merges versions and decisions into one list, newest first.
-fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<ResolvedMerge>) -> Vec<Entry> {
+fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<ResolvedMerge>) -> Vec<Entry> {
     let mut decisions = decisions.into_iter().peekable();
-    let mut changes = changes.into_iter();
     let mut entries = Vec::new();
     let alone = |ResolvedMerge { commit, merged, conflicts, .. }: ResolvedMerge| {
         let by = plain(&merged.by().join(", "));
-        Entry { version: None, commit, by, fields: None, conflicts }
+        Entry { version: None, commit, by, managers: Vec::new(), fields: None, conflicts }
     };
-    for version in versions {
+    for (version, Change { managers, fields }) in versions.into_iter().zip(changes) {
         let is_before = |decision: &ResolvedMerge| match version.revision {
             Some(revision) => revision <= decision.revision,
             None => version.commit.time <= decision.commit.time,
@@ -132,8 +144,9 @@ fn entries(versions: Vec<Version>, changes: Vec<Vec<Field>>, decisions: Vec<Reso
             }
             entries.push(alone(decision));
         }
-        let (commit, by) = (version.commit.clone(), by(&version.commit));
-        entries.push(Entry { version: Some(version), commit, by, fields: changes.next(), conflicts });
+        let commit = version.commit.clone();
+        let by = by(&commit, &managers);
+        entries.push(Entry { version: Some(version), commit, by, managers, fields, conflicts });
     }
     entries.extend(decisions.map(alone));
     entries
@@ -143,11 +156,11 @@ fn word(version: Option<&Version>) -> &'static str {
     version.map_or("conflict", |version| version.what.word())
 }
 
-fn told(Entry { version, commit, fields, conflicts, .. }: &Entry) -> serde_json::Value {
+fn told(Entry { version, commit, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
     let mut told = json!({
         "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
         "version": version.as_ref().and_then(|version| version.version),
-        "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
+        "time": commit.time, "by": commit.by(), "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
     });
     if let Some(fields) = fields {
         told["fields"] = fields.iter().map(super::diff::told).collect();
@@ -178,7 +191,7 @@ fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result
             Some(own) if own.first == own.last => own.last.to_string(),
             Some(own) => format!("{}-{}", own.first, own.last),
         };
-        rows.push(vec![revisions, ago(commit.time), short(commit), plain(commit.subject()), by(commit)]);
+        rows.push(vec![revisions, ago(commit.time), short(commit), plain(commit.subject()), by(commit, &[])]);
     }
     Ok(print::table(&mut trishanku_stdio::stdout(), &rows, |_, _| Ok(()))?)
 }
@@ -191,11 +204,15 @@ fn short(commit: &CommitInfo) -> String {
     commit.oid.to_string()[..10].to_owned()
 }
 
-/// With named committers, the author says more than the clients, which are then always kube-apiservers.
-fn by(commit: &CommitInfo) -> String {
-    let (author, clients) = (&commit.author, commit.clients().join(", "));
-    if clients.is_empty() || author == super::super::COMMITTER_NAME {
-        return plain(&commit.by().join(", "));
+/// Formats who made a change: the field managers if there are any, since the client is then kube-apiserver; with named committers,
+/// the author first.
+fn by(commit: &CommitInfo, managers: &[String]) -> String {
+    let clients = if managers.is_empty() { commit.clients().join(", ") } else { managers.join(", ") };
+    let is_named = commit.author != super::super::COMMITTER_NAME;
+    match (clients.is_empty(), is_named && !commit.clients().is_empty()) {
+        (true, _) => plain(&commit.by().join(", ")),
+        (false, true) => plain(&format!("{} ({clients})", commit.author)),
+        (false, false) if managers.is_empty() => plain(&commit.by().join(", ")),
+        (false, false) => plain(&clients),
     }
-    plain(&format!("{author} ({clients})"))
 }

@@ -18,7 +18,8 @@ use gitcd_server::config::{Branches, DEFAULT_NAME, PerBranch};
 /// Flags that select a branch.
 #[derive(Debug, clap::Args)]
 pub(super) struct Place {
-    /// The repository: a bare one, or a folder with one in .git [default: gitcd/repo.git in the user's data folder]
+    /// The repository: a bare one, or a folder with one in .git [default: that of the current folder if
+    /// gitcd has served it, otherwise gitcd/repo.git in the user's data folder]
     #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
     repo: Option<PathBuf>,
     /// The branch, by its name in the flags of `gitcd serve`
@@ -40,7 +41,7 @@ impl Place {
         let branches = Branches {
             repository: match &self.repo {
                 Some(repo) => std::path::absolute(repo)?,
-                None => super::default_repository()?,
+                None => super::repository_here()?,
             },
             data: super::per_branch("data-reference-names", self.data_reference_names.as_deref())?,
             metadata: super::per_branch("metadata-reference-names", self.metadata_reference_names.as_deref())?,

@@ -40,7 +40,11 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
 pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &str, json: bool) -> anyhow::Result<()> {
     let key = history.whole_key(name)?;
     let Some(Value { bytes: value, known }) = history.get(moment, &key)? else {
-        anyhow::bail!("there is no {name:?} at revision {}; `gitcd log {name}` shows when it existed", moment.revision);
+        let neighbours = history.neighbours(moment, &key)?;
+        anyhow::bail!(
+            "there is no {name:?} at revision {}: {neighbours}; `gitcd log {name}` shows when it existed",
+            moment.revision
+        );
     };
     if json {
         let record = known.map(|known| known.record);

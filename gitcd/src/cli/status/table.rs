@@ -66,6 +66,11 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
             let (merges, conflicts) = (word(branch.merges, "merge"), word(branch.conflicts, "conflict"));
             writeln!(out, "  external commits: {merges}, {WARN}{conflicts}{WARN:#}")?;
         }
+        for (name, task) in &branch.tasks {
+            let (style, state) = if task.down { (BAD, "is down") } else { (WARN, "was restarted") };
+            let (restarts, error) = (task.restarts, one_line(&task.error));
+            writeln!(out, "  {style}task {name} {state}{style:#} after a panic ({restarts} restarts): {error}")?;
+        }
         conflicts(out, &branch.latest_conflicts, status.time)?;
         rejected(out, &branch.rejected, &branch.rejected_from, status.time)?;
     }

@@ -139,7 +139,7 @@ fn a_definition_with_many_exclusive_fields_costs_no_more_than_others() {
         let definition: serde_json::Value = serde_json::from_str(definition).unwrap();
         let (schemas, problems) = Schemas::builtin().with_crds(&[definition]);
         assert!(problems.is_empty(), "{problems:?}");
-        let [base, one, other] = versions.each_ref().map(|text| text.as_bytes());
+        let [base, one, other] = versions.each_ref().map(String::as_bytes);
         merge(&schemas, Policy::Later, Some(base), Some(Side::of(one)), Some(Side::of(other)));
     };
     in_proportion("unions", &crd(300), &crd(300 * FACTOR), run);

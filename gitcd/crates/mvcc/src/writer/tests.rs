@@ -203,7 +203,7 @@ fn who_had_a_place_in_the_queue_when_the_writer_stopped_is_answered() {
 }
 
 #[test]
-fn nobody_hears_that_a_lease_is_gone_while_its_keys_are_there() {
+fn a_lease_is_gone_only_after_its_keys() {
     let mut disk = Disk::new();
     disk.batch(&[Step::Grant(1), Step::Put(0, 1)]);
     disk.store()

@@ -199,7 +199,7 @@ proptest! {
     }
 }
 
-/// The two beginnings of files with the same SHA-1 that were published with the attack "SHAttered" (shattered.io, 2017).
+/// The two beginnings of files with the same SHA-1 that were published with the attack `SHAttered` (shattered.io, 2017).
 const COLLIDING: [&str; 3] = [
     "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033203020522f547970652034\
      203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f7253706163652037203020522f4c656e677468203820\

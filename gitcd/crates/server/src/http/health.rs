@@ -73,6 +73,8 @@ const READY: &[Check] = &[
     // The writer takes the place of a Raft quorum.
     ("linearizable_read", |source| source.store.unavailable().map(|error| error.to_string())),
     ("non_learner", |_| None),
+    // etcd has no such check: gitcd restarts a task that panicked.
+    ("internal_tasks", |source| source.status.supervisor().problem()),
 ];
 
 /// Runs checks as etcd's `/livez` and `/readyz` do, with `?verbose` and, if `may_exclude`, `?exclude=`.

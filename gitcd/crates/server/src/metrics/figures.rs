@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 
 use super::process::Process;
-use super::{Source, remotes};
+use super::{Source, remotes, tasks};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 
 /// A watcher is slow if it is this many revisions behind.
@@ -24,6 +24,7 @@ impl Collector for Source {
         let slow = self.store.hub().slow(self.store.revision(), SLOW_REVISIONS);
         self.own(&mut out, slow)?;
         remotes::encode(&self.status, &mut out)?;
+        tasks::encode(self.status.supervisor(), &mut out)?;
         self.etcd(&mut out, slow)?;
         self.more_of_etcd(&mut out)?;
         process(&mut out)

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
+use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::committer::Head;
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, Opened};
@@ -225,7 +226,7 @@ impl View {
         let puller = Arc::new(Puller::new(Arc::new(merger), gitcd_sync::Config::default()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let reporter = Reporter::new(puller, None);
+        let reporter = Reporter::new(puller, None, Supervisor::default());
         let face = Frontend::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();

@@ -1,9 +1,10 @@
 //! Collects the status of a branch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use git2::{Oid, Repository};
+use gitcd_core::supervisor::{Supervisor, TaskStatus};
 use gitcd_engine::committer;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::{Graph, GraphError, Missing};
@@ -12,7 +13,7 @@ use gitcd_sync::lease::Lease;
 use gitcd_sync::status::{Condition, ConflictStatus, LATEST_CONFLICTS, RemoteStatus, now};
 use parking_lot::Mutex;
 
-use super::{Branch, Remote, Status};
+use super::{Branch, Remote, Status, Task};
 
 /// Limit for counting commits.
 const MOST: usize = 1000;
@@ -22,6 +23,7 @@ const MOST: usize = 1000;
 pub struct Reporter {
     puller: Arc<Puller>,
     lease: Option<Arc<Lease>>,
+    supervisor: Supervisor,
     git: Mutex<Git>,
 }
 
@@ -46,9 +48,14 @@ struct Counted {
 }
 
 impl Reporter {
-    /// Creates a reporter for the branch of a puller, and its lease if it has one.
-    pub fn new(puller: Arc<Puller>, lease: Option<Arc<Lease>>) -> Self {
-        Self { puller, lease, git: Mutex::default() }
+    /// Creates a reporter for the branch of a puller, its lease if it has one, and the tasks of its server.
+    pub fn new(puller: Arc<Puller>, lease: Option<Arc<Lease>>, supervisor: Supervisor) -> Self {
+        Self { puller, lease, supervisor, git: Mutex::default() }
+    }
+
+    /// Returns the internal tasks of the server.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
     }
 
     /// Returns the status of the lease.
@@ -112,7 +119,16 @@ impl Reporter {
             rejected_from: self.people(&known).flat_map(|status| status.rejected_from.clone()).collect(),
             error: self.people(&known).find_map(|status| status.error.clone()),
             remotes: self.remotes_of(&known),
+            tasks: self.tasks(),
         }
+    }
+
+    /// Returns the tasks that have panicked.
+    fn tasks(&self) -> BTreeMap<String, Task> {
+        let report = |(name, task): (&str, TaskStatus)| {
+            Some((name.to_owned(), Task { restarts: task.restarts, error: task.error?, down: task.is_down }))
+        };
+        self.supervisor.statuses().into_iter().filter_map(report).collect()
     }
 
     /// Returns the merges of external commits since the start, and their conflicts.

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_said() {
-        let error = |variables| plan(&Settings::default(), variables).unwrap_err();
+        let error = |variables: &[(&str, &str)]| plan(&Settings::default(), variables).unwrap_err();
         assert!(error(&[("OTEL_TRACES_EXPORTER", "zipkin")]).contains("zipkin"));
         let protocol = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
         assert!(error(&[("OTEL_TRACES_EXPORTER", "otlp"), protocol]).contains("http/protobuf"));

@@ -1,0 +1,193 @@
+//! Supervision of background tasks: a task that panics is reported and started again.
+//!
+//! A panic is a bug, but the server survives it: clients are served, and the task runs again after a pause that doubles with every
+//! failure. While it is paused, health endpoints fail; the status and the metrics show how often it happened. Threads that own
+//! state which a panic may have left inconsistent (the writer, the committer) are not restarted: they poison the store.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! use gitcd_core::supervisor::Supervisor;
+//!
+//! let supervisor = Supervisor::default();
+//! supervisor.spawn("maintenance", || async { /* until the server stops */ }).await.unwrap();
+//! assert!(supervisor.statuses().iter().all(|(name, task)| *name == "maintenance" && task.restarts == 0));
+//! # }
+//! ```
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinHandle, JoinSet};
+
+/// The pause before the first restart. Long enough for a health check to see it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between restarts.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// A task that has run for this long starts over with the first pause.
+const HEALTHY_AFTER: Duration = Duration::from_mins(1);
+
+/// The background tasks of a server. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Supervisor(Arc<Mutex<BTreeMap<&'static str, TaskStatus>>>);
+
+/// The state of a background task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskStatus {
+    /// How often it was started again after a panic.
+    pub restarts: u64,
+    /// The message of the latest panic.
+    pub error: Option<String>,
+    /// Whether it is not running, and will be started again.
+    pub is_down: bool,
+}
+
+impl Supervisor {
+    /// Runs a task, and runs it again whenever it panics; a task that returns has ended. Aborting the handle aborts the task.
+    pub fn spawn<F>(&self, name: &'static str, start: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let supervisor = self.clone();
+        supervisor.update(name, |_| {});
+        tokio::spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let started = Instant::now();
+                let mut running = JoinSet::new();
+                let task = start();
+                running.spawn(async move {
+                    tokio::select! {
+                        () = task => {}
+                        () = fail_point::reached(name) => panic!("fail point {name}"),
+                    }
+                });
+                let Some(Err(failure)) = running.join_next().await else { return };
+                let Ok(panic) = failure.try_into_panic() else { return };
+                if started.elapsed() >= HEALTHY_AFTER {
+                    pause = FIRST_PAUSE;
+                }
+                let message = message(&*panic);
+                tracing::error!(
+                    task = name,
+                    error = message,
+                    "an internal task panicked; starting it again in {pause:?}"
+                );
+                supervisor.update(name, |task| (task.error, task.is_down) = (Some(message), true));
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_PAUSE);
+                supervisor.update(name, |task| (task.restarts, task.is_down) = (task.restarts + 1, false));
+            }
+        })
+    }
+
+    /// Returns the tasks by name.
+    pub fn statuses(&self) -> BTreeMap<&'static str, TaskStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns which tasks are down, with their errors; `None` if all are running.
+    pub fn problem(&self) -> Option<String> {
+        let statuses = self.statuses();
+        let down = statuses.iter().filter(|(_, task)| task.is_down);
+        let down = down.map(|(name, task)| format!("{name}: {}", task.error.as_deref().unwrap_or_default()));
+        let down = down.collect::<Vec<_>>().join("; ");
+        (!down.is_empty()).then(|| format!("internal tasks have panicked and are being restarted: {down}"))
+    }
+
+    fn update(&self, name: &'static str, change: impl FnOnce(&mut TaskStatus)) {
+        change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default());
+    }
+}
+
+/// Returns the message of a panic.
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// Fail points: places where a test makes a debug build panic, by creating a file with the name of the place in the folder
+/// `$GITCD_FAIL_POINTS`. The place removes the file and panics. Release builds have none.
+pub mod fail_point {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    /// How often a fail point of a task looks for its file.
+    const POLL: Duration = Duration::from_millis(50);
+
+    fn file(name: &str) -> Option<PathBuf> {
+        static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let folder = FOLDER.get_or_init(|| std::env::var_os("GITCD_FAIL_POINTS").map(PathBuf::from));
+        if cfg!(debug_assertions) { Some(folder.as_ref()?.join(name)) } else { None }
+    }
+
+    /// Panics if a test has created the file of this place.
+    ///
+    /// # Panics
+    /// If a test wants it.
+    pub fn pass(name: &str) {
+        if let Some(file) = file(name)
+            && std::fs::remove_file(file).is_ok()
+        {
+            panic!("fail point {name}");
+        }
+    }
+
+    /// Waits until a test creates the file of this place.
+    pub(super) async fn reached(name: &str) {
+        let Some(file) = file(name) else { return std::future::pending().await };
+        while std::fs::remove_file(&file).is_err() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_reported_and_started_again_until_it_returns() {
+        let supervisor = Supervisor::default();
+        let runs = Arc::new(AtomicU32::new(0));
+        let task = supervisor.spawn("task", {
+            let runs = runs.clone();
+            move || {
+                let run = runs.fetch_add(1, Ordering::Relaxed);
+                async move { assert!(run >= 2, "run {run}") }
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let problem = supervisor.problem().expect("the task is down");
+        assert!(problem.ends_with("task: run 0"), "{problem}");
+        task.await.unwrap();
+        assert_eq!((runs.load(Ordering::Relaxed), supervisor.problem()), (3, None));
+        let status = TaskStatus { restarts: 2, error: Some("run 1".to_owned()), is_down: false };
+        assert_eq!(supervisor.statuses(), BTreeMap::from([("task", status)]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_aborted_task_is_not_started_again() {
+        struct Dropped(tokio::sync::mpsc::Sender<()>);
+        let (sender, mut ended) = tokio::sync::mpsc::channel(1);
+        let supervisor = Supervisor::default();
+        let task = supervisor.spawn("task", move || {
+            let held = Dropped(sender.clone());
+            async move {
+                let _held = &held.0;
+                std::future::pending::<()>().await;
+            }
+        });
+        tokio::task::yield_now().await;
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        // All senders are dropped with the task.
+        assert_eq!(ended.recv().await, None);
+        assert_eq!(supervisor.statuses()["task"], TaskStatus::default());
+    }
+}
