@@ -51,7 +51,8 @@ async fn a_task_that_panics_is_reported_and_started_again_under_load() {
         stop.store(true, Ordering::Relaxed);
     };
     let (written, ()) = tokio::join!(load, check);
-    assert!(status(&server).await.is_good());
+    let tasks = status(&server).await.branches.remove(0).tasks;
+    assert_eq!(tasks.values().map(|task| (task.restarts, task.down)).collect::<Vec<_>>(), [(1, false); TASKS.len()]);
     holds(&server.client().await, 0..written).await;
 }
 
@@ -87,7 +88,8 @@ async fn a_store_whose_writer_or_committer_panics_refuses_writes_with_the_reason
             answer.err().map(|status| status.message().to_owned())
         });
         let refused = refused.await;
-        let reason = status(&server).await.branches.remove(0).writes_refused.unwrap_or_default();
+        // A request fails a moment before the thread has recorded its end.
+        let reason = eventually("the reason", async || status(&server).await.branches.remove(0).writes_refused).await;
         assert!(reason.contains(&format!("the {name}")) && reason.contains("panicked"), "{name}: {refused}: {reason}");
         assert_eq!(server.answer("/readyz").await.0, 503, "{name}");
         server.kill();

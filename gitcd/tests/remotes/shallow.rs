@@ -91,7 +91,7 @@ async fn a_shallow_clone_is_deepened_until_a_merge_has_its_base() {
         upstream.git(&["merge-base", "--is-ancestor", commit, DATA]);
     }
     has(&client, ONE, "99").await;
-    assert!(server.output().contains("deepening the shallow repository"), "{}", server.output());
+    assert!(server.output().contains("deepened the shallow repository"), "{}", server.output());
     upstream.fsck();
     clone.fsck();
 }

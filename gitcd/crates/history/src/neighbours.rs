@@ -1,4 +1,4 @@
-//! What there is beside a key that does not exist, for error messages.
+//! The neighbours of a key that does not exist, for error messages.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -168,6 +168,10 @@ impl OpenError {
             "it is a file; --repo takes the folder of a repository".to_owned()
         } else if !path.exists() {
             "the folder does not exist; create it with `gitcd init`".to_owned()
+        } else if let Err(unreadable) = std::fs::File::open(path.join("HEAD"))
+            && unreadable.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            format!("its HEAD cannot be read: {unreadable}; run gitcd as the owner of the repository")
         } else if said.code() == git2::ErrorCode::NotFound {
             "it has something else in it; name a repository with --repo, or an empty or a new folder for `gitcd init`"
                 .to_owned()
