@@ -58,7 +58,7 @@ async fn a_task_that_panics_is_reported_and_started_again_under_load() {
 
 /// Makes a task panic; waits until that is seen everywhere, and until the task is back.
 async fn panics(server: &Server, points: &Path, name: &str) {
-    std::fs::write(points.join(name), "").unwrap();
+    std::fs::write(points.join(name), "").expect("the folder exists");
     let problem = eventually("a failing health check", async || {
         let (code, answer) = server.answer("/readyz").await;
         (code == 503).then_some(answer)

@@ -50,12 +50,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Get { key, json } => show::value(&history, (args.when, &moment), key, *json),
         What::List { beginning, json } => {
-            let start = history.beginning(beginning);
-            let keys = history.list(&moment, &start)?;
-            if keys.is_empty() && !beginning.is_empty() {
-                let neighbours = history.neighbours(&moment, &start)?;
-                anyhow::bail!("no key starts with {beginning:?} at revision {}: {neighbours}", moment.revision);
-            }
+            let keys = history.list(&moment, &history.beginning(beginning))?;
             if *json {
                 let keys: Vec<_> = keys.iter().map(|key| text_or_base64(key)).collect();
                 return print_json(&json!({ "revision": moment.revision, "keys": keys }));

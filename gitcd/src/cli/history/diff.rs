@@ -156,9 +156,9 @@ impl Wanted {
         }
     }
 
-    /// Fails if there is no such key at either moment.
+    /// Fails if a key exists at neither moment. A folder or a prefix may be empty.
     fn check(&self, history: &History, name: &str, from: Option<&Moment>, to: &Moment) -> anyhow::Result<()> {
-        let (Self::Beginning(start) | Self::Key(start)) = self;
+        let Self::Key(start) = self else { return Ok(()) };
         for moment in from.into_iter().chain([to]) {
             if history.list(moment, start)?.iter().any(|key| self.covers(key)) {
                 return Ok(());
@@ -166,7 +166,7 @@ impl Wanted {
         }
         let neighbours = history.neighbours(to, start)?;
         let revisions = from.map_or_else(String::new, |from| format!("at revision {} or ", from.revision));
-        anyhow::bail!("no key matches {name:?} {revisions}at revision {}: {neighbours}", to.revision)
+        anyhow::bail!("there is no {name:?} {revisions}at revision {}: {neighbours}", to.revision)
     }
 
     fn covers(&self, key: &[u8]) -> bool {

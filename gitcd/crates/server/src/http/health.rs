@@ -73,9 +73,10 @@ const READY: &[Check] = &[
     // The writer takes the place of a Raft quorum.
     ("linearizable_read", |source| source.store.unavailable().map(|error| error.to_string())),
     ("non_learner", |_| None),
-    // etcd has no such check: gitcd restarts a task that panicked.
-    ("internal_tasks", |source| source.status.supervisor().problem()),
 ];
+
+/// gitcd's own check of `/readyz`: whether all internal tasks run. It is shown only while it fails, so that the answer is etcd's.
+const INTERNAL_TASKS: &str = "internal_tasks";
 
 /// Runs checks as etcd's `/livez` and `/readyz` do, with `?verbose` and, if `may_exclude`, `?exclude=`.
 fn checked(kind: &'static str, checks: &'static [Check], may_exclude: bool) -> MethodRouter<Arc<Source>> {
@@ -92,6 +93,11 @@ fn checked(kind: &'static str, checks: &'static [Check], may_exclude: bool) -> M
                     report.extend(["[-]", name, " failed: ", &problem, "\n"]);
                 }
             }
+        }
+        let down = if kind == "readyz" { source.status.supervisor().problem() } else { None };
+        if let Some(problem) = down.filter(|_| !excluded.contains(&INTERNAL_TASKS)) {
+            failed = true;
+            report.extend(["[-]", INTERNAL_TASKS, " failed: ", &problem, "\n"]);
         }
         if failed {
             return access::error(StatusCode::SERVICE_UNAVAILABLE, report + "\n");
