@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::credentials::Credentials;
 use super::status::Condition;
-use super::transport::{Cause, TransportError};
+use super::wire::{Cause, TransportError};
 
 /// Adds a hint to an error, if there is one.
 pub(super) fn add(mut failed: TransportError, here: &Path, url: &str, credentials: &Credentials) -> TransportError {

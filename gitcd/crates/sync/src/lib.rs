@@ -12,6 +12,7 @@ mod fairness;
 mod git_worker;
 mod hints;
 pub mod lease;
+mod link;
 mod local;
 mod merger;
 mod messages;
@@ -25,6 +26,7 @@ pub mod remote;
 mod smart;
 pub mod status;
 mod transport;
+mod wire;
 
 pub use merger::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutcome, Merger};
 pub use puller::{Config, PullError, Puller};

@@ -4,7 +4,7 @@
 //! else has types.
 
 use super::status::Condition;
-use super::transport::{Cause, TransportError};
+use super::wire::{Cause, TransportError};
 
 impl TransportError {
     /// Classifies a message of a remote or of `git`.

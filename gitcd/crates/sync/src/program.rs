@@ -14,7 +14,7 @@ use git2::Oid;
 
 use super::credentials::{Credentials, matching};
 use super::status::Condition;
-use super::transport::{Cause, LIMIT, TransportError};
+use super::wire::{Cause, LIMIT, TransportError};
 
 const STORE: &str = "GITCD_ASK_STORE";
 const TOKEN: &str = "GITCD_ASK_TOKEN";

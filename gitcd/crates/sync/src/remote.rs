@@ -1,7 +1,6 @@
 //! Remotes: fetches from other repositories, and pushes to them.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use git2::{Oid, Repository};
 use gitcd_core::scope::Scope;
@@ -9,15 +8,15 @@ use gitcd_merge::Policy;
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
 use gitcd_repo::{branch, object};
-use parking_lot::Mutex;
 
 use super::credentials::Credentials;
-use super::local::Copier;
+pub use super::link::{Link, Location};
 use super::program;
-use super::smart::{Events, Service, Session};
+use super::smart::{Events, Service};
 use super::status::Condition;
 pub use super::transport::Push;
-use super::transport::{self, Discovery, FetchRequest, LIMIT, Local, Objects, Transport, TransportError, Wanted};
+use super::transport::{self, Discovery, FetchRequest, Local, Objects, Transport, Wanted};
+use super::wire::{LIMIT, TransportError};
 
 /// A remote of a branch.
 #[derive(Clone, Debug)]
@@ -73,30 +72,6 @@ pub struct RemoteError {
     pub condition: Condition,
     /// The failure in detail.
     pub problem: String,
-}
-
-/// State that exchanges with a remote share: connections, and open packs, so that many small exchanges leave few packs. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Link {
-    pub(super) fetching: Arc<Mutex<Copier>>,
-    pub(super) pushing: Arc<Mutex<Copier>>,
-    pub(super) session: Arc<Session>,
-}
-
-/// The location of a remote.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
-    /// A repository in a folder on this machine.
-    Folder(PathBuf),
-    /// A repository with a URL.
-    Url(String),
-}
-
-impl Link {
-    /// Returns a link with the same connections, and new packs.
-    pub(super) fn with_new_packs(&self) -> Self {
-        Self { session: self.session.clone(), ..Self::default() }
-    }
 }
 
 impl Remote {

@@ -12,17 +12,13 @@ use std::time::Duration;
 
 use git2::Oid;
 use gitcd_repo::refs::Refs;
-use gitcd_repo::transfer::TransferError;
 
 use self::folder::FolderTransport;
 use self::http::HttpTransport;
 pub(super) use self::program::ProgramTransport;
 use super::credentials::Credentials;
-use super::remote::{Link, Location};
-use super::status::Condition;
-
-/// Default timeout of an exchange with a remote.
-pub(super) const LIMIT: Duration = Duration::from_mins(5);
+use super::link::{Link, Location};
+pub(super) use super::wire::{TransportError, Update};
 
 /// A way to reach a remote.
 pub(super) trait Transport {
@@ -75,9 +71,6 @@ pub(super) enum Objects {
     All,
 }
 
-/// A reference, its new value, and its expected value.
-pub(super) type Update = (String, Oid, Option<Oid>);
-
 /// Updates to push.
 #[derive(Clone, Debug)]
 pub struct Push {
@@ -85,66 +78,6 @@ pub struct Push {
     pub updates: Vec<Update>,
     /// Other commits that the remote was just seen to have.
     pub there: Vec<Oid>,
-}
-
-/// Why an exchange with a remote failed.
-#[derive(Debug)]
-pub(super) struct TransportError {
-    pub(super) condition: Condition,
-    pub(super) cause: Cause,
-    pub(super) said: String,
-}
-
-/// The cause of a failure, for what to do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// None of the others, or unknown.
-    Other,
-    /// The remote requires other credentials.
-    Unauthenticated,
-    /// The host requires a token of gitcd itself; its message says so.
-    OwnAccess,
-    /// No trusted authority has issued the remote's certificate.
-    UntrustedCertificate,
-    /// The SSH host key of the remote is unknown.
-    UnknownHostKey,
-    /// The remote does not support atomic pushes.
-    NotAtomic,
-}
-
-impl TransportError {
-    pub(super) fn new(condition: Condition, said: impl std::fmt::Display) -> Self {
-        Self { condition, cause: Cause::Other, said: said.to_string() }
-    }
-
-    pub(super) fn with_cause(self, cause: Cause) -> Self {
-        Self { cause, ..self }
-    }
-
-    /// An error of the local repository.
-    fn here(error: impl std::fmt::Display) -> Self {
-        Self::new(Condition::Failed, error)
-    }
-
-    /// An error of objects on their way to the local repository.
-    fn received(error: &TransferError) -> Self {
-        let condition = match error {
-            TransferError::Read { .. } | TransferError::TooLarge => Condition::Damaged,
-            TransferError::Write(error) if is_full(error) => Condition::NoSpace,
-            _ => Condition::Failed,
-        };
-        Self::new(condition, gitcd_core::error::chain(error))
-    }
-}
-
-/// Returns whether an error is caused by a full disk, or an exceeded quota.
-pub(super) fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|error| {
-            matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-        })
-    })
 }
 
 /// The local side of an exchange.
@@ -180,22 +113,4 @@ fn track(git_dir: &Path, wanted: &[Wanted]) -> Result<(), TransportError> {
         refs.note(tracking, *oid).map_err(TransportError::here)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Error, ErrorKind};
-
-    use super::is_full;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("cannot write")]
-    struct Wrapped(#[source] Error);
-
-    #[test]
-    fn a_full_disk_is_recognized_by_its_kind_and_not_by_a_name_with_space_in_it() {
-        assert!(is_full(&Wrapped(Error::from(ErrorKind::StorageFull))));
-        assert!(is_full(&Wrapped(Error::from(ErrorKind::QuotaExceeded))));
-        assert!(!is_full(&Wrapped(Error::other("/workspace: permission denied"))));
-    }
 }

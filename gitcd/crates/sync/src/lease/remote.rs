@@ -13,7 +13,7 @@ use gitcd_repo::refs::Refs;
 use crate::remote::{Link, Push, Remote, RemoteError};
 use crate::status::Condition;
 use crate::transport::{self, Discovery, FetchRequest, Local, Objects, Transport, TransportError, Wanted};
-pub(super) use crate::transport::{LIMIT, Update};
+pub(super) use crate::wire::{LIMIT, Update};
 
 /// The remote of a branch, for the lease. Calls block.
 #[derive(Clone, Debug)]

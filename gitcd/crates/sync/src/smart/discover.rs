@@ -6,7 +6,7 @@ use super::lines::{Line, Lines};
 use super::{Remote, Service, ask, checked, has_type, split};
 use crate::EVENTS_HEADER;
 use crate::credentials::Credentials;
-use crate::transport::TransportError;
+use crate::wire::TransportError;
 
 /// Requests the capabilities of a remote.
 pub(super) async fn discover(

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::Exchange;
 use super::lines::chunk;
-use crate::transport::TransportError;
+use crate::wire::TransportError;
 
 /// A stream of reference changes; see `docs/design/host.md`.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::Exchange;
 use super::lines::{Line, Lines};
 use crate::status::Condition;
-use crate::transport::{TransportError, is_full};
+use crate::wire::{TransportError, is_full};
 
 /// A received pack that is not part of the repository yet, and may be incomplete.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use gitcd_repo::pkt_line::{self, Head};
 
 use super::{SILENCE, error};
 use crate::status::Condition;
-use crate::transport::TransportError;
+use crate::wire::TransportError;
 
 /// A pkt-line.
 #[derive(Debug, PartialEq, Eq)]

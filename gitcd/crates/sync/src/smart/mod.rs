@@ -30,7 +30,7 @@ use self::lines::Lines;
 use self::settings::Settings;
 use super::credentials::{Credentials, decoded};
 use super::status::Condition;
-use super::transport::{Cause, TransportError};
+use super::wire::{Cause, TransportError};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// Longest time without data from the remote during a response.

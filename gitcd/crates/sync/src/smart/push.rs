@@ -6,7 +6,7 @@ use gitcd_repo::pkt_line;
 use super::Exchange;
 use super::lines::Lines;
 use crate::status::Condition;
-use crate::transport::{TransportError, Update};
+use crate::wire::{TransportError, Update};
 
 impl Exchange<'_> {
     /// Moves references, atomically if the remote supports it, and sends the pack with their objects; returns the bytes sent.
