@@ -8,6 +8,7 @@ use anstyle::Style;
 use trishanku::demo::Outcome;
 use trishanku::down::Down;
 use trishanku::list::Listed;
+use trishanku::plane::leftovers::Leftover;
 use trishanku::plane::state::Condition;
 use trishanku::scaffold::Name;
 use trishanku::status::{ComponentReport, Health, HeavenReport, Report, Unlistable};
@@ -24,24 +25,14 @@ pub(crate) fn down(outcome: &Down) {
     match outcome {
         Down::NotRunning => trishanku_stdio::println!("Nothing was running"),
         Down::Stopped => trishanku_stdio::println!("Stopped; the data stays"),
-        Down::EndedLeftovers(leftovers) => {
-            for left in leftovers {
-                trishanku_stdio::println!(
-                    "{WARN}ended{WARN:#} {} (process {}): its supervisor was gone",
-                    left.name,
-                    left.pid
-                );
-            }
-        }
-        Down::EndedStrays(strays) => {
-            for left in strays {
-                trishanku_stdio::println!(
-                    "{WARN}ended{WARN:#} {} (process {}): its state folder was gone",
-                    left.name,
-                    left.pid
-                );
-            }
-        }
+        Down::EndedLeftovers(processes) => ended(processes, "its supervisor was gone"),
+        Down::EndedStrays(processes) => ended(processes, "its state folder was gone"),
+    }
+}
+
+fn ended(processes: &[Leftover], reason: &str) {
+    for Leftover { name, pid, .. } in processes {
+        trishanku_stdio::println!("{WARN}ended{WARN:#} {name} (process {pid}): {reason}");
     }
 }
 

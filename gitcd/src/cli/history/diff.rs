@@ -93,7 +93,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         }
     }
     let is_wanted = |key: &[u8]| wanted.is_empty() || wanted.iter().any(|wanted| wanted.covers(key));
-    let mut told = Vec::new();
+    let mut keys = Vec::new();
     let mut out = trishanku_stdio::stdout();
     let mut differs = false;
     for (relative, change) in changes {
@@ -125,8 +125,8 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
                 '-' => "delete",
                 _ => "update",
             };
-            told.push(json!({
-                "key": text_or_base64(&key), "what": what, "fields": fields.iter().map(self::told).collect::<Vec<_>>(),
+            keys.push(json!({
+                "key": text_or_base64(&key), "what": what, "fields": fields.iter().map(to_json).collect::<Vec<_>>(),
             }));
         } else {
             let done = writeln!(out, "{style}{sign} {}{style:#}", plain(&String::from_utf8_lossy(&key)));
@@ -134,7 +134,7 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         }
     }
     if args.json {
-        print_json(&json!({ "from": began, "to": to.revision, "keys": told }))?;
+        print_json(&json!({ "from": began, "to": to.revision, "keys": keys }))?;
     }
     Ok(differs)
 }
@@ -180,7 +180,7 @@ impl Wanted {
 }
 
 /// Converts a field to JSON.
-pub(super) fn told(field: &Field) -> serde_json::Value {
+pub(super) fn to_json(field: &Field) -> serde_json::Value {
     let value = |text: &Option<String>| {
         text.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text.as_str())))
     };

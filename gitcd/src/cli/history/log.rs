@@ -83,7 +83,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
         conflict.field = exposure.path(&conflict.field).to_owned();
     }
     if args.json {
-        return print_json(&json!(entries.iter().map(told).collect::<Vec<_>>()));
+        return print_json(&json!(entries.iter().map(to_json).collect::<Vec<_>>()));
     }
     let head = ["REVISION", "WHEN", "WHAT", "VERSION", "COMMIT", "BY"];
     let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
@@ -156,14 +156,14 @@ fn word(version: Option<&Version>) -> &'static str {
     version.map_or("conflict", |version| version.what.word())
 }
 
-fn told(Entry { version, commit, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
+fn to_json(Entry { version, commit, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
     let mut told = json!({
         "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
         "version": version.as_ref().and_then(|version| version.version),
         "time": commit.time, "by": commit.by(), "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
     });
     if let Some(fields) = fields {
-        told["fields"] = fields.iter().map(super::diff::told).collect();
+        told["fields"] = fields.iter().map(super::diff::to_json).collect();
     }
     if !conflicts.is_empty() {
         let conflict = |Conflict { field, kept, lost }: &Conflict| json!({"path": field, "kept": kept, "lost": lost});
@@ -204,15 +204,14 @@ fn short(commit: &CommitInfo) -> String {
     commit.oid.to_string()[..10].to_owned()
 }
 
-/// Formats who made a change: the field managers if there are any, since the client is then kube-apiserver; with named committers,
-/// the author first.
+/// Formats who made a change: the author if it has a name, and the field managers. Without those, the clients of the commit.
 fn by(commit: &CommitInfo, managers: &[String]) -> String {
-    let clients = if managers.is_empty() { commit.clients().join(", ") } else { managers.join(", ") };
-    let is_named = commit.author != super::super::COMMITTER_NAME;
-    match (clients.is_empty(), is_named && !commit.clients().is_empty()) {
-        (true, _) => plain(&commit.by().join(", ")),
-        (false, true) => plain(&format!("{} ({clients})", commit.author)),
-        (false, false) if managers.is_empty() => plain(&commit.by().join(", ")),
-        (false, false) => plain(&clients),
+    let programs = if managers.is_empty() { commit.clients().join(", ") } else { managers.join(", ") };
+    if programs.is_empty() {
+        plain(&commit.by().join(", "))
+    } else if commit.author == super::super::COMMITTER_NAME {
+        plain(&programs)
+    } else {
+        plain(&format!("{} ({programs})", commit.author))
     }
 }
