@@ -55,7 +55,7 @@ reference: ## Write the reference pages from the programs' help and metrics, and
 publish-check: ## Package and build all library crates as for a release, without uploading
 	$(CARGO) publish --workspace --dry-run $(ARGS)
 
-deny: ## Licences, bans and sources of the dependencies; advisories where the network allows
+deny: ## Licences, bans and sources of the dependencies; advisories
 	@hack/deny.sh
 
 bench: ## Measure gitcd and etcd side by side; writes docs/benchmarks.md
