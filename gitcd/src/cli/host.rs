@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use gitcd_core::supervisor::Supervisor;
 use gitcd_host::server::Server;
 use gitcd_host::{Access, Config, Limits};
 use gitcd_net::listener::{Bound, Ports};
@@ -280,14 +281,20 @@ impl HostFlags {
 }
 
 impl Beside {
-    /// Starts the host of one repository.
-    pub(super) async fn start(self, repository: &Path, owner: Served) -> anyhow::Result<Server> {
+    /// Starts the host of one repository. `supervisor` starts its tasks again after a panic.
+    pub(super) async fn start(
+        self,
+        repository: &Path,
+        owner: Served,
+        supervisor: Supervisor,
+    ) -> anyhow::Result<Server> {
         let root = repository.parent().context("the repository has no parent folder")?;
         let config = Config {
             tokens: self.tokens,
             anonymous: self.anonymous,
             owner: Some(Arc::new(owner)),
             only: Some(repository.to_owned()),
+            supervisor,
             ..Config::new(root)
         };
         let server = Server::start_on(config, self.bound).await.context("cannot host the repository")?;

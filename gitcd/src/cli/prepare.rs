@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::error::chain;
 use gitcd_repo::branch::Config;
 use gitcd_sync::prepare::{Preparation, PrepareError, Prepared, prepare};
 use gitcd_sync::remote::Remote;
 use gitcd_sync::status::Condition;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinError;
 
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
@@ -109,11 +109,11 @@ async fn in_time(
     how: &Preparation,
     began: Instant,
     patience: Duration,
-) -> Result<Result<Prepared, PrepareError>, JoinError> {
+) -> Result<Result<Prepared, PrepareError>, Panicked> {
     let mut told = String::new();
     loop {
         let (own, theirs, how) = (config.clone(), remote.clone(), how.clone());
-        let done = tokio::task::spawn_blocking(move || prepare(&own, &theirs, &how)).await?;
+        let done = blocking::run("prepare the branch", move || prepare(&own, &theirs, &how)).await?;
         let (elapsed, error) = match &done {
             Err(error) if may_come(error) && began.elapsed() < patience => (began.elapsed(), chain(error)),
             _ => return Ok(done),

@@ -90,6 +90,7 @@ async fn take_in(up: &Branch, one: &Branch) {
         on_top_of: None,
         strict: false,
         dry_run: gitcd::pull::DryRun::Never,
+        provenance: gitcd::pull::Provenance::ByMessage,
         by: "up".into(),
     };
     up.server().puller().merger().merge(one.head(), &options).await.unwrap();

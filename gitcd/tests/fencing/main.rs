@@ -11,4 +11,5 @@ mod merged;
 mod node;
 mod refuse;
 mod standby;
+mod start;
 mod turns;

@@ -81,6 +81,7 @@ async fn the_owner_decides_about_its_references_and_about_no_others() {
     assert_eq!(names, ["refs/heads/main", "refs/for/main", "refs/for/bad", "refs/heads/main"]);
     let real: PathBuf = folder.path().canonicalize().unwrap().join("a.git");
     assert_eq!((&asked[0].repository, asked[0].old, &asked[0].user), (&real, None, &None));
+    assert!(asked.iter().all(|update| !update.is_gitcd), "that needs the right to push metadata");
     assert_eq!(asked[3].new.unwrap().to_string(), work.id("HEAD"));
     server.stop().await;
 }

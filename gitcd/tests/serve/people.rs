@@ -133,6 +133,33 @@ async fn a_broken_file_is_refused_with_the_reason() {
     clone.done(&["push", "-q", "origin", "main:refs/heads/mine"]);
 }
 
+#[tokio::test]
+async fn a_broken_file_is_refused_although_the_message_is_one_of_gitcd() {
+    let (server, client, url) = served().await;
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    clone.edit(r#""tea": "3""#, r#""tea": 4"#);
+    let said = |reference: &str| {
+        let refused = clone.git(&["push", "origin", &format!("main:{reference}")]);
+        assert!(!refused.status.success(), "{reference}: {refused:?}");
+        String::from_utf8_lossy(&refused.stderr).into_owned()
+    };
+    assert!(said("refs/for/main").contains("data.tea"));
+    let head = clone.done(&["rev-parse", "--short=10", "HEAD~1"]);
+    let merge = format!("merge {} and {}", head.trim(), head.trim());
+    for message in [&["-m", "update configmaps/shop/prices", "-m", "Revision: 7"][..], &["-m", &merge]] {
+        clone.done(&[&["commit", "-q", "--amend", "--reset-author"], message].concat());
+        let said = said("refs/for/main");
+        assert!(said.contains(FILE) && said.contains("data.tea"), "{message:?}: {said}");
+    }
+    assert_eq!(value(&client).await, map("3"));
+    clone.done(&["reset", "-q", "--hard", "origin/main"]);
+    clone.edit(r#""tea": "3""#, r#""tea": "4""#);
+    clone.done(&["commit", "-q", "--amend", "--reset-author", "-m", "update a", "-m", "Revision: 7"]);
+    clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
+    assert_eq!(value(&client).await, map("4"));
+}
+
 /// Commits one more file, nested `names` directories deep.
 fn nest(clone: &Clone, names: usize) {
     let repository = git2::Repository::open(&clone.folder).expect("the temporary folder is writable");

@@ -74,22 +74,7 @@ async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
     let files = tls::Files { cert: file("tls.crt"), key: file("tls.key"), trusted_ca: Some(file("ca.crt")) };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let config = Config {
-        branch,
-        listen: Vec::new(),
         listen_pages: vec![Listen { flag: "listen-metrics-urls", address, tls: true }],
-        advertise: Vec::new(),
-        advertise_peer: Vec::new(),
-        cluster_id: None,
-        member_id: None,
-        limits: gitcd::api::Limits::default(),
-        journal_segment_bytes: 32 << 20,
-        prune_expire: None,
-        store: gitcd::store::Limits::default(),
-        committer: gitcd::committer::Settings::default(),
-        progress_interval: Duration::from_mins(10),
-        retention: None,
-        transport: gitcd::transport::Transport::default(),
-        origins: gitcd::gateway::Origins::parse(""),
         tls: Some(files),
         pull: gitcd::pull::Config {
             remotes: vec![remote("one"), remote("two")],
@@ -99,8 +84,7 @@ async fn pull(folder: &Path, upstream: &Path, port: u16) -> Server {
             secret_kinds: gitcd::secrecy::SecretKinds::default(),
             api_server: None,
         },
-        lease: None,
-        served: gitcd::pull::owner::Served::default(),
+        ..Config::new(branch)
     };
     Server::start(config).await.unwrap()
 }

@@ -1,7 +1,8 @@
 //! The foundations of gitcd: keys and their paths in Git, revisions, durable files, and the fence of a writer.
 //!
-//! This crate depends on no other crate of gitcd, and its modules do not use one another.
+//! This crate depends on no other crate of gitcd. Only [`blocking`] uses another module of it.
 
+pub mod blocking;
 pub mod descriptors;
 pub mod durable;
 pub mod fence;

@@ -31,7 +31,14 @@ const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
 /// The background tasks of a server. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Supervisor(Arc<Mutex<BTreeMap<&'static str, TaskStatus>>>);
+pub struct Supervisor {
+    tasks: Tasks,
+    /// The tasks of the process, which all its servers report.
+    shared: Tasks,
+}
+
+/// The state of tasks, by name.
+type Tasks = Arc<Mutex<BTreeMap<&'static str, TaskStatus>>>;
 
 /// The state of a background task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,15 +52,33 @@ pub struct TaskStatus {
 }
 
 impl Supervisor {
+    /// Returns the supervisor of one server. It also reports the tasks of `process`, which belong to no server.
+    pub fn within(process: &Self) -> Self {
+        Self { tasks: Tasks::default(), shared: process.tasks.clone() }
+    }
+
     /// Runs a task, and runs it again whenever it panics; a task that returns has ended. Aborting the handle aborts the task.
     pub fn spawn<F>(&self, name: &'static str, start: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn_with(FIRST_PAUSE, name, start)
+    }
+
+    /// Does the same for a task that must not be down for a second: `first` is the pause before its first restart.
+    pub fn spawn_with<F>(
+        &self,
+        first: Duration,
+        name: &'static str,
+        start: impl Fn() -> F + Send + 'static,
+    ) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let supervisor = self.clone();
         supervisor.update(name, |_| {});
         tokio::spawn(async move {
-            let mut pause = FIRST_PAUSE;
+            let mut pause = first;
             loop {
                 let started = Instant::now();
                 let mut running = JoinSet::new();
@@ -67,9 +92,9 @@ impl Supervisor {
                 let Some(Err(failure)) = running.join_next().await else { return };
                 let Ok(panic) = failure.try_into_panic() else { return };
                 if started.elapsed() >= HEALTHY_AFTER {
-                    pause = FIRST_PAUSE;
+                    pause = first;
                 }
-                let message = message(&*panic);
+                let message = panic_message(&*panic);
                 tracing::error!(
                     task = name,
                     error = message,
@@ -85,7 +110,16 @@ impl Supervisor {
 
     /// Returns the tasks by name.
     pub fn statuses(&self) -> BTreeMap<&'static str, TaskStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let read = |tasks: &Tasks| tasks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = read(&self.shared);
+        all.extend(read(&self.tasks));
+        all
+    }
+
+    /// Returns why a task is down, if it is.
+    pub fn failure(&self, name: &str) -> Option<String> {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.get(name).filter(|task| task.is_down).map(|task| task.error.clone().unwrap_or_default())
     }
 
     /// Returns which tasks are down, with their errors; `None` if all are running.
@@ -98,12 +132,12 @@ impl Supervisor {
     }
 
     fn update(&self, name: &'static str, change: impl FnOnce(&mut TaskStatus)) {
-        change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default());
+        change(self.tasks.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default());
     }
 }
 
 /// Returns the message of a panic.
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
@@ -169,6 +203,27 @@ mod tests {
         assert_eq!((runs.load(Ordering::Relaxed), supervisor.problem()), (3, None));
         let status = TaskStatus { restarts: 2, error: Some("run 1".to_owned()), is_down: false };
         assert_eq!(supervisor.statuses(), BTreeMap::from([("task", status)]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_of_the_process_are_reported_by_each_of_its_servers() {
+        let process = Supervisor::default();
+        let (one, other) = (Supervisor::within(&process), Supervisor::within(&process));
+        one.spawn("own", || async {}).await.unwrap();
+        let is_sound = false;
+        let shared = process.spawn_with(Duration::from_millis(200), "shared", move || async move {
+            assert!(is_sound, "down");
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for server in [&one, &other] {
+            let problem = server.problem().expect("the task of the process is down");
+            assert!(problem.ends_with("shared: down"), "{problem}");
+        }
+        assert_eq!((process.failure("shared"), one.failure("shared")), (Some("down".to_owned()), None));
+        assert_eq!(other.statuses().into_keys().collect::<Vec<_>>(), ["shared"]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(one.statuses()["shared"].restarts, 1);
+        shared.abort();
     }
 
     #[tokio::test(start_paused = true)]

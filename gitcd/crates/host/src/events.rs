@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::Inner;
 use super::name::Name;
-use super::problem::Problem;
+use super::problem::{Problem, blocking};
 use super::service::answer;
 
 /// Interval of keep-alive comments, and the longest time until a revoked right ends a stream.
@@ -71,8 +71,8 @@ pub(super) async fn serve(
 ) -> Result<Response, Problem> {
     let permit = host.followers.clone().try_acquire_owned().map_err(|_| Problem::Busy)?;
     let shared = host.followed.clone();
-    let watcher = tokio::task::spawn_blocking(move || shared.watcher(&repository)).await;
-    let watcher = watcher.map_err(|_| Problem::Failed)?.map_err(|error| {
+    let watcher = blocking("follow references", move || shared.watcher(&repository)).await?;
+    let watcher = watcher.map_err(|error| {
         tracing::error!(%error, "cannot follow references");
         Problem::Failed
     })?;

@@ -37,7 +37,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use gitcd_core::blocking::Panicked;
 use gitcd_core::program::Program;
+use gitcd_core::supervisor::Supervisor;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::access::{Access, Unusable};
@@ -68,13 +70,23 @@ pub struct Config {
     pub owner: Option<Arc<dyn Owner>>,
     /// The only repository to serve; `None` for all below the root.
     pub only: Option<PathBuf>,
+    /// Starts the listeners of a [`server::Server`] again after a panic.
+    pub supervisor: Supervisor,
 }
 
 impl Config {
     /// Returns a configuration that grants no access yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        let (root, limits) = (root.into(), Limits::default());
-        Self { root, tokens: None, anonymous: None, create_on_push: false, limits, owner: None, only: None }
+        Self {
+            root: root.into(),
+            tokens: None,
+            anonymous: None,
+            create_on_push: false,
+            limits: Limits::default(),
+            owner: None,
+            only: None,
+            supervisor: Supervisor::default(),
+        }
     }
 }
 
@@ -115,6 +127,12 @@ pub enum StartError {
     /// The tokens file is unusable.
     #[error(transparent)]
     Tokens(#[from] Unusable),
+    /// A listener cannot be kept for the next start of its task.
+    #[error("cannot keep listening")]
+    Socket(#[source] io::Error),
+    /// A step panicked.
+    #[error(transparent)]
+    Internal(#[from] Panicked),
 }
 
 /// A running Git host; clones share it.
@@ -150,16 +168,20 @@ impl Host {
     /// [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let git = Program::find().await.map_err(StartError::NoGit)?;
-        let root_error = |source| StartError::Root { path: config.root.clone(), source };
-        let root = config.root.canonicalize().map_err(root_error)?;
-        if !root.is_dir() {
-            return Err(root_error(io::ErrorKind::NotADirectory.into()));
-        }
-        let only = config.only.map(|only| only.canonicalize().map_err(root_error)).transpose()?;
-        let gate = Gate::open(config.tokens, config.anonymous)?;
-        let swept = root.clone();
-        // Cannot fail: what cannot be removed is logged and stays.
-        let _swept = tokio::task::spawn_blocking(move || clean::sweep(&swept)).await;
+        let (given, only, tokens) = (config.root, config.only, config.tokens);
+        let opened = gitcd_core::blocking::run("open the root folder", move || {
+            let root_error = |source| StartError::Root { path: given.clone(), source };
+            let root = given.canonicalize().map_err(root_error)?;
+            if !root.is_dir() {
+                return Err(root_error(io::ErrorKind::NotADirectory.into()));
+            }
+            let only = only.map(|only| only.canonicalize().map_err(root_error)).transpose()?;
+            let gate = Gate::open(tokens, config.anonymous)?;
+            // Cannot fail: what cannot be removed is logged and stays.
+            clean::sweep(&root);
+            Ok::<_, StartError>((root, only, gate))
+        });
+        let (root, only, gate) = opened.await??;
         Ok(Self(Arc::new(Inner {
             root,
             only,

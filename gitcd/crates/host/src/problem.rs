@@ -44,6 +44,20 @@ impl Problem {
     }
 }
 
+/// Runs blocking work for a request on a thread for such work; see [`gitcd_core::blocking::run`].
+///
+/// # Errors
+/// [`Problem::Failed`] if it panics, which is logged.
+pub(super) async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    gitcd_core::blocking::run(what, work).await.map_err(|error| {
+        tracing::error!(%error, "a request failed");
+        Problem::Failed
+    })
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = match self {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use gitcd_core::blocking::Panicked;
 use gitcd_core::error::chain;
 use gitcd_repo::pkt_line;
 use gitcd_repo::refs::{RefError, Refs};
@@ -35,7 +36,7 @@ use super::Inner;
 use super::access::Access;
 use super::input::Input;
 use super::name::Name;
-use super::problem::Problem;
+use super::problem::{Problem, blocking};
 use super::service::{Service, answer};
 use super::upkeep;
 
@@ -69,14 +70,14 @@ pub(super) async fn advertise(host: &Inner, target: &Target) -> Result<Response,
     let references = match target {
         Target::New(name) => {
             let (root, name) = (host.root.clone(), name.clone());
-            let place = tokio::task::spawn_blocking(move || name.place(&root)).await.map_err(|_| Problem::Failed)?;
+            let place = blocking("find the place of a repository", move || name.place(&root)).await?;
             place.ok_or(Problem::Forbidden)?;
             Vec::new()
         }
         Target::Present(repository) => {
             let repository = repository.clone();
-            let listed = tokio::task::spawn_blocking(move || Refs::open(&repository)?.list());
-            let listed = listed.await.map_err(|_| Problem::Failed)?.map_err(|error| failed(&error))?;
+            let listed = blocking("list references", move || Refs::open(&repository)?.list());
+            let listed = listed.await?.map_err(|error| failed(&error))?;
             listed.into_iter().map(|(name, id)| (id.to_string(), name)).collect()
         }
     };
@@ -110,7 +111,10 @@ pub(super) async fn serve(
         let _permit = permit;
         receive(&host, target, by, input).await
     });
-    let report = done.await.unwrap_or(Err(Problem::Failed))?;
+    let report = done.await.unwrap_or_else(|error| {
+        tracing::error!(error = %Panicked::of_task("handle a push", error), "a push failed");
+        Err(Problem::Failed)
+    })?;
     Ok(answer(Service::ReceivePack.result_type(), Body::from(report)))
 }
 
@@ -130,8 +134,15 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
     };
     // A new repository has a temporary name until it is published.
     let shown = created.as_ref().map_or_else(|| repository.clone(), |created| created.place().to_owned());
+    let push = Arc::new(push);
     let mut report = Report::new(&push);
-    decide::names(&push, &by, &repository, &mut report);
+    let refused = {
+        let (push, repository) = (push.clone(), repository.clone());
+        blocking("check the names of references", move || decide::names(&push, by.access, &repository))
+    };
+    for (at, reason) in refused.await? {
+        report.refuse(at, &reason);
+    }
     let brings_objects = push.commands.iter().any(|command| command.new.is_some());
     let mut quarantine = None;
     if report.is_hopeless() {
@@ -156,12 +167,17 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         if let Some((useless, _)) = quarantine {
             useless.remove().await;
         }
+        if let Some(created) = created {
+            created.remove().await;
+        }
     } else {
         let mut kept = match quarantine {
             Some((quarantine, received)) => {
                 let kept = quarantine.migrate(&host.kept).await?;
                 if let Some((received, step)) = received {
-                    host.recent.add(&repository, received, step);
+                    let (recent, repository) = (host.recent.clone(), repository.clone());
+                    // Only a cache.
+                    let _added = blocking("remember a push", move || recent.add(&repository, received, step)).await;
                 }
                 kept
             }
@@ -169,11 +185,11 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         };
         // An unpublished repository needs no protection from repacks, and its folder is about to be renamed.
         if created.is_some() {
-            kept.clear();
+            quarantine::release(std::mem::take(&mut kept)).await;
         }
         apply::apply(host, &repository, created, &by, &push, &mut report).await;
         let has_packs = !kept.is_empty();
-        drop(kept);
+        quarantine::release(kept).await;
         if has_packs {
             upkeep::after_push(host, repository.clone());
         }

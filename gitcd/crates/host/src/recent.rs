@@ -21,9 +21,10 @@ const MOST: usize = 256;
 /// Pushes that are searched for an object.
 const LOOKED_THROUGH: usize = 16;
 
-/// Cache of the objects of recent pushes, which are in their repositories, too.
-#[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<VecDeque<Push>>);
+/// Cache of the objects of recent pushes, which are in their repositories, too. Cheap to clone. Calls block: they read the
+/// identity of the repository.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recent(Arc<Mutex<VecDeque<Push>>>);
 
 #[derive(Clone, Debug)]
 struct Push {

@@ -9,7 +9,7 @@ use gitcd_net::listener::Peer;
 
 use super::access::{Access, Caller};
 use super::name::Name;
-use super::problem::Problem;
+use super::problem::{Problem, blocking};
 use super::refusals::Asker;
 use super::service::Service;
 use super::{Inner, events, fetch, push};
@@ -91,15 +91,15 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
             let may_be_made = found.is_none() && host.create_on_push && access >= Access::Write;
             (found, may_be_made && name.place(&host.root).is_some())
         };
-        tokio::task::spawn_blocking(look).await.map_err(|_| Problem::Failed)?
+        blocking("find the repository", look).await?
     };
     if let (Some(owner), Some(repository)) = (&host.owner, &repository)
         && access >= Access::Write
         && is_person(&parts.headers)
     {
-        // Blocking: it resolves symbolic links.
+        // It resolves symbolic links.
         let (owner, repository) = (owner.clone(), repository.clone());
-        tokio::task::spawn_blocking(move || owner.looked_at(&repository)).await.map_err(|_| Problem::Failed)?;
+        blocking("pause the commits of the branch", move || owner.looked_at(&repository)).await?;
     }
     let protocol = protocol(&parts.headers);
     let missing = || refused(host, &caller);
@@ -108,7 +108,9 @@ async fn respond(host: &Arc<Inner>, request: Request, asker: &mut Asker) -> Resu
             let _permit = host.permit().await?;
             let mut advertised = if may_be_made {
                 let nothing = push::Created::nothing(&host.root).await?;
-                fetch::advertise(host, nothing.folder(), protocol).await?
+                let advertised = fetch::advertise(host, nothing.folder(), protocol).await;
+                nothing.remove().await;
+                advertised?
             } else {
                 fetch::advertise(host, &repository.ok_or_else(missing)?, protocol).await?
             };

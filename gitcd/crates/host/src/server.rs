@@ -1,15 +1,18 @@
 //! A standalone host with its listeners.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitcd_net::listener::Listen;
-use gitcd_net::listener::{Bound, Incoming, ListenError, Ports};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use gitcd_core::blocking;
+use gitcd_net::listener::{Bound, Incoming, Listen, ListenError, Ports, Socket};
 use gitcd_net::tls;
 use gitcd_net::transport::{self, Transport};
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 
 use super::{Config, Host, StartError};
 
@@ -36,9 +39,12 @@ pub enum ServeError {
 pub struct Server {
     host: Host,
     addresses: Vec<SocketAddr>,
-    listeners: JoinSet<()>,
+    listeners: FuturesUnordered<JoinHandle<()>>,
     stop: watch::Sender<bool>,
 }
+
+/// The task of a listener. It is started again after a panic, on the same socket.
+const LISTENER: &str = "host-listener";
 
 impl Server {
     /// Binds the ports and starts the host. `tls` is for `https` listeners.
@@ -46,7 +52,9 @@ impl Server {
     /// # Errors
     /// [`ServeError`].
     pub async fn start(config: Config, listen: &[Listen], tls: Option<tls::Files>) -> Result<Self, ServeError> {
-        let bound = Ports::new(listen, tls)?.bind().await?;
+        let listen = listen.to_vec();
+        let ports = blocking::run("load the certificates", move || Ports::new(&listen, tls)).await;
+        let bound = ports.map_err(StartError::from)??.bind().await?;
         Ok(Self::start_on(config, bound).await?)
     }
 
@@ -55,18 +63,17 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn start_on(config: Config, bound: Vec<Bound>) -> Result<Self, StartError> {
+        let supervisor = config.supervisor.clone();
         let host = Host::start(config).await?;
         let (stop, stopped) = watch::channel(false);
-        let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
-        for (listener, certificates) in bound {
-            addresses.extend(listener.local_addr());
-            let incoming = Incoming::new(listener, certificates, Arc::default());
-            let (routes, stopped) = (host.router(), stopped.clone());
-            let answer = move |request: hyper::Request<hyper::body::Incoming>| {
-                tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
-            };
-            listeners.spawn(transport::serve(incoming, Transport::default(), None, answer, stopped));
-        }
+        let addresses = bound.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
+        let sockets: Result<Vec<_>, _> = bound.into_iter().map(Socket::new).collect();
+        let listeners = sockets.map_err(StartError::Socket)?.into_iter().map(|socket| {
+            let listener = Listener { host: host.clone(), socket: Arc::new(Mutex::new(Some(socket))) };
+            let stopped = stopped.clone();
+            supervisor.spawn(LISTENER, move || listener.clone().serve(stopped.clone()))
+        });
+        let listeners = listeners.collect();
         Ok(Self { host, addresses, listeners, stop })
     }
 
@@ -77,7 +84,7 @@ impl Server {
 
     /// Waits until a listener stops by itself, which is always a failure.
     pub async fn failed(&mut self) -> ServeError {
-        self.listeners.join_next().await;
+        self.listeners.next().await;
         ServeError::Ended
     }
 
@@ -85,8 +92,46 @@ impl Server {
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         self.host.stop(DRAIN).await;
-        let ended = async { while self.listeners.join_next().await.is_some() {} };
+        let ended = async { while self.listeners.next().await.is_some() {} };
         // Idle keep-alive connections do not delay it.
         let _ended = tokio::time::timeout(Duration::from_secs(1), ended).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A listener, and the socket that it has even after a panic, until it is stopped.
+#[derive(Clone, Debug)]
+struct Listener {
+    host: Host,
+    socket: Arc<Mutex<Option<Socket>>>,
+}
+
+impl Listener {
+    /// Serves until `stopped`.
+    async fn serve(self, mut stopped: watch::Receiver<bool>) {
+        let bound = self.socket.lock().as_ref().map(Socket::bound);
+        let (listener, certificates) = match bound {
+            Some(Ok(bound)) => bound,
+            Some(Err(error)) => return tracing::error!(%error, "cannot listen any more"),
+            None => return,
+        };
+        let incoming = Incoming::new(listener, certificates, Arc::default());
+        let routes = self.host.router();
+        let answer = move |request: hyper::Request<hyper::body::Incoming>| {
+            tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
+        };
+        let mut serving = pin!(transport::serve(incoming, Transport::default(), None, answer, stopped.clone()));
+        tokio::select! {
+            () = &mut serving => return,
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        // New connections are refused from now on.
+        *self.socket.lock() = None;
+        serving.await;
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::error::chain;
 use gitcd_engine::maintenance;
 use parking_lot::Mutex;
@@ -67,20 +68,16 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
     let host = host.clone();
     tokio::spawn(async move {
         let Some(turn) = host.upkeep.begin(&repository, Instant::now()) else { return };
-        let is_wanted = {
-            let repository = repository.clone();
-            tokio::task::spawn_blocking(move || is_wanted(&repository)).await.unwrap_or(false)
-        };
-        if !is_wanted {
-            return;
-        }
-        match maintenance::join_pushed(&host.git, &repository, &host.stop.subscribe()).await {
+        // In a task of its own: a panic is a failure like others.
+        let repacked = tokio::spawn(repack(host.clone(), repository.clone())).await;
+        let repacked = repacked.unwrap_or_else(|error| Err(Panicked::of_task("repack", error).to_string()));
+        match repacked {
             Ok(None) => {}
             Ok(Some(packs)) => tracing::debug!(repository = %repository.display(), packs, "repacked small packs"),
             Err(error) => {
                 tracing::warn!(
                     repository = %repository.display(),
-                    error = chain(&error),
+                    error,
                     again_in = ?REST,
                     "cannot repack; nothing is lost, but reads become slower"
                 );
@@ -89,6 +86,16 @@ pub(super) fn after_push(host: &Arc<Inner>, repository: PathBuf) {
         }
         drop(turn);
     });
+}
+
+/// Repacks the small packs of a repository, if it has too many, and returns how many they were.
+async fn repack(host: Arc<Inner>, repository: PathBuf) -> Result<Option<usize>, String> {
+    let at = repository.clone();
+    let wanted = blocking::run("read the configuration", move || is_wanted(&at)).await;
+    if !wanted.map_err(|error| error.to_string())? {
+        return Ok(None);
+    }
+    maintenance::join_pushed(&host.git, &repository, &host.stop.subscribe()).await.map_err(|error| chain(&error))
 }
 
 /// Whether the repository's `receive.autogc` allows repacks after a push.

@@ -19,6 +19,8 @@ pub struct Update {
     pub new: Option<Oid>,
     /// The user who requests it, if authenticated.
     pub user: Option<String>,
+    /// Whether the user may push as a gitcd: then commits with a message of gitcd count as accepted.
+    pub is_gitcd: bool,
 }
 
 /// The reason why an update is refused, in one line for the client.

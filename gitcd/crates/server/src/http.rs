@@ -13,6 +13,7 @@ use axum::handler::Handler;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
+use gitcd_core::blocking;
 use serde_json::json;
 
 use crate::connections::{ConnectionMetrics, ConnectionStatus};
@@ -60,17 +61,17 @@ async fn version() -> impl IntoResponse {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
-    // Blocking: reads commits.
-    let told = tokio::task::spawn_blocking(move || {
+    // Reads commits.
+    let told = blocking::run("collect the status", move || {
         let mut status = source.status.status();
         let connections = ConnectionStatus::of(&source.network);
         status.branches.iter_mut().for_each(|branch| branch.connections = Some(connections));
         serde_json::to_string(&status)
     });
-    let told = told.await;
-    match told {
+    let failed = |error: &dyn std::fmt::Display| access::error(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
+    match told.await {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Ok(Err(error)) => failed(&error),
+        Err(error) => failed(&error),
     }
 }

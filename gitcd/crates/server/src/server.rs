@@ -1,11 +1,14 @@
 //! The server of a branch: recovery, store, committer, listeners, and their orderly shutdown.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::supervisor::Supervisor;
-use gitcd_engine::committer::{self, Committer};
+use gitcd_engine::committer::{self, Committer, Head};
 use gitcd_engine::compactor::{self, Retention};
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
@@ -16,12 +19,14 @@ use gitcd_repo::branch;
 use gitcd_sync::lease::{self, Lease, LeaseError};
 use gitcd_sync::owner::Served;
 use gitcd_sync::{self, MergeError, Merger, Puller};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 mod frontend;
 mod standby;
 
 use self::frontend::{Frontend, serve, show};
+use self::standby::Turn;
 use crate::api;
 use crate::config::Listen;
 use crate::gateway::Origins;
@@ -70,12 +75,16 @@ pub struct Config {
     pub origins: Origins,
     /// Certificate, key and CAs for client certificates, for `https` listeners.
     pub tls: Option<tls::Files>,
+    /// The same for `listen_pages`; those of `tls` if `None`.
+    pub pages_tls: Option<tls::Files>,
     /// Remotes to pull from and push to.
     pub pull: gitcd_sync::Config,
     /// Writer lease, which makes this server the only writer of the branch; `None` for no lease.
     pub lease: Option<lease::Settings>,
     /// Registry in which a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
+    /// Tasks of the process that belong to no branch, such as those of a Git host: every branch reports them, too.
+    pub process: Supervisor,
 }
 
 impl Config {
@@ -99,9 +108,11 @@ impl Config {
             transport: Transport::default(),
             origins: Origins::default(),
             tls: None,
+            pages_tls: None,
             pull: gitcd_sync::Config::default(),
             lease: None,
             served: Served::default(),
+            process: Supervisor::default(),
         }
     }
 }
@@ -131,6 +142,12 @@ pub enum ServeError {
     /// All acknowledged writes are in the journal, but the last commit before the stop failed.
     #[error("stopped with revisions that are not in Git yet; the journal keeps them, the next start commits them")]
     Uncommitted,
+    /// It was stopped before it was served.
+    #[error("stopped before the branch was served")]
+    Stopped,
+    /// A step of the start panicked.
+    #[error(transparent)]
+    Internal(#[from] Panicked),
 }
 
 /// A branch that is being served.
@@ -176,46 +193,55 @@ impl Server {
     /// Recovers the branch and listens; with a lease, once that is acquired.
     ///
     /// # Errors
-    /// [`ServeError`]; nothing was changed.
+    /// [`ServeError`]; nothing was changed. The branch's lock and its lease are released, and no thread of it is left.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
-        // Ports first: a second server fails before it touches the branch's data.
-        let ports = Ports::new(&config.listen, config.tls.clone())?;
-        let mut listeners = ports.bind().await?;
-        let mut pages = Ports::new(&config.listen_pages, config.tls.clone())?.bind().await?;
-        let (opened, lease) = match &config.lease {
-            None => (open(&config.branch, config.journal_segment_bytes).await?, None),
-            Some(settings) => {
-                // Clients must not take a waiting server for a serving one.
-                listeners.clear();
-                let turn = standby::wait(&config, settings, &ports, pages).await?;
-                (listeners, pages) = (turn.listeners, turn.pages);
-                (turn.opened, Some(turn.lease))
+        let (_running, stopped) = watch::channel(false);
+        // Boxed: it is large, and callers hold it.
+        Box::pin(Self::start_unless(config, stopped)).await
+    }
+
+    /// Does the same, unless `stopped` becomes true while the branch is opened, or waits for its lease.
+    ///
+    /// # Errors
+    /// [`ServeError`], as for [`Server::start`]; [`ServeError::Stopped`].
+    pub async fn start_unless(config: Config, mut stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
+        let (supervisor, acquired) = (Supervisor::within(&config.process), Arc::default());
+        let opening = Box::pin(AssertUnwindSafe(open(&config, &supervisor, &acquired)).catch_unwind());
+        let stop = async {
+            if stopped.wait_for(|stopped| *stopped).await.is_err() {
+                std::future::pending::<()>().await;
             }
         };
-        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
-        let (store, writer) = Store::start(opened.start, config.store.clone()).map_err(ServeError::Thread)?;
-        if let Some(lease) = &lease {
-            store.fence(lease.gate().clone());
+        let opened = tokio::select! {
+            opened = opening => opened.unwrap_or_else(|panic| Err(Panicked::of("start the branch", &*panic).into())),
+            () = stop => Err(ServeError::Stopped),
+        };
+        let started = match opened {
+            Ok(turn) => Box::pin(Self::serve(config, turn, supervisor)).await,
+            Err(error) => Err(error),
+        };
+        let unused = acquired.get().filter(|_| started.is_err());
+        if let Some(lease) = unused {
+            // Everything else of the branch has been dropped: another server need not wait until the lease expires.
+            lease.release().await;
         }
+        started
+    }
+
+    /// Serves an opened branch.
+    async fn serve(config: Config, turn: Turn, supervisor: Supervisor) -> Result<Self, ServeError> {
+        let Turn { opened, lease, listeners, pages } = turn;
+        let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let counters = Arc::new(committer::Counters::default());
-        let committer = Committer::new(
-            store.clone(),
-            opened.branch,
-            config.branch.clone(),
-            config.committer.clone(),
-            opened.incarnation,
-            opened.bases,
-            counters.clone(),
-        );
-        let heads = committer.heads();
-        let committer = committer.spawn().map_err(ServeError::Thread)?;
-        let merger = Merger::new(store.clone(), heads, config.branch.clone())?
-            .with_secret_kinds(&config.pull.secret_kinds)
-            .with_api_server(config.pull.api_server.clone());
-        let puller = Arc::new(Puller::new(Arc::new(merger), config.pull.clone()));
+        let threads = {
+            let (config, lease, counters) = (config.clone(), lease.clone(), counters.clone());
+            blocking::run("start the branch's threads", move || {
+                Threads::start(&config, opened, lease.as_deref(), counters)
+            })
+        };
+        let Threads { store, writer, committer, puller, lock } = threads.await??;
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let supervisor = Supervisor::default();
         let reporter = Reporter::new(puller.clone(), lease.clone(), supervisor.clone());
         let face = Frontend::new(&config, &store, &addresses, &maintenance, counters, reporter);
         let (stop, stopped) = watch::channel(false);
@@ -235,7 +261,6 @@ impl Server {
             })
             .chain(pages)
             .collect();
-        config.served.add(puller.merger().clone(), puller.statuses().clone());
         let aborted = revocations(&supervisor, &store, config.retention);
         let finishing = exchanges(&supervisor, &puller, lease.as_ref(), maintenance, &stop);
         Ok(Self {
@@ -249,7 +274,7 @@ impl Server {
             finishing,
             puller,
             lease,
-            _lock: opened.lock,
+            _lock: lock,
         })
     }
 
@@ -368,13 +393,84 @@ fn exchanges(
     [Some(external), leased, Some(pulling), Some(maintaining)].into_iter().flatten().collect()
 }
 
+/// The threads of a branch that is being started, and what uses them.
+struct Threads {
+    store: Arc<Store>,
+    writer: store::Handle,
+    committer: std::thread::JoinHandle<bool>,
+    puller: Arc<Puller>,
+    lock: StateLock,
+}
+
+impl Threads {
+    /// Starts the store's writer and the committer. Blocks: reads the repository, and takes time for each key.
+    fn start(
+        config: &Config,
+        opened: Opened,
+        lease: Option<&Lease>,
+        counters: Arc<committer::Counters>,
+    ) -> Result<Self, ServeError> {
+        let Opened { branch, start, bases, incarnation, lock } = opened;
+        let (store, writer) = Store::start(start, config.store.clone()).map_err(ServeError::Thread)?;
+        if let Some(lease) = lease {
+            store.fence(lease.gate().clone());
+        }
+        let (of_branch, settings) = (config.branch.clone(), config.committer.clone());
+        let committer = Committer::new(store.clone(), branch, of_branch, settings, incarnation, bases, counters);
+        let puller = puller(config, &store, committer.heads());
+        match puller.and_then(|puller| Ok((puller, committer.spawn().map_err(ServeError::Thread)?))) {
+            Ok((puller, committer)) => {
+                config.served.add(puller.merger().clone(), puller.statuses().clone());
+                Ok(Self { store, writer, committer, puller, lock })
+            }
+            Err(error) => {
+                // The thread must not outlive the lock.
+                Handle::current().block_on(store.stop());
+                writer.join();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Returns the puller of a branch.
+fn puller(config: &Config, store: &Arc<Store>, heads: watch::Receiver<Head>) -> Result<Arc<Puller>, ServeError> {
+    let merger = Merger::new(store.clone(), heads, config.branch.clone())?
+        .with_secret_kinds(&config.pull.secret_kinds)
+        .with_api_server(config.pull.api_server.clone());
+    Ok(Arc::new(Puller::new(Arc::new(merger), config.pull.clone())))
+}
+
+/// Binds the ports and recovers the branch; with a lease, once that is acquired.
+async fn open(
+    config: &Config,
+    supervisor: &Supervisor,
+    acquired: &Arc<OnceLock<Arc<Lease>>>,
+) -> Result<Turn, ServeError> {
+    // Ports first: a second server fails before it touches the branch's data.
+    let (listen, tls) = (config.listen.clone(), config.tls.clone());
+    let (listen_pages, pages_tls) = (config.listen_pages.clone(), config.pages_tls.clone().or_else(|| tls.clone()));
+    let loaded = blocking::run("load the certificates", move || {
+        Ok::<_, ListenError>((Ports::new(&listen, tls)?, Ports::new(&listen_pages, pages_tls)?))
+    });
+    let (ports, pages) = loaded.await??;
+    let (listeners, pages) = (ports.bind().await?, pages.bind().await?);
+    let Some(settings) = &config.lease else {
+        let opened = recover(&config.branch, config.journal_segment_bytes).await?;
+        return Ok(Turn { opened, lease: None, listeners, pages });
+    };
+    // Clients must not take a waiting server for a serving one.
+    drop(listeners);
+    standby::wait(config, settings, (&ports, pages), supervisor, acquired).await
+}
+
 /// Recovers a branch without a lease.
-async fn open(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
+async fn recover(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
     let branch = branch.clone();
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = blocking::run("recover the branch", move || {
         let opened = recovery::open(&branch, segment_bytes).map_err(Box::new)?;
         maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
         Ok::<_, Box<recovery::OpenError>>(opened)
     });
-    Ok(opened.await.expect("recovery does not panic")?)
+    Ok(opened.await??)
 }

@@ -23,6 +23,7 @@ pub use gitcd_sync::status::LeaseStatus;
 
 pub(crate) use self::metrics::ExternalMetrics;
 pub use self::reporter::Reporter;
+pub(crate) use self::reporter::refusal;
 pub use crate::connections::ConnectionStatus;
 
 /// Status of a server and its branches.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::git_worker::blocking;
 use super::merger::{DryRun, HistoryLink, MergeOptions, MergeOutcome, Merger};
+use super::plan::Provenance;
 use super::status::Statuses;
 
 /// The prefix of references for pushes that are merged whatever commit the branch is at.
@@ -33,6 +34,7 @@ pub fn options(by: &str) -> MergeOptions {
         on_top_of: None,
         strict: false,
         dry_run: DryRun::Required,
+        provenance: Provenance::ByMessage,
         by: by.into(),
     }
 }
@@ -98,6 +100,8 @@ async fn follow_references(
     let (mut changes, mut unreadable) = (following.changes(), following.failure());
     let mut heads = merger.heads();
     let (mut failed, mut failed_asked): (Option<Oid>, Option<Oid>) = (None, None);
+    // The kube-apiserver may need the store first, so the dry run is not required.
+    let on_branch = MergeOptions { dry_run: DryRun::IfReachable, ..options("external commit") };
     loop {
         let head = *heads.borrow_and_update();
         let (again, name, asked_for) = (refs.clone(), reference.clone(), asked.clone());
@@ -118,7 +122,7 @@ async fn follow_references(
         // The journal has what is merged, and the next start continues.
         let merging = async {
             if let Some(found) = found.filter(|found| !is_ours(*found) && failed != Some(*found))
-                && let Err(error) = take(merger, statuses, found, (DryRun::IfReachable, "external commit")).await
+                && let Err(error) = take(merger, statuses, found, &on_branch).await
             {
                 tracing::error!(commit = %found, error, "cannot merge an external commit");
                 failed = Some(found);
@@ -169,7 +173,10 @@ async fn merge_asked(
     if merger.is_no_commit(found).await {
         tracing::warn!(reference, object = %found, "deleted a pushed reference: it is not a commit; push a commit");
     } else {
-        take(merger, statuses, found, (DryRun::Required, "push to the repository's folder")).await?;
+        let by = "push to the repository's folder";
+        // gitcds do not push here.
+        let options = MergeOptions { provenance: Provenance::External, ..options(by) };
+        take(merger, statuses, found, &options).await?;
     }
     let (refs, name) = (refs.clone(), reference.to_owned());
     let deleted = blocking(move || refs.delete(&name, found)).await;
@@ -180,11 +187,10 @@ async fn merge_asked(
     }
 }
 
-/// Merges an external commit without its rejected files. A commit on the branch itself does not require the dry run, because the
-/// kube-apiserver may need the store first.
-async fn take(merger: &Merger, statuses: &Statuses, found: Oid, (dry_run, by): (DryRun, &str)) -> Result<(), String> {
+/// Merges an external commit without its rejected files.
+async fn take(merger: &Merger, statuses: &Statuses, found: Oid, options: &MergeOptions) -> Result<(), String> {
     let reference = &merger.config().data_reference;
-    match merger.merge(found, &MergeOptions { dry_run, ..options(by) }).await {
+    match merger.merge(found, options).await {
         Ok(MergeOutcome::Done { keys, conflicts, rejected }) => {
             let count = conflicts.count;
             tracing::info!(commit = %found, keys, conflicts = count, rejected = rejected.len(), "merged external commits");

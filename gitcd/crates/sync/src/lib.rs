@@ -29,6 +29,7 @@ mod transport;
 mod wire;
 
 pub use merger::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutcome, Merger};
+pub use plan::Provenance;
 pub use puller::{Config, PullError, Puller};
 
 /// The user agent of requests to remotes; some servers require the prefix `git/`.

@@ -247,6 +247,7 @@ impl Merger {
                 fast_forward: wanted.fast_forward,
                 secret_kinds: &secret_kinds,
                 verdicts: verdicts.as_ref(),
+                provenance: wanted.provenance,
             };
             // An external push, or the remote's reference, may be an annotated tag.
             let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));

@@ -6,6 +6,9 @@
 use super::status::Condition;
 use super::wire::{Cause, TransportError};
 
+/// The error for a client that pushes the lease of a branch that this gitcd serves. Clients recognize it by these words.
+pub(super) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that no gitcd serves";
+
 impl TransportError {
     /// Classifies a message of a remote or of `git`.
     pub(super) fn of(said: &str) -> Self {
@@ -18,6 +21,8 @@ fn cause(said: &str) -> Cause {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&["access: own"]) {
         Cause::OwnAccess
+    } else if has(&[SERVED]) {
+        Cause::Served
     } else if has(&["SSL certificate problem", "certificate verification failed"]) {
         // Of OpenSSL and GnuTLS.
         Cause::UntrustedCertificate
@@ -101,6 +106,15 @@ fn clean(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_refusal_of_a_lease_has_its_cause_and_no_other_refusal_has_it() {
+        let said = format!("ng refs/gitcd/lease/main {SERVED}");
+        assert_eq!(TransportError::of(&said).cause, Cause::Served);
+        for other in ["ng refs/heads/main the branch has moved on: fetch and merge", "403 Forbidden", ""] {
+            assert_eq!(TransportError::of(other).cause, Cause::Other, "{other}");
+        }
+    }
 
     #[test]
     fn messages_of_git_are_printed_without_credentials() {

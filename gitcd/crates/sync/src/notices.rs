@@ -6,6 +6,7 @@ use git2::Oid;
 use gitcd_repo::branch;
 use gitcd_repo::git_dir;
 use gitcd_repo::watch::{Changes, RefWatcher};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::fairness::Known;
@@ -46,7 +47,8 @@ enum Source {
 impl Notices {
     /// Opens the source of notifications, unless it is open. Asks a host only if it is known to be reachable.
     pub(super) async fn open(&mut self, remote: &Remote, config: &branch::Config, link: &Link, is_there: bool) {
-        let Ok(location) = remote.location(&config.repository) else {
+        let (wanted, repository) = (remote.clone(), config.repository.clone());
+        let Ok(location) = blocking(move || wanted.location(&repository)).await else {
             *self = Self::default();
             return;
         };
@@ -61,15 +63,19 @@ impl Notices {
                 let (theirs, own) = (remote.data_reference.clone(), config.data_reference.clone());
                 let (folder, wanted) = (folder.clone(), move |name: &str| name == theirs || name == own);
                 let watcher = blocking(move || RefWatcher::new(&folder, wanted)).await;
-                let watcher = watcher;
                 watcher.map(|watcher| Some(Source::Folder(watcher.changes()))).map_err(drop)
             }
             Location::Url(url) if is_there => {
                 if self.not_before.is_some_and(|until| Instant::now() < until) {
                     return;
                 }
-                let here = git_dir(&config.repository);
-                let begun = tokio::time::timeout(PATIENCE, remote.events(&here, link, url)).await;
+                let (wanted, here) = (remote.clone(), git_dir(&config.repository));
+                let (link, url, runtime) = (link.clone(), url.clone(), Handle::current());
+                // Blocking: settings, credentials and trusted certificates are read from files.
+                let begun = blocking(move || {
+                    runtime.block_on(async { tokio::time::timeout(PATIENCE, wanted.events(&here, &link, &url)).await })
+                });
+                let begun = begun.await;
                 self.not_before = begun.is_err().then(|| Instant::now() + PAUSE);
                 begun.map_or(Ok(None), |begun| begun.map(|events| events.map(Source::Host)).map_err(drop))
             }

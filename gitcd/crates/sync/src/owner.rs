@@ -11,6 +11,8 @@ use gitcd_repo::owner::{Owner, Refusal, Remarks, Update};
 use parking_lot::Mutex;
 
 use super::merger::{Conflicts, MergeOptions, MergeOutcome, Merger};
+use super::messages::SERVED;
+use super::plan::Provenance;
 use super::status::Statuses;
 use super::{external, lease};
 
@@ -26,7 +28,7 @@ struct Branch {
 }
 
 impl Served {
-    /// Adds a branch: pushes to it are merged by its store.
+    /// Adds a branch: pushes to it are merged by its store. Blocks: resolves symbolic links.
     pub fn add(&self, merger: Arc<Merger>, statuses: Statuses) {
         let config = merger.config();
         let key = (canonical(&config.repository), config.data_reference.clone());
@@ -34,20 +36,26 @@ impl Served {
         self.0.lock().insert(key, Branch { merger, statuses, metadata });
     }
 
-    fn find(&self, repository: &Path, reference: &str) -> Option<Branch> {
-        self.0.lock().get(&(canonical(repository), reference.to_owned())).cloned()
+    fn find(&self, folder: &Path, reference: &str) -> Option<Branch> {
+        self.0.lock().get(&(folder.to_owned(), reference.to_owned())).cloned()
+    }
+
+    /// Returns the path under which the branches of a repository are known. Resolves symbolic links only if it is given another
+    /// path: a Git host, which gives this one, asks about every reference of a push.
+    fn folder(&self, repository: &Path) -> PathBuf {
+        let is_known = self.0.lock().keys().any(|(known, _)| known == repository);
+        if is_known { repository.to_owned() } else { canonical(repository) }
     }
 
     /// Returns why clients may not write a reference that belongs to a served branch: its metadata or its lease.
-    fn own(&self, repository: &Path, reference: &str) -> Option<&'static str> {
-        let folder = canonical(repository);
+    fn own(&self, folder: &Path, reference: &str) -> Option<&'static str> {
         let served = self.0.lock();
-        let mut branches = served.iter().filter(|((known, _), _)| *known == folder);
+        let mut branches = served.iter().filter(|((known, _), _)| known == folder);
         branches.find_map(|((_, data), branch)| match reference {
             _ if reference == branch.metadata => {
                 Some("the metadata of a branch is written by the gitcd that serves it")
             }
-            _ if reference == lease::reference(data) => Some(lease::SERVED),
+            _ if reference == lease::reference(data) => Some(SERVED),
             _ => None,
         })
     }
@@ -70,12 +78,13 @@ impl Owner for Served {
     }
 
     fn update(&self, update: Update) -> Option<BoxFuture<'_, Result<Remarks, Refusal>>> {
-        if let Some(reason) = self.own(&update.repository, &update.reference) {
+        let folder = self.folder(&update.repository);
+        if let Some(reason) = self.own(&folder, &update.reference) {
             return Some(async move { Err(Refusal::new(reason)) }.boxed());
         }
         let merges = update.reference.strip_prefix(external::FOR).map(|branch| format!("refs/heads/{branch}"));
         let reference = merges.as_deref().unwrap_or(&update.reference);
-        let branch = self.find(&update.repository, reference)?;
+        let branch = self.find(&folder, reference)?;
         let anywhere = merges.is_some();
         Some(async move { take(branch, update, anywhere).await }.boxed())
     }
@@ -100,7 +109,9 @@ async fn take(branch: Branch, update: Update, anywhere: bool) -> Result<Remarks,
     }
     let by = format!("push of {}", update.user.as_deref().unwrap_or("an anonymous user"));
     let on_top_of = update.old.filter(|_| !anywhere);
-    let options = MergeOptions { strict: true, on_top_of, ..external::options(&by) };
+    // gitcds push to the branch itself.
+    let provenance = if update.is_gitcd && !anywhere { Provenance::ByMessage } else { Provenance::External };
+    let options = MergeOptions { strict: true, on_top_of, provenance, ..external::options(&by) };
     let (statuses, name) = (&branch.statuses, &merger.config().data_reference);
     match merger.merge(new, &options).await {
         Ok(MergeOutcome::Moved) => moved(),

@@ -5,6 +5,8 @@
 
 mod bases;
 mod edits;
+mod key;
+mod left_out;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -17,24 +19,20 @@ mod tried;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use git2::{Odb, Oid, Repository};
 use gitcd_core::keyspace::{KeySpace, Placement};
-use gitcd_core::path;
 use gitcd_core::scope::Scope;
-use gitcd_merge::admit::{self, Admission};
-use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::secrecy::SecretKinds;
-use gitcd_merge::{Outcome, Policy, Side, merge};
+use gitcd_merge::{Outcome, Policy};
 use gitcd_mvcc::merge::Key;
-use gitcd_repo::changes::{self, Changes, TreeError};
+use gitcd_repo::changes::{self, TreeError};
 use gitcd_repo::graph::{Commit, Graph, GraphError, MergeBases};
-use gitcd_repo::object;
 
 use self::bases::Base;
-use self::edits::{Edits, Meant, Then};
-use self::origins::{Brought, Origins};
+use self::edits::Edits;
+use self::left_out::may_have_left_out;
+use self::origins::Origins;
 use super::dry_run::{Trial, Verdicts};
 
 /// Options of a merge.
@@ -52,6 +50,17 @@ pub struct Rules<'a> {
     pub secret_kinds: &'a SecretKinds,
     /// Results of dry runs; `None` if files get no dry run.
     pub verdicts: Option<&'a Verdicts>,
+    /// Which commits count as gitcd's own.
+    pub provenance: Provenance,
+}
+
+/// Which commits of theirs count as gitcd's own, whose files were accepted before and are not checked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// Those with a message of gitcd. Who can write the remote's branch can forge one.
+    ByMessage,
+    /// None: all were pushed by a client that may not push as a gitcd.
+    External,
 }
 
 /// A rejected file of theirs.
@@ -163,7 +172,7 @@ pub fn plan(
         keys: Vec::new(),
         rejected: Vec::new(),
         trials: Vec::new(),
-        origins: Origins::default(),
+        origins: Origins::new(rules.provenance),
         left_out: rules.scope.policy(),
         // Even if this merge leaves nothing out: a key that an earlier merge left out may be unchanged since then.
         is_partial: !rules.scope.is_everything(),
@@ -199,12 +208,6 @@ pub fn plan(
         nothing_new,
         follows,
     }))
-}
-
-/// Returns whether merges between two commits may have left out keys in `scope`.
-fn may_have_left_out(scope: &Scope, meeting: &MergeBases) -> bool {
-    let policy = scope.policy();
-    meeting.scopes.iter().any(|left_out| left_out.policy() != policy || left_out.has_exceptions())
 }
 
 struct Planner<'a, 'r> {
@@ -285,167 +288,7 @@ impl Planner<'_, '_> {
         self.namespaces(&ours)
     }
 
-    fn key(
-        &mut self,
-        relative: &[u8],
-        first_base: Option<Oid>,
-        ours: Option<Oid>,
-        theirs: Option<Oid>,
-    ) -> Result<(), PlanError> {
-        let key = self.rules.keys.absolute(relative);
-        let Meant { base, then } = self.base(&key, relative, [first_base, ours, theirs])?;
-        let is_merged = then == Then::AsMerged;
-        let spelling = if is_merged { self.of_two_spellings(relative, &base, ours, theirs)? } else { None };
-        if is_merged && base.is(theirs) && spelling != Some(Outcome::Theirs) {
-            return Ok(());
-        }
-        if self.rules.keys.placement(&key) != Placement::Data {
-            // Such keys belong to one server.
-            self.leave_out(&key);
-            return Ok(());
-        }
-        if !self.rules.scope.covers(&key) {
-            return Ok(());
-        }
-        self.brings = true;
-        if ours == theirs && is_merged {
-            return Ok(());
-        }
-        let our_value = self.value(relative, ours)?;
-        let base_value = match &base {
-            // With theirs as the base, a concurrent write here wins over a spelling.
-            _ if spelling.is_some() => self.value(relative, theirs)?,
-            Base::Blob(blob) | Base::Chosen(blob) => self.value(relative, *blob)?,
-            Base::Value(value) => value.clone(),
-        };
-        let mut their_value = self.value(relative, theirs)?;
-        let mut as_is = true;
-        if let (Some(value), Some(blob)) = (&their_value, theirs) {
-            let before = our_value.as_deref().or(base_value.as_deref());
-            let mut is_asked = false;
-            let brought = self.origins.get(relative);
-            let admission = Admission { schemas: &self.schemas, is_kubernetes: self.is_kubernetes, completes: true };
-            let admitted = admission.admit(relative, value, before, || {
-                is_asked = true;
-                match brought {
-                    Some(Brought::By(origin) | Brought::Merged(origin)) => Some(origin),
-                    _ => None,
-                }
-            });
-            if brought.is_none() && (is_asked || admitted.is_err() || self.rules.verdicts.is_some()) {
-                self.origins.ask(relative, blob);
-                return Ok(());
-            }
-            match admitted {
-                Ok(None) => {}
-                Ok(Some(completed)) => (their_value, as_is) = (Some(completed.into()), false),
-                // Client writes were acknowledged; accept them unvalidated, and values that a merge made of them.
-                Err(_) if matches!(brought, Some(Brought::ByStore | Brought::Merged(_))) => {}
-                Err(findings) => {
-                    let file = self.file(relative, blob)?;
-                    let exposure = self.rules.secret_kinds.of_change(relative, [Some(file.data()), None]);
-                    let reason = admit::reason(&findings, file.data(), exposure);
-                    drop(file);
-                    self.reject_file(relative, &key, reason);
-                    return Ok(());
-                }
-            }
-        }
-        let unchanged_here = base.is(ours);
-        let merged = if let Some(outcome) = spelling {
-            gitcd_merge::Merged { outcome, conflicts: Vec::new() }
-        } else if unchanged_here {
-            gitcd_merge::Merged { outcome: Outcome::Theirs, conflicts: Vec::new() }
-        } else {
-            let side = |value: &'_ Option<Bytes>, blob: Option<Oid>| value.clone().zip(blob);
-            let (one, other) = (side(&our_value, ours), side(&their_value, theirs));
-            merge(
-                &self.schemas,
-                self.rules.policy,
-                base_value.as_deref(),
-                one.as_ref().map(|(value, blob)| Side { value, hash: object::bytes(*blob) }),
-                other.as_ref().map(|(value, blob)| Side { value, hash: object::bytes(*blob) }),
-            )
-        };
-        let values = [our_value.as_ref(), their_value.as_ref()];
-        let exposure =
-            || self.rules.secret_kinds.of_change(relative, values.map(|value| value.map(|value| &value[..])));
-        let mut merged = edits::corrected(merged, then, values, exposure);
-        if !self.is_let_in((relative, &key), theirs, &mut merged, (&mut their_value, &mut as_is))? {
-            return Ok(());
-        }
-        self.keys.push(Key {
-            key: key.into(),
-            base: base_value,
-            in_ours: ours.is_some(),
-            theirs: their_value.zip(theirs.map(object::bytes)),
-            as_is,
-            outcome: merged.outcome,
-            conflicts: merged.conflicts,
-        });
-        Ok(())
-    }
-
-    /// Adds the keys that are accepted now and that an earlier merge left out: they may equal the merge bases although ours does
-    /// not have them.
-    fn left_out_before(&self, our_tree: Oid, theirs: &mut Changes) -> Result<(), PlanError> {
-        if !may_have_left_out(self.rules.scope, &self.meeting) {
-            return Ok(());
-        }
-        for (relative, change) in changes::between(self.repository, Some(our_tree), Some(self.their_commit.tree))?.keys
-        {
-            let key = self.rules.keys.absolute(&relative);
-            if self.rules.scope.covers(&key) && self.meeting.scopes.iter().any(|scope| !scope.covers(&key)) {
-                theirs.keys.entry(relative).or_insert(changes::Change { from: change.to, to: change.to });
-            }
-        }
-        Ok(())
-    }
-
-    fn value(&self, relative: &[u8], blob: Option<Oid>) -> Result<Option<Bytes>, PlanError> {
-        let Some(oid) = blob else { return Ok(None) };
-        let file = self.file(relative, oid)?;
-        let value = form::decode(form::guess(file.data()), file.data());
-        let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
-        Ok(Some(value.map_err(|error| failed(error.to_string()))?.into()))
-    }
-
-    /// Reads the blob of a file.
-    fn file(&self, relative: &[u8], oid: Oid) -> Result<git2::OdbObject<'_>, PlanError> {
-        let failed = |problem: String| PlanError::Blob { oid, key: relative.escape_ascii().to_string(), problem };
-        let object = object::read(&self.odb, oid).map_err(|error| failed(error.message().to_owned()))?;
-        if object.kind() != git2::ObjectType::Blob {
-            return Err(failed(format!("it is a {}", object.kind().str())));
-        }
-        Ok(object)
-    }
-
     fn failed(&self, error: &git2::Error) -> PlanError {
         GraphError { oid: self.theirs, problem: error.message().to_owned() }.into()
-    }
-
-    /// Returns whether a key is merged.
-    fn is_taken(&self, relative: &[u8]) -> bool {
-        let key = self.rules.keys.absolute(relative);
-        self.rules.keys.placement(&key) == Placement::Data && self.rules.scope.covers(&key)
-    }
-
-    fn leave_out(&mut self, key: &[u8]) {
-        self.left_out.leave_out(key);
-        self.is_partial = true;
-    }
-
-    fn reject_file(&mut self, relative: &[u8], key: &[u8], reason: String) {
-        let path: Vec<_> = path::encode(relative).map(|name| name.to_vec()).collect();
-        self.reject(&path.join(&b'/'), Some(key), reason);
-    }
-
-    fn reject(&mut self, path: &[u8], key: Option<&[u8]>, reason: String) {
-        self.rejected.push(Rejected { path: String::from_utf8_lossy(path).into_owned(), reason });
-        // An unmappable path is in no store, so no key is left out.
-        self.is_partial = true;
-        if let Some(key) = key {
-            self.left_out.leave_out(key);
-        }
     }
 }

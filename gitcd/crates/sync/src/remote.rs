@@ -16,7 +16,7 @@ use super::smart::{Events, Service};
 use super::status::Condition;
 pub use super::transport::Push;
 use super::transport::{self, Discovery, FetchRequest, Local, Objects, Transport, Wanted};
-use super::wire::{LIMIT, TransportError};
+use super::wire::{Cause, LIMIT, TransportError};
 
 /// A remote of a branch.
 #[derive(Clone, Debug)]
@@ -72,6 +72,15 @@ pub struct RemoteError {
     pub condition: Condition,
     /// The failure in detail.
     pub problem: String,
+    /// The cause, for what to do about it.
+    pub(super) cause: Cause,
+}
+
+impl RemoteError {
+    /// Returns an error without a known cause.
+    pub(super) fn new(remote: &str, condition: Condition, problem: impl Into<String>) -> Self {
+        Self { remote: remote.to_owned(), condition, problem: problem.into(), cause: Cause::Other }
+    }
 }
 
 impl Remote {
@@ -91,7 +100,7 @@ impl Remote {
     }
 
     fn error(&self, condition: Condition, problem: impl Into<String>) -> RemoteError {
-        RemoteError { remote: self.name.clone(), condition, problem: problem.into() }
+        RemoteError::new(&self.name, condition, problem)
     }
 
     /// Returns the location, from the repository's configuration as it is now.
@@ -155,7 +164,7 @@ impl Remote {
     }
 
     fn failed(&self, failed: TransportError) -> RemoteError {
-        self.error(failed.condition, failed.said)
+        RemoteError { cause: failed.cause, ..self.error(failed.condition, failed.said) }
     }
 
     /// Returns the remote's values of these references.

@@ -36,6 +36,8 @@ pub(super) enum Cause {
     UnknownHostKey,
     /// The remote does not support atomic pushes.
     NotAtomic,
+    /// The reference is the lease of a branch that a gitcd serves in the remote's repository.
+    Served,
 }
 
 impl TransportError {

@@ -14,7 +14,7 @@ use gitcd_repo::transfer;
 
 use super::super::Inner;
 use super::super::input::Input;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, blocking};
 
 /// Longer requests are negotiations and left to Git.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -37,11 +37,10 @@ enum Request {
 pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) -> Result<Option<Vec<u8>>, Problem> {
     let Some(body) = input.whole(MAX_REQUEST_BYTES).await? else { return Ok(None) };
     let Some(request) = Request::parse(&body) else { return Ok(None) };
-    let (recent, history) = (host.recent.of(repository), host.recent.history(repository));
-    let repository = repository.to_owned();
-    let answered = tokio::task::spawn_blocking(move || {
+    let (recent, repository) = (host.recent.clone(), repository.to_owned());
+    let answered = blocking("answer a fetch", move || {
         if let Request::Objects { wanted, have } = &request
-            && let Some(pack) = history.pack(wanted, have, MAX_PACK_BYTES)
+            && let Some(pack) = recent.history(&repository).pack(wanted, have, MAX_PACK_BYTES)
         {
             return Some(framed(&pack));
         }
@@ -51,7 +50,7 @@ pub(super) async fn serve(host: &Inner, repository: &Path, input: &mut Input) ->
         }
         match request {
             Request::References(beginnings) => references(&repository, &beginnings),
-            Request::Objects { wanted, have } => objects(&opened, &wanted, &have, recent),
+            Request::Objects { wanted, have } => objects(&opened, &wanted, &have, recent.of(&repository)),
         }
     });
     // After a failure Git handles the request and reports errors better.

@@ -7,6 +7,8 @@ use gitcd_repo::owner::Update;
 use gitcd_repo::refs::{Change, RefError, Refs};
 
 use super::super::Inner;
+use super::super::access::Access;
+use super::super::problem::blocking;
 use super::By;
 use super::commands::Push;
 use super::create::Created;
@@ -33,6 +35,7 @@ pub(super) async fn apply(
             old: command.old,
             new: command.new,
             user: by.user.clone(),
+            is_gitcd: by.access == Access::Own,
         };
         // A repository that is being created has no owner.
         let owner = host.owner.as_ref().filter(|_| created.is_none());
@@ -58,10 +61,13 @@ pub(super) async fn apply(
     }
     own.retain(|(at, _)| !report.is_refused(*at));
     if own.is_empty() {
+        if let Some(created) = created {
+            created.remove().await;
+        }
         return;
     }
     let (folder, atomic) = (repository.to_owned(), push.atomic);
-    let done = tokio::task::spawn_blocking(move || {
+    let done = blocking("move references", move || {
         let refused = move_all(&folder, own, atomic);
         let published = match created {
             Some(created) if refused.any_done => created.publish(),

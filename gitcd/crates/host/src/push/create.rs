@@ -10,7 +10,7 @@ use gitcd_core::error::chain;
 use rustix::fs::FlockOperation;
 
 use super::super::name::Name;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, blocking};
 use super::commands::Command;
 use super::reference;
 
@@ -37,18 +37,18 @@ impl Created {
         let is_usual = |branch: &&str| matches!(*branch, "main" | "master");
         let head = branches().find(is_usual).or_else(|| branches().next()).unwrap_or("main").to_owned();
         let (root, name) = (root.to_owned(), name.clone());
-        let made = tokio::task::spawn_blocking(move || {
+        let made = blocking("create a repository", move || {
             let (parent, last) = name.place(&root).ok_or(Problem::Forbidden)?;
             Self::init(&parent, &last, &head).map_err(Problem::failed("cannot make a repository"))
         });
-        made.await.map_err(|_| Problem::Failed)?
+        made.await?
     }
 
     /// Creates an empty one to advertise to clients whose push may create the repository.
     pub(in super::super) async fn nothing(root: &Path) -> Result<Self, Problem> {
         let root = root.to_owned();
-        let made = tokio::task::spawn_blocking(move || Self::init(&root, "nothing", "main"));
-        made.await.map_err(|_| Problem::Failed)?.map_err(Problem::failed("cannot make a repository"))
+        let made = blocking("create an empty repository", move || Self::init(&root, "nothing", "main"));
+        made.await?.map_err(Problem::failed("cannot make a repository"))
     }
 
     fn init(parent: &Path, last: &str, head: &str) -> io::Result<Self> {
@@ -69,6 +69,11 @@ impl Created {
 
     pub(in super::super) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Removes it on a thread that may block.
+    pub(in super::super) async fn remove(self) {
+        let _removed = blocking("remove a repository that was not published", move || drop(self)).await;
     }
 
     /// Returns its final path.

@@ -8,19 +8,19 @@ use gitcd_sync::OWN_ACCESS_HINT;
 
 use super::super::access::Access;
 use super::commands::Push;
-use super::report::Report;
-use super::{By, reference};
+use super::reference;
 
 /// Prefix that asks for a merge into the branch that follows it.
 pub(super) const FOR: &str = "refs/for/";
 
-/// Refuses commands whose reference name is invalid, duplicate, protected or an alias.
-pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report) {
+/// Returns the commands whose reference name is invalid, duplicate, protected or an alias, with the reasons. Blocks: reads each
+/// reference.
+pub(super) fn names(push: &Push, access: Access, repository: &Path) -> Vec<(usize, String)> {
     let head = std::fs::read_to_string(repository.join("HEAD")).unwrap_or_default();
     let head = head.trim().strip_prefix("ref: ").unwrap_or_default();
     let refs = Refs::open(repository);
     let target = |name: &str| refs.as_ref().ok()?.symbolic(name).ok()?;
-    let mut seen = HashSet::new();
+    let (mut seen, mut refused) = (HashSet::new(), Vec::new());
     for (at, command) in push.commands.iter().enumerate() {
         let name = command.reference.as_str();
         // Other names can be deleted: a program, or an earlier version, may have created them.
@@ -31,8 +31,8 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
             Some("it is not refs/<kind>/<name> in the form that `git check-ref-format` allows")
         } else if !seen.insert(name) {
             Some("it appears more than once in this push")
-        } else if let Some(owned) = reference::owned(name).filter(|_| by.access < Access::Own) {
-            report.refuse(at, &format!("only who owns this repository may push {owned}: that takes {OWN_ACCESS_HINT}"));
+        } else if let Some(owned) = reference::owned(name).filter(|_| access < Access::Own) {
+            refused.push((at, format!("only who owns this repository may push {owned}: that takes {OWN_ACCESS_HINT}")));
             continue;
         } else if command.new.is_none() && name == head {
             Some("the branch that HEAD names cannot be deleted")
@@ -40,13 +40,12 @@ pub(super) fn names(push: &Push, by: &By, repository: &Path, report: &mut Report
             Some("there is nothing to delete")
         } else if let Some(target) = target(name) {
             // Rights and owners are looked up by name, so an alias would bypass them.
-            report.refuse(at, &format!("it is a symbolic reference to {target}: push to that"));
+            refused.push((at, format!("it is a symbolic reference to {target}: push to that")));
             continue;
         } else {
             None
         };
-        if let Some(reason) = reason {
-            report.refuse(at, reason);
-        }
+        refused.extend(reason.map(|reason| (at, reason.to_owned())));
     }
+    refused
 }

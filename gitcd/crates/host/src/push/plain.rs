@@ -14,7 +14,7 @@ use gitcd_repo::received::{self, Bounds, Received};
 use self::check::Check;
 use super::super::Inner;
 use super::super::input::Input;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, blocking};
 use super::super::recent::{History, Step};
 use super::quarantine::Quarantine;
 
@@ -58,10 +58,11 @@ pub(super) async fn unpack(
     let is_small = pack.len() <= FEW_BYTES;
     let room = if is_small { None } else { host.budget.take(MEMORY, host.limits.idle).await? };
     let content = if is_small { FEW_CONTENT } else { MAX_CONTENT };
-    let (recent, history) = (host.recent.of(repository), host.recent.history(repository));
+    let recent = host.recent.clone();
     let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
-    let taken = tokio::task::spawn_blocking(move || {
+    let taken = blocking("check a pack", move || {
         let _room = room;
+        let (recent, history) = (recent.of(&repository), recent.history(&repository));
         let bounds = Bounds { objects: MAX_OBJECTS, bytes: content };
         let taken = take(&repository, &folder, &pack, &wanted, (&recent, &history), bounds).unwrap_or(None);
         if taken.is_none() {
@@ -69,7 +70,7 @@ pub(super) async fn unpack(
         }
         taken
     });
-    let taken = taken.await.map_err(|_| Problem::Failed)?;
+    let taken = taken.await?;
     if taken.is_some() {
         input.drain(u64::MAX).await;
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use tokio::process::Command;
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, blocking};
 
 /// Prefix of a quarantine folder in `objects`; `git prune` also removes old folders with this prefix.
 pub(in super::super) const PREFIX: &str = "tmp_objdir-gitcd-";
@@ -39,7 +39,7 @@ pub(super) struct Quarantine {
 impl Quarantine {
     pub(super) async fn make(repository: &Path) -> Result<Self, Problem> {
         let objects = repository.join("objects");
-        let made = tokio::task::spawn_blocking(move || {
+        let made = blocking("create a quarantine", move || {
             let folder = objects.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
             fs::create_dir(&folder)?;
             let folder_lock = File::open(&folder)?;
@@ -50,7 +50,7 @@ impl Quarantine {
             fs::create_dir(quarantine.packs())?;
             Ok(quarantine)
         });
-        made.await.map_err(|_| Problem::Failed)?.map_err(Problem::failed("cannot make a quarantine"))
+        made.await?.map_err(Problem::failed("cannot make a quarantine"))
     }
 
     /// Sets the environment in which a Git command writes into the quarantine and also reads the repository's objects.
@@ -78,14 +78,14 @@ impl Quarantine {
 
     /// Removes it on a thread that may block.
     pub(super) async fn remove(self) {
-        let _removed = tokio::task::spawn_blocking(move || drop(self)).await;
+        let _removed = blocking("remove a quarantine", move || drop(self)).await;
     }
 
     /// Makes its packs durable and moves them into the repository. No maintenance prunes them until the result is dropped.
     pub(super) async fn migrate(self, kept: &Kept) -> Result<Vec<Keep>, Problem> {
         let kept = kept.clone();
-        let migrated = tokio::task::spawn_blocking(move || self.migrate_blocking(&kept));
-        migrated.await.map_err(|_| Problem::Failed)?.map_err(|error| {
+        let migrated = blocking("move a pack into the repository", move || self.migrate_blocking(&kept));
+        migrated.await?.map_err(|error| {
             tracing::error!(error = chain(&error), "cannot move a pack into the repository");
             Problem::Failed
         })
@@ -134,11 +134,18 @@ impl Drop for Quarantine {
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Kept(Arc<Mutex<HashMap<PathBuf, File>>>);
 
-/// Protects a pack from pruning. Dropped once references lead to its objects.
+/// Protects a pack from pruning. [Released](release) once references lead to its objects.
 #[derive(Debug)]
 pub(super) struct Keep {
     kept: Kept,
     path: PathBuf,
+}
+
+/// Ends the protection of packs, on a thread that may block: it removes their files.
+pub(super) async fn release(keeps: Vec<Keep>) {
+    if !keeps.is_empty() {
+        let _released = blocking("release a pack", move || drop(keeps)).await;
+    }
 }
 
 impl Kept {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::super::Inner;
 use super::super::input::Input;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, blocking};
 use super::super::quota::{self, Quota};
 use super::commands::Push;
 use super::plain;
@@ -190,7 +190,7 @@ async fn wrong_kinds(
     wanted: Vec<Wanted>,
 ) -> Result<Vec<(usize, &'static str)>, Problem> {
     let (repository, folder) = (repository.to_owned(), quarantine.folder().to_owned());
-    let checked = tokio::task::spawn_blocking(move || {
+    let checked = blocking("check the targets of references", move || {
         let opened = git2::Repository::open_bare(&repository)?;
         let objects = opened.odb()?;
         objects.add_disk_alternate(&folder.to_string_lossy())?;
@@ -201,7 +201,7 @@ async fn wrong_kinds(
         };
         Ok(wanted.iter().filter_map(|wanted| Some((wanted.at, reason(wanted)?))).collect())
     });
-    checked.await.map_err(|_| Problem::Failed)?.map_err(|error: git2::Error| {
+    checked.await?.map_err(|error: git2::Error| {
         tracing::error!(%error, "cannot look into a quarantine");
         Problem::Failed
     })

@@ -56,6 +56,28 @@ fn prefix(flag: &str) -> &str {
 /// A bound listener, and its certificates if it serves `https`.
 pub type Bound = (TcpListener, Option<Arc<Certificates>>);
 
+/// A socket that keeps listening while its server changes or starts again: a connection in between waits, and is not refused.
+#[derive(Debug)]
+pub struct Socket(std::net::TcpListener, Option<Arc<Certificates>>);
+
+impl Socket {
+    /// Keeps a bound listener.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new((listener, certificates): Bound) -> std::io::Result<Self> {
+        Ok(Self(listener.into_std()?, certificates))
+    }
+
+    /// Returns a listener on the socket.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bound(&self) -> std::io::Result<Bound> {
+        Ok((TcpListener::from_std(self.0.try_clone()?)?, self.1.clone()))
+    }
+}
+
 /// Listen addresses with their loaded certificates.
 #[derive(Debug)]
 pub struct Ports(Vec<(Listen, Option<Arc<Certificates>>)>);

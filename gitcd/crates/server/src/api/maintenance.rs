@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
+use gitcd_core::blocking;
 use gitcd_core::revision::Revision;
 use gitcd_engine::backup;
 use gitcd_mvcc::Error;
@@ -86,7 +87,7 @@ impl Maintenance for Backend {
         }
         let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
         let (store, repository) = (self.store.clone(), self.repository.clone());
-        let written = tokio::task::spawn_blocking(move || -> io::Result<(File, u64)> {
+        let written = blocking::run("write the snapshot", move || -> io::Result<(File, u64)> {
             // Without a name, so that not even a crash leaves it behind.
             let mut file = tempfile::tempfile_in(&*repository)?;
             let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
@@ -99,11 +100,16 @@ impl Maintenance for Backend {
         let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         let parts = stream::try_unfold((file, length, timed), move |(mut file, rest, timed)| async move {
             if rest == 0 {
+                // Frees the space of the file.
+                let _closed = blocking::run("close the snapshot", move || drop(file)).await;
                 return Ok(None);
             }
-            // Mostly from the page cache, since the file was just written.
-            let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
-            file.read_exact(&mut blob).map_err(|error| Status::internal(format!("gitcd: no snapshot: {error}")))?;
+            let read = blocking::run("read the snapshot", move || -> io::Result<(Vec<u8>, File)> {
+                let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
+                file.read_exact(&mut blob)?;
+                Ok((blob, file))
+            });
+            let (blob, file) = read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
             let remaining_bytes = rest - blob.len() as u64;
             let version = super::CLUSTER_VERSION.to_owned();
             let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
@@ -157,7 +163,7 @@ impl Backend {
     /// Computes a checksum over all pairs at a revision, or now for 0. Stores with equal pairs have equal checksums.
     async fn hash_at(&self, asked: Revision) -> Result<Hashed, Status> {
         let store = self.store.clone();
-        let hashed = tokio::task::spawn_blocking(move || {
+        let hashed = blocking::run("hash the keys", move || {
             // A consistent snapshot.
             let (at, current, compacted, pairs) = store.with_index(|index, current| {
                 let at = if asked == Revision::ZERO { current } else { asked };
@@ -189,7 +195,7 @@ impl Backend {
         });
         match hashed.await {
             Ok(hashed) => hashed.map_err(status::from_store),
-            Err(_) => Err(Status::internal("gitcd: hashing was cancelled")),
+            Err(error) => Err(Status::internal(format!("gitcd: {error}"))),
         }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{access, page};
 use crate::metrics::Source;
+use crate::status::refusal;
 
 pub(super) fn routes() -> Router<Arc<Source>> {
     let mut router = Router::new().route("/health", page(health)).route("/startupz", page(startup));
@@ -37,7 +38,7 @@ async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) ->
     let excluded = values(query.as_deref(), "exclude");
     let alarms = source.store.alarms().list().into_iter().map(|(alarm, _)| alarm);
     let alarm = alarms.map(Alarm::name).find(|name| !excluded.contains(name)).map(|name| format!("ALARM {name}"));
-    let refused = alarm.or_else(|| source.store.unavailable().map(|error| error.to_string()));
+    let refused = alarm.or_else(|| refusal(&source.store).map(|error| error.to_string()));
     source.health.asked(refused.is_none());
     let (status, health) = match refused {
         None => (StatusCode::OK, "true"),
@@ -51,7 +52,7 @@ async fn health(State(source): State<Arc<Source>>, RawQuery(query): RawQuery) ->
 /// OK once clients can start: the server accepts writes, or is a hot standby that serves reads. etcd has no such page.
 async fn startup(State(source): State<Arc<Source>>) -> Response {
     let store = &source.store;
-    match store.unavailable().filter(|_| !store.is_standby()) {
+    match refusal(store).filter(|_| !store.is_standby()) {
         None => "ok\n".into_response(),
         Some(refused) => access::error(StatusCode::SERVICE_UNAVAILABLE, format!("{refused}\n")),
     }
@@ -71,7 +72,7 @@ const READY: &[Check] = &[
     }),
     SERIALIZABLE_READ,
     // The writer takes the place of a Raft quorum.
-    ("linearizable_read", |source| source.store.unavailable().map(|error| error.to_string())),
+    ("linearizable_read", |source| refusal(&source.store).map(|error| error.to_string())),
     ("non_learner", |_| None),
 ];
 

@@ -95,7 +95,8 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], mainte
     }
 }
 
-/// Serves a listener until `stopped`. If it ends earlier, the store is poisoned: an unreachable server must not look healthy.
+/// Serves a listener until `stopped`. If it ends earlier, or panics, the store is poisoned: an unreachable server must not look
+/// healthy.
 pub(super) async fn serve(
     ((listener, certificates), network): (Bound, Arc<Network>),
     (settings, fence): (Transport, Option<Arc<Fence>>),
@@ -103,10 +104,22 @@ pub(super) async fn serve(
     store: Arc<Store>,
     stopped: watch::Receiver<bool>,
 ) {
+    let guard = PoisonOnPanic(store);
     let incoming = Incoming::new(listener, certificates, network);
     transport::serve(incoming, settings, fence, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
-        store.poison("a listener stopped unexpectedly");
+        guard.0.poison("a listener stopped unexpectedly");
+    }
+}
+
+/// Poisons the store if it is dropped by a panic.
+struct PoisonOnPanic(Arc<Store>);
+
+impl Drop for PoisonOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("a listener panicked; see the log");
+        }
     }
 }
 

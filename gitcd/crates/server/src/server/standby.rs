@@ -5,27 +5,25 @@
 //! that reconnect in between are not refused; they find history compacted beyond what they have seen, and list again.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use git2::Oid;
+use gitcd_core::blocking;
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
 use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::committer::Head;
 use gitcd_engine::maintenance::{self, Maintenance};
-use gitcd_engine::recovery::{self, Opened};
+use gitcd_engine::recovery::{self, Opened, StateLock};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::standby::{Another, Followed};
-use gitcd_net::listener::{Bound, Ports};
-use gitcd_net::tls::Certificates;
-use gitcd_repo::branch::Loaded;
+use gitcd_net::listener::{Bound, Ports, Socket};
+use gitcd_repo::branch::{self, Loaded};
 use gitcd_repo::follow::{Follower, Step};
-use gitcd_repo::reader::LoadError;
-use gitcd_sync::lease::{self, Lease, Settings};
+use gitcd_sync::lease::{self, Acquisition, Lease, Settings};
 use gitcd_sync::{self, Merger, Puller};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use super::frontend::{Frontend, serve, show};
 use super::{Config, ServeError};
@@ -34,78 +32,56 @@ use crate::status::Reporter;
 /// The key, relative to its prefix, that kube-apiserver reads to check the health of its store.
 const HEALTH: &[u8] = b"health";
 
-/// The result of the wait: the lease, the recovered branch, and the sockets.
+/// A branch that is about to be served: recovered, with its lease if it has one, and its sockets.
 pub(super) struct Turn {
     pub(super) opened: Opened,
-    pub(super) lease: Arc<Lease>,
+    pub(super) lease: Option<Arc<Lease>>,
     pub(super) listeners: Vec<Bound>,
     pub(super) pages: Vec<Bound>,
 }
 
-/// Waits for the lease and recovers the branch. No client is served any more when this returns.
+/// Waits for the lease and recovers the branch. No client is served any more when this returns. `acquired` receives the lease;
+/// the caller releases it if the branch is not served.
 pub(super) async fn wait(
     config: &Config,
     settings: &Settings,
-    ports: &Ports,
-    pages: Vec<Bound>,
+    (ports, pages): (&Ports, Vec<Bound>),
+    supervisor: &Supervisor,
+    acquired: &Arc<OnceLock<Arc<Lease>>>,
 ) -> Result<Turn, ServeError> {
     let (pushed, told) = watch::channel(None);
     let mut standby = Standby::new(config, ports, pages)?;
-    let opening = Box::pin(open(config, settings, settings.hot_standby.then_some(pushed)));
+    let opening = async {
+        // The lock first: its holder is the only server of the branch on this machine.
+        let lock = lock(config.branch.clone()).await?;
+        let acquisition = Acquisition {
+            lock,
+            segment_bytes: config.journal_segment_bytes,
+            pushed: settings.hot_standby.then_some(pushed),
+            supervisor: supervisor.clone(),
+            acquired: acquired.clone(),
+        };
+        let (lease, own) = Lease::take(settings, &config.branch, acquisition).await?;
+        let opened = lease::takeover::open(&lease, config.journal_segment_bytes, own).await?;
+        Ok::<_, ServeError>((opened, lease))
+    };
     let (opened, lease) = tokio::select! {
-        opened = opening => opened?,
+        opened = Box::pin(opening) => opened?,
         never = standby.run(told), if settings.hot_standby => match never {},
     };
-    let bound = async {
-        let (listeners, pages) = standby.end()?;
-        Ok::<_, ServeError>((if listeners.is_empty() { ports.bind().await? } else { listeners }, pages))
-    };
-    match bound.await {
-        Ok((listeners, pages)) => Ok(Turn { opened, lease, listeners, pages }),
-        Err(error) => {
-            lease.release().await;
-            Err(error)
-        }
-    }
+    let (listeners, pages) = standby.end()?;
+    let listeners = if listeners.is_empty() { ports.bind().await? } else { listeners };
+    Ok(Turn { opened, lease: Some(lease), listeners, pages })
 }
 
-/// Acquires the lease, then recovers the branch.
-async fn open(
-    config: &Config,
-    settings: &Settings,
-    pushed: Option<watch::Sender<Option<Oid>>>,
-) -> Result<(Opened, Arc<Lease>), ServeError> {
-    let (branch, segment_bytes) = (config.branch.clone(), config.journal_segment_bytes);
-    // The lock first: its holder is the only server of the branch on this machine.
-    let lock = spawn_blocking(move || {
+/// Takes the lock of the branch.
+async fn lock(branch: branch::Config) -> Result<StateLock, ServeError> {
+    let lock = blocking::run("lock the branch", move || {
         let lock = recovery::lock(&branch).map_err(Box::new)?;
         maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
         Ok::<_, Box<recovery::OpenError>>(lock)
     });
-    let lock = lock.await;
-    let lock = lock.expect("taking a lock does not panic")?;
-    let (lease, own) = Lease::take(settings, &config.branch, segment_bytes, lock, pushed).await?;
-    match lease::takeover::open(&lease, segment_bytes, own).await {
-        Ok(opened) => Ok((opened, lease)),
-        Err(error) => {
-            lease.release().await;
-            Err(error.into())
-        }
-    }
-}
-
-/// A socket that keeps listening while its server changes.
-#[derive(Debug)]
-struct Kept(std::net::TcpListener, Option<Arc<Certificates>>);
-
-impl Kept {
-    fn new((listener, certificates): Bound) -> std::io::Result<Self> {
-        Ok(Self(listener.into_std()?, certificates))
-    }
-
-    fn bound(&self) -> std::io::Result<Bound> {
-        Ok((TcpListener::from_std(self.0.try_clone()?)?, self.1.clone()))
-    }
+    Ok(lock.await??)
 }
 
 /// A waiting server, with its sockets.
@@ -114,8 +90,8 @@ pub(super) struct Standby<'c> {
     config: &'c Config,
     ports: &'c Ports,
     /// Empty until there is a state to serve.
-    listeners: Vec<Kept>,
-    pages: Vec<Kept>,
+    listeners: Vec<Socket>,
+    pages: Vec<Socket>,
     /// The newest revision that clients may have seen.
     shown: Revision,
 }
@@ -134,7 +110,7 @@ struct View {
 
 impl<'c> Standby<'c> {
     pub(super) fn new(config: &'c Config, ports: &'c Ports, pages: Vec<Bound>) -> Result<Self, ServeError> {
-        let pages = pages.into_iter().map(Kept::new).collect::<Result<_, _>>().map_err(ServeError::Socket)?;
+        let pages = pages.into_iter().map(Socket::new).collect::<Result<_, _>>().map_err(ServeError::Socket)?;
         Ok(Self { config, ports, listeners: Vec::new(), pages, shown: Revision::ZERO })
     }
 
@@ -158,7 +134,7 @@ impl<'c> Standby<'c> {
                         view = None;
                     }
                     Err(error) => {
-                        tracing::warn!(error = chain(&error), "cannot load a pushed commit; the next push is loaded");
+                        tracing::warn!(error, "cannot load a pushed commit; the next push is loaded");
                         continue;
                     }
                 }
@@ -177,15 +153,15 @@ impl<'c> Standby<'c> {
 
     /// Returns the sockets for the writer: those for clients, if bound already, and those for pages.
     pub(super) fn end(self) -> Result<(Vec<Bound>, Vec<Bound>), ServeError> {
-        let all = |kept: Vec<Kept>| kept.iter().map(Kept::bound).collect::<Result<Vec<_>, _>>();
+        let all = |kept: Vec<Socket>| kept.iter().map(Socket::bound).collect::<Result<Vec<_>, _>>();
         Ok((all(self.listeners).map_err(ServeError::Socket)?, all(self.pages).map_err(ServeError::Socket)?))
     }
 
     async fn begin(&mut self, metadata: Oid) -> Result<Option<View>, String> {
         let branch = self.config.branch.clone();
-        let opened = spawn_blocking(move || Follower::open(branch, metadata)).await.expect("reading does not panic");
-        let (follower, Loaded { state, keys }, data) = opened.map_err(|error| chain(&error))?;
-        let revision = Revision::new(state.revision);
+        let loaded = blocking::run("load a pushed commit", move || Shown::load(branch, metadata)).await;
+        let shown = loaded.map_err(|error| error.to_string())??;
+        let revision = shown.revision;
         if revision < self.shown {
             // Clients that have seen more would get different data for the same revisions.
             self.listeners.clear();
@@ -193,40 +169,54 @@ impl<'c> Standby<'c> {
         }
         if self.listeners.is_empty() {
             let bound = self.ports.bind().await.map_err(|error| chain(&error))?;
-            let kept = bound.into_iter().map(Kept::new).collect::<Result<_, _>>();
+            let kept = bound.into_iter().map(Socket::new).collect::<Result<_, _>>();
             self.listeners = kept.map_err(|error| error.to_string())?;
         }
-        let health = self.config.branch.keys.absolute(HEALTH).into();
-        let store = Store::standby(keys.into_iter().map(recovery::version_of), revision, health);
-        let head = Head { revision, data, next: data, merges: 0, foreign: None };
-        let view = View::start(self, follower, state.incarnation, store, head).map_err(|error| chain(&error))?;
+        let view = View::start(self, shown).map_err(|error| chain(&error))?;
         self.shown = revision;
         tracing::info!(%revision, "hot standby: serving reads and watches from the commits that the writer has pushed");
         Ok(Some(view))
     }
 }
 
+/// The state of a branch at a pushed commit.
+struct Shown {
+    follower: Follower,
+    incarnation: String,
+    revision: Revision,
+    store: Arc<Store>,
+    heads: watch::Sender<Head>,
+    merger: Merger,
+}
+
+impl Shown {
+    /// Loads the state. Blocks: reads all keys.
+    fn load(branch: branch::Config, metadata: Oid) -> Result<Self, String> {
+        let (follower, Loaded { state, keys }, data) =
+            Follower::open(branch.clone(), metadata).map_err(|error| chain(&error))?;
+        let revision = Revision::new(state.revision);
+        let health = branch.keys.absolute(HEALTH).into();
+        let store = Store::standby(keys.into_iter().map(recovery::version_of), revision, health);
+        let (heads, head) = watch::channel(Head { revision, data, next: data, merges: 0, foreign: None });
+        let merger = Merger::new(store.clone(), head, branch).map_err(|error| chain(&error))?;
+        Ok(Self { follower, incarnation: state.incarnation, revision, store, heads, merger })
+    }
+}
+
 impl View {
-    fn start(
-        standby: &Standby<'_>,
-        follower: Follower,
-        incarnation: String,
-        store: Arc<Store>,
-        head: Head,
-    ) -> Result<Self, ServeError> {
+    fn start(standby: &Standby<'_>, shown: Shown) -> Result<Self, ServeError> {
+        let Shown { follower, incarnation, revision: _, store, heads, merger } = shown;
         let Standby { config, .. } = standby;
-        let bound = |kept: &[Kept]| kept.iter().map(Kept::bound).collect::<Result<Vec<_>, _>>();
+        let bound = |kept: &[Socket]| kept.iter().map(Socket::bound).collect::<Result<Vec<_>, _>>();
         let (listeners, pages) = (bound(&standby.listeners), bound(&standby.pages));
         let (listeners, pages) = (listeners.map_err(ServeError::Socket)?, pages.map_err(ServeError::Socket)?);
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
-        let (heads, head) = watch::channel(head);
-        let merger = Merger::new(store.clone(), head, config.branch.clone())?;
         // Without remotes: pushed commits arrive through the wait for the lease.
         let puller = Arc::new(Puller::new(Arc::new(merger), gitcd_sync::Config::default()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let reporter = Reporter::new(puller, None, Supervisor::default());
+        let reporter = Reporter::new(puller, None, Supervisor::within(&config.process));
         let face = Frontend::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -240,27 +230,34 @@ impl View {
         Ok(Self { follower: Some(follower), incarnation, store, heads, tasks, _stop: stop })
     }
 
-    /// Serves a later state of the branch; returns its revision.
-    async fn advance(&mut self, config: &Config, metadata: Oid) -> Result<Result<Revision, Another>, LoadError> {
+    /// Serves a later state of the branch; returns its revision. After a panic, the next state is loaded as that of another
+    /// writer.
+    async fn advance(&mut self, config: &Config, metadata: Oid) -> Result<Result<Revision, Another>, String> {
         let Some(mut follower) = self.follower.take() else { return Ok(Err(Another)) };
-        let advanced = spawn_blocking(move || {
-            let step = follower.advance(metadata);
+        let (store, incarnation) = (self.store.clone(), self.incarnation.clone());
+        let advanced = blocking::run("load the next pushed commit", move || {
+            let step = follower.advance(metadata).map(|step| follow(&store, &incarnation, step));
             (follower, step)
         });
-        let (follower, step) = advanced.await.expect("reading does not panic");
+        let (follower, step) = advanced.await.map_err(|error| error.to_string())?;
         self.follower = Some(follower);
-        let Step { state, data, put, gone } = step?;
-        if state.incarnation != self.incarnation {
-            return Ok(Err(Another));
-        }
-        let revision = Revision::new(state.revision);
-        let compacted = Revision::new(state.compact_revision);
-        let put = put.into_iter().map(recovery::version_of).collect();
-        let shown = self.store.follow(Followed { revision, compacted, put, gone });
-        if shown.is_ok() {
+        let shown = step.map_err(|error| chain(&error))?;
+        if let Ok((revision, data)) = shown {
             self.heads.send_modify(|head| *head = Head { revision, data, next: data, ..*head });
             tracing::debug!(%revision, branch = config.branch.name, listeners = self.tasks.len(), "serving new state");
         }
-        Ok(shown.map(|()| revision))
+        Ok(shown.map(|(revision, _)| revision))
     }
+}
+
+/// Applies a step of the writer to the store; returns the revision and the data commit.
+fn follow(store: &Store, incarnation: &str, step: Step) -> Result<(Revision, Oid), Another> {
+    let Step { state, data, put, gone } = step;
+    if state.incarnation != incarnation {
+        return Err(Another);
+    }
+    let (revision, compacted) = (Revision::new(state.revision), Revision::new(state.compact_revision));
+    let put = put.into_iter().map(recovery::version_of).collect();
+    store.follow(Followed { revision, compacted, put, gone })?;
+    Ok((revision, data))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use git2::{Oid, Repository};
 use gitcd_core::supervisor::{Supervisor, TaskStatus};
 use gitcd_engine::committer;
+use gitcd_mvcc::Store;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::{Graph, GraphError, Missing};
 use gitcd_sync::Puller;
@@ -14,6 +15,11 @@ use gitcd_sync::status::{Condition, ConflictStatus, LATEST_CONFLICTS, RemoteStat
 use parking_lot::Mutex;
 
 use super::{Branch, Remote, Status, Task};
+
+/// Returns why clients cannot write, if so. The reason that only a restart removes comes first.
+pub(crate) fn refusal(store: &Store) -> Option<gitcd_mvcc::Error> {
+    store.poisoned().map(gitcd_mvcc::Error::Poisoned).or_else(|| store.unavailable())
+}
 
 /// Limit for counting commits.
 const MOST: usize = 1000;
@@ -111,7 +117,7 @@ impl Reporter {
             commit_lag_seconds: committer::lag(store).as_secs_f64(),
             connections: None,
             keys: keys as u64,
-            writes_refused: store.unavailable().map(|error| error.to_string()),
+            writes_refused: refusal(store).map(|error| error.to_string()),
             merges: self.people(&known).map(|status| status.merges).sum(),
             conflicts: self.people(&known).map(|status| status.conflicts).sum(),
             latest_conflicts: self.latest_conflicts(&known),

@@ -98,8 +98,8 @@ impl ApiServer {
     pub(super) async fn try_all(&self, trials: Vec<Trial>) -> Result<Verdicts, Unavailable> {
         let failed = |problem: String| Unavailable { kubeconfig: self.kubeconfig.clone(), problem };
         let path = self.kubeconfig.clone();
-        let read = blocking(move || kubeconfig::read(&path)).await;
-        let client = read.and_then(|cluster| Client::new(&cluster));
+        // The client reads the trusted certificates of the system.
+        let client = blocking(move || kubeconfig::read(&path).and_then(|cluster| Client::new(&cluster))).await;
         let client = client.map_err(failed)?;
         let found = futures::stream::iter(trials.into_iter().map(|trial| {
             let client = &client;

@@ -15,12 +15,16 @@ mod take;
 pub mod takeover;
 mod terms;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitcd_core::blocking::Panicked;
 use gitcd_core::error::chain;
 use gitcd_core::fence::Fence;
+use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::recovery::OpenError;
+use gitcd_mvcc::Store;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -29,13 +33,11 @@ pub use self::record::LEASES;
 pub use self::record::reference;
 use self::remote::LeaseRemote;
 use self::renewer::LeaseRenewer;
+pub use self::take::Acquisition;
 use super::merger::Merger;
 use super::remote::{Remote, RemoteError};
 use super::status::{Condition, LeaseStatus, Statuses};
 use crate::git_worker::blocking;
-
-/// The error for a client that pushes a lease for a branch that this gitcd serves.
-pub(crate) const SERVED: &str = "a gitcd serves this branch: a lease needs a remote that no gitcd serves";
 
 /// Settings of the writer lease.
 #[derive(Clone, Debug)]
@@ -101,6 +103,9 @@ pub enum LeaseError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    /// A step panicked.
+    #[error(transparent)]
+    Internal(#[from] Panicked),
 }
 
 /// State that a lease shares with its renewer.
@@ -161,19 +166,29 @@ pub struct Lease {
     upstream: LeaseRemote,
     record: record::Record,
     stop: watch::Sender<bool>,
-    keeper: Mutex<Option<JoinHandle<LeaseRenewer>>>,
+    /// Locked by the task that renews.
+    renewer: Arc<tokio::sync::Mutex<LeaseRenewer>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    supervisor: Supervisor,
     /// Whether all commits of this server are on the remote after the lease was lost, so that it can exit.
     saved: watch::Sender<bool>,
 }
 
 impl Lease {
     /// Starts to renew an acquired lease.
-    fn keep(keeper: LeaseRenewer) -> Arc<Self> {
-        let (upstream, record, shared) = (keeper.upstream.clone(), keeper.record.clone(), keeper.shared.clone());
-        let stop = watch::Sender::new(false);
-        let task = tokio::spawn(keeper.run(stop.subscribe()));
-        let (keeper, saved) = (Mutex::new(Some(task)), watch::Sender::new(false));
-        Arc::new(Self { shared, upstream, record, stop, keeper, saved })
+    fn keep(renewer: LeaseRenewer, supervisor: Supervisor) -> Arc<Self> {
+        let (upstream, record, shared) = (renewer.upstream.clone(), renewer.record.clone(), renewer.shared.clone());
+        let (stop, renewer) = (watch::Sender::new(false), Arc::new(tokio::sync::Mutex::new(renewer)));
+        let (renewing, stopped, was_started) = (renewer.clone(), stop.subscribe(), Cell::new(false));
+        let start = move || {
+            // After a panic, a renewal is due.
+            let pause = if was_started.replace(true) { Duration::ZERO } else { terms::renewal(record.duration) };
+            let (renewer, stopped) = (renewing.clone(), stopped.clone());
+            async move { renewer.lock().await.run(pause, stopped).await }
+        };
+        let task = supervisor.spawn_with(renewer::retry(record.duration), RENEWAL, start);
+        let (task, saved) = (Mutex::new(Some(task)), watch::Sender::new(false));
+        Arc::new(Self { shared, upstream, record, stop, renewer, task, supervisor, saved })
     }
 
     /// Returns the fence, which is open while the lease lasts.
@@ -230,7 +245,8 @@ impl Lease {
     }
 
     /// Works for the served branch until `stopped`: merges side branches, publishes writes in doubt when the lease is renewed
-    /// after it had expired, and saves unpushed writes when it is lost.
+    /// after it had expired, saves unpushed writes when it is lost, and poisons the store when it expires because its renewal
+    /// panics.
     pub async fn serve(&self, merger: &Merger, statuses: &Statuses, mut stopped: watch::Receiver<bool>) {
         let mut reopened = self.shared.reopened.subscribe();
         let mut lost = self.shared.lost.subscribe();
@@ -249,9 +265,26 @@ impl Lease {
             }
             self.save(merger).await;
         };
+        let renewal = self.watch_renewal(merger.store());
         tokio::select! {
-            () = async { tokio::join!(work, sides); } => {}
+            () = async { tokio::join!(work, sides, renewal); } => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    }
+
+    /// Poisons the store if the lease expires while its renewal waits to be started again after a panic. Then the lease is not
+    /// renewed any more, so that another server can take it.
+    async fn watch_renewal(&self, store: &Store) {
+        while !self.gate().is_closed_for_good() {
+            let failure = self.supervisor.failure(RENEWAL).filter(|_| !self.gate().is_open());
+            if let Some(failure) = failure {
+                store.poison(&format!(
+                    "the renewal of the writer lease panicked ({failure}), and the lease expired before it was started again"
+                ));
+                self.stop.send_replace(true);
+                return;
+            }
+            tokio::time::sleep(self.gate().remaining().max(renewer::retry(self.record.duration))).await;
         }
     }
 
@@ -318,11 +351,11 @@ impl Lease {
 
     /// Hands the lease over without pushing the branch.
     pub async fn release(&self) {
-        let Some(keeper) = self.end().await else { return };
+        let Some(mut renewer) = self.end().await else { return };
         if self.lost().is_some() {
             return;
         }
-        match keeper.release().await {
+        match renewer.release().await {
             Ok(true) => tracing::info!(epoch = self.record.epoch, "the writer lease is handed over"),
             Ok(false) => {}
             Err(error) => {
@@ -334,13 +367,21 @@ impl Lease {
         }
     }
 
-    /// Stops renewing the lease.
-    async fn end(&self) -> Option<LeaseRenewer> {
+    /// Stops renewing the lease; returns its renewer the first time.
+    async fn end(&self) -> Option<tokio::sync::MutexGuard<'_, LeaseRenewer>> {
         self.stop.send_replace(true);
-        let keeper = self.keeper.lock().take()?;
-        keeper.await.ok()
+        let task = self.task.lock().take()?;
+        if self.supervisor.failure(RENEWAL).is_some() {
+            // It waits to be started again.
+            task.abort();
+        }
+        let _ended = task.await;
+        Some(self.renewer.lock().await)
     }
 }
+
+/// The name of the task that renews a lease.
+const RENEWAL: &str = "lease-renewal";
 
 /// Timeout of the last push of a server that stops.
 const LAST: Duration = Duration::from_secs(15);

@@ -24,8 +24,8 @@ pub(super) struct LeaseRemote {
 }
 
 impl LeaseRemote {
-    fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
-        RemoteError { remote: self.remote.name.clone(), condition, problem: problem.to_string() }
+    pub(super) fn failed(&self, condition: Condition, problem: &dyn std::fmt::Display) -> RemoteError {
+        RemoteError::new(&self.remote.name, condition, problem.to_string())
     }
 
     pub(super) fn git_dir(&self) -> PathBuf {
@@ -57,7 +57,8 @@ impl LeaseRemote {
         let (git_dir, location) = (self.git_dir(), self.remote.location(&self.config.repository)?);
         let link = self.link.with_new_packs();
         let transport = transport::choose(Local { limit, ..self.remote.local(&git_dir, &link) }, &location);
-        exchange(&*transport).map_err(|failed| self.failed(failed.condition, &failed.said))
+        exchange(&*transport)
+            .map_err(|failed| RemoteError { cause: failed.cause, ..self.failed(failed.condition, &failed.said) })
     }
 
     /// Returns the remote's values of these references.

@@ -18,7 +18,7 @@ use crate::git_worker::blocking;
 use crate::remote::RemoteError;
 use crate::status::Condition;
 
-/// The task that renews a lease.
+/// The renewals of a lease. Its state stays valid if a renewal panics: what may have been sent is in doubt then.
 #[derive(Debug)]
 pub(super) struct LeaseRenewer {
     pub(super) upstream: LeaseRemote,
@@ -57,26 +57,22 @@ pub(super) async fn within<T: Send + 'static>(
 ) -> Result<T, RemoteError> {
     match tokio::time::timeout(limit + Duration::from_millis(100), blocking(work)).await {
         Ok(done) => done,
-        Err(_) => Err(RemoteError {
-            remote: remote.to_owned(),
-            condition: Condition::Unreachable,
-            problem: format!("no answer within {limit:?}"),
-        }),
+        Err(_) => Err(RemoteError::new(remote, Condition::Unreachable, format!("no answer within {limit:?}"))),
     }
 }
 
 impl LeaseRenewer {
-    /// Renews until `stop`, or until another server has the lease.
-    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Self {
-        let mut pause = renewal(self.record.duration);
+    /// Renews after `pause`, and then regularly, until `stop`, or until another server has the lease.
+    pub(super) async fn run(&mut self, mut pause: Duration, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
                 () = tokio::time::sleep(pause) => {}
-                _ = stop.wait_for(|stop| *stop) => return self,
             }
             match self.renew().await {
                 Ok(next) => pause = next,
-                Err(Lost) => return self,
+                Err(Lost) => return,
             }
         }
     }
@@ -124,10 +120,17 @@ impl LeaseRenewer {
     async fn send(&mut self) -> Result<(), RemoteError> {
         let (upstream, record) = (self.upstream.clone(), self.record.clone());
         let mut chain = std::mem::take(&mut self.chain);
-        let (next, chain) = blocking(move || (chain.next(&upstream, &record), chain)).await;
+        let (mark, confirmed) = (self.mark.clone(), self.holding.confirmed());
+        let prepared = blocking(move || {
+            let next = chain.next(&upstream, &record);
+            if let Ok(next) = &next {
+                mark.write(Some(confirmed), *next);
+            }
+            (next, chain)
+        });
+        let (next, chain) = prepared.await;
         self.chain = chain;
         let next = next.map_err(|error| self.failed(&describe(&error)))?;
-        self.mark.write(Some(self.holding.confirmed()), next);
         self.holding.sends(next, Moment::now());
         self.move_to(next).await?;
         self.holding.has(next);
@@ -141,8 +144,7 @@ impl LeaseRenewer {
     }
 
     fn failed(&self, problem: &str) -> RemoteError {
-        let (remote, condition) = (self.upstream.remote.name.clone(), Condition::Failed);
-        RemoteError { remote, condition, problem: problem.to_owned() }
+        self.upstream.failed(Condition::Failed, &problem)
     }
 
     /// Extends the fence; returns whether it was closed.
@@ -171,7 +173,7 @@ impl LeaseRenewer {
     }
 
     /// Hands the lease over, so that other servers need not wait until it expires. Returns `false` if another server has it.
-    pub(super) async fn release(mut self) -> Result<bool, RemoteError> {
+    pub(super) async fn release(&mut self) -> Result<bool, RemoteError> {
         self.shared.gate.close_for_good();
         let record = Record { is_held: false, ..self.record.clone() };
         let upstream = self.upstream.clone();

@@ -1,18 +1,19 @@
 //! Acquisition of the lease by a waiting server.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_core::blocking::Panicked;
 use gitcd_core::error::chain as describe;
 use gitcd_core::fence::{Fence, Moment};
+use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::recovery::StateLock;
 use gitcd_repo::branch;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinSet};
 
-use super::SERVED;
 use super::chain::Chain;
 use super::mark::Mark;
 use super::record::{Record, reference};
@@ -24,10 +25,26 @@ use crate::OWN_ACCESS_HINT;
 use crate::git_worker::blocking;
 use crate::remote::{Link, Location, RemoteError};
 use crate::status::Condition;
+use crate::wire::Cause;
 
 /// First interval between equal log lines of a waiting server; it grows up to [`LOG_AT_LAST`].
 const LOG_EVERY: Duration = Duration::from_secs(10);
 const LOG_AT_LAST: Duration = Duration::from_mins(10);
+
+/// The input of [`Lease::take`], besides the configuration.
+#[derive(Debug)]
+pub struct Acquisition {
+    /// The lock of the branch's state folder.
+    pub lock: StateLock,
+    /// Size of a journal segment, the unit of trimming.
+    pub segment_bytes: u64,
+    /// Receives each fetched metadata commit of another server.
+    pub pushed: Option<watch::Sender<Option<Oid>>>,
+    /// Starts the renewal of the lease again after a panic.
+    pub supervisor: Supervisor,
+    /// Receives the lease as soon as it is acquired. If the server does not start, the caller must release it.
+    pub acquired: Arc<OnceLock<Arc<Lease>>>,
+}
 
 /// A server that waits for a lease and takes it.
 struct Taker {
@@ -41,7 +58,8 @@ struct Taker {
     waiting: Waiting,
     /// `None` while preparations have it.
     lock: Option<StateLock>,
-    preparing: Option<JoinHandle<Prepared>>,
+    /// At most one task; aborted with the wait.
+    preparing: JoinSet<Prepared>,
     segment_bytes: u64,
     /// The remote's metadata commit of the last preparations.
     compared: Option<Oid>,
@@ -55,6 +73,8 @@ struct Taker {
     host: String,
     last_logged: Option<(String, Instant, u32)>,
     pushed: Option<watch::Sender<Option<Oid>>>,
+    supervisor: Supervisor,
+    acquired: Arc<OnceLock<Arc<Lease>>>,
 }
 
 /// The result of preparations.
@@ -64,6 +84,8 @@ type Prepared = Result<(takeover::Own, Result<bool, RemoteError>), LeaseError>;
 struct Seen {
     found: Option<Oid>,
     record: Option<Record>,
+    /// Whether the previous process of this state folder left the lease at this value.
+    is_own: bool,
     metadata: Option<Oid>,
     data: Option<Oid>,
     at: Moment,
@@ -71,22 +93,27 @@ struct Seen {
 
 impl Lease {
     /// Waits for the lease of a branch, takes it, and starts to renew it. Meanwhile, fetches the remote's branch, and pushes
-    /// commits that only this server has to a side branch if another server has written since. `pushed` receives each fetched
-    /// metadata commit of another server.
+    /// commits that only this server has to a side branch if another server has written since.
     ///
     /// # Errors
-    /// [`LeaseError`] if waiting would not help.
+    /// [`LeaseError`] if waiting would not help. The lease may be acquired nevertheless: see [`Acquisition::acquired`].
     pub async fn take(
         settings: &Settings,
         config: &branch::Config,
-        segment_bytes: u64,
-        lock: StateLock,
-        pushed: Option<watch::Sender<Option<Oid>>>,
+        acquisition: Acquisition,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
+        let Acquisition { lock, segment_bytes, pushed, supervisor, acquired } = acquisition;
         let upstream = LeaseRemote { remote: settings.remote.clone(), config: config.clone(), link: Link::default() };
-        if let Location::Folder(folder) = upstream.remote.location(&config.repository)?
-            && StateLock::is_taken(&folder, &config.data_reference)
-        {
+        let (at, folder) = (upstream.clone(), lock.folder().to_owned());
+        let (is_served, mark) = blocking(move || {
+            let is_served = match at.remote.location(&at.config.repository)? {
+                Location::Folder(folder) => StateLock::is_taken(&folder, &at.config.data_reference),
+                Location::Url(_) => false,
+            };
+            Ok::<_, RemoteError>((is_served, Mark::of(&folder)))
+        })
+        .await?;
+        if is_served {
             let (remote, reference) = (upstream.remote.name, config.data_reference.clone());
             return Err(LeaseError::Served { remote, reference });
         }
@@ -96,12 +123,12 @@ impl Lease {
             reference: reference(&config.data_reference),
             upstream,
             duration: settings.duration,
-            mark: Arc::new(Mark::of(lock.folder())),
+            mark: Arc::new(mark),
             chain: Chain::default(),
             epoch: 0,
             waiting: Waiting::default(),
             lock: Some(lock),
-            preparing: None,
+            preparing: JoinSet::new(),
             segment_bytes,
             compared: None,
             is_saved: false,
@@ -112,6 +139,8 @@ impl Lease {
             host,
             last_logged: None,
             pushed,
+            supervisor,
+            acquired,
         };
         taker.run().await
     }
@@ -124,24 +153,26 @@ impl Taker {
                 Ok(seen) => {
                     if let Some(at) = self.tried.iter().position(|(tried, ..)| Some(*tried) == seen.found) {
                         let (taken, sent, record) = self.tried.swap_remove(at);
-                        let keeper = self.taken(taken, sent, record);
-                        return self.with_own(keeper).await;
+                        let lease = self.taken(taken, sent, record);
+                        return self.with_own(lease).await;
                     }
                     match self.decide(&seen) {
                         Step::Wait(rest) => {
                             self.refusals = 0;
-                            if self.preparing.as_ref().is_none_or(JoinHandle::is_finished) {
-                                self.prepared().await?;
+                            if let Some(ended) = self.preparing.try_join_next() {
+                                self.prepared(ended)?;
+                            }
+                            if self.preparing.is_empty() {
                                 self.prepare(&seen);
                             }
                             rest.min(poll(self.duration))
                         }
                         Step::Take => match self.attempt(&seen).await {
                             Ok((taken, sent, record)) => {
-                                let keeper = self.taken(taken, sent, record);
-                                return self.with_own(keeper).await;
+                                let lease = self.taken(taken, sent, record);
+                                return self.with_own(lease).await;
                             }
-                            Err(error) if error.problem.contains(SERVED) => {
+                            Err(error) if error.cause == Cause::Served => {
                                 let (remote, reference) = (error.remote, self.upstream.config.data_reference);
                                 return Err(LeaseError::Served { remote, reference });
                             }
@@ -168,7 +199,7 @@ impl Taker {
     }
 
     async fn look(&self) -> Result<Seen, RemoteError> {
-        let (upstream, name) = (self.upstream.clone(), self.reference.clone());
+        let (upstream, name, mark) = (self.upstream.clone(), self.reference.clone(), self.mark.clone());
         let limit = limit(self.duration).max(Duration::from_secs(5));
         let looked = within(limit, &self.upstream.remote.name, move || {
             let config = &upstream.config;
@@ -176,14 +207,14 @@ impl Taker {
                 upstream.find([&name, &config.data_reference, &config.metadata_reference], limit)?;
             // Read after the reference: it has had this value since before that moment.
             let at = Moment::now();
-            let Some(oid) = found else { return Ok(Seen { found, record: None, metadata, data, at }) };
-            upstream.bring(&[(&name, found)])?;
-            let record = Record::read(&upstream.here()?, oid).map_err(|error| RemoteError {
-                remote: upstream.remote.name.clone(),
-                condition: Condition::Damaged,
-                problem: error.to_string(),
-            })?;
-            Ok(Seen { found, record: Some(record), metadata, data, at })
+            let mut seen = Seen { found, record: None, is_own: false, metadata, data, at };
+            if let Some(oid) = found {
+                upstream.bring(&[(&name, found)])?;
+                let record = Record::read(&upstream.here()?, oid);
+                seen.record = Some(record.map_err(|error| upstream.failed(Condition::Damaged, &error))?);
+                seen.is_own = mark.is_own(found);
+            }
+            Ok(seen)
         });
         looked.await
     }
@@ -192,7 +223,7 @@ impl Taker {
         let step = self.waiting.look(Look {
             found: seen.found,
             record: seen.record.as_ref(),
-            is_own: self.mark.is_own(seen.found),
+            is_own: seen.is_own,
             has_branch: seen.data.or(seen.metadata).is_some(),
             now: seen.at,
             usual: self.duration,
@@ -219,13 +250,12 @@ impl Taker {
         self.compared = Some(theirs);
         let (upstream, data, segment_bytes) = (self.upstream.clone(), seen.data, self.segment_bytes);
         let own = takeover::Own { lock, is_saved: self.is_saved };
-        self.preparing = Some(tokio::spawn(takeover::prepare(upstream, data, theirs, segment_bytes, own)));
+        self.preparing.spawn(takeover::prepare(upstream, data, theirs, segment_bytes, own));
     }
 
-    /// Waits for the preparations, and takes over their results.
-    async fn prepared(&mut self) -> Result<(), LeaseError> {
-        let Some(preparing) = self.preparing.take() else { return Ok(()) };
-        let (own, outcome) = preparing.await.expect("preparations do not panic")?;
+    /// Takes over the result of preparations. If they panicked, the lock is released.
+    fn prepared(&mut self, ended: Result<Prepared, JoinError>) -> Result<(), LeaseError> {
+        let (own, outcome) = ended.map_err(|error| Panicked::of_task("prepare to take over the branch", error))??;
         (self.lock, self.is_saved) = (Some(own.lock), own.is_saved);
         match outcome {
             Err(error) => {
@@ -257,14 +287,17 @@ impl Taker {
             (self.chain, self.epoch) = (Chain::default(), record.epoch);
         }
         let (upstream, wanted, mut chain) = (self.upstream.clone(), record.clone(), std::mem::take(&mut self.chain));
-        let (next, chain) = blocking(move || (chain.next(&upstream, &wanted), chain)).await;
+        let (mark, found) = (self.mark.clone(), seen.found);
+        let prepared = blocking(move || {
+            let next = chain.next(&upstream, &wanted);
+            if let Ok(next) = &next {
+                mark.write(found, *next);
+            }
+            (next, chain)
+        });
+        let (next, chain) = prepared.await;
         self.chain = chain;
-        let next = next.map_err(|error| RemoteError {
-            remote: self.upstream.remote.name.clone(),
-            condition: Condition::Failed,
-            problem: describe(&error),
-        })?;
-        self.mark.write(seen.found, next);
+        let next = next.map_err(|error| self.upstream.failed(Condition::Failed, &describe(&error)))?;
         let sent = Moment::now();
         self.tried.push((next, sent, record.clone()));
         let (upstream, limit) = (self.upstream.clone(), limit(self.duration));
@@ -292,13 +325,15 @@ impl Taker {
         let chain = if self.epoch == record.epoch { std::mem::take(&mut self.chain) } else { Chain::default() };
         let (upstream, mark) = (self.upstream.clone(), self.mark.clone());
         // Starts renewals, however long the takeover takes.
-        Lease::keep(LeaseRenewer { upstream, record, chain, mark, holding, shared })
+        let renewer = LeaseRenewer { upstream, record, chain, mark, holding, shared };
+        let lease = Lease::keep(renewer, self.supervisor.clone());
+        let _first = self.acquired.set(lease.clone());
+        lease
     }
 
     async fn with_own(mut self, lease: Arc<Lease>) -> Result<(Arc<Lease>, takeover::Own), LeaseError> {
-        if let Err(error) = self.prepared().await {
-            lease.release().await;
-            return Err(error);
+        while let Some(ended) = self.preparing.join_next().await {
+            self.prepared(ended)?;
         }
         let lock = self.lock.expect("the preparations have returned the lock");
         Ok((lease, takeover::Own { lock, is_saved: self.is_saved }))
@@ -339,7 +374,7 @@ impl Taker {
 fn explained(error: &RemoteError) -> String {
     let said = describe(error);
     match error.condition {
-        Condition::Denied if !said.contains(OWN_ACCESS_HINT) => {
+        Condition::Denied if error.cause != Cause::OwnAccess => {
             format!("{said}; a lease requires the right to push refs/gitcd/: on a `gitcd host`, {OWN_ACCESS_HINT}")
         }
         _ => said,

@@ -11,6 +11,7 @@ use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
 use gitcd_repo::branch::{Branch, FlushError};
 use gitcd_repo::refs::Refs;
+use tokio::runtime::Handle;
 
 use super::remote::{LIMIT, LeaseRemote, Update};
 use super::{Lease, LeaseError, side};
@@ -103,20 +104,20 @@ async fn fit(
 ) -> Result<Result<StateLock, (RemoteError, StateLock)>, LeaseError> {
     let Own { mut lock, is_saved } = own;
     let Some(theirs) = there.metadata else { return Ok(Ok(lock)) };
-    let config = &upstream.config;
-    let ours = upstream.own(&config.metadata_reference)?;
-    let is_ours = match ours {
-        // Our commits are saved only if another server has written: that need not be searched for again, and takes long.
-        Some(ours) if !is_saved => {
-            let at = upstream.clone();
-            let found = blocking(move || at.is_ancestor(theirs, ours)).await;
-            found?
-        }
-        _ => false,
-    };
+    let at = upstream.clone();
+    let compared = blocking(move || {
+        let ours = at.own(&at.config.metadata_reference)?;
+        let is_ours = match ours {
+            // Our commits are saved only if another server has written: that need not be searched for again, and takes long.
+            Some(ours) if !is_saved => at.is_ancestor(theirs, ours)?,
+            _ => false,
+        };
+        Ok::<_, RemoteError>((ours, is_ours))
+    });
+    let (ours, is_ours) = compared.await?;
     if is_ours {
         // A new metadata commit, so that publishing moves the reference in any case.
-        let config = config.clone();
+        let config = upstream.config.clone();
         blocking(move || touch(config)).await?;
         return Ok(Ok(lock));
     }
@@ -218,24 +219,23 @@ async fn commit_all(
     lock: StateLock,
 ) -> Result<(Oid, StateLock), LeaseError> {
     let config = upstream.config.clone();
-    let opened = blocking(move || recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)).await;
-    let opened = opened?;
-    let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
-    let (settings, counters) = (committer::Settings::default(), Arc::default());
-    let (config, incarnation) = (upstream.config.clone(), opened.incarnation);
-    let committer = Committer::new(store.clone(), opened.branch, config, settings, incarnation, opened.bases, counters);
-    let heads = committer.heads();
-    let committer = committer.spawn().map_err(LeaseError::Thread)?;
-    store.stop().await;
-    let ended = blocking(move || {
+    // One piece of work: its threads must not outlive the lock, even if the caller is dropped.
+    let committed = blocking(move || -> Result<_, LeaseError> {
+        let opened = recovery::open_locked(&config, segment_bytes, lock).map_err(Box::new)?;
+        let (store, writer) = Store::start(opened.start, store::Limits::default()).map_err(LeaseError::Thread)?;
+        let (settings, counters) = (committer::Settings::default(), Arc::default());
+        let (branch, incarnation, bases) = (opened.branch, opened.incarnation, opened.bases);
+        let committer = Committer::new(store.clone(), branch, config, settings, incarnation, bases, counters);
+        let (heads, committer) = (committer.heads(), committer.spawn());
+        Handle::current().block_on(store.stop());
         writer.join();
-        committer.join().unwrap_or(false)
+        if !committer.map_err(LeaseError::Thread)?.join().unwrap_or(false) {
+            return Err(LeaseError::Uncommitted);
+        }
+        let head = heads.borrow().data;
+        Ok((head, opened.lock))
     });
-    if !ended.await {
-        return Err(LeaseError::Uncommitted);
-    }
-    let head = heads.borrow().data;
-    Ok((head, opened.lock))
+    committed.await
 }
 
 /// Moves the local references to the remote's, and sets local state aside: recovery then continues from Git, with a new block of
@@ -295,8 +295,7 @@ fn described(upstream: &LeaseRemote, metadata: Oid) -> Result<Oid, RemoteError> 
         Ok(None) => "it has no parents".to_owned(),
         Err(error) => error.message().to_owned(),
     };
-    let (remote, condition) = (upstream.remote.name.clone(), Condition::Damaged);
-    Err(RemoteError { remote, condition, problem: format!("its metadata {metadata} cannot be used: {problem}") })
+    Err(upstream.failed(Condition::Damaged, &format!("its metadata {metadata} cannot be used: {problem}")))
 }
 
 /// Pushes the local branch if it continues the remote's. Returns whether the remote then has its data. Pushes nothing if the

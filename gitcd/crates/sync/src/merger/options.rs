@@ -11,7 +11,7 @@ use gitcd_repo::refs::RefError;
 
 use super::super::dry_run::Unavailable;
 use super::super::git_worker::OpenError;
-use super::super::plan::{Plan, PlanError, Rejected};
+use super::super::plan::{Plan, PlanError, Provenance, Rejected};
 
 /// Options of a merge.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct MergeOptions {
     pub strict: bool,
     /// Whether files in external commits get a dry run at the store's kube-apiserver, if it has one.
     pub dry_run: DryRun,
+    /// Which commits count as gitcd's own.
+    pub provenance: Provenance,
     /// The writer to report to watchers and in commits.
     pub by: Arc<str>,
 }

@@ -9,6 +9,7 @@ use gitcd_merge::Policy;
 use gitcd_repo::branch::{Action, Branch, Change, Record, Revisions, State};
 
 use super::*;
+use crate::plan::Provenance;
 
 const KEY: &str = "/registry/k";
 
@@ -124,6 +125,7 @@ async fn a_merge_that_a_crash_interrupted_does_not_count_as_writes_of_clients() 
         on_top_of: None,
         strict: false,
         dry_run: DryRun::Never,
+        provenance: Provenance::ByMessage,
         by: "test".into(),
     };
     // Drops the first merge once it is durable, but not in Git yet.

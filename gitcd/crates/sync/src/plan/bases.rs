@@ -146,7 +146,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::plan::{Plan, Rules, plan};
+    use crate::plan::{Plan, Provenance, Rules, plan};
     use git2::{Repository, Signature, Time};
     use gitcd_core::keyspace::KeySpace;
     use gitcd_core::scope::Scope;
@@ -179,8 +179,15 @@ mod tests {
     fn merged(repository: &Repository, ours: Oid, theirs: Oid) -> Plan {
         let keys = KeySpace::new("/registry", [""; 0]);
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules =
-            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
+        let rules = Rules {
+            keys: &keys,
+            policy: Policy::Later,
+            scope,
+            fast_forward: true,
+            secret_kinds,
+            verdicts: None,
+            provenance: Provenance::ByMessage,
+        };
         plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
     }
 

@@ -11,7 +11,7 @@ use gitcd_repo::graph::Graph;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Plan, Rules, plan};
+use super::{Plan, Provenance, Rules, plan};
 
 /// The fields of an object: `a`, which all branches write, and optionally one of its own for each branch.
 type Fields = BTreeMap<String, String>;
@@ -136,8 +136,15 @@ impl Model<'_> {
         let branch = &mut self.branches[at];
         let keys = KeySpace::new("/registry", [""; 0]);
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules =
-            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
+        let rules = Rules {
+            keys: &keys,
+            policy: Policy::Later,
+            scope,
+            fast_forward: true,
+            secret_kinds,
+            verdicts: None,
+            provenance: Provenance::ByMessage,
+        };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
             return;

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::model::{commit, join};
-use super::{Plan, Rules, plan};
+use super::{Plan, Provenance, Rules, plan};
 
 #[derive(Clone, Debug)]
 struct Branch {
@@ -142,6 +142,7 @@ impl Model<'_> {
             fast_forward: true,
             secret_kinds: &SecretKinds::default(),
             verdicts: None,
+            provenance: Provenance::ByMessage,
         };
         let mut graph = Graph::default();
         let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {

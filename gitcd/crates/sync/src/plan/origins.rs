@@ -9,6 +9,8 @@ use gitcd_repo::changes;
 use gitcd_repo::graph::{self, Graph};
 use gitcd_repo::object;
 
+use super::Provenance;
+
 /// The kind of commit that brought a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brought {
@@ -24,13 +26,18 @@ pub(super) enum Brought {
 
 /// The commits that brought files. A search costs as much as the changes in the commits on the path, however many files there
 /// are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Origins {
+    provenance: Provenance,
     asked: Vec<(Vec<u8>, Oid)>,
     found: HashMap<Vec<u8>, Brought>,
 }
 
 impl Origins {
+    pub(super) fn new(provenance: Provenance) -> Self {
+        Self { provenance, asked: Vec::new(), found: HashMap::new() }
+    }
+
     /// Returns what brought a file, if it was searched for.
     pub(super) fn get(&self, relative: &[u8]) -> Option<Brought> {
         self.found.get(relative).copied()
@@ -44,7 +51,8 @@ impl Origins {
     /// Searches the history of a commit for all requested files; returns the files.
     pub(super) fn find(&mut self, graph: &mut Graph, repository: &Repository, from: Oid) -> Vec<(Vec<u8>, Oid)> {
         let asked = std::mem::take(&mut self.asked);
-        let mut walk = Walk { graph, repository, waiting: BTreeSet::new(), files: HashMap::new() };
+        let mut walk =
+            Walk { graph, repository, provenance: self.provenance, waiting: BTreeSet::new(), files: HashMap::new() };
         walk.go_on(from, (0..asked.len()).collect());
         while let Some((commit, files)) = walk.next() {
             for (file, origin) in walk.look(commit, files, &asked) {
@@ -61,6 +69,7 @@ impl Origins {
 struct Walk<'a> {
     graph: &'a mut Graph,
     repository: &'a Repository,
+    provenance: Provenance,
     /// Commits to visit by time: the newest first, so that few are visited twice.
     waiting: BTreeSet<(i64, Oid)>,
     /// Indexes of the files that are in a commit as they are at the start.
@@ -97,9 +106,11 @@ impl Walk<'_> {
             return Vec::new();
         }
         let origin = Origin { commit: object::bytes(oid), time: here.time };
-        let brought = match self.repository.find_commit(oid) {
-            Ok(commit) if is_of_a_store(&commit) => Brought::ByStore,
-            Ok(commit) if is_merge_of_a_store(&commit) => Brought::Merged(origin),
+        let commit =
+            (self.provenance == Provenance::ByMessage).then(|| self.repository.find_commit(oid).ok()).flatten();
+        let brought = match commit {
+            Some(commit) if is_of_a_store(&commit) => Brought::ByStore,
+            Some(commit) if is_merge_of_a_store(&commit) => Brought::Merged(origin),
             _ => Brought::By(origin),
         };
         files.into_iter().map(|file| (file, brought)).collect()
@@ -178,7 +189,11 @@ mod tests {
         }
 
         fn origins(&self, from: Oid, files: &[(&str, &str)]) -> Vec<Brought> {
-            let mut origins = Origins::default();
+            self.origins_by(Provenance::ByMessage, from, files)
+        }
+
+        fn origins_by(&self, provenance: Provenance, from: Oid, files: &[(&str, &str)]) -> Vec<Brought> {
+            let mut origins = Origins::new(provenance);
             for (name, content) in files {
                 let blob = Oid::hash_object(git2::ObjectType::Blob, content.as_bytes()).unwrap();
                 origins.ask(name.as_bytes(), blob);
@@ -230,6 +245,15 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn a_message_of_gitcd_proves_nothing_if_all_commits_are_external() {
+        let history = History::new();
+        let (a, first) = (("a", "1"), history.commit(10, "first", &[], &[]));
+        let commit = history.commit(20, "update a\n\nRevision: 7\n", &[a], &[first]);
+        assert_eq!(history.origins_by(Provenance::ByMessage, commit, &[a]), [Brought::ByStore]);
+        assert_eq!(history.origins_by(Provenance::External, commit, &[a]), [by((commit, 20))]);
     }
 
     #[test]

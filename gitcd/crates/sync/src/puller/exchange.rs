@@ -24,6 +24,7 @@ use super::{PullError, Puller};
 use crate::fairness::Exchanged;
 use crate::git_worker::blocking;
 use crate::merger::{DryRun, HistoryLink, MergeOptions, MergeOutcome};
+use crate::plan::Provenance;
 use crate::remote::{Fetched, Link, Remote, RemoteError};
 use crate::status::Condition;
 
@@ -111,7 +112,7 @@ impl<'p> Exchange<'p> {
                 State::Merging { there, commits } => self.merge(there, commits).await,
                 State::Locating { failure } => self.locate(failure).await,
                 State::Pushing { there, failure } => self.push(there, failure).await,
-                State::Failed(error) => self.recover(error),
+                State::Failed(error) => self.recover(error).await,
                 State::Refetching(failure) => self.refetch(failure).await,
                 State::Deepening { failure, by } => self.deepen(failure, by).await,
                 State::Settled(outcome) => return (self.exchanged, outcome),
@@ -189,13 +190,14 @@ impl<'p> Exchange<'p> {
         if self.remote.push_on_pull_failure { State::Locating { failure } } else { State::Failed(failure) }
     }
 
-    fn recover(&mut self, error: PullError) -> State {
+    async fn recover(&mut self, error: PullError) -> State {
         if error.condition() == Condition::Raced {
             self.races += 1;
             self.repairs = Repairs::default();
             return if self.races < RACES { State::Fetching } else { State::Settled(Err(error)) };
         }
-        let is_shallow = git_dir(&self.puller.merger.config().repository).join("shallow").exists();
+        let shallow = git_dir(&self.puller.merger.config().repository).join("shallow");
+        let is_shallow = blocking(move || shallow.exists()).await;
         match DEEPENINGS.get(self.repairs.deepened) {
             _ if error.lacks_objects() && !is_shallow && !self.repairs.refetched => State::Refetching(error),
             Some(by) if error.lacks_history() && is_shallow => State::Deepening { failure: error, by: *by },
@@ -254,7 +256,7 @@ impl<'p> Exchange<'p> {
             let here = self.remote.tracking(reference);
             format!("there is no {here}: with --no-fetches, another program must fetch {reference} to it")
         };
-        RemoteError { remote: self.remote.name.clone(), condition: Condition::NoBranch, problem }
+        RemoteError::new(&self.remote.name, Condition::NoBranch, problem)
     }
 
     fn options(&self, origin: Origin, commit: Oid) -> MergeOptions {
@@ -272,6 +274,7 @@ impl<'p> Exchange<'p> {
             on_top_of: None,
             strict: false,
             dry_run: DryRun::Never,
+            provenance: Provenance::ByMessage,
             by: format!("merge of {}", self.remote.name).into(),
         }
     }

@@ -20,6 +20,7 @@ use super::exchange::Echoes;
 use super::memory::Memory;
 use super::{PullError, Puller};
 use crate::fairness::{Delay, Fairness, Known};
+use crate::git_worker::blocking;
 use crate::notices::{FOLLOW_AGAIN, Notices};
 use crate::remote::{Location, Remote};
 use crate::status::Condition;
@@ -130,7 +131,7 @@ impl<'p> Follower<'p> {
         let (exchanged, outcome) = self.puller.exchange(self.remote, &mut self.memory, echoes).await;
         if let (Some(under_way), Some(head), false) = (&under_way, exchanged.handled, exchanged.echo)
             // The remote's URL may have changed meanwhile.
-            && self.remote.location(&self.puller.merger.config().repository).ok().as_ref() == self.notices.location()
+            && self.location().await.as_ref() == self.notices.location()
         {
             under_way.brought(head);
         }
@@ -209,6 +210,12 @@ impl<'p> Follower<'p> {
             () = puller.committed(remote, location.as_ref(), &mut self.heads), if pushes => {}
         }
         State::Connecting
+    }
+
+    /// Returns where the remote is now.
+    fn location(&self) -> impl Future<Output = Option<Location>> + use<> {
+        let (remote, repository) = (self.remote.clone(), self.puller.merger.config().repository.clone());
+        blocking(move || remote.location(&repository).ok())
     }
 
     fn quiet(&self) -> Duration {

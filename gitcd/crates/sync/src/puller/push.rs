@@ -51,7 +51,7 @@ impl Puller {
             PushPlan::Branch { metadata: moved } => std::iter::once(data).chain(moved.map(metadata)).collect(),
             PushPlan::Diverged => {
                 let problem = format!("{} has commits there that are not merged here", config.data_reference);
-                return Err(RemoteError { remote: remote.name.clone(), condition: Condition::Raced, problem }.into());
+                return Err(RemoteError::new(&remote.name, Condition::Raced, problem).into());
             }
         };
         let has_branch = matches!(plan, PushPlan::Metadata(_));
@@ -95,11 +95,9 @@ fn plan(
     if has_all && there.own_metadata.is_none() {
         return Ok(PushPlan::Metadata(None));
     }
-    let own = refs.read(metadata_reference).map_err(|error| RemoteError {
-        remote: remote.to_owned(),
-        condition: Condition::Failed,
-        problem: error.to_string(),
-    })?;
+    let own = refs
+        .read(metadata_reference)
+        .map_err(|error| RemoteError::new(remote, Condition::Failed, error.to_string()))?;
     // The metadata of another server is never overwritten.
     let metadata = match (own, there.own_metadata) {
         (Some(own), Some(theirs)) if !is_ancestor(theirs, own).unwrap_or(false) => None,

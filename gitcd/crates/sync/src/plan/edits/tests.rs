@@ -6,7 +6,7 @@ use gitcd_merge::{Outcome, Policy};
 use gitcd_repo::graph::Graph;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, Rules, plan};
+use crate::plan::{Plan, Provenance, Rules, plan};
 
 struct History {
     repository: Repository,
@@ -53,8 +53,15 @@ impl History {
     fn plan(&self, ours: Oid, theirs: Oid) -> Plan {
         let keys = KeySpace::new("/registry", [""; 0]);
         let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules =
-            Rules { keys: &keys, policy: Policy::Later, scope, fast_forward: true, secret_kinds, verdicts: None };
+        let rules = Rules {
+            keys: &keys,
+            policy: Policy::Later,
+            scope,
+            fast_forward: true,
+            secret_kinds,
+            verdicts: None,
+            provenance: Provenance::ByMessage,
+        };
         plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("the commits differ")
     }
 
