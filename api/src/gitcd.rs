@@ -94,7 +94,9 @@ pub struct Remote {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong in a URL, which is not secret: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
-    /// Whether it is public. If unset, it is if a `GitHubRepository` of this namespace has this URL and is public.
+    /// Whether anybody can read it. If unset, a `GitHubRepository` of this namespace with this URL says so, and paths and
+    /// hosts without a public name or address are not public. A remote of which nothing is known gets no unencrypted Secrets:
+    /// the heaven is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
     /// Branch of the remote to merge. The one with the local name if unset.
@@ -235,7 +237,8 @@ pub struct Host {
     /// The Secret whose `tokens.yaml` has the access rules (`docs/git-host.md`).
     #[schemars(length(min = 1))]
     pub tokens_secret_name: String,
-    /// Fields for the `spec` of the Service that exposes it. If unset, a plain Service with the heaven's name.
+    /// Fields for the `spec` of the Service that exposes it: its type, and those of load balancers, node ports, traffic
+    /// policies and IP families. If unset, a plain Service with the heaven's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub service: Option<Value>,

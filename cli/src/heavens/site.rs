@@ -46,7 +46,7 @@ impl Site {
             state: path("state"),
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
-            trust: Some(Trust(home.keys().display().to_string())),
+            trust: Trust::Supplied(home.keys().display().to_string()),
         };
         Self { name: name.to_owned(), dir, place, ports }
     }

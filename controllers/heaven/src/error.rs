@@ -47,7 +47,13 @@ pub enum Error {
          repository private, or set spec.allowPublicSecrets"
     )]
     Public(String),
-    /// It is unknown whether Secrets would be public.
+    /// It is unknown whether Secrets would be public, and nothing will show it.
+    #[error(
+        "{0}, and Secrets would be stored unencrypted: set the remote's field public, declare the repository as a \
+         GitHubRepository, set spec.apiserver.encryptionConfigurationSecretName, or set spec.allowPublicSecrets"
+    )]
+    Undeclared(String),
+    /// It is unknown yet whether Secrets would be public.
     #[error("waiting for {0}")]
     NotKnownPublic(String),
     /// An object that users supply does not exist yet.
@@ -75,7 +81,7 @@ impl Failure for Error {
             Self::Template(_) => "InvalidPodTemplate",
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
-            Self::NotKnownPublic(_) => "RepositoryNotKnown",
+            Self::Undeclared(_) | Self::NotKnownPublic(_) => "RepositoryNotKnown",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -91,6 +97,7 @@ impl Failure for Error {
             | Self::Field(_)
             | Self::Template(_)
             | Self::Public(_)
+            | Self::Undeclared(_)
             | Self::Annotation { .. } => Retry::Terminal,
             Self::Missing(what) | Self::NotKnownPublic(what) => {
                 Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN }

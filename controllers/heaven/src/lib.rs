@@ -11,6 +11,7 @@
 //! Start with [`controller`].
 
 pub mod certificates;
+mod encryption;
 mod ending;
 mod error;
 mod last_push;

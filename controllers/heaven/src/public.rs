@@ -1,6 +1,10 @@
 //! Whether the data of a heaven would be public; pure.
 
+use std::net::IpAddr;
+
 use trishanku_api::{GitHubRepository, TrishankuHeavenSpec};
+
+use crate::encryption::Encryption;
 
 /// Normalizes a URL to `host/owner/name`, so that all URLs of a repository are equal. Ports are dropped: they only select
 /// the protocol.
@@ -71,19 +75,44 @@ fn is_of(repository: &GitHubRepository, url: &str) -> bool {
 pub(crate) enum Leak {
     /// A remote is public; the text says how that is known.
     Public(String),
+    /// Nothing says whether a remote is public; the text names it.
+    Undeclared(String),
     /// It is unknown whether a remote is public; the text names the object that will show it.
     Unknown(String),
 }
 
-/// Returns a reason if unencrypted Secrets would get to a remote; a public remote takes precedence over an unknown one.
-pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository]) -> Option<Leak> {
+/// Whether only machines of an internal network can reach a repository: a path, or a host without a public name or address.
+fn is_internal(repo: &str) -> bool {
+    let has_scheme = repo.contains("://");
+    if repo.starts_with("file://") || !has_scheme && (repo.starts_with(['/', '.']) || !repo.contains(':')) {
+        return true;
+    }
+    let url = normalized(repo);
+    // The port of an IPv6 address is still there.
+    let host = match url.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => url.split('/').next().unwrap_or_default(),
+    };
+    match host.parse() {
+        Ok(IpAddr::V4(address)) => address.is_private() || address.is_loopback() || address.is_link_local(),
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+        Err(_) => {
+            let endings = [".svc", ".cluster.local", ".local", ".internal", ".localhost", ".home.arpa"];
+            !host.contains('.') || endings.iter().any(|ending| host.ends_with(ending))
+        }
+    }
+}
+
+/// Returns a reason if unencrypted Secrets would get to a remote: rather a public one, then one of which nothing is known.
+pub(crate) fn leak(
+    spec: &TrishankuHeavenSpec,
+    repositories: &[&GitHubRepository],
+    encryption: Encryption,
+) -> Option<Leak> {
     let skips_app = spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
-    let apiserver = spec.apiserver.as_ref();
-    let is_encrypted = apiserver.is_some_and(|given| {
-        given.encryption_configuration_secret_name.is_some()
-            || given.extra_args.contains_key("encryption-provider-config")
-    });
-    if skips_app || is_encrypted || spec.allow_public_secrets == Some(true) {
+    if skips_app || encryption == Encryption::On || spec.allow_public_secrets == Some(true) {
         return None;
     }
     let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
@@ -94,11 +123,24 @@ pub(crate) fn leak(spec: &TrishankuHeavenSpec, repositories: &[&GitHubRepository
             return public.then(said).into_iter().collect::<Vec<_>>();
         }
         let url = normalized(&remote.repo);
-        let found = repositories.iter().filter(|repository| is_of(repository, &url));
-        found.filter_map(|repository| because(name, repository)).collect()
+        let found: Vec<_> = repositories.iter().filter(|repository| is_of(repository, &url)).collect();
+        if found.is_empty() && !is_internal(&remote.repo) {
+            return vec![Leak::Undeclared(format!("it is unknown whether anybody can read remote {name:?} ({url})"))];
+        }
+        found.into_iter().filter_map(|repository| because(name, repository)).collect()
     });
-    let (public, unknown): (Vec<_>, Vec<_>) = leaks.partition(|leak| matches!(leak, Leak::Public(_)));
-    public.into_iter().chain(unknown).next()
+    let gravest = leaks.min_by_key(|leak| match leak {
+        Leak::Public(_) => 0,
+        Leak::Undeclared(_) => 1,
+        Leak::Unknown(_) => 2,
+    })?;
+    match (gravest, encryption) {
+        // It decides all of them.
+        (_, Encryption::Unknown(what)) => Some(Leak::Unknown(what)),
+        (Leak::Public(how), Encryption::Off(Some(why))) => Some(Leak::Public(format!("{how}, {why}"))),
+        (Leak::Undeclared(what), Encryption::Off(Some(why))) => Some(Leak::Undeclared(format!("{what}, {why}"))),
+        (gravest, _) => Some(gravest),
+    }
 }
 
 /// The verdict on a remote from its `GitHubRepository`.
@@ -122,6 +164,8 @@ mod tests {
     use trishanku_api::{GitHubRepositorySpec, GitHubRepositoryStatus};
 
     use super::*;
+
+    const OFF: Encryption = Encryption::Off(None);
 
     #[expect(clippy::needless_pass_by_value, reason = "shorter at the call sites")]
     fn spec(more: Value) -> TrishankuHeavenSpec {
@@ -154,22 +198,59 @@ mod tests {
             Some(Leak::Public(told)) => told,
             other => panic!("{other:?}"),
         };
-        let told = public(leak(&spec(json!({})), &[&repository]));
+        let told = public(leak(&spec(json!({})), &[&repository], OFF));
         assert!(told.contains("origin") && told.contains("\"cluster\""), "{told}");
         for more in [
             json!({"allowPublicSecrets": true}),
             json!({"skip": {"app": true}}),
-            json!({"apiserver": {"encryptionConfigurationSecretName": "e"}}),
             json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/example-org/cluster", "public": false}]}}}),
-            json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/example-org/other"}]}}}),
+            json!({"gitcd": {"git": {"remotes": [{"repo": "https://git.team.svc/example-org/cluster"}]}}}),
         ] {
-            assert_eq!(leak(&spec(more.clone()), &[&repository]), None, "{more}");
+            assert_eq!(leak(&spec(more.clone()), &[&repository], OFF), None, "{more}");
         }
+        assert_eq!(leak(&spec(json!({})), &[&repository], Encryption::On), None);
+        let off = Encryption::Off(Some("because".to_owned()));
+        assert!(public(leak(&spec(json!({})), &[&repository], off)).contains("because"));
+        let unknown = Encryption::Unknown("Secret".to_owned());
+        assert_eq!(leak(&spec(json!({})), &[&repository], unknown), Some(Leak::Unknown("Secret".to_owned())));
         let said = spec(json!({"gitcd": {"git": {"remotes": [{"name": "desk", "repo": "/x", "public": true}]}}}));
-        assert!(public(leak(&said, &[])).contains("desk"));
+        assert!(public(leak(&said, &[], OFF)).contains("desk"));
         repository.status.as_mut().unwrap().private = Some(true);
-        assert_eq!(leak(&spec(json!({})), &[&repository]), None);
+        assert_eq!(leak(&spec(json!({})), &[&repository], OFF), None);
     }
+
+    #[test]
+    fn a_remote_of_which_nothing_is_known_is_reported_unless_it_is_internal() {
+        let with = |repo: &str| spec(json!({"gitcd": {"git": {"remotes": [{"repo": repo}]}}}));
+        for repo in [
+            "https://git.example.org/x",
+            "git@git.example.org:x",
+            "ssh://git@git.example.org/x",
+            "https://8.8.8.8/x",
+            "git://[2001:4860::1]:9418/x",
+            "http://local.example.org/x",
+        ] {
+            let leak = leak(&with(repo), &[], OFF);
+            assert!(matches!(&leak, Some(Leak::Undeclared(what)) if what.contains("origin")), "{repo}: {leak:?}");
+        }
+        for repo in [
+            "/srv/x.git",
+            "./x",
+            "file:///srv/x",
+            "https://git/x",
+            "http://git.team.svc:8080/x",
+            "http://10.1.2.3:3000/x",
+            "http://127.0.0.1/x",
+            "http://[::1]:3000/x",
+            "ssh://git@[fd00::1]:22/x",
+            "git@git.corp.internal:x",
+            "http://localhost:1/x",
+            "https://git.team.svc.cluster.local/x",
+        ] {
+            assert_eq!(leak(&with(repo), &[], OFF), None, "{repo}");
+        }
+    }
+
     #[test]
     fn one_that_has_not_been_looked_at_is_known_by_what_is_wanted() {
         let spec = spec(json!({}));
@@ -183,12 +264,12 @@ mod tests {
             json!({"organization": "example-org", "apiUrl": "https://api.github.com:443/", "private": true}),
             json!({"organization": ""}),
         ] {
-            let leak = leak(&spec, &[&with(fields.clone())]);
+            let leak = leak(&spec, &[&with(fields.clone())], OFF);
             assert!(matches!(&leak, Some(Leak::Unknown(told)) if told.contains("\"cluster\"")), "{fields}: {leak:?}");
         }
         let public = with(json!({"organization": "example-org", "private": false}));
         let unknown = with(json!({"organization": "example-org"}));
-        assert!(matches!(leak(&spec, &[&unknown, &public]), Some(Leak::Public(_))));
+        assert!(matches!(leak(&spec, &[&unknown, &public], OFF), Some(Leak::Public(_))));
         // Another owner; another server; and a user's repository that turns out to be another one.
         let mut other = with(json!({}));
         let url = Some("https://github.com/someone/cluster".to_owned());
@@ -199,7 +280,7 @@ mod tests {
             other,
         ];
         for other in &others {
-            assert_eq!(leak(&spec, &[other]), None, "{other:?}");
+            assert!(matches!(leak(&spec, &[other], OFF), Some(Leak::Undeclared(_))), "{other:?}");
         }
         // Heavens are reconciled for all repositories that a remote may be.
         let remotes = remotes(&spec);

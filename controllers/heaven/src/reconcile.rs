@@ -22,7 +22,7 @@ use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
 use crate::shows::HeavenStatusSource;
-use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, public, secrets};
+use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, encryption, public, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -103,9 +103,22 @@ impl Heavens {
         let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == key.namespace());
         let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
-        match public::leak(&object.spec, &repositories) {
+        let apiserver = object.spec.apiserver.as_ref();
+        let configuration = encryption::secret(apiserver).and_then(|name| {
+            let secret = self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), name))?;
+            Some(
+                secret
+                    .data
+                    .as_ref()
+                    .and_then(|data| data.get(encryption::FILE))
+                    .map_or(Vec::new(), |file| file.0.clone()),
+            )
+        });
+        let encryption = encryption::of(apiserver, configuration.as_deref());
+        match public::leak(&object.spec, &repositories, encryption) {
             None => Ok(()),
             Some(public::Leak::Public(how)) => Err(Error::Public(how)),
+            Some(public::Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
             Some(public::Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
         }
     }
@@ -117,7 +130,8 @@ impl Heavens {
             [skip.certificates, skip.entrypoints, skip.app].map(Option::unwrap_or_default);
         let named = names::Certificates::of(name, spec);
         let map = names::entry_points_of_heaven(name, spec);
-        self.secrets_used.note(&context.key, named.all());
+        let used = named.all().into_iter().chain(encryption::secret(spec.apiserver.as_ref()));
+        self.secrets_used.note(&context.key, used);
         self.maps_used.note(&context.key, [map.as_str()]);
 
         let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;

@@ -44,16 +44,53 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
     Some(PersistentVolumeClaim { metadata, spec: Some(spec), ..PersistentVolumeClaim::default() })
 }
 
+/// The fields of a Service that a manifest may set. Others would send traffic of the cluster elsewhere (`externalIPs`,
+/// `externalName`: CVE-2020-8554), or select other pods.
+const SERVICE_FIELDS: [&str; 17] = [
+    "allocateLoadBalancerNodePorts",
+    "clusterIP",
+    "clusterIPs",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "internalTrafficPolicy",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "loadBalancerClass",
+    "loadBalancerIP",
+    "loadBalancerSourceRanges",
+    "ports",
+    "publishNotReadyAddresses",
+    "sessionAffinity",
+    "sessionAffinityConfig",
+    "trafficDistribution",
+    "type",
+];
+
 /// The Service for the Git host.
 ///
 /// # Errors
-/// [`PlanError`] if the given fields are not valid in the spec of a Service.
+/// [`PlanError`] if a given field is not allowed, or not valid in the spec of a Service.
 pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
     let Some(Host { port, service, .. }) = gitcd.and_then(|gitcd| gitcd.host.as_ref()) else { return Ok(None) };
     let port = port.unwrap_or(HOST_PORT);
     let mut spec = json!({"ports": [{"name": "git", "port": port, "targetPort": port, "protocol": "TCP"}]});
     if let (Value::Object(spec), Some(Value::Object(given))) = (&mut spec, service) {
+        if let Some((field, value)) = given.iter().find(|(field, _)| !SERVICE_FIELDS.contains(&field.as_str())) {
+            let problem = "is not allowed here: the Service leads to the Git host only; remove it";
+            return Err(PlanError::value(format!("gitcd.host.service.{field}"), &value.to_string(), problem));
+        }
+        if given.get("type").is_some_and(|kind| kind == "ExternalName") {
+            let problem = "is not allowed here: use ClusterIP, NodePort or LoadBalancer";
+            return Err(PlanError::value("gitcd.host.service.type", "ExternalName", problem));
+        }
         spec.extend(given.clone());
+    }
+    for entry in spec["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let target = entry.entry("targetPort").or_insert_with(|| port.into());
+        if *target != port && *target != "git" {
+            let problem = "is not the port of the Git host: leave it out";
+            return Err(PlanError::value("gitcd.host.service.ports.targetPort", &target.to_string(), problem));
+        }
     }
     spec["selector"] = json!({workload::HEAVEN: workload::label_value(heaven)});
     let object = json!({"metadata": {"name": names::host_service(heaven)}, "spec": spec});
@@ -64,4 +101,30 @@ pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Servic
 
 fn called(name: String) -> ObjectMeta {
     ObjectMeta { name: Some(name), ..ObjectMeta::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_of_the_git_host_leads_nowhere_else() {
+        let with = |service: Value| {
+            let gitcd = json!({"host": {"tokensSecretName": "t", "service": service}});
+            host_service("a", Some(&serde_json::from_value(gitcd).unwrap()))
+        };
+        let service = with(json!({"type": "NodePort", "ports": [{"port": 443, "nodePort": 30443}]})).unwrap().unwrap();
+        let spec = serde_json::to_value(service.spec.unwrap()).unwrap();
+        assert_eq!((&spec["type"], &spec["ports"][0]["targetPort"]), (&json!("NodePort"), &json!(HOST_PORT)));
+        for (service, field) in [
+            (json!({"externalIPs": ["10.0.0.1"]}), "externalIPs"),
+            (json!({"externalName": "example.org"}), "externalName"),
+            (json!({"type": "ExternalName"}), "type"),
+            (json!({"selector": {"app": "other"}}), "selector"),
+            (json!({"ports": [{"port": 6443, "targetPort": 6443}]}), "targetPort"),
+        ] {
+            let said = with(service).unwrap_err().to_string();
+            assert!(said.contains("spec.gitcd.host.service.") && said.contains(field), "{said}");
+        }
+    }
 }

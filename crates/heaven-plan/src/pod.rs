@@ -95,6 +95,13 @@ fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
     let folders: HashMap<&str, Handle<'p>> =
         plan.folders.iter().map(|folder| (folder.name.as_str(), volume(pod, folder))).collect();
     let mut earlier: Option<Awaited<'p>> = None;
+    // The repository has all objects, Secrets included, and the others have keys.
+    for folder in folders.values() {
+        match folder {
+            Handle::Read(volume) => pod.keep_private(volume),
+            Handle::Write(volume) => pod.keep_private(volume),
+        }
+    }
     for step in &plan.steps {
         match &step.run {
             Run::Once => {
@@ -142,6 +149,7 @@ fn volume<'p>(pod: &mut Pod<'p>, folder: &Folder) -> Handle<'p> {
             let empty = size_limit.iter().fold(EmptyDir::new(), EmptyDir::size_limit);
             Handle::Write(pod.volume(name, empty))
         }
+        Content::Memory => Handle::Write(pod.volume(name, EmptyDir::new().in_memory().size_limit("1Mi"))),
         Content::Kept { claim } => Handle::Write(pod.volume(name, Claim::named(claim))),
         Content::Secret { name: secret, items } => {
             let files = SecretRef::named(secret).files();

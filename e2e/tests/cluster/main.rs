@@ -21,7 +21,7 @@ use trishanku_e2e::{Order, nodes, run_on, scenarios};
 use crate::world::World;
 
 /// Scenarios that run without the published manifests.
-const ALONE: [&str; 2] = ["images::", "install::"];
+const ALONE: [&str; 3] = ["images::", "install::", "security::a_controller"];
 
 fn main() -> ExitCode {
     if let Some(code) = nodes::host::init() {
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         install::a_first_heaven_is_ready_where_pods_have_to_be_restricted,
         headless::the_published_samples_become_a_cluster_whose_controllers_agree,
         security::all_that_is_injected_is_restricted_and_the_exceptions_are_those_of_users,
+        security::a_controller_reaches_no_store_past_its_role,
         headless::a_deployment_is_scaled_updated_set_back_and_deleted,
         beside::ten_replicas_are_bound_in_pods_as_in_one_control_plane,
         survives::the_pod_of_a_heaven_is_deleted_and_its_branch_goes_on,

@@ -18,7 +18,9 @@ use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
 use trishanku_heaven::certificates::{Data, Terms, User, issue};
 use trishanku_heaven_plan::names;
-use trishanku_heaven_plan::plan::{Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, heaven, merge};
+use trishanku_heaven_plan::plan::{
+    Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, Trust, heaven, merge,
+};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -47,7 +49,7 @@ impl Machine {
             state: path("state"),
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
-            trust: None,
+            trust: Trust::Created(path("store")),
         };
         let assets = Assets::find(None).unwrap().program("kube-apiserver");
         Self {
@@ -126,7 +128,9 @@ impl Machine {
                     let files = if items.is_empty() { data.clone() } else { named.collect() };
                     write_all(Path::new(&mount.path), &files);
                 }
-                Content::Empty { .. } | Content::Kept { .. } => fs::create_dir_all(&mount.path).unwrap(),
+                Content::Empty { .. } | Content::Memory | Content::Kept { .. } => {
+                    fs::create_dir_all(&mount.path).unwrap();
+                }
                 Content::EntryPoints { .. } => assert!(Path::new(&mount.path).is_dir(), "{}", mount.path),
             }
         }
@@ -176,6 +180,25 @@ impl Machine {
         let output = command.args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Lists the keys of gitcd and of the etcd for events with the certificate and key in a folder: `mine/SECRET` has those
+    /// that the user's containers can have, `store` those of kube-apiserver.
+    pub(crate) fn keys(&self, pair: Option<(&str, &str)>) -> [Result<String, String>; 2] {
+        let Ports { gitcd, events, .. } = self.place.ports;
+        [gitcd, events].map(|port| {
+            let mut command = self.command("etcdctl");
+            command.args([&format!("--endpoints=https://127.0.0.1:{port}"), "--insecure-skip-tls-verify"]);
+            if let Some((folder, name)) = pair {
+                let file =
+                    |kind: &str| self.folder.path().join(folder).join(format!("{name}.{kind}")).display().to_string();
+                command.args([format!("--cert={}", file("crt")), format!("--key={}", file("key"))]);
+            }
+            let output =
+                command.args(["--command-timeout=5s", "get", "/", "--prefix", "--keys-only"]).output().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        })
     }
 
     pub(crate) fn apply(&self, secret: &str, manifest: &str) {

@@ -60,6 +60,18 @@ fn a_heaven_runs_as_it_is_planned_and_goes_on_where_its_branch_is() {
     let events = admin(&machine, &["get", "events", "--namespace=plant", "--output=name"]);
     assert_eq!(events.trim(), "event/e");
 
+    // Both stores have all objects, whatever the role: only kube-apiserver's certificate opens them.
+    for pair in [None, Some(("mine/a-controller", "tls")), Some(("mine/a-admin", "tls"))] {
+        for keys in machine.keys(pair) {
+            assert!(keys.is_err(), "{pair:?} reads {keys:?}");
+        }
+    }
+    let [store, events] = machine.keys(Some(("store", "store-client"))).map(Result::unwrap);
+    assert!(
+        store.contains("/registry/configmaps/plant/tank") && events.contains("/registry/events/plant/e"),
+        "{store}"
+    );
+
     // A new pod has only what the remote has.
     machine.stop();
     machine.forget();

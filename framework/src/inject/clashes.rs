@@ -55,6 +55,19 @@ fn pairs<'a>(
     })
 }
 
+/// Reports the user's containers that mount a private volume.
+pub(super) fn of_private_volumes(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
+    let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
+    let all = ordered.chain(spec.containers.iter().map(|container| ("containers", container)));
+    for (list, users) in all.filter(|(_, container)| !injected.contains(&container.name)) {
+        for mount in users.volume_mounts.iter().flatten().filter(|mount| draft.private.contains(&mount.name)) {
+            let path = format!("spec.{list}[{}].volumeMounts[{}]", users.name, mount.mount_path);
+            let found = format!("is volume {:?}, which only injected containers may mount", mount.name);
+            problems.collision(path, found, "remove it");
+        }
+    }
+}
+
 /// Reports containers that must not run as root in a pod that runs as root.
 pub(super) fn with_root(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     let is_root = spec.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);

@@ -20,6 +20,7 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     misplaced(&draft, spec, &mut problems);
     clashes::with_root(&draft, spec, &mut problems);
     clashes::of_ports(&draft, &injected, spec, &mut problems);
+    clashes::of_private_volumes(&draft, &injected, spec, &mut problems);
     volumes(draft.volumes, spec, &mut problems);
     in_order(&draft.init_containers, spec, &mut problems);
     for container in draft.containers {

@@ -11,7 +11,7 @@ use super::kubeconfig::{FILE, Kubeconfig, MountedKubeconfig, Users};
 use super::port;
 use super::problem::Problems;
 use super::reference::{SecretKey, SecretRef};
-use super::volume::{Source, Volume};
+use super::volume::{Access, Source, Volume};
 
 /// A user's template, and the additions.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(super) struct Draft {
     pub(super) containers: Vec<Raw>,
     pub(super) pull_secrets: Vec<String>,
     pub(super) grants: Vec<Grant>,
+    /// Names of volumes that the user's containers must not mount.
+    pub(super) private: Vec<String>,
     pub(super) problems: Problems,
 }
 
@@ -43,8 +45,9 @@ pub(super) struct Grant {
 impl Draft {
     pub(super) fn new(template: PodTemplateSpec) -> Self {
         let (volumes, init_containers, containers) = (Vec::new(), Vec::new(), Vec::new());
-        let (pull_secrets, grants, problems) = (Vec::new(), Vec::new(), Problems::default());
-        Self { template, volumes, init_containers, containers, pull_secrets, grants, problems }
+        let (pull_secrets, grants, private) = (Vec::new(), Vec::new(), Vec::new());
+        let problems = Problems::default();
+        Self { template, volumes, init_containers, containers, pull_secrets, grants, private, problems }
     }
 
     /// Returns all injected containers, with the list that they belong in.
@@ -79,6 +82,13 @@ impl<'p> Pod<'p> {
         let name = name.into();
         self.draft.volumes.push(RawVolume { name: name.clone(), ..source.volume() });
         Volume::new(name, self.brand)
+    }
+
+    /// Keeps a volume from the user's containers: a template whose containers mount it by its name is a collision.
+    ///
+    /// For volumes with keys or data that only the injected containers may read.
+    pub fn keep_private<A: Access>(&mut self, volume: &Volume<'p, A>) {
+        self.draft.private.push(volume.name().to_owned());
     }
 
     /// Adds a volume with a kubeconfig from a Secret.

@@ -61,6 +61,34 @@ fn all_collisions_are_reported_together_with_field_and_remedy() {
 }
 
 #[test]
+fn a_private_volume_is_not_mounted_by_the_users_containers() {
+    let mounts = json!({"volumeMounts": [
+        {"name": "keys", "mountPath": "/keys"}, {"name": "shared", "mountPath": "/shared"},
+    ]});
+    let inject = |users: &PodTemplateSpec| {
+        let injector = Injector::new(users.clone()).with(|pod| {
+            let keys = pod.volume("keys", EmptyDir::new().in_memory());
+            let shared = pod.volume("shared", EmptyDir::new());
+            pod.keep_private(&keys);
+            let maker = pod.init("maker", "maker:1").security(Security::restricted().user(1, 1));
+            maker.mount_writable(&keys, "/keys").mount_writable(&shared, "/shared").add();
+        });
+        injector.finish()
+    };
+    let error = inject(&app(&mounts)).unwrap_err();
+    let expected = "spec.containers[app].volumeMounts[/keys]: is volume \"keys\", which only injected containers may mount; remove it";
+    assert_eq!(told(&error), [expected]);
+    // Also if the template has such a volume itself.
+    let mut theirs = app(&mounts);
+    theirs.spec.as_mut().unwrap().volumes =
+        Some(serde_json::from_value(json!([{"name": "keys", "emptyDir": {"medium": "Memory"}}])).unwrap());
+    assert_eq!(told(&inject(&theirs).unwrap_err()), [expected]);
+    // What was injected stays valid.
+    let once = inject(&app(&json!({"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}))).unwrap();
+    assert_eq!(inject(&once).unwrap(), once);
+}
+
+#[test]
 fn values_that_may_be_secrets_are_not_printed() {
     let users = template(json!({"spec": {
         "initContainers": [{

@@ -8,17 +8,25 @@ use super::per_branch;
 
 /// The files of each branch.
 pub(super) struct Certificates {
+    /// The names of the flags before `-cert`, `-key` and `-trusted-ca-certs`.
+    prefix: &'static str,
     pub(super) certs: PerBranch,
     pub(super) keys: PerBranch,
     pub(super) authorities: PerBranch,
 }
 
 impl Certificates {
-    pub(super) fn of(certs: Option<&str>, keys: Option<&str>, authorities: Option<&str>) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        prefix: &'static str,
+        certs: Option<&str>,
+        keys: Option<&str>,
+        authorities: Option<&str>,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
-            certs: per_branch("tls-cert", certs)?,
-            keys: per_branch("tls-key", keys)?,
-            authorities: per_branch("tls-trusted-ca-certs", authorities)?,
+            prefix,
+            certs: per_branch(&format!("{prefix}-cert"), certs)?,
+            keys: per_branch(&format!("{prefix}-key"), keys)?,
+            authorities: per_branch(&format!("{prefix}-trusted-ca-certs"), authorities)?,
         })
     }
 
@@ -30,9 +38,13 @@ impl Certificates {
             }
             // CAs alone are refused: a server that should require client certificates must not listen without.
             (None, None, None) => Ok(None),
-            _ => bail!(
-                "branch {name:?}: --tls-cert and --tls-key belong together, and --tls-trusted-ca-certs needs both"
-            ),
+            _ => {
+                let prefix = self.prefix;
+                bail!(
+                    "branch {name:?}: --{prefix}-cert and --{prefix}-key belong together, and \
+                     --{prefix}-trusted-ca-certs needs both"
+                )
+            }
         }
     }
 }

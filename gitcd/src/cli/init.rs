@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,7 +10,7 @@ use gitcd_core::revision::Revision;
 use gitcd_engine::recovery::{self, Beginning, Initialized};
 use gitcd_repo::branch::Progress;
 
-use super::{Common, boolean, per_branch};
+use super::{Common, boolean, loopback, per_branch};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -28,9 +29,20 @@ pub(super) struct Args {
     /// Recreate an existing branch: its history in Git stays, revisions start again
     #[arg(long, env = "GITCD_FORCE", value_parser = boolean)]
     force: bool,
+    #[arg(
+        long,
+        env = "GITCD_LOOPBACK_CERTIFICATES",
+        value_name = "FOLDER",
+        help = "Also create certificates for a server on loopback and its clients, valid for ten years, unless \
+                FOLDER has them: store-ca.crt, store.crt, store.key, store-client.crt, store-client.key"
+    )]
+    loopback_certificates: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(folder) = &args.loopback_certificates {
+        loopback::ensure(folder).with_context(|| format!("cannot create certificates in {}", folder.display()))?;
+    }
     let branches = args.common.branches()?;
     let starts = per_branch("start-revisions", args.start_revisions.as_deref())?;
     let versions = per_branch("versions", args.versions.as_deref())?;

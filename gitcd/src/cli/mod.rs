@@ -10,6 +10,7 @@ mod health;
 mod history;
 mod host;
 mod init;
+mod loopback;
 mod merge_file;
 mod origin;
 mod permissions;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use gitcd_core::scope::{EVERYTHING, NOTHING, Scope};
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
@@ -319,6 +318,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     let remotes = args.flags.read()?;
     let pages = per_branch("listen-metrics-urls", args.listen_metrics_urls.as_deref())?;
     let files = super::Certificates::of(
+        "tls",
         args.tls_cert.as_deref(),
         args.tls_key.as_deref(),
         args.tls_trusted_ca_certs.as_deref(),
@@ -351,14 +351,18 @@ async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let once = configs.iter().all(|config| config.pull.interval.is_none());
-    let mut servers = Vec::new();
+    let (mut servers, mut outcome) = (Vec::new(), Ok(()));
     for config in configs {
         let name = config.branch.name.clone();
-        let server = Server::start(config).await.with_context(|| format!("cannot open branch {name:?}"))?;
-        servers.push((name, server));
+        match Server::start(config).await {
+            Ok(server) => servers.push((name, server)),
+            Err(error) => {
+                outcome = Err(anyhow::Error::from(error).context(format!("cannot open branch {name:?}")));
+                break;
+            }
+        }
     }
-    let mut outcome = Ok(());
-    if once {
+    if once && outcome.is_ok() {
         for (name, server) in &servers {
             let puller = server.puller();
             for remote in puller.remotes() {
@@ -372,7 +376,7 @@ async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
                 }
             }
         }
-    } else {
+    } else if outcome.is_ok() {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -380,7 +384,9 @@ async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
         tracing::info!("stopping: committing");
     }
     for (_, server) in servers {
-        server.stop().await?;
+        if let Err(error) = server.stop().await {
+            outcome = outcome.and(Err(error.into()));
+        }
     }
     outcome
 }

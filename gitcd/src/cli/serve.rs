@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use gitcd_core::blocking::Panicked;
+use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::committer::Granularity;
 use gitcd_server::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
 use gitcd_server::gateway::Origins;
 use gitcd_server::server::{Config, ServeError, Server};
 use gitcd_sync::owner::Served;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use self::etcd::{Compaction, Tracing, Transport};
 use super::{Common, boolean, duration, per_branch};
@@ -66,7 +69,7 @@ pub(super) struct Args {
         env = "GITCD_LISTEN_METRICS_URLS",
         value_name = "MAP",
         help = "More URLs, which serve only /status, /metrics and /health, separated by ';'. For https, with the \
-                certificates of --tls-cert and related flags [default: none]"
+                certificates of --metrics-tls-cert and related flags [default: none]"
     )]
     listen_metrics_urls: Option<String>,
     /// Client URLs to advertise, separated by ';' [default: the addresses listened on]
@@ -95,6 +98,16 @@ pub(super) struct Args {
     /// Require client certificates from the CAs in these PEM files
     #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
     tls_trusted_ca_certs: Option<String>,
+    /// Certificates for https URLs in --listen-metrics-urls (PEM files) [default: those of --tls-cert and its related
+    /// flags]
+    #[arg(long, env = "GITCD_METRICS_TLS_CERT", value_name = "MAP")]
+    metrics_tls_cert: Option<String>,
+    /// Their keys (PEM files)
+    #[arg(long, env = "GITCD_METRICS_TLS_KEY", value_name = "MAP")]
+    metrics_tls_key: Option<String>,
+    /// Require client certificates from the CAs in these PEM files at --listen-metrics-urls
+    #[arg(long, env = "GITCD_METRICS_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
+    metrics_tls_trusted_ca_certs: Option<String>,
     /// How many revisions a commit contains
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: CommitGranularity,
@@ -217,20 +230,28 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
 async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut servers = Vec::new();
-    let first = configs.first().map(|config| (config.branch.repository.clone(), config.served.clone()));
+    let first =
+        configs.first().map(|config| (config.branch.repository.clone(), config.served.clone(), config.process.clone()));
     // Ports first: nothing has been done yet if one is in use.
     let host = host.bind().await?;
+    let (stop, stopped) = watch::channel(false);
+    let (mut servers, mut hosting, mut outcome) = (Vec::new(), None, Ok(()));
     // Branches that wait for a lease do not delay others.
     let (waiting, now): (Vec<_>, Vec<_>) = configs.into_iter().partition(|config| config.lease.is_some());
     for config in now {
-        servers.push(start(config).await?);
+        match start(config, stopped.clone()).await {
+            Ok(server) => servers.push(server),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
     }
-    let mut waiting: FuturesUnordered<_> = waiting.into_iter().map(|config| tokio::spawn(start(config))).collect();
+    let waiting = waiting.into_iter().filter(|_| outcome.is_ok());
+    let mut waiting: FuturesUnordered<_> = waiting.map(|config| tokio::spawn(start(config, stopped.clone()))).collect();
     // After the branches: a push must find them.
-    let (mut hosting, mut outcome) = (None, Ok(()));
-    if let (Some(host), Some((repository, served))) = (host, first) {
-        match host.start(&repository, served).await {
+    if let (Some(host), Some((repository, served, process)), true) = (host, first, outcome.is_ok()) {
+        match host.start(&repository, served, process).await {
             Ok(host) => hosting = Some(host),
             Err(error) => outcome = Err(error),
         }
@@ -239,7 +260,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
         let started = tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            Some(started) = waiting.next() => started.context("a server could not be started")?,
+            Some(started) = waiting.next() => started.unwrap_or_else(|error| Err(panicked(error))),
             (name, by) = deposed(&servers) => {
                 Err(anyhow!("branch {name:?} was taken over by another writer ({by}); start again to wait for its lease"))
             }
@@ -249,32 +270,43 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
             Err(error) => outcome = Err(error),
         }
     }
+    if outcome.is_err() && servers.is_empty() && waiting.is_empty() && hosting.is_none() {
+        return outcome;
+    }
     tracing::info!("stopping: finishing requests, committing");
-    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    // Those that wait for a lease, or have just acquired one, release it.
+    stop.send_replace(true);
     // A server that has just started must be stopped like all others.
     while let Some(started) = waiting.next().await {
-        if let Ok(Ok(server)) = started {
-            servers.push(server);
+        match started {
+            Ok(Ok(server)) => servers.push(server),
+            Ok(Err(error)) if matches!(error.downcast_ref(), Some(ServeError::Stopped)) => {}
+            Ok(Err(error)) => tracing::error!("{error:#}"),
+            Err(error) => outcome = outcome.and(Err(panicked(error))),
         }
     }
     if let Some(host) = hosting {
         host.stop().await;
     }
     for (_, server) in servers {
-        match server.stop().await {
-            Ok(()) => {}
-            Err(error @ ServeError::Uncommitted) => outcome = outcome.and(Err(error.into())),
-            Err(error) => return Err(error.into()),
+        if let Err(error) = server.stop().await {
+            outcome = outcome.and(Err(error.into()));
         }
     }
     tracing::info!("stopped");
     outcome
 }
 
-/// Starts a server; returns it with the name of its branch.
-async fn start(config: Config) -> anyhow::Result<(String, Server)> {
+/// Returns the error for a start that panicked.
+fn panicked(error: tokio::task::JoinError) -> anyhow::Error {
+    Panicked::of_task("start a server", error).into()
+}
+
+/// Starts a server, unless `stopped` before; returns it with the name of its branch.
+async fn start(config: Config, stopped: watch::Receiver<bool>) -> anyhow::Result<(String, Server)> {
     let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
-    let server = Server::start(config).await.with_context(|| format!("cannot serve branch {name:?}"))?;
+    let server = Server::start_unless(config, stopped).await;
+    let server = server.with_context(|| format!("cannot serve branch {name:?}"))?;
     for address in server.addresses() {
         tracing::info!(branch = name, reference, %address, "serving");
     }
@@ -313,6 +345,23 @@ fn quota(bytes: i64) -> u64 {
     }
 }
 
+/// The certificates of the listeners for clients, and of those for pages.
+fn certificates(args: &Args) -> anyhow::Result<[super::Certificates; 2]> {
+    let of_clients = super::Certificates::of(
+        "tls",
+        args.tls_cert.as_deref(),
+        args.tls_key.as_deref(),
+        args.tls_trusted_ca_certs.as_deref(),
+    )?;
+    let of_pages = super::Certificates::of(
+        "metrics-tls",
+        args.metrics_tls_cert.as_deref(),
+        args.metrics_tls_key.as_deref(),
+        args.metrics_tls_trusted_ca_certs.as_deref(),
+    )?;
+    Ok([of_clients, of_pages])
+}
+
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
@@ -321,11 +370,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let peers = per_branch("initial-advertise-peer-urls", args.initial_advertise_peer_urls.as_deref())?;
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
-    let files = super::Certificates::of(
-        args.tls_cert.as_deref(),
-        args.tls_key.as_deref(),
-        args.tls_trusted_ca_certs.as_deref(),
-    )?;
+    let [files, files_of_pages] = certificates(args)?;
     let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
     let maps = [
         &listen,
@@ -337,12 +382,15 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         &files.certs,
         &files.keys,
         &files.authorities,
+        &files_of_pages.certs,
+        &files_of_pages.keys,
+        &files_of_pages.authorities,
         remotes.names(),
         leases.names(),
     ];
     let names = branches.names(&maps);
     branches.check(&names)?;
-    let served = Served::default();
+    let (served, process) = (Served::default(), Supervisor::default());
     let mut configs = Vec::new();
     for name in &names {
         let urls = match listen.of(name) {
@@ -400,10 +448,12 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             retention: args.compaction.retention()?,
             transport: args.transport.settings(),
             origins: Origins::parse(args.cors.as_deref().unwrap_or_default()),
+            pages_tls: files_of_pages.of_branch(name)?.or_else(|| tls.clone()),
             tls,
             pull,
             lease,
             served: served.clone(),
+            process: process.clone(),
         });
     }
     Ok(configs)

@@ -56,22 +56,8 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
     };
     let interval = Some(Duration::from_secs(1));
     let config = Config {
-        branch,
         listen: vec![at(0, false)],
         listen_pages: vec![at(port, true)],
-        advertise: Vec::new(),
-        advertise_peer: Vec::new(),
-        cluster_id: None,
-        member_id: None,
-        limits: gitcd::api::Limits::default(),
-        journal_segment_bytes: 32 << 20,
-        prune_expire: None,
-        store: gitcd::store::Limits::default(),
-        committer: gitcd::committer::Settings::default(),
-        progress_interval: Duration::from_mins(10),
-        retention: None,
-        transport: gitcd::transport::Transport::default(),
-        origins: gitcd::gateway::Origins::parse(""),
         tls: Some(files),
         pull: gitcd::pull::Config {
             remotes: vec![remote],
@@ -81,8 +67,7 @@ async fn serve(world: &World, folder: &Path, port: u16) -> Server {
             secret_kinds: gitcd::secrecy::SecretKinds::default(),
             api_server: None,
         },
-        lease: None,
-        served: gitcd::pull::owner::Served::default(),
+        ..Config::new(branch)
     };
     Server::start(config).await.unwrap()
 }
@@ -201,19 +186,42 @@ async fn secrets_are_not_stored_where_everybody_reads_them() {
     assert!(world.names(&world.deployments()).await.is_empty());
     public["apiserver"] = json!({"encryptionConfigurationSecretName": "encryption"});
     world.apply("a", &public).await;
-    world.is("a", "Ready", "False", "NotObserved").await;
-    // The `GitHubRepository` shows it, once that is known.
+    let waits = world.is("a", "Ready", "False", "RepositoryNotKnown").await;
+    assert!(waits.message.contains("Secret \"encryption\""), "{waits:?}");
+    // Only the first provider encrypts.
+    let (aes, none) = ("{aescbc: {keys: [{name: k, secret: aGVsbG8=}]}}", "{identity: {}}");
+    for (providers, (kind, status, reason)) in [
+        (format!("[{none}, {aes}]"), ("Stalled", "True", "RepositoryPublic")),
+        (format!("[{aes}, {none}]"), ("Ready", "False", "NotObserved")),
+    ] {
+        let file = format!("resources: [{{resources: [secrets], providers: {providers}}}]");
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "encryption"}, "stringData": {"encryption.yaml": file},
+        });
+        let how = PatchParams::apply("test").force();
+        world.secrets().patch("encryption", &how, &Patch::Apply(secret)).await.unwrap();
+        world.is("a", kind, status, reason).await;
+    }
+    // Of a remote with a public name, something has to say that it is private.
     let mut named = spec();
     named["gitcd"] = json!({"git": {"remotes": [{"repo": "https://github.com/o/b.git"}]}});
     world.apply("b", &named).await;
+    let refused = world.is("b", "Stalled", "True", "RepositoryNotKnown").await;
+    assert!(refused.message.contains("field public") && refused.message.contains("github.com/o/b"), "{refused:?}");
+    named["gitcd"]["git"]["remotes"][0]["public"] = json!(false);
+    world.apply("b", &named).await;
     world.is("b", "Ready", "False", "NotObserved").await;
+    // The `GitHubRepository` shows it, once that is known.
+    named["gitcd"]["git"]["remotes"][0].as_object_mut().unwrap().remove("public");
+    world.apply("b", &named).await;
+    world.is("b", "Stalled", "True", "RepositoryNotKnown").await;
     let repositories: Api<trishanku_api::GitHubRepository> = Api::namespaced(world.client.clone(), &world.namespace);
     let repository =
         json!({"metadata": {"name": "b"}, "spec": {"credentialsSecretName": "s", "credentialsSecretTokenKey": "t"}});
     let mut repository: trishanku_api::GitHubRepository = serde_json::from_value(repository).unwrap();
     repositories.create(&PostParams::default(), &repository).await.unwrap();
     // While it is unknown whether it is public, a running heaven continues.
-    let waits = world.is("b", "Ready", "False", "RepositoryNotKnown").await;
+    let waits = world.is("b", "Reconciling", "True", "RepositoryNotKnown").await;
     assert!(waits.message.contains("GitHubRepository \"b\""), "{waits:?}");
     world.apply("c", &named).await;
     world.is("c", "Ready", "False", "RepositoryNotKnown").await;

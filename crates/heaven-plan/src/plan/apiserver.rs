@@ -36,6 +36,7 @@ pub(super) fn add(
     let encryption = given.encryption_configuration_secret_name.as_deref();
     let encryption =
         encryption.map(|secret| folder(ENCRYPTION, secret, vec![("encryption.yaml", "encryption.yaml")], "encryption"));
+    mounts.extend(Mount::store(place));
     plan.folders.push(Folder { name: TEMPORARY.to_owned(), content: Content::Empty { size_limit: None } });
     mounts.push(Mount::write(TEMPORARY, "/tmp"));
 
@@ -61,11 +62,9 @@ pub(super) fn add(
         ("service-account-key-file", format!("{accounts}/tls.crt")),
         ("service-account-signing-key-file", format!("{accounts}/tls.key")),
     ];
-    if let Some(trust) = &place.trust {
-        let (cert, key) = trust.store_client();
-        flags.extend([("etcd-cafile", trust.store_authority()), ("etcd-certfile", cert), ("etcd-keyfile", key)]);
-        flags.extend(trust.front_proxy());
-    }
+    let (cert, key) = place.trust.store_client();
+    flags.extend([("etcd-cafile", place.trust.store_authority()), ("etcd-certfile", cert), ("etcd-keyfile", key)]);
+    flags.extend(place.trust.front_proxy());
     if place.is_loopback() {
         // Otherwise the address of the default route is advertised, and a machine without network cannot start.
         flags.push(("advertise-address", place.address.clone()));

@@ -14,24 +14,21 @@ pub(super) fn folder() -> Folder {
 }
 
 pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
-    let (clients, peers) = (place.events(), place.loopback(place.ports.events_peers));
+    let (clients, peers) = (place.events(), place.event_peers());
     let folder = format!("{}/events", place.state);
     let mut ask = vec!["etcdctl".to_owned(), format!("--endpoints={clients}")];
-    let mut trusts = Vec::new();
-    if let Some(trust) = &place.trust {
-        let ((cert, key), authority) = (trust.store(), trust.store_authority());
-        // There are no other members, and client certificates keep others from joining.
-        for of in ["", "peer-"] {
-            trusts.extend([
-                format!("--{of}cert-file={cert}"),
-                format!("--{of}key-file={key}"),
-                format!("--{of}trusted-ca-file={authority}"),
-                format!("--{of}client-cert-auth=true"),
-            ]);
-        }
-        let (cert, key) = trust.store_client();
-        ask.extend([format!("--cacert={authority}"), format!("--cert={cert}"), format!("--key={key}")]);
-    }
+    let ((cert, key), authority) = (place.trust.store(), place.trust.store_authority());
+    // There are no other members, and client certificates keep others from joining.
+    let trusts = ["", "peer-"].into_iter().flat_map(|of| {
+        [
+            format!("--{of}cert-file={cert}"),
+            format!("--{of}key-file={key}"),
+            format!("--{of}trusted-ca-file={authority}"),
+            format!("--{of}client-cert-auth=true"),
+        ]
+    });
+    let (client_cert, client_key) = place.trust.store_client();
+    ask.extend([format!("--cacert={authority}"), format!("--cert={client_cert}"), format!("--key={client_key}")]);
     ask.extend(["endpoint", "health"].map(ToOwned::to_owned));
     let look = |every, failures| Probe {
         look: Look::Run(ask.clone()),
@@ -58,7 +55,7 @@ pub(super) fn step(etcd: &LocalEtcd, images: &Images, place: &Place) -> Step {
         .chain(trusts)
         .collect(),
         environment: Environment::new(),
-        mounts: vec![Mount::write(EVENTS, folder)],
+        mounts: [Mount::write(EVENTS, folder)].into_iter().chain(Mount::store(place)).collect(),
         run: Run::Server(Probes { port: None, started: look(1, 120), alive: Some(look(20, 6)), ready: None }),
         resources: Resources::of(etcd.resources.as_ref()),
         writable_root: false,

@@ -7,7 +7,7 @@ use trishanku_api::Gitcd;
 use super::branch::{ALL, Branch, Followed, NONE};
 use super::{
     CREDENTIALS, Content, ENTRY_POINTS, EntryPoints, Environment, Folder, GIT_PRE, GITCD_CONFIG, HOME, Images, Look,
-    Mount, Place, Plan, PlanError, Probe, Probes, Resources, Run, Step,
+    Mount, Place, Plan, PlanError, Probe, Probes, Resources, Run, STORE, Step,
 };
 use crate::names;
 
@@ -24,6 +24,8 @@ const DEPTH: &str = "--depth=1000";
 /// The default port of the Git host.
 pub(crate) const HOST_PORT: i32 = 2480;
 const HOST_TOKENS: &str = "trishanku-host-tokens";
+/// The name of the step that initializes the branch.
+const INIT: &str = "gitcd-init";
 /// The program, in its image.
 const PROGRAM: &str = "gitcd";
 
@@ -58,14 +60,24 @@ pub(super) fn plan(
     }
     steps.push(Step {
         arguments: [vec!["init".to_owned(), DEPTH.to_owned()], of_branch(branch, place)].concat(),
-        ..step("gitcd-init", gitcd, images, place)
+        ..step(INIT, gitcd, images, place)
     });
     Plan { folders, steps, kubeconfig: None, pull_secret: gitcd.image_pull_secret_name.clone() }
 }
 
+/// Makes `gitcd-init` create the certificates of the store and its clients. They live as long as the pod, and nothing
+/// outside its own containers has them.
+pub(super) fn create_certificates(plan: &mut Plan, place: &Place) {
+    let Some(path) = place.trust.created() else { return };
+    plan.folders.push(Folder { name: STORE.to_owned(), content: Content::Memory });
+    let step = plan.steps.iter_mut().rfind(|step| step.name == INIT).expect("a plan initializes its branch");
+    step.arguments.push(format!("--loopback-certificates={path}"));
+    step.mounts.push(Mount::write(STORE, path));
+}
+
 /// Sets the committer.
 pub(super) fn commits_as(step: &mut Step, committer: &str) {
-    if step.name == "gitcd-init" {
+    if step.name == INIT {
         step.arguments.push(format!("--committer-name={committer}"));
     }
 }
@@ -162,17 +174,18 @@ pub(super) fn serve(
     for flag in ["listen-urls", "advertise-client-urls"] {
         serve.arguments.push(format!("--{flag}=default={}", place.gitcd()));
     }
-    let mut asks = vec![format!("--endpoint={}", place.gitcd())];
-    if let Some(trust) = &place.trust {
-        let ((cert, key), authority) = (trust.store(), trust.store_authority());
-        serve.arguments.extend([
-            format!("--tls-cert=default={cert}"),
-            format!("--tls-key=default={key}"),
-            format!("--tls-trusted-ca-certs=default={authority}"),
-        ]);
-        let (cert, key) = trust.store_client();
-        asks.extend([format!("--cacert={authority}"), format!("--cert={cert}"), format!("--key={key}")]);
-    }
+    let ((cert, key), authority) = (place.trust.store(), place.trust.store_authority());
+    serve.arguments.extend([
+        format!("--tls-cert=default={cert}"),
+        format!("--tls-key=default={key}"),
+        format!("--tls-trusted-ca-certs=default={authority}"),
+    ]);
+    serve.mounts.extend(Mount::store(place));
+    let (cert, key) = place.trust.store_client();
+    let asks = [("endpoint", place.gitcd()), ("cacert", authority), ("cert", cert), ("key", key)];
+    // As defaults, too, for `kubectl exec … gitcd status`.
+    let defaults = asks.iter().map(|(name, value)| (format!("GITCD_{}", name.to_uppercase()), value.clone()));
+    serve.environment.extend(defaults);
     let follows = gitcd.pull.is_some() || gitcd.writer_lease.is_some();
     if follows && !branch.remotes.is_empty() {
         serve.arguments.extend(follow(gitcd, branch, place, &mut serve.mounts));
@@ -193,7 +206,8 @@ pub(super) fn serve(
         port = Some(("git", number));
     }
     let ask = |what: Option<&str>| {
-        let ask = ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain(asks.clone());
+        let asks = asks.iter().map(|(name, value)| format!("--{name}={value}"));
+        let ask = ["gitcd", "health"].map(ToOwned::to_owned).into_iter().chain(asks);
         Look::Run(ask.chain(what.map(ToOwned::to_owned)).collect())
     };
     let (second, patience) = (Duration::from_secs(1), Duration::from_secs(5));

@@ -77,6 +77,8 @@ impl EntryPoints {
 pub const HOME: &str = "trishanku-home";
 /// The name of the folder with the entry points.
 pub const ENTRY_POINTS: &str = "trishanku-entrypoints";
+/// The name of the folder with the certificates of [`Trust::Created`].
+pub const STORE: &str = "trishanku-store";
 /// The name of the folder with remote credentials.
 pub const CREDENTIALS: &str = "trishanku-credentials";
 
@@ -133,9 +135,11 @@ pub fn heaven(
 ) -> Result<Plan, PlanError> {
     let nothing = Gitcd::default();
     let gitcd = spec.gitcd.as_ref().unwrap_or(&nothing);
+    refuse_shared_namespaces(spec)?;
     let branch = Branch::of(gitcd)?;
     let map = names::entry_points_of_heaven(name, spec);
     let mut plan = gitcd::plan(name, gitcd, &branch, images, place, entry_points, &map);
+    gitcd::create_certificates(&mut plan, place);
     plan.folders.extend(gitcd::host_folder(gitcd));
     plan.steps.push(gitcd::serve(name, gitcd, &branch, images, place, entry_points)?);
     let events = spec.events_etcd.as_ref().and_then(|events| events.local.as_ref());
@@ -148,6 +152,21 @@ pub fn heaven(
     let path = spec.app.as_ref().and_then(|app| app.kubeconfig_mount_path.clone());
     plan.kubeconfig = path.map(|path| Kubeconfig { secret: certificates.controller, path });
     Ok(plan.without_idle_folders())
+}
+
+/// Refuses a pod whose containers see the processes of others: through `/proc`, they would read the keys of the store.
+fn refuse_shared_namespaces(spec: &TrishankuHeavenSpec) -> Result<(), PlanError> {
+    let Some(app) = spec.app.as_ref().filter(|app| app.allow_shared_namespaces != Some(true)) else { return Ok(()) };
+    let shared = ["hostNetwork", "hostPID", "shareProcessNamespace"];
+    match shared.into_iter().find(|field| app.pod_template["spec"][field] == true) {
+        None => Ok(()),
+        Some(field) => Err(PlanError::value(
+            format!("app.podTemplate.spec.{field}"),
+            "true",
+            "is not allowed, because the containers would no longer be isolated from one another or from the node: \
+             remove it, or set app.allowSharedNamespaces",
+        )),
+    }
 }
 
 /// Returns the plan of an `AutomatedMerge`.

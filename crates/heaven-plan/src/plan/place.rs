@@ -48,17 +48,32 @@ pub struct Place {
     pub address: String,
     /// The ports.
     pub ports: Ports,
-    /// Certificates for the loopback servers of a machine, which other users could reach.
-    pub trust: Option<Trust>,
+    /// Certificates of the servers on loopback: other users of a machine, and the user's containers of a pod, reach them.
+    pub trust: Trust,
 }
 
-/// The folder of the certificates of [`Place::trust`]. Pods need none: other pods do not reach their loopback.
+/// The folder with the certificates of stores and their clients, which give access to all data, past kube-apiserver's
+/// authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trust(pub String);
+pub enum Trust {
+    /// Supplied, together with those of a front proxy.
+    Supplied(String),
+    /// `gitcd init` creates them; only containers that need them mount the folder.
+    Created(String),
+}
 
 impl Trust {
+    /// The folder, if the plan has to create and mount it.
+    pub(super) fn created(&self) -> Option<&str> {
+        match self {
+            Self::Created(folder) => Some(folder),
+            Self::Supplied(_) => None,
+        }
+    }
+
     fn file(&self, name: &str) -> String {
-        format!("{}/{name}", self.0)
+        let (Self::Supplied(folder) | Self::Created(folder)) = self;
+        format!("{folder}/{name}")
     }
 
     /// The authority of stores and their clients.
@@ -78,8 +93,11 @@ impl Trust {
 
     /// kube-apiserver's flags for the request header authority, and for its own client certificate at aggregated API
     /// servers.
-    pub(super) fn front_proxy(&self) -> [(&'static str, String); 7] {
-        [
+    pub(super) fn front_proxy(&self) -> Vec<(&'static str, String)> {
+        if self.created().is_some() {
+            return Vec::new();
+        }
+        vec![
             ("requestheader-client-ca-file", self.file("front-proxy-ca.crt")),
             ("requestheader-allowed-names", "front-proxy-client".to_owned()),
             ("requestheader-username-headers", "X-Remote-User".to_owned()),
@@ -121,7 +139,7 @@ impl Place {
             state: "/.trishanku/state".to_owned(),
             address: "0.0.0.0".to_owned(),
             ports: Ports::default(),
-            trust: None,
+            trust: Trust::Created("/.trishanku/store".to_owned()),
         }
     }
 
@@ -147,15 +165,19 @@ impl Place {
     }
 
     pub(super) fn gitcd(&self) -> String {
-        self.loopback(self.ports.gitcd)
+        loopback(self.ports.gitcd)
     }
 
     pub(super) fn events(&self) -> String {
-        self.loopback(self.ports.events)
+        loopback(self.ports.events)
     }
 
-    pub(super) fn loopback(&self, port: u16) -> String {
-        let scheme = if self.trust.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{port}")
+    pub(super) fn event_peers(&self) -> String {
+        loopback(self.ports.events_peers)
     }
+}
+
+/// The URL of a server on loopback.
+fn loopback(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use trishanku_api::PullPolicy;
 
+use super::{Place, STORE};
+
 /// A program with everything that it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -110,6 +112,8 @@ pub enum Content {
         /// Its size limit.
         size_limit: Option<String>,
     },
+    /// An empty folder in memory, for private keys.
+    Memory,
     /// A volume claim, which outlives the pod.
     Kept {
         /// The claim.
@@ -163,6 +167,11 @@ impl Resources {
 }
 
 impl Mount {
+    /// The folder of the store's certificates, if the plan creates it.
+    pub(super) fn store(place: &Place) -> Option<Self> {
+        place.trust.created().map(|path| Self::read(STORE, path))
+    }
+
     pub(super) fn read(folder: &str, path: impl Into<String>) -> Self {
         Self { folder: folder.to_owned(), path: path.into(), writable: false }
     }

@@ -215,9 +215,9 @@ fn events_are_kept_apart_only_if_it_is_said() {
     let pod = with(&[("eventsEtcd", json!({"local": {}}))]);
     assert_eq!(
         flag(container(&pod, "kube-apiserver"), "etcd-servers-overrides"),
-        Some("/events#http://127.0.0.1:2379")
+        Some("/events#https://127.0.0.1:2379")
     );
-    assert_eq!(flag(container(&pod, "events-etcd"), "listen-client-urls"), Some("http://127.0.0.1:2379"));
+    assert_eq!(flag(container(&pod, "events-etcd"), "listen-client-urls"), Some("https://127.0.0.1:2379"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn the_git_host() {
     ]);
     let gitcd = container(&pod, "gitcd");
     assert_eq!(flag(gitcd, "host-listen-urls"), Some("http://0.0.0.0:2480"));
-    assert_eq!(flag(gitcd, "listen-urls"), Some("default=http://127.0.0.1:2481"));
+    assert_eq!(flag(gitcd, "listen-urls"), Some("default=https://127.0.0.1:2481"));
 }
 
 #[test]

@@ -55,15 +55,60 @@ fn what_is_injected_is_restricted_and_runs_no_shell() {
 }
 
 #[test]
+fn only_kube_apiserver_can_reach_the_stores() {
+    let mut spec = spec();
+    spec["eventsEtcd"] = json!({"local": {}});
+    let pod = heaven_pod(&spec);
+    let gitcd = container(&pod, "gitcd");
+    assert_eq!(flag(gitcd, "tls-trusted-ca-certs"), Some("default=/.trishanku/store/store-ca.crt"));
+    assert_eq!(flag(container(&pod, "events-etcd"), "client-cert-auth"), Some("true"));
+    assert_eq!(flag(container(&pod, "kube-apiserver"), "etcd-certfile"), Some("/.trishanku/store/store-client.crt"));
+    let mounting = |volume: &str| -> Vec<String> {
+        let lists = ["initContainers", "containers"].map(|list| pod["spec"][list].as_array().unwrap().clone());
+        let mounts = |container: &Value| container["volumeMounts"].as_array().cloned().unwrap_or_default();
+        let all = lists.into_iter().flatten();
+        let all = all.filter(|container| mounts(container).iter().any(|mount| mount["name"] == volume));
+        all.map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(mounting("trishanku-store"), ["gitcd-init", "gitcd", "events-etcd", "kube-apiserver"]);
+    let volumes = pod["spec"]["volumes"].as_array().unwrap();
+    let keys = volumes.iter().find(|volume| volume["name"] == "trishanku-store").unwrap();
+    assert_eq!(keys["emptyDir"]["medium"], "Memory");
+    // The controller must not get them, or the repository, through its template.
+    for volume in ["trishanku-store", "trishanku-home", "trishanku-kubernetes"] {
+        spec["app"]["podTemplate"]["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": volume, "mountPath": "/x"}]);
+        let said = try_heaven(&spec, &EntryPoints::default()).unwrap_err();
+        assert!(said.contains("volumeMounts[/x]") && said.contains(volume), "{said}");
+    }
+}
+
+#[test]
+fn namespaces_are_shared_only_if_it_is_allowed() {
+    for field in ["hostNetwork", "hostPID", "shareProcessNamespace"] {
+        let mut spec = spec();
+        spec["app"]["podTemplate"]["spec"][field] = json!(true);
+        let said = try_heaven(&spec, &EntryPoints::default()).unwrap_err();
+        let parts = [format!("spec.app.podTemplate.spec.{field}"), "allowSharedNamespaces".to_owned()];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        spec["app"]["allowSharedNamespaces"] = json!(true);
+        assert_eq!(heaven_pod(&spec)["spec"][field], true);
+        spec["app"]["podTemplate"]["spec"][field] = json!(false);
+        spec["app"].as_object_mut().unwrap().remove("allowSharedNamespaces");
+        assert_eq!(heaven_pod(&spec)["spec"][field], false);
+    }
+}
+
+#[test]
 fn ports_give_way_to_the_users_but_for_the_one_that_kubeconfigs_have() {
     let mut spec = spec();
     spec["eventsEtcd"] = json!({"local": {}});
     spec["app"]["podTemplate"]["spec"]["containers"][0]["ports"] =
         json!([{"containerPort": 2479}, {"containerPort": 2380}]);
     let pod = heaven_pod(&spec);
-    assert_eq!(flag(container(&pod, "gitcd"), "listen-urls"), Some("default=http://127.0.0.1:2480"));
-    assert_eq!(flag(container(&pod, "kube-apiserver"), "etcd-servers"), Some("http://127.0.0.1:2480"));
-    assert_eq!(flag(container(&pod, "events-etcd"), "listen-peer-urls"), Some("http://127.0.0.1:2381"));
+    assert_eq!(flag(container(&pod, "gitcd"), "listen-urls"), Some("default=https://127.0.0.1:2480"));
+    assert_eq!(flag(container(&pod, "kube-apiserver"), "etcd-servers"), Some("https://127.0.0.1:2480"));
+    assert_eq!(flag(container(&pod, "events-etcd"), "listen-peer-urls"), Some("https://127.0.0.1:2381"));
     spec["app"]["podTemplate"]["spec"]["containers"][0]["ports"] = json!([{"containerPort": 6443}]);
     let said = try_heaven(&spec, &EntryPoints::default()).unwrap_err();
     assert!(said.contains("6443") && said.contains("kube-apiserver"), "{said}");

@@ -1,0 +1,98 @@
+//! Certificates for a server on loopback and its clients.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use time::{Duration, OffsetDateTime};
+
+/// Written last, so that it only exists if all the others do.
+const AUTHORITY: &str = "store-ca.crt";
+const LIFE: Duration = Duration::days(3650);
+/// Tolerance for clocks that are set back.
+const BACKDATE: Duration = Duration::hours(1);
+
+/// Creates a certificate authority, a certificate for a server at loopback addresses, and one for its clients, unless the
+/// folder has them already. The key of the authority is not kept, so that nobody can issue another certificate.
+///
+/// # Errors
+/// The folder cannot be written to, or the library cannot make a key.
+pub(super) fn ensure(folder: &Path) -> anyhow::Result<()> {
+    if folder.join(AUTHORITY).try_exists()? {
+        return Ok(());
+    }
+    let mut params = params("gitcd-store-ca", &[])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate()?;
+    let authority = params.self_signed(&key)?;
+    let issuer = Issuer::new(params, key);
+    issue(folder, "store", &["localhost", "127.0.0.1", "::1"], ExtendedKeyUsagePurpose::ServerAuth, &issuer)?;
+    issue(folder, "store-client", &[], ExtendedKeyUsagePurpose::ClientAuth, &issuer)?;
+    Ok(write(&folder.join(AUTHORITY), &authority.pem())?)
+}
+
+fn params(name: &str, names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
+    let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let now = OffsetDateTime::now_utc();
+    (params.not_before, params.not_after) = (now - BACKDATE, now + LIFE);
+    Ok(params)
+}
+
+fn issue(
+    folder: &Path,
+    name: &str,
+    names: &[&str],
+    usage: ExtendedKeyUsagePurpose,
+    issuer: &Issuer<'_, KeyPair>,
+) -> anyhow::Result<()> {
+    let mut params = params(&format!("gitcd-{name}"), names)?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
+    write(&folder.join(format!("{name}.key")), &key.serialize_pem())?;
+    Ok(write(&folder.join(format!("{name}.crt")), &certificate.pem())?)
+}
+
+/// Writes a file that only its owner reads, atomically.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn certificates_are_created_once_and_only_their_owner_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        // As a run that was interrupted leaves it.
+        std::fs::write(folder.path().join("store.key"), "half").unwrap();
+        ensure(folder.path()).unwrap();
+        let read = || {
+            let files = ["store-ca.crt", "store.crt", "store.key", "store-client.crt", "store-client.key"];
+            files.map(|file| std::fs::read_to_string(folder.path().join(file)).unwrap())
+        };
+        let before = read();
+        assert!(before.iter().all(|file| file.starts_with("-----BEGIN ")), "{before:?}");
+        for entry in std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+        }
+        ensure(folder.path()).unwrap();
+        assert_eq!(read(), before);
+    }
+}
