@@ -16,7 +16,7 @@ const LIFE: Duration = Duration::days(3650);
 const BACKDATE: Duration = Duration::hours(1);
 
 /// Creates a certificate authority, a certificate for a server at loopback addresses, and one for its clients, unless the
-/// folder has them already. The key of the authority is not kept, so that nobody can issue another certificate.
+/// folder has them already. The key of the authority is not kept, so that no other certificate can be issued.
 ///
 /// # Errors
 /// The folder cannot be written to, or the library cannot make a key.
