@@ -94,9 +94,9 @@ pub struct Remote {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong in a URL, which is not secret: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
-    /// Whether anybody can read it. If unset, a `GitHubRepository` of this namespace with this URL says so, and paths and
-    /// hosts without a public name or address are not public. A remote of which nothing is known gets no unencrypted Secrets:
-    /// the heaven is rejected.
+    /// Whether it is public. If unset, a `GitHubRepository` of this namespace with this URL says so, and paths and hosts
+    /// without a public name or address are not public. If nothing says so, the heaven is rejected unless its Secrets are
+    /// encrypted or `allowPublicSecrets` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
     /// Branch of the remote to merge. The one with the local name if unset.

@@ -184,8 +184,9 @@ pub struct App {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2), regex(pattern = "^/[^:]+$"))]
     pub kubeconfig_mount_path: Option<String>,
-    /// Allows `hostNetwork`, `hostPID` and `shareProcessNamespace` in the pod template. They are rejected otherwise, since
-    /// processes then reach those of other containers, past the permissions of the heaven's kube-apiserver.
+    /// Allows `hostNetwork`, `hostPID` and `shareProcessNamespace` in the pod template. Without it, they are rejected: a
+    /// shared namespace gives processes access to other containers, without the authorization of the heaven's
+    /// kube-apiserver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_shared_namespaces: Option<bool>,
     /// The pod of the controller.

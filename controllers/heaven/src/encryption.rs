@@ -38,13 +38,18 @@ struct ResourceConfiguration {
 
 /// The name of the Secret with the configuration, if the flags do not replace it.
 pub(crate) fn secret(given: Option<&ApiServer>) -> Option<&str> {
-    given.filter(|given| !given.extra_args.contains_key(FLAG))?.encryption_configuration_secret_name.as_deref()
+    given.filter(|given| !replaces(given))?.encryption_configuration_secret_name.as_deref()
+}
+
+/// Whether the manifest sets the flag itself. kube-apiserver accepts underscores, too.
+fn replaces(given: &ApiServer) -> bool {
+    given.extra_args.keys().any(|name| name.replace('_', "-") == FLAG)
 }
 
 /// Returns whether Secrets are encrypted. `configuration` is the content of [`FILE`] in the Secret that [`secret`] names:
 /// `None` if there is no such Secret, an empty one if it has no such key.
 pub(crate) fn of(given: Option<&ApiServer>, configuration: Option<&[u8]>) -> Encryption {
-    if given.is_some_and(|given| given.extra_args.contains_key(FLAG)) {
+    if given.is_some_and(replaces) {
         let why = format!("apiserver.extraArgs sets {FLAG}, whose file cannot be checked");
         return Encryption::Off(Some(why));
     }
@@ -70,7 +75,8 @@ fn problem(configuration: &[u8]) -> Option<String> {
     let Some(entry) = configuration.resources.iter().find(includes) else {
         return Some("does not include secrets".to_owned());
     };
-    match entry.providers.first().and_then(|provider| provider.keys().next()) {
+    let mut configured = entry.providers.first().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    match configured.next().map(|(name, _)| name) {
         None => Some("has no provider for secrets".to_owned()),
         Some(name) if name == "identity" => {
             Some("has identity as the first provider for secrets, which does not encrypt".to_owned())
@@ -128,8 +134,10 @@ mod tests {
         assert!(matches!(of(Some(&given), Some(b"")), Encryption::Off(Some(_))));
         assert_eq!(of(None, None), Encryption::Off(None));
         assert_eq!(of(Some(&ApiServer::default()), None), Encryption::Off(None));
-        given.extra_args.insert(FLAG.to_owned(), "/mine".to_owned());
-        assert_eq!(secret(Some(&given)), None);
-        assert!(matches!(of(Some(&given), None), Encryption::Off(Some(why)) if why.contains("extraArgs")));
+        for name in [FLAG, "encryption_provider_config"] {
+            given.extra_args = [(name.to_owned(), "/mine".to_owned())].into();
+            assert_eq!(secret(Some(&given)), None);
+            assert!(matches!(of(Some(&given), None), Encryption::Off(Some(why)) if why.contains("extraArgs")));
+        }
     }
 }

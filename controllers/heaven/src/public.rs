@@ -10,12 +10,16 @@ use crate::encryption::Encryption;
 /// the protocol.
 pub(crate) fn normalized(url: &str) -> String {
     let (has_scheme, rest) = url.split_once("://").map_or((false, url), |(_, rest)| (true, rest));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    // Only in front of the host: a path may have an @.
+    let end = rest.find('/').unwrap_or(rest.len());
+    let rest = rest[..end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
     let rest = rest.trim_end_matches('/');
     let rest = rest.strip_suffix(".git").unwrap_or(rest).to_ascii_lowercase();
     if !has_scheme {
-        // As in git@host:owner/name.
-        return alias(&rest.replacen(':', "/", 1));
+        // As in git@host:owner/name, or git@[address]:owner/name.
+        let address = rest.starts_with('[').then(|| rest.find(']')).flatten().unwrap_or(0);
+        let (host, path) = rest.split_at(address);
+        return alias(&format!("{host}{}", path.replacen(':', "/", 1)));
     }
     let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -99,6 +103,13 @@ fn is_internal(repo: &str) -> bool {
             address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
         }
         Err(_) => {
+            // Programs also read such hosts as addresses, or as other names.
+            let is_unusual = !host.is_ascii()
+                || host.starts_with("0x")
+                || host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            if is_unusual {
+                return false;
+            }
             let endings = [".svc", ".cluster.local", ".local", ".internal", ".localhost", ".home.arpa"];
             !host.contains('.') || endings.iter().any(|ending| host.ends_with(ending))
         }
@@ -118,14 +129,19 @@ pub(crate) fn leak(
     let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
     let leaks = git.into_iter().flat_map(|git| &git.remotes).flat_map(|remote| {
         let name = remote.name.as_deref().unwrap_or("origin");
-        if let Some(public) = remote.public {
-            let said = || Leak::Public(format!("remote {name:?} is public, by its field \"public\""));
-            return public.then(said).into_iter().collect::<Vec<_>>();
-        }
         let url = normalized(&remote.repo);
         let found: Vec<_> = repositories.iter().filter(|repository| is_of(repository, &url)).collect();
+        if let Some(public) = remote.public {
+            let said = || Leak::Public(format!("remote {name:?} is public, by its field \"public\""));
+            // What GitHub reports counts more than what the manifest says.
+            let is_public = |repository: &GitHubRepository| {
+                repository.status.as_ref().is_some_and(|status| status.private == Some(false))
+            };
+            let reported = found.iter().filter(|found| is_public(found)).find_map(|found| because(name, found));
+            return reported.or_else(|| public.then(said)).into_iter().collect::<Vec<_>>();
+        }
         if found.is_empty() && !is_internal(&remote.repo) {
-            return vec![Leak::Undeclared(format!("it is unknown whether anybody can read remote {name:?} ({url})"))];
+            return vec![Leak::Undeclared(format!("remote {name:?} ({url}) may be public"))];
         }
         found.into_iter().filter_map(|repository| because(name, repository)).collect()
     });
@@ -203,11 +219,15 @@ mod tests {
         for more in [
             json!({"allowPublicSecrets": true}),
             json!({"skip": {"app": true}}),
-            json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/example-org/cluster", "public": false}]}}}),
+            json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/example-org/other", "public": false}]}}}),
             json!({"gitcd": {"git": {"remotes": [{"repo": "https://git.team.svc/example-org/cluster"}]}}}),
         ] {
             assert_eq!(leak(&spec(more.clone()), &[&repository], OFF), None, "{more}");
         }
+        let denied = spec(json!({"gitcd": {"git": {"remotes": [
+            {"repo": "https://github.com/example-org/cluster", "public": false},
+        ]}}}));
+        assert!(public(leak(&denied, &[&repository], OFF)).contains("GitHubRepository"));
         assert_eq!(leak(&spec(json!({})), &[&repository], Encryption::On), None);
         let off = Encryption::Off(Some("because".to_owned()));
         assert!(public(leak(&spec(json!({})), &[&repository], off)).contains("because"));
@@ -229,6 +249,11 @@ mod tests {
             "https://8.8.8.8/x",
             "git://[2001:4860::1]:9418/x",
             "http://local.example.org/x",
+            "https://git.example.org/~team@corp/x",
+            "git@[2001:4860::1]:x",
+            "http://134744072/x",
+            "http://0x08080808/x",
+            "https://example\u{3002}org/x",
         ] {
             let leak = leak(&with(repo), &[], OFF);
             assert!(matches!(&leak, Some(Leak::Undeclared(what)) if what.contains("origin")), "{repo}: {leak:?}");

@@ -46,17 +46,14 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
 
 /// The fields of a Service that a manifest may set. Others would send traffic of the cluster elsewhere (`externalIPs`,
 /// `externalName`: CVE-2020-8554), or select other pods.
-const SERVICE_FIELDS: [&str; 17] = [
+const SERVICE_FIELDS: [&str; 14] = [
     "allocateLoadBalancerNodePorts",
     "clusterIP",
-    "clusterIPs",
     "externalTrafficPolicy",
-    "healthCheckNodePort",
     "internalTrafficPolicy",
     "ipFamilies",
     "ipFamilyPolicy",
     "loadBalancerClass",
-    "loadBalancerIP",
     "loadBalancerSourceRanges",
     "ports",
     "publishNotReadyAddresses",
@@ -76,12 +73,16 @@ pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Servic
     let mut spec = json!({"ports": [{"name": "git", "port": port, "targetPort": port, "protocol": "TCP"}]});
     if let (Value::Object(spec), Some(Value::Object(given))) = (&mut spec, service) {
         if let Some((field, value)) = given.iter().find(|(field, _)| !SERVICE_FIELDS.contains(&field.as_str())) {
-            let problem = "is not allowed here: the Service leads to the Git host only; remove it";
+            let problem = "is not allowed, because the Service must select only the Git host: remove it";
             return Err(PlanError::value(format!("gitcd.host.service.{field}"), &value.to_string(), problem));
         }
         if given.get("type").is_some_and(|kind| kind == "ExternalName") {
             let problem = "is not allowed here: use ClusterIP, NodePort or LoadBalancer";
             return Err(PlanError::value("gitcd.host.service.type", "ExternalName", problem));
+        }
+        if let Some(address) = given.get("clusterIP").filter(|address| *address != "None") {
+            let problem = "is not allowed here: only None is, for a Service without an address of its own";
+            return Err(PlanError::value("gitcd.host.service.clusterIP", &address.to_string(), problem));
         }
         spec.extend(given.clone());
     }
@@ -90,6 +91,10 @@ pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Servic
         if *target != port && *target != "git" {
             let problem = "is not the port of the Git host: leave it out";
             return Err(PlanError::value("gitcd.host.service.ports.targetPort", &target.to_string(), problem));
+        }
+        if let Some(protocol) = entry.get("protocol").filter(|protocol| *protocol != "TCP") {
+            let problem = "is not the protocol of the Git host: leave it out";
+            return Err(PlanError::value("gitcd.host.service.ports.protocol", &protocol.to_string(), problem));
         }
     }
     spec["selector"] = json!({workload::HEAVEN: workload::label_value(heaven)});
@@ -122,6 +127,8 @@ mod tests {
             (json!({"type": "ExternalName"}), "type"),
             (json!({"selector": {"app": "other"}}), "selector"),
             (json!({"ports": [{"port": 6443, "targetPort": 6443}]}), "targetPort"),
+            (json!({"ports": [{"port": 53, "protocol": "UDP"}]}), "protocol"),
+            (json!({"clusterIP": "10.96.0.10"}), "clusterIP"),
         ] {
             let said = with(service).unwrap_err().to_string();
             assert!(said.contains("spec.gitcd.host.service.") && said.contains(field), "{said}");

@@ -77,7 +77,7 @@ pub(crate) fn a_controller_reaches_no_store_past_its_role(world: &Arc<World>) ->
     };
     // The defaults of gitcd's own container work.
     let status = exec("gitcd", "gitcd status")?;
-    ensure!(status.contains("main"), "{status}");
+    ensure!(status.contains("COMMIT LAG"), "{status}");
     let mine = "--cacert=/mine/ca.crt --cert=/mine/tls.crt --key=/mine/tls.key";
     for port in [2479, 2379, 2380] {
         for words in [format!("http://127.0.0.1:{port}"), format!("https://127.0.0.1:{port} {mine}")] {

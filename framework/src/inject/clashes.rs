@@ -68,6 +68,28 @@ pub(super) fn of_private_volumes(draft: &Draft, injected: &HashSet<String>, spec
     }
 }
 
+/// Reports additions to injected containers of a template that has them already, if the pod has private volumes: a mount would
+/// get what they write there, and a variable could make them run another program.
+pub(super) fn of_private_containers(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
+    if draft.private.is_empty() {
+        return;
+    }
+    for (list, ours) in draft.injected() {
+        let ordered = spec.init_containers.iter().flatten();
+        let Some(theirs) = ordered.chain(&spec.containers).find(|theirs| theirs.name == ours.name) else { continue };
+        let mut report = |path: String| {
+            let found = "is not in the injected container".to_owned();
+            problems.collision(format!("spec.{list}[{}].{path}", ours.name), found, "remove it");
+        };
+        let known: HashSet<_> = ours.env.iter().flatten().map(|variable| &variable.name).collect();
+        let added = theirs.env.iter().flatten().filter(|variable| !known.contains(&variable.name));
+        added.for_each(|variable| report(format!("env[{}]", variable.name)));
+        let known: HashSet<_> = ours.volume_mounts.iter().flatten().map(|mount| &mount.mount_path).collect();
+        let added = theirs.volume_mounts.iter().flatten().filter(|mount| !known.contains(&mount.mount_path));
+        added.for_each(|mount| report(format!("volumeMounts[{}]", mount.mount_path)));
+    }
+}
+
 /// Reports containers that must not run as root in a pod that runs as root.
 pub(super) fn with_root(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     let is_root = spec.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);

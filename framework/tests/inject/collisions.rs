@@ -83,9 +83,20 @@ fn a_private_volume_is_not_mounted_by_the_users_containers() {
     theirs.spec.as_mut().unwrap().volumes =
         Some(serde_json::from_value(json!([{"name": "keys", "emptyDir": {"medium": "Memory"}}])).unwrap());
     assert_eq!(told(&inject(&theirs).unwrap_err()), [expected]);
-    // What was injected stays valid.
+    // What was injected stays valid, but cannot be added to.
     let once = inject(&app(&json!({"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}))).unwrap();
     assert_eq!(inject(&once).unwrap(), once);
+    let mut more = serde_json::to_value(&once).unwrap();
+    let maker = &mut more["spec"]["initContainers"][0];
+    maker["env"] = json!([{"name": "PATH", "value": "/shared"}]);
+    maker["volumeMounts"].as_array_mut().unwrap().push(json!({"name": "shared", "mountPath": "/keys/"}));
+    assert_eq!(
+        told(&inject(&template(more)).unwrap_err()),
+        [
+            "spec.initContainers[maker].env[PATH]: is not in the injected container; remove it",
+            "spec.initContainers[maker].volumeMounts[/keys/]: is not in the injected container; remove it",
+        ]
+    );
 }
 
 #[test]

@@ -48,8 +48,12 @@ impl Clone {
 }
 
 async fn served() -> (Server, Client, String) {
+    served_by(Launch::new(Kind::Gitcd)).await
+}
+
+async fn served_by(launch: Launch) -> (Server, Client, String) {
     let port = free_port();
-    let server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://127.0.0.1:{port}")).start().await;
+    let server = launch.argument(format!("--host-listen-urls=http://127.0.0.1:{port}")).start().await;
     let client = server.client().await;
     client.put(put(KEY, &map("3"))).await.ok();
     (server, client, format!("http://127.0.0.1:{port}/repo.git"))
@@ -276,7 +280,11 @@ async fn people_clone_fetch_and_push_while_the_branch_is_written_to() {
 
 /// A branch and a clone that both have changed `tea`; the clone's commit is not pushed yet.
 async fn edited_by_both() -> (Server, Client, Clone) {
-    let (server, client, url) = served().await;
+    edited_by_both_at(Launch::new(Kind::Gitcd)).await
+}
+
+async fn edited_by_both_at(launch: Launch) -> (Server, Client, Clone) {
+    let (server, client, url) = served_by(launch).await;
     committed(&server, &client).await;
     let clone = clone(&url);
     client.put(put(KEY, &map("9"))).await.ok();
@@ -295,7 +303,9 @@ fn told(server: &Server, words: &[&str]) -> String {
 
 #[tokio::test]
 async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
-    let (server, client, clone) = edited_by_both().await;
+    let pages = free_port();
+    let launch = Launch::new(Kind::Gitcd).argument(format!("--listen-metrics-urls=default=http://127.0.0.1:{pages}"));
+    let (server, client, clone) = edited_by_both_at(launch).await;
     let pushed = clone.git(&["push", "-q", "origin", "main:refs/for/main"]);
     let said = String::from_utf8_lossy(&pushed.stderr).into_owned();
     assert!(pushed.status.success(), "{said}");
@@ -320,7 +330,14 @@ async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
     let table = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.status.success(), "a resolved conflict is no failure: {table}");
     assert!(table.contains("external commits: 1 merge, 1 conflict\n"), "{table}");
-    assert!(table.contains(&format!("    conflict {FILE} data.tea kept ")), "{table}");
+    assert!(table.contains(&format!("    conflict {FILE} data.tea kept {kept}, lost {lost}")), "{table}");
+    // Its clients may not read keys.
+    let status = Command::new(env!("CARGO_BIN_EXE_gitcd"))
+        .args(["status", "--json", &format!("--endpoint=http://127.0.0.1:{pages}")])
+        .output()
+        .expect("gitcd can be started");
+    let page = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(page.contains("data.tea") && !page.contains("\"kept\"") && !page.contains("\"lost\""), "{page}");
     let metrics = server.page("/metrics").await;
     for line in ["gitcd_external_merges_total 1", "gitcd_external_conflicts_total 1"] {
         assert!(metrics.lines().any(|found| found.trim_end_matches(".0") == line), "{line}: {metrics}");

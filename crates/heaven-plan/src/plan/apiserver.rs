@@ -76,7 +76,8 @@ pub(super) fn add(
         flags.push(("encryption-provider-config", format!("{encryption}/encryption.yaml")));
         flags.push(("encryption-provider-config-automatic-reload", "true".to_owned()));
     }
-    let is_other = |name: &str| !given.extra_args.contains_key(name);
+    // kube-apiserver accepts underscores in names of flags, too.
+    let is_other = |name: &str| !given.extra_args.keys().any(|other| other.replace('_', "-") == name);
     let ours = flags.into_iter().filter(|(name, _)| is_other(name)).map(|(name, value)| format!("--{name}={value}"));
     let others = given.extra_args.iter().map(|(name, value)| format!("--{name}={value}"));
     let look = |path, every, failures| Probe {

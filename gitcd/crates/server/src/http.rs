@@ -19,17 +19,26 @@ use serde_json::json;
 use crate::connections::{ConnectionMetrics, ConnectionStatus};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::metrics::Source;
-use crate::status::ExternalMetrics;
+use crate::status::{ExternalMetrics, Status};
 
-/// Returns the pages of a branch.
+/// Returns the pages of a branch for its clients.
 pub fn routes(source: Arc<Source>) -> Router {
+    routes_with(source, page(status))
+}
+
+/// Returns the same pages without any value of a key: for listeners whose clients may not read keys.
+pub fn routes_without_values(source: Arc<Source>) -> Router {
+    routes_with(source, page(status_without_values))
+}
+
+fn routes_with(source: Arc<Source>, status: MethodRouter<Arc<Source>>) -> Router {
     let mut registry = source.registry();
     registry.register_collector(Box::new(ConnectionMetrics(source.network.clone())));
     registry.register_collector(Box::new(ExternalMetrics(source.status.clone())));
     let registry = Arc::new(registry);
     health::routes()
         .route("/version", page(version))
-        .route("/status", page(status))
+        .route("/status", status)
         .route("/debug/vars", page(vars::vars))
         .route("/metrics", any(move |state, request: Request| figures::figures(registry.clone(), state, request)))
         .with_state(source)
@@ -61,12 +70,20 @@ async fn version() -> impl IntoResponse {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
+    status_as(source, |status| status).await
+}
+
+async fn status_without_values(State(source): State<Arc<Source>>) -> Response {
+    status_as(source, Status::without_values).await
+}
+
+async fn status_as(source: Arc<Source>, shown: fn(Status) -> Status) -> Response {
     // Reads commits.
     let told = blocking::run("collect the status", move || {
         let mut status = source.status.status();
         let connections = ConnectionStatus::of(&source.network);
         status.branches.iter_mut().for_each(|branch| branch.connections = Some(connections));
-        serde_json::to_string(&status)
+        serde_json::to_string(&shown(status))
     });
     let failed = |error: &dyn std::fmt::Display| access::error(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
     match told.await {

@@ -35,6 +35,8 @@ pub use gitcd_net::transport::Transport;
 
 /// How long open connections may take to close at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Time limit for the release of the lease after a failed start.
+const RELEASE: Duration = Duration::from_secs(15);
 /// How long the last push may take.
 const LAST_PUSH: Duration = Duration::from_secs(5);
 
@@ -223,7 +225,9 @@ impl Server {
         let unused = acquired.get().filter(|_| started.is_err());
         if let Some(lease) = unused {
             // Everything else of the branch has been dropped: another server need not wait until the lease expires.
-            lease.release().await;
+            if tokio::time::timeout(RELEASE, lease.release()).await.is_err() {
+                tracing::warn!("the writer lease could not be released; it expires");
+            }
         }
         started
     }

@@ -38,6 +38,23 @@ pub struct Status {
 }
 
 impl Status {
+    /// Removes what may quote values of keys: the values of conflicts, and why files were rejected.
+    #[must_use]
+    pub fn without_values(mut self) -> Self {
+        const ELSEWHERE: &str = "the reason is in gitcd's log, and in the status on the port of its clients";
+        let hide = |conflicts: &mut Vec<ConflictStatus>, rejected: &mut BTreeMap<String, String>| {
+            conflicts.iter_mut().for_each(|conflict| (conflict.kept, conflict.lost) = (None, None));
+            rejected.values_mut().for_each(|reason| ELSEWHERE.clone_into(reason));
+        };
+        for branch in &mut self.branches {
+            hide(&mut branch.latest_conflicts, &mut branch.rejected);
+            for remote in &mut branch.remotes {
+                hide(&mut remote.known.latest_conflicts, &mut remote.known.rejected);
+            }
+        }
+        self
+    }
+
     /// Whether all branches accept writes, all remotes are synced, and no files are rejected.
     pub fn is_good(&self) -> bool {
         self.branches.iter().all(|branch| {

@@ -57,7 +57,7 @@ pub struct Rules<'a> {
 /// Which commits of theirs count as gitcd's own, whose files were accepted before and are not checked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// Those with a message of gitcd. Who can write the remote's branch can forge one.
+    /// Those with a message of gitcd. Any client that can write the remote's branch can forge one.
     ByMessage,
     /// None: all were pushed by a client that may not push as a gitcd.
     External,

@@ -1,5 +1,7 @@
 //! Names of references that a push may create or move.
 
+use gitcd_sync::lease;
+
 /// Longest name: with the folder of the repository it must remain a path.
 pub(super) const MAX_BYTES: usize = 1024;
 /// Longest component: with `.lock` it must remain the name of a file.
@@ -41,6 +43,9 @@ pub(super) fn owned(name: &str) -> Option<&'static str> {
         Some("gitcd's metadata")
     } else if is_below(REPLACE) {
         Some("replacements of objects")
+    } else if lease::is_side_branch(name) {
+        // The holder of a writer lease merges it as commits of another gitcd.
+        Some("commits of a gitcd that lost its lease")
     } else {
         None
     }
@@ -123,10 +128,19 @@ mod tests {
 
     #[test]
     fn metadata_and_replacements_belong_to_owners_in_any_case() {
-        for name in ["refs/gitcd/main", "refs/GITCD/main", "refs/replace/0123", "refs/Replace/x"] {
+        let side = "refs/heads/main-side-0123456789ab";
+        for name in ["refs/gitcd/main", "refs/GITCD/main", "refs/replace/0123", "refs/Replace/x", side] {
             assert!(owned(name).is_some(), "{name}");
         }
-        for name in ["refs/heads/main", "refs/gitcd", "refs/gitcde/a", "refs/replaced/a", "refs/gitcdä"] {
+        for name in [
+            "refs/heads/main",
+            "refs/heads/main-side-1",
+            "refs/heads/b-side-0123456789abc",
+            "refs/gitcd",
+            "refs/gitcde/a",
+            "refs/replaced/a",
+            "refs/gitcdä",
+        ] {
             assert!(owned(name).is_none(), "{name}");
         }
     }

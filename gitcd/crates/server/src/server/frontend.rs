@@ -63,7 +63,7 @@ impl Frontend {
 
     /// Returns routes with the pages only, and the origins of web pages that may read them.
     pub(super) fn pages(&self) -> (Router, Origins) {
-        (http::routes(self.source.clone()), self.origins.clone())
+        (http::routes_without_values(self.source.clone()), self.origins.clone())
     }
 }
 

@@ -33,6 +33,7 @@ pub use self::record::LEASES;
 pub use self::record::reference;
 use self::remote::LeaseRemote;
 use self::renewer::LeaseRenewer;
+pub use self::side::is_side_branch;
 pub use self::take::Acquisition;
 use super::merger::Merger;
 use super::remote::{Remote, RemoteError};

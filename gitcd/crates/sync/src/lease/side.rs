@@ -20,6 +20,12 @@ use crate::status::Statuses;
 const MARK: &str = "-side-";
 const DIGITS: usize = 12;
 
+/// Returns whether a reference has the name of a side branch, whatever its branch.
+pub fn is_side_branch(name: &str) -> bool {
+    let digits = name.rsplit_once(MARK).map_or("", |(_, digits)| digits);
+    digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 fn name(data_reference: &str, commit: Oid) -> String {
     let id = commit.to_string();
     format!("{data_reference}{MARK}{}", &id[..DIGITS])
