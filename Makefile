@@ -110,6 +110,13 @@ soak: ## The long form of the crash test: CYCLES=1000 times kill -9 under load, 
 	$(CARGO) test --workspace --test crash --locked -- --nocapture $(ARGS)
 
 # The packages and the test are named so that cargo takes what `make test` has built.
+.PHONY: soak-etcd
+soak-etcd: ## Random requests to a real etcd and to gitcd, which must answer alike; CASES=5000 of 150 requests, about an hour; SEED=N
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" \
+	GITCD_DIFFERENTIAL_CASES="$(or $(CASES),5000)" GITCD_DIFFERENTIAL_SEED="$(or $(SEED),1)" && \
+	$(CARGO) test --workspace --test same_as_etcd --locked -- --nocapture random_requests $(ARGS)
+
+# The packages and the test are named so that cargo takes what `make test` has built.
 .PHONY: soak-merge
 soak-merge: ## The long form of the merge tests: 20,000 pairs of branches against serial orders of their requests, 100,000 objects of all kinds; SEED=N
 	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" \

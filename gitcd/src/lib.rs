@@ -7,6 +7,7 @@
 //! restores a store from Git, the [`snapshot`] and the journal; [`pull`] merges other branches. `docs/architecture.md` follows a
 //! put and a pull through the files; `docs/design/` describes the formats on disk.
 
+pub use gitcd_core::program::guard;
 pub use gitcd_core::{durable, fence, keyspace, scope};
 pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery};
 pub use gitcd_history as history;

@@ -12,7 +12,8 @@ use super::input::Input;
 
 const HEADER: usize = 64;
 const FRAME_HEADER: usize = 12;
-const FRAME_MAGIC: &[u8; 4] = b"GFRM";
+const FRAME_MAGIC: &[u8] = b"GFRM";
+const PART_MAGIC: &[u8] = b"GFRP";
 const ID: [u8; 16] = [3; 16];
 
 /// The first byte selects whether the rest is a payload or a script that creates segments.
@@ -122,8 +123,12 @@ fn write(script: &mut Input, folder: &Path) -> Files {
     while !script.is_empty() {
         let content = files.entry(sequence).or_insert_with(|| new_segment(sequence));
         match script.byte() % 8 {
-            0 | 1 => frame(content, script.piece(), 0),
-            2 => frame(content, script.piece(), 1 << (script.byte() % 32)),
+            0 => frame(content, FRAME_MAGIC, script.piece(), 0),
+            1 => frame(content, PART_MAGIC, script.piece(), 0),
+            2 => {
+                let magic = if script.byte().is_multiple_of(2) { FRAME_MAGIC } else { PART_MAGIC };
+                frame(content, magic, script.piece(), 1 << (script.byte() % 32));
+            }
             3 => content.extend_from_slice(script.piece()),
             4 => content.extend(std::iter::repeat_n(0, usize::from(script.byte()) * 4)),
             5 => content.truncate(content.len() - usize::from(script.byte()).min(content.len())),
@@ -161,29 +166,34 @@ fn new_segment(sequence: u64) -> Vec<u8> {
     header
 }
 
-fn crc(id: &[u8], at: usize, payload: &[u8]) -> u32 {
+fn crc(id: &[u8], magic: &[u8], at: usize, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     let length = u32::try_from(payload.len()).expect("inputs are short");
-    for part in [id, &(at as u64).to_le_bytes(), &length.to_le_bytes(), payload] {
+    let at = at as u64 | if magic == PART_MAGIC { 1 << 63 } else { 0 };
+    for part in [id, &at.to_le_bytes(), &length.to_le_bytes(), payload] {
         hasher.update(part);
     }
     hasher.finalize()
 }
 
-fn frame(content: &mut Vec<u8>, payload: &[u8], damage: u32) {
-    let crc = crc(&ID, content.len(), payload) ^ damage;
-    content.extend_from_slice(FRAME_MAGIC);
+fn frame(content: &mut Vec<u8>, magic: &[u8], payload: &[u8], damage: u32) {
+    let crc = crc(&ID, magic, content.len(), payload) ^ damage;
+    content.extend_from_slice(magic);
     content.extend_from_slice(&u32::try_from(payload.len()).expect("inputs are short").to_le_bytes());
     content.extend_from_slice(&crc.to_le_bytes());
     content.extend_from_slice(payload);
 }
 
-/// Returns the payload of the frame at `at`, by the documented format.
-fn frame_at<'a>(content: &'a [u8], id: &[u8], at: usize) -> Option<&'a [u8]> {
-    let head = content.get(at..at + FRAME_HEADER)?.strip_prefix(FRAME_MAGIC)?;
+/// Returns the payload of the frame at `at` and whether it is a part, by the documented format.
+fn frame_at<'a>(content: &'a [u8], id: &[u8], at: usize) -> Option<(&'a [u8], bool)> {
+    let (magic, head) = content.get(at..at + FRAME_HEADER)?.split_at(FRAME_MAGIC.len());
+    let is_part = magic == PART_MAGIC;
+    if !is_part && magic != FRAME_MAGIC {
+        return None;
+    }
     let (length, expected) = head.split_first_chunk().expect("eight bytes are left");
     let payload = content.get(at + FRAME_HEADER..)?.get(..u32::from_le_bytes(*length) as usize)?;
-    (crc(id, at, payload).to_le_bytes() == expected).then_some(payload)
+    (crc(id, magic, at, payload).to_le_bytes() == expected).then_some((payload, is_part))
 }
 
 /// Returns the number and the ID in an intact header.
@@ -195,7 +205,7 @@ fn header(content: &[u8]) -> Option<(u64, &[u8])> {
 
 /// The content of the segments, by the documented format.
 struct Acknowledged {
-    /// The records of all consecutive whole frames.
+    /// The records of all consecutive whole frames, and of the parts that they complete.
     records: Vec<Record>,
     /// Whether there are only zeros otherwise.
     clean: bool,
@@ -214,19 +224,26 @@ fn acknowledged(files: &Files) -> Acknowledged {
             continue;
         };
         let mut at = HEADER;
-        while let Some(payload) = frame_at(content, id, at) {
-            match Record::decode_all(payload) {
-                Ok(mut decoded) => {
-                    for record in &mut decoded {
-                        forget_offsets(record, payload);
-                    }
-                    records.append(&mut decoded);
-                }
-                Err(_) => clean = false,
-            }
+        let mut parts = Vec::new();
+        while let Some((payload, is_part)) = frame_at(content, id, at) {
+            parts.push(payload);
             at += FRAME_HEADER + payload.len();
+            if is_part {
+                continue;
+            }
+            for payload in parts.drain(..) {
+                match Record::decode_all(payload) {
+                    Ok(mut decoded) => {
+                        for record in &mut decoded {
+                            forget_offsets(record, payload);
+                        }
+                        records.append(&mut decoded);
+                    }
+                    Err(_) => clean = false,
+                }
+            }
         }
-        clean &= content[at..].iter().all(|byte| *byte == 0);
+        clean &= parts.is_empty() && content[at..].iter().all(|byte| *byte == 0);
         cut_off |= (at..content.len()).any(|at| frame_at(content, id, at).is_some());
     }
     Acknowledged { records, clean, cut_off }

@@ -19,6 +19,7 @@ mod full;
 mod garbage;
 mod host;
 mod moved;
+mod orphans;
 mod prepare;
 mod races;
 mod secrets;

@@ -28,6 +28,7 @@ mod maintenance;
 mod named;
 mod protocol;
 mod put;
+mod random;
 mod range;
 mod txn;
 mod txn_compare;

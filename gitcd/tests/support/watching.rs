@@ -132,6 +132,16 @@ impl Watching {
         (revision, self.take_events())
     }
 
+    /// Records the responses that are neither events nor progress and that have been received. After [`Self::progress`], these are
+    /// all that were due.
+    pub(crate) fn controls(&mut self) {
+        let mut controls: Vec<_> = self.controls.drain(..).collect();
+        controls.sort_by_key(|answer| answer.watch_id); // stable: each watch keeps its order
+        for answer in controls {
+            self.transcript.borrow_mut().answer(&"watch control", &Ok(answer));
+        }
+    }
+
     /// Returns the error that ends the stream, if any.
     pub(crate) async fn end(&mut self) -> Option<Status> {
         let end = tokio::time::timeout(PATIENCE, self.answers.next()).await.expect("the stream ends in time");

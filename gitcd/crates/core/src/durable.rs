@@ -131,12 +131,21 @@ fn create_new(path: &Path, mode: u32) -> Result<File, Error> {
 /// [`Error`]; the former content stays, unless the last step failed (the fsync of the folder): then the file has the new content,
 /// but a crash may bring the former back.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
+    replace_with(path, |file| file.write_all(content))
+}
+
+/// Does the same with the content that `write` writes, which need not be in memory as a whole.
+///
+/// # Errors
+/// [`Error`], as for [`replace`]; also if `write` fails.
+pub fn replace_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     let temporary = path.with_extension("new");
     // Overwrites what a crash left of an earlier attempt.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
     let mut file = options.open(&temporary).map_err(Error::of("create", &temporary))?;
-    finish(&mut file, &temporary, content)?;
+    write(&mut file).map_err(Error::of("write", &temporary))?;
+    file.sync_all().map_err(Error::of("fsync", &temporary))?;
     rename(&temporary, path)?;
     path.parent().map_or(Ok(()), sync)
 }

@@ -1,13 +1,15 @@
 //! The `git` program, isolated from this process's environment.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
@@ -16,6 +18,53 @@ const STDERR_BYTES: usize = 4 << 10;
 
 /// Time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(5);
+
+/// This executable, if it is a guard of the programs that it starts.
+static GUARD: OnceLock<PathBuf> = OnceLock::new();
+/// Set for a guard: the process whose end it waits for.
+const GUARDED_BY: &str = "GITCD_GUARDED_BY";
+
+/// Makes the `git` programs of this process end with it, also if it is killed. They would otherwise continue without a reader,
+/// for example in the middle of a push that nobody decides about any more. To be called first by `main`, before there are threads.
+///
+/// `git` is then started through this executable, which asks Linux for a SIGKILL when its parent ends and becomes `git`. Returns
+/// the exit code if this process is such a start, and `git` cannot be run.
+pub fn guard() -> Option<i32> {
+    let Some(parent) = std::env::var_os(GUARDED_BY) else {
+        if let Ok(own) = std::env::current_exe() {
+            let _known = GUARD.set(own);
+        }
+        return None;
+    };
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // The parent may have ended before the signal was asked for.
+    let is_its = |pid: Pid| parent.to_str().is_some_and(|parent| parent == pid.as_raw_nonzero().to_string());
+    if !rustix::process::getppid().is_some_and(is_its) {
+        return Some(1);
+    }
+    let mut arguments = std::env::args_os().skip(1);
+    let program = arguments.next()?;
+    let error = std::process::Command::new(&program).args(arguments).env_remove(GUARDED_BY).exec();
+    // Whoever started this reads why.
+    let _ = writeln!(io::stderr(), "cannot run {}: {error}", program.display());
+    Some(127)
+}
+
+/// Prepares a program that ends with this process, if [`guard`] was called. The thread that starts it has to wait for it, or to
+/// live as long: Linux takes its end for that of the parent.
+pub fn guarded(program: &str) -> std::process::Command {
+    let Some(own) = GUARD.get() else { return std::process::Command::new(program) };
+    let mut command = std::process::Command::new(own);
+    command.arg(program);
+    command
+}
+
+/// Marks a command of [`guarded`], after its environment was set.
+pub fn mark(command: &mut std::process::Command) {
+    if GUARD.get().is_some() {
+        command.env(GUARDED_BY, std::process::id().to_string());
+    }
+}
 
 /// A `git` program that runs.
 #[derive(Clone, Debug)]
@@ -39,7 +88,7 @@ impl Program {
     /// Prepares `git ARGUMENTS`. Only the repository's own configuration applies; no hook, helper or shell runs. The process is
     /// killed when it is dropped; [`Running`] also kills its children.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("git");
+        let mut command = guarded("git");
         command
             // Repositories belong to the user who runs the host or to gitcd: --root says which owner is trusted.
             .args(["-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null"])
@@ -57,8 +106,10 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .current_dir("/")
-            .process_group(0)
-            .kill_on_drop(true);
+            .process_group(0);
+        mark(&mut command);
+        let mut command = Command::from(command);
+        command.kill_on_drop(true);
         command
     }
 }

@@ -1,8 +1,10 @@
 //! Checksums of many parts of the same bytes.
 
+use std::ops::Range;
+
 use crc32fast::Hasher;
 
-use super::segment::frame_head;
+use super::segment::{Kind, frame_head};
 
 /// Distance between two stored checksums, in bytes.
 const STEP: usize = 4096;
@@ -28,9 +30,10 @@ impl<'a> Prefixes<'a> {
     }
 
     /// Returns what [`super::segment::frame_crc`] returns for the payload `start..end`. Takes about two microseconds.
-    pub(super) fn frame_crc(&self, segment: &[u8; 16], offset: u64, start: usize, end: usize) -> u32 {
+    pub(super) fn frame_crc(&self, segment: &[u8; 16], kind: Kind, offset: u64, payload: Range<usize>) -> u32 {
+        let Range { start, end } = payload;
         let length = end - start;
-        let head = crc32fast::hash(&frame_head(segment, offset, length));
+        let head = crc32fast::hash(&frame_head(segment, kind, offset, length));
         if length == 0 {
             return head;
         }
@@ -67,9 +70,11 @@ mod tests {
             bounds.sort_unstable();
             let [start, end] = bounds;
             let prefixes = Prefixes::of(&content);
-            for (start, end) in [(start, end), (0, end), (start, content.len()), (start, start)] {
-                let expected = frame_crc(&[3; 16], offset, &content[start..end]);
-                prop_assert_eq!(prefixes.frame_crc(&[3; 16], offset, start, end), expected);
+            for payload in [start..end, 0..end, start..content.len(), start..start] {
+                for kind in [Kind::Complete, Kind::Part] {
+                    let expected = frame_crc(&[3; 16], kind, offset, &content[payload.clone()]);
+                    prop_assert_eq!(prefixes.frame_crc(&[3; 16], kind, offset, payload.clone()), expected);
+                }
             }
         }
     }

@@ -30,11 +30,11 @@ pub enum Record {
         /// The metadata commit; the data commit is its last parent.
         metadata: [u8; 20],
     },
-    /// The writes that follow, in the same frame, come from a merge of another branch.
+    /// The writes that follow, in the same frame or in the same parts of a frame, come from a merge of another branch.
     Merge(Merge),
 }
 
-/// A merge of another branch, which comprises the next `writes` write transactions of the frame.
+/// A merge of another branch, which comprises the next `writes` write transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
     /// The revision of its first write, or that of the next write if it has none.

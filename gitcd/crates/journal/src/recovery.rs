@@ -1,17 +1,17 @@
 //! Replay of a journal, which distinguishes a torn end from damage.
 
+mod frames;
+
 use std::fs::File;
-use std::io;
-use std::ops::Range;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 
-use super::prefixes::Prefixes;
+use self::frames::{Frames, last_byte};
 use super::record::{DecodeError, Record};
-use super::segment::Sealed;
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Position, Segments, frame_crc, sequence_of};
+use super::segment::{FRAME_HEADER, HEADER, Header, Kind, Position, Sealed, Segments, sequence_of};
 
 /// A journal that cannot be replayed. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
@@ -94,10 +94,12 @@ impl Replayed {
 /// Calls `replay` with every record of the journal in `folder`, in order, and opens the segments for reading values back: each is
 /// added to `segments` once all of its records are replayed.
 ///
-/// Reads each segment once; takes the memory of one segment. A missing folder is an empty journal.
+/// Reads each segment once, and what was written in parts twice; takes the memory of one frame. A missing folder is an empty
+/// journal.
 ///
 /// # Errors
-/// [`RecoverError`] for damage before the end. A torn last frame is no error: it was never acknowledged.
+/// [`RecoverError`] for damage before the end. A torn last frame is no error, and neither are parts that no frame completes: they
+/// were never acknowledged.
 pub fn recover(
     folder: &Path,
     segments: &Segments,
@@ -112,42 +114,60 @@ pub fn recover(
     for (index, (sequence, path)) in paths.iter().enumerate() {
         let newest = index + 1 == paths.len();
         let read = |source| RecoverError::Read { path: path.clone(), source };
-        let corrupt = |offset: usize| RecoverError::Corrupt { path: path.clone(), offset: offset as u64 };
-        let content = std::fs::read(path).map_err(read)?;
-        let Some(header) = Header::decode(&content).filter(|header| header.sequence == *sequence) else {
-            return Err(corrupt(0));
-        };
-        let mut at = HEADER;
-        while let Some(payload) = frame_at(&content, &header, at) {
-            let records = Record::decode_all(payload).map_err(|source| RecoverError::Decode {
+        let corrupt = |offset| RecoverError::Corrupt { path: path.clone(), offset };
+        let Some(mut frames) = Frames::open(path, *sequence).map_err(read)? else { return Err(corrupt(0)) };
+        let mut decode = |frames: &Frames, at: u64| {
+            let records = Record::decode_all(&frames.payload).map_err(|source| RecoverError::Decode {
                 path: path.clone(),
-                offset: at as u64,
+                offset: at,
                 source,
             })?;
-            let payload_offset = (at + FRAME_HEADER) as u64;
             for record in records {
                 if let Record::Write(write) = &record {
                     last = last.max(write.revision);
                 }
-                replay(Replayed { record, segment: *sequence, payload_offset });
+                replay(Replayed { record, segment: *sequence, payload_offset: at + FRAME_HEADER as u64 });
             }
-            at += FRAME_HEADER + payload.len();
+            Ok::<_, RecoverError>(())
+        };
+        // `complete` is the end of the last complete frame; behind it are parts that no frame has completed yet, up to `at`.
+        let (mut complete, mut at) = (HEADER as u64, HEADER as u64);
+        let mut parts = Vec::new();
+        while let Some(kind) = frames.read(at).map_err(read)? {
+            let end = at + FRAME_HEADER as u64 + frames.payload.len() as u64;
+            if kind == Kind::Part {
+                parts.push(at);
+            } else {
+                if !parts.is_empty() {
+                    for part in parts.drain(..) {
+                        frames.read(part).map_err(read)?.ok_or_else(|| corrupt(part))?;
+                        decode(&frames, part)?;
+                    }
+                    frames.read(at).map_err(read)?.ok_or_else(|| corrupt(at))?;
+                }
+                decode(&frames, at)?;
+                complete = end;
+            }
+            at = end;
         }
-        let torn = content[at..].iter().rposition(|byte| *byte != 0).map_or(0, |end| end + 1);
-        if torn > 0 && (!newest || has_frame_behind(&content, &header, at)) {
+        let torn_to = frames.last_byte(at).map_err(read)?;
+        if torn_to.is_some() && (!newest || frames.has_frame_behind(at).map_err(read)?) {
             return Err(corrupt(at));
         }
-        found.torn_bytes += torn as u64;
+        if at > complete && !newest {
+            return Err(corrupt(complete));
+        }
+        found.torn_bytes += torn_to.unwrap_or(at) - complete;
         if newest {
             // Rewrite the segment: once the next one follows, a torn end would look like damage. And the bytes that were read may
             // not be durable (after a crash before the fsync, or an fsync that failed).
-            durable::replace(path, &content[..at])?;
+            durable::replace_with(path, |file| frames.copy(complete, file))?;
         }
         let file = File::open(path).map_err(read)?;
         segments.add(*sequence, path.clone(), file);
         segments.seal(Sealed { sequence: *sequence, last });
         found.newest = *sequence;
-        found.incarnation = Some(header.incarnation);
+        found.incarnation = Some(frames.header.incarnation);
     }
     Ok(found)
 }
@@ -169,9 +189,10 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecoverError> {
     }
     paths.sort();
     if let Some((_, path)) = paths.last() {
-        let content = std::fs::read(path).map_err(read)?;
-        let empty = content.iter().skip(HEADER).all(|byte| *byte == 0);
-        if empty && Header::decode(&content).is_none() {
+        let mut head = Vec::new();
+        let mut file = File::open(path).map_err(read)?;
+        (&mut file).take(HEADER as u64).read_to_end(&mut head).map_err(read)?;
+        if Header::decode(&head).is_none() && last_byte(&file, HEADER as u64).map_err(read)?.is_none() {
             std::fs::remove_file(path).map_err(read)?;
             paths.pop();
         }
@@ -179,176 +200,5 @@ fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecoverError> {
     Ok(paths)
 }
 
-/// Returns the payload of the frame that starts at `at`, if it is complete.
-fn frame_at<'a>(content: &'a [u8], header: &Header, at: usize) -> Option<&'a [u8]> {
-    let (payload, crc) = head_at(content, at)?;
-    let payload = &content[payload];
-    (frame_crc(&header.id, at as u64, payload) == crc).then_some(payload)
-}
-
-/// Returns the range of the payload of a frame that starts at `at`, and the expected checksum.
-fn head_at(content: &[u8], at: usize) -> Option<(Range<usize>, u32)> {
-    let head = content.get(at..at + FRAME_HEADER)?;
-    if head[..4] != FRAME_MAGIC {
-        return None;
-    }
-    let length = u32::from_le_bytes(head[4..8].try_into().ok()?) as usize;
-    let crc = u32::from_le_bytes(head[8..12].try_into().ok()?);
-    let start = at + FRAME_HEADER;
-    let end = start.checked_add(length).filter(|end| *end <= content.len())?;
-    Some((start..end, crc))
-}
-
-/// Returns whether a complete frame starts after `at`. Costs one pass over the segment, however many candidates it contains.
-fn has_frame_behind(content: &[u8], header: &Header, at: usize) -> bool {
-    let prefixes = Prefixes::of(content);
-    let candidates = content[at + 1..].windows(4).enumerate().filter(|(_, bytes)| *bytes == FRAME_MAGIC);
-    candidates.map(|(index, _)| at + 1 + index).any(|start| {
-        let found = head_at(content, start);
-        found.is_some_and(|(payload, crc)| {
-            prefixes.frame_crc(&header.id, start as u64, payload.start, payload.end) == crc
-        })
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::Writer;
-    use crate::fault::{self, Fault};
-    use crate::writer::AppendError;
-
-    const INCARNATION: [u8; 16] = [7; 16];
-
-    fn writer(folder: &Path, previous: u64) -> Writer {
-        Writer::create(folder, INCARNATION, previous, 4096, Arc::new(Segments::default())).unwrap()
-    }
-
-    fn append(writer: &mut Writer, revision: i64) -> Result<(), AppendError> {
-        let record = Record::Compact(Revision::new(revision));
-        let frame = writer.begin();
-        record.encode(frame);
-        // A payload that spans several sectors.
-        (0..40).for_each(|id| Record::Revoke { id }.encode(frame));
-        writer.commit(Revision::new(revision)).map(|_| ())
-    }
-
-    fn replayed(folder: &Path) -> Result<Vec<i64>, RecoverError> {
-        let mut revisions = Vec::new();
-        recover(folder, &Segments::default(), |replayed| {
-            if let Record::Compact(revision) = replayed.record {
-                revisions.push(revision.get());
-            }
-        })?;
-        Ok(revisions)
-    }
-
-    fn segment(folder: &Path, sequence: u64) -> PathBuf {
-        folder.join(crate::segment::file_name(sequence))
-    }
-
-    #[test]
-    fn appended_frames_come_back_in_order_across_segments() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        (1..=200).for_each(|revision| append(&mut journal, revision).unwrap());
-        assert!(list(folder.path()).unwrap().len() > 3);
-        assert_eq!(replayed(folder.path()).unwrap(), (1..=200).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn torn_last_frame_is_dropped_at_every_length_and_earlier_writes_survive() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        (1..=3).for_each(|revision| append(&mut journal, revision).unwrap());
-        let end = journal.value_base().1;
-        drop(journal);
-        let path = segment(folder.path(), 1);
-        let whole = std::fs::read(&path).unwrap();
-        let frame = (end as usize - HEADER) / 3;
-        for cut in 1..frame {
-            for fill in [false, true] {
-                let mut torn = whole[..end as usize - cut].to_vec();
-                torn.resize(if fill { whole.len() } else { torn.len() }, 0);
-                std::fs::write(&path, &torn).unwrap();
-                assert_eq!(replayed(folder.path()).unwrap(), [1, 2], "cut {cut}");
-                // The torn end is gone, so the next process can append.
-                assert_eq!(std::fs::metadata(&path).unwrap().len(), end - frame as u64);
-            }
-        }
-    }
-
-    #[test]
-    fn damage_before_the_end_names_file_and_offset_and_changes_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        (1..=3).for_each(|revision| append(&mut journal, revision).unwrap());
-        drop(journal);
-        let path = segment(folder.path(), 1);
-        let whole = std::fs::read(&path).unwrap();
-        for offset in HEADER..HEADER + 100 {
-            let mut damaged = whole.clone();
-            damaged[offset] ^= 0x40;
-            std::fs::write(&path, &damaged).unwrap();
-            let error = replayed(folder.path()).unwrap_err();
-            assert!(
-                matches!(&error, RecoverError::Corrupt { path: p, offset } if *p == path && *offset < 300),
-                "{error}"
-            );
-            assert_eq!(std::fs::read(&path).unwrap(), damaged);
-        }
-    }
-
-    #[test]
-    fn a_missing_segment_is_an_error_and_a_half_made_one_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        (1..=100).for_each(|revision| append(&mut journal, revision).unwrap());
-        let newest = journal.value_base().0;
-        drop(journal);
-        std::fs::write(segment(folder.path(), newest + 1), [0; 4096]).unwrap();
-        assert_eq!(replayed(folder.path()).unwrap().len(), 100);
-        std::fs::remove_file(segment(folder.path(), 2)).unwrap();
-        assert!(matches!(replayed(folder.path()), Err(RecoverError::Gap { missing: 2, .. })));
-    }
-
-    /// Clients choose the bytes of values, and the machine may crash while writing one. To checksum the frame of each of these
-    /// heads would read a terabyte.
-    #[test]
-    fn a_torn_value_full_of_heads_of_frames_costs_one_pass() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        append(&mut journal, 1).unwrap();
-        let end = journal.value_base().1 as usize;
-        drop(journal);
-        let path = segment(folder.path(), 1);
-        let mut content = std::fs::read(&path).unwrap();
-        content.truncate(end);
-        let head = [&FRAME_MAGIC[..], &(8_u32 << 20).to_le_bytes()].concat();
-        content.extend(head.repeat(128 << 10));
-        content.resize(16 << 20, 0);
-        std::fs::write(&path, &content).unwrap();
-        assert_eq!(replayed(folder.path()).unwrap(), [1]);
-    }
-
-    #[test]
-    fn a_second_life_appends_behind_the_first() {
-        let folder = tempfile::tempdir().unwrap();
-        append(&mut writer(folder.path(), 0), 1).unwrap();
-        assert_eq!(replayed(folder.path()).unwrap(), [1]);
-        append(&mut writer(folder.path(), 1), 2).unwrap();
-        assert_eq!(replayed(folder.path()).unwrap(), [1, 2]);
-    }
-
-    #[test]
-    fn after_a_failed_fsync_nothing_more_is_taken() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = writer(folder.path(), 0);
-        append(&mut journal, 1).unwrap();
-        fault::fail_next(Fault::Fsync);
-        assert!(matches!(append(&mut journal, 2), Err(AppendError::Broken { .. })));
-        assert!(matches!(append(&mut journal, 3), Err(AppendError::Broken { .. })));
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use gitcd_core::durable;
@@ -27,6 +28,30 @@ pub(super) const HEADER: usize = 64;
 pub(super) const FRAME_HEADER: usize = 12;
 pub(super) const MAGIC: &[u8; 8] = b"gitcdjl1";
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"GFRM";
+/// The magic of a frame that counts only together with those that follow, up to one with [`FRAME_MAGIC`].
+pub(super) const PART_MAGIC: [u8; 4] = *b"GFRP";
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It completes itself, and the parts before it.
+    Complete,
+    /// A part; more follow.
+    Part,
+}
+
+impl Kind {
+    pub(super) fn of(magic: &[u8]) -> Option<Self> {
+        [Self::Complete, Self::Part].into_iter().find(|kind| kind.magic() == magic)
+    }
+
+    pub(super) fn magic(self) -> [u8; 4] {
+        match self {
+            Self::Complete => FRAME_MAGIC,
+            Self::Part => PART_MAGIC,
+        }
+    }
+}
 
 /// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,17 +91,19 @@ impl Header {
     }
 }
 
-/// Returns the checksum of a frame. It covers the frame's position, so that the frame is valid nowhere else.
-pub(super) fn frame_crc(segment: &[u8; 16], offset: u64, payload: &[u8]) -> u32 {
+/// Returns the checksum of a frame. It covers the frame's position and kind, so that the frame is valid nowhere else, and a part
+/// is never taken for the end.
+pub(super) fn frame_crc(segment: &[u8; 16], kind: Kind, offset: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&frame_head(segment, offset, payload.len()));
+    hasher.update(&frame_head(segment, kind, offset, payload.len()));
     hasher.update(payload);
     hasher.finalize()
 }
 
-/// Returns the bytes that the checksum covers before the payload.
-pub(super) fn frame_head(segment: &[u8; 16], offset: u64, length: usize) -> [u8; 28] {
+/// Returns the bytes that the checksum covers before the payload. The highest bit of the offset is set for a part.
+pub(super) fn frame_head(segment: &[u8; 16], kind: Kind, offset: u64, length: usize) -> [u8; 28] {
     let mut head = [0; 28];
+    let offset = offset | if kind == Kind::Part { 1 << 63 } else { 0 };
     head[..16].copy_from_slice(segment);
     head[16..24].copy_from_slice(&offset.to_le_bytes());
     head[24..].copy_from_slice(&(length as u32).to_le_bytes());
@@ -114,14 +141,28 @@ pub struct Segments {
 pub(super) struct Segment {
     pub path: PathBuf,
     pub file: File,
-    /// The preallocated size; a segment that outgrew it is a little larger.
-    pub bytes: u64,
+    /// The size, including preallocated space.
+    pub bytes: AtomicU64,
 }
 
 impl Segments {
     pub(super) fn add(&self, sequence: u64, path: PathBuf, file: File) {
         let bytes = file.metadata().map_or(0, |meta| meta.len());
-        self.open.lock().insert(sequence, Arc::new(Segment { path, file, bytes }));
+        self.open.lock().insert(sequence, Arc::new(Segment { path, file, bytes: bytes.into() }));
+    }
+
+    /// Records that a segment has at least this size.
+    pub(super) fn grown(&self, sequence: u64, bytes: u64) {
+        if let Some(segment) = self.open.lock().get(&sequence) {
+            segment.bytes.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a segment was cut to this size.
+    pub(super) fn cut(&self, sequence: u64, bytes: u64) {
+        if let Some(segment) = self.open.lock().get(&sequence) {
+            segment.bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Reads a value that was evicted from memory.
@@ -154,7 +195,7 @@ impl Segments {
 
     /// Returns the bytes on disk of all segments.
     pub fn bytes(&self) -> u64 {
-        self.open.lock().values().map(|segment| segment.bytes).sum()
+        self.open.lock().values().map(|segment| segment.bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Deletes the segments before `first_kept` and returns how many. The caller ensures that they are no longer needed.

@@ -12,7 +12,7 @@ use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
 use rustix::fs::FallocateFlags;
 
-use super::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Sealed, Segments, file_name, frame_crc};
+use super::segment::{FRAME_HEADER, HEADER, Header, Kind, Sealed, Segments, file_name, frame_crc};
 
 /// A failed append, and whether appends may continue.
 #[derive(Debug, thiserror::Error)]
@@ -49,13 +49,20 @@ pub struct Writer {
     frame: Vec<u8>,
 }
 
+/// Initial capacity of the buffer of frames.
+const START_BYTES: usize = 256 << 10;
+/// Capacity that the buffer keeps while frames are smaller.
+const KEPT_BYTES: usize = 1 << 20;
+
 #[derive(Debug)]
 struct Current {
     header: Header,
     path: PathBuf,
     file: File,
-    /// End of the last complete frame.
+    /// End of the last frame.
     end: u64,
+    /// Where the parts start that no frame has completed yet.
+    parts: Option<u64>,
     /// Last revision in the segment, for trimming.
     last: Revision,
 }
@@ -81,13 +88,17 @@ impl Writer {
             current,
             broken: false,
             write_took: Duration::ZERO,
-            frame: Vec::with_capacity(256 << 10),
+            frame: Vec::with_capacity(START_BYTES),
         })
     }
 
     /// Starts the next frame and returns the buffer for its payload, with room for the frame's header in front.
     /// [`Writer::value_base`] is the position of the buffer's byte 0.
     pub fn begin(&mut self) -> &mut Vec<u8> {
+        // What a large frame took is given back once frames are small again.
+        if self.frame.capacity() > KEPT_BYTES && self.frame.len() < self.frame.capacity() / 4 {
+            self.frame = Vec::with_capacity(START_BYTES);
+        }
         self.frame.clear();
         self.frame.resize(FRAME_HEADER, 0);
         &mut self.frame
@@ -113,15 +124,62 @@ impl Writer {
         self.write_took
     }
 
-    /// Makes the current frame durable: one write and one fdatasync. `last` is the highest revision in it. Returns the segment
-    /// that was sealed, if the frame filled it.
+    /// Makes the current frame durable, and with it the [parts](Self::commit_part) before it: one write and one fdatasync. `last` is
+    /// the highest revision in it. Returns the segment that was sealed, if the frame filled it.
     ///
     /// # Errors
-    /// [`AppendError`], which says whether the caller may continue.
+    /// [`AppendError`], which says whether the caller may continue. If it may, and there are parts, it has to
+    /// [give them up](Self::give_up).
     pub fn commit(&mut self, last: Revision) -> Result<Option<Sealed>, AppendError> {
         if self.is_empty() {
+            debug_assert!(self.current.parts.is_none(), "an empty frame completes no parts");
             return Ok(None);
         }
+        self.append(Kind::Complete)?;
+        self.current.parts = None;
+        self.current.last = self.current.last.max(last);
+        if self.current.end < self.segment_bytes {
+            return Ok(None);
+        }
+        Ok(self.rotate())
+    }
+
+    /// Writes the current frame as a part of what the next [`Self::commit`] completes: until then it counts for nothing, also after
+    /// a crash. So changes that are too large for one frame become durable together. All parts are in one segment, which grows
+    /// beyond its usual size. One write and one fdatasync; an empty frame is none.
+    ///
+    /// # Errors
+    /// [`AppendError`], as for [`Self::commit`].
+    pub fn commit_part(&mut self) -> Result<(), AppendError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let start = self.current.end;
+        self.append(Kind::Part)?;
+        self.current.parts.get_or_insert(start);
+        Ok(())
+    }
+
+    /// Removes the parts that were not completed. One fsync, if there are any.
+    ///
+    /// # Errors
+    /// [`AppendError::Broken`]: the parts may still be there. They count for nothing after a restart.
+    pub fn give_up(&mut self) -> Result<(), AppendError> {
+        let Some(start) = self.current.parts else { return Ok(()) };
+        // Synced before the next frame is written over them: otherwise a crash could leave some of them behind that frame, which
+        // would look like damage.
+        let cut = self.current.file.set_len(start).and_then(|()| self.current.file.sync_all());
+        if let Err(error) = cut {
+            self.broken = true;
+            return Err(self.broken_by("removing an incomplete merge", error));
+        }
+        self.current.end = start;
+        self.current.parts = None;
+        self.segments.cut(self.current.header.sequence, start);
+        Ok(())
+    }
+
+    fn append(&mut self, kind: Kind) -> Result<(), AppendError> {
         let Ok(payload) = u32::try_from(self.frame.len() - FRAME_HEADER) else {
             self.broken = true;
             return Err(self.broken_by("writing", io::Error::other("the frame is larger than 4 GiB")));
@@ -130,8 +188,8 @@ impl Writer {
             return Err(self.broken_by("writing", io::Error::other("an earlier fsync failed")));
         }
         let offset = self.current.end;
-        let crc = frame_crc(&self.current.header.id, offset, &self.frame[FRAME_HEADER..]);
-        self.frame[..4].copy_from_slice(&FRAME_MAGIC);
+        let crc = frame_crc(&self.current.header.id, kind, offset, &self.frame[FRAME_HEADER..]);
+        self.frame[..4].copy_from_slice(&kind.magic());
         self.frame[4..8].copy_from_slice(&payload.to_le_bytes());
         self.frame[8..12].copy_from_slice(&crc.to_le_bytes());
         let started = Instant::now();
@@ -148,11 +206,10 @@ impl Writer {
             return Err(self.broken_by("fsync", error));
         }
         self.current.end += self.frame.len() as u64;
-        self.current.last = self.current.last.max(last);
-        if self.current.end < self.segment_bytes {
-            return Ok(None);
+        if self.current.end > self.segment_bytes {
+            self.segments.grown(self.current.header.sequence, self.current.end);
         }
-        Ok(self.rotate())
+        Ok(())
     }
 
     /// Starts the next segment and seals the current one. If that fails, for example on a full disk, appends continue: the current
@@ -175,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// Removes the bytes that a failed write left after the last complete frame: otherwise recovery would take them for damage
+    /// Removes the bytes that a failed write left after the last frame: otherwise recovery would take them for damage
     /// after the next append.
     fn undo(&mut self, error: io::Error) -> AppendError {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -216,7 +273,7 @@ fn start_segment(
         }
     };
     segments.add(sequence, path.clone(), reading);
-    Ok(Current { header, path, file, end: HEADER as u64, last: Revision::ZERO })
+    Ok(Current { header, path, file, end: HEADER as u64, parts: None, last: Revision::ZERO })
 }
 
 fn prepare(file: &File, header: &Header, segment_bytes: u64) -> io::Result<()> {
@@ -244,12 +301,17 @@ pub mod fault {
     }
 
     thread_local! {
-        static NEXT: Cell<Option<Fault>> = const { Cell::new(None) };
+        static NEXT: Cell<Option<(Fault, usize)>> = const { Cell::new(None) };
     }
 
     /// Makes the next append to a journal on this thread fail.
     pub fn fail_next(fault: Fault) {
-        NEXT.set(Some(fault));
+        fail_after(fault, 0);
+    }
+
+    /// Makes an append to a journal on this thread fail, after `appends` that succeed.
+    pub fn fail_after(fault: Fault, appends: usize) {
+        NEXT.set(Some((fault, appends)));
     }
 
     /// Clears the fault; returns whether it was still pending.
@@ -258,10 +320,11 @@ pub mod fault {
     }
 
     pub(super) fn strikes(fault: Fault) -> io::Result<()> {
-        if NEXT.get() != Some(fault) {
+        let Some((next, appends)) = NEXT.get().filter(|(next, _)| *next == fault) else { return Ok(()) };
+        NEXT.set(appends.checked_sub(1).map(|appends| (next, appends)));
+        if appends > 0 {
             return Ok(());
         }
-        NEXT.set(None);
         Err(match fault {
             Fault::Full => io::ErrorKind::StorageFull.into(),
             Fault::Fsync => io::Error::from_raw_os_error(5),

@@ -1,5 +1,7 @@
 //! Errors of the store.
 
+use gitcd_core::blocking::Panicked;
+
 use super::version::ValueLost;
 
 /// Why an operation failed. Nothing was changed, except for [`Error::InDoubt`].
@@ -44,12 +46,9 @@ pub enum Error {
     /// A merge without conflicts was requested, but this key has one.
     #[error("{0} was changed on both sides")]
     Conflict(String),
-    /// The merge has this many bytes, more than fit into a journal record.
-    #[error(
-        "the merge brings {0} bytes of keys and values at once, and {MOST} is the most; merge older commits of that branch first",
-        MOST = super::merge::MOST
-    )]
-    MergeTooLarge(u64),
+    /// The work panicked.
+    #[error(transparent)]
+    Internal(#[from] Panicked),
 }
 
 impl From<ValueLost> for Error {

@@ -280,15 +280,6 @@ impl Store {
         found
     }
 
-    /// Merges another branch, atomically for readers. Returns when the merge is durable; it is committed to Git later, see
-    /// [`Store::merged`].
-    ///
-    /// # Errors
-    /// [`Error`]; nothing was changed.
-    pub async fn merge(&self, request: merge::Request) -> Result<merge::Done, Error> {
-        self.send(|reply| writer::Command::Merge { request: Box::new(request), reply }).await
-    }
-
     /// Executes one operation. Reads are answered immediately; writes when they are durable.
     ///
     /// # Errors
@@ -460,7 +451,7 @@ impl Store {
         self.hub.close();
     }
 
-    async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
+    pub(crate) async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
         self.submit(command).await?.await.map_err(|_| Error::Stopped)?
     }
 

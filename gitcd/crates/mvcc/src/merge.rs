@@ -1,22 +1,28 @@
 //! Merges of other branches into the store.
 //!
-//! A merge is computed from a commit. Keys written since are merged again here, under the writer: so a merge never undoes a
-//! write, and never blocks writes while it is computed.
+//! A merge is computed from a commit. Keys written since are merged again here: so a merge never undoes a write, and never blocks
+//! writes while it is computed.
+
+mod prepare;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gitcd_core::blocking;
 use gitcd_core::revision::Revision;
 use gitcd_core::scope::escape;
 use gitcd_journal::record;
 use gitcd_merge::schema::Schemas;
-use gitcd_merge::{Conflict, Outcome, Policy, Side, blob_hash, merge, uid};
+use gitcd_merge::{Conflict, Outcome, Policy};
 
+pub(super) use self::prepare::Prepared;
+use self::prepare::{Change, ready};
 use super::index::Index;
 use super::query::View;
 use super::version::Version;
+use super::writer::Command;
 use super::{Error, Store};
 
 /// A merge that was computed from a commit of this branch.
@@ -128,6 +134,17 @@ pub(super) struct Decided {
 }
 
 impl Store {
+    /// Merges another branch, atomically for readers. Returns when the merge is durable; it is committed to Git later, see
+    /// [`Store::merged`].
+    ///
+    /// # Errors
+    /// [`Error`]; nothing was changed.
+    pub async fn merge(self: &Arc<Self>, request: Request) -> Result<Done, Error> {
+        let store = Arc::clone(self);
+        let prepared = blocking::run("prepare a merge", move || store.prepare(request)).await??;
+        self.send(|reply| Command::Merge { prepared: Box::new(prepared), reply }).await
+    }
+
     /// Returns the oldest merge that is not in Git.
     pub fn next_merge(&self) -> Option<Arc<Merge>> {
         self.progress.lock().merges.front().cloned()
@@ -171,84 +188,41 @@ impl Store {
 /// Limit of conflicts listed in a merge commit; further ones are only counted.
 const TOLD: usize = 200;
 
-/// Limit of the bytes of keys and values in a merge: its record has to fit into a frame of the journal, whose length has 32 bits.
-pub(super) const MOST: u64 = 3 << 30;
-
-/// Plans the writes of a merge on top of the newest state.
+/// Decides the writes of a merge on top of the newest state. Parses only the values of keys that were written in the last moment.
 ///
 /// # Errors
-/// [`Error::ValueLost`]; [`Error::Conflict`] if the request forbids conflicts; [`Error::MergeTooLarge`].
-pub(super) fn decide(request: Request, newest: View) -> Result<Decided, Error> {
+/// [`Error::ValueLost`]; [`Error::Conflict`] if the request forbids conflicts.
+pub(super) fn decide(prepared: Prepared, newest: View) -> Result<Decided, Error> {
     let (mut changed, mut replaced, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     let mut conflicts: Vec<(Bytes, Conflict)> = Vec::new();
-    for Key { key, base, in_ours, theirs, as_is, outcome, conflicts: known } in request.keys {
-        let current = newest.index.newest(&key);
-        let is_as_planned = match current {
-            None => !in_ours,
-            Some(version) => in_ours && version.mod_revision <= request.at,
-        };
-        if request.only_as_planned && !is_as_planned {
-            return Err(Error::Conflict(String::from_utf8_lossy(&key).into_owned()));
+    let Prepared { mut request, ready: prepared, .. } = prepared;
+    let keys = std::mem::take(&mut request.keys);
+    for (key, mut prepared) in keys.into_iter().zip(prepared) {
+        let current = newest.index.newest(&key.key);
+        if !prepared.fits(current) {
+            let read = |version: &Version| Ok(version.value(newest.segments)?);
+            prepared = ready(&request, &key, current.map(|version| &**version), read)?;
         }
-        let value = current.map(|version| version.value(newest.segments)).transpose()?;
-        let (outcome, found) = if is_as_planned {
-            (outcome, known)
-        } else {
-            let hash = value.as_deref().map(blob_hash);
-            let ours = value.as_deref().zip(hash).map(|(value, hash)| Side { value, hash });
-            let side = theirs.as_ref().map(|(value, hash)| Side { value, hash: *hash });
-            let merged = merge(&request.schemas, request.policy, base.as_deref(), ours, side);
-            (merged.outcome, merged.conflicts)
-        };
-        if request.no_conflicts && !found.is_empty() {
-            return Err(Error::Conflict(String::from_utf8_lossy(&key).into_owned()));
-        }
-        conflicts.extend(found.into_iter().map(|conflict| (key.clone(), conflict)));
-        let (wanted, blob) = match outcome {
-            Outcome::Ours => continue,
-            Outcome::Deleted => (None, None),
-            Outcome::New(value) => (Some(Bytes::from(value)), None),
-            Outcome::Theirs => match theirs {
-                None => (None, None),
-                Some((value, blob)) => (Some(value), as_is.then_some(blob)),
-            },
-        };
-        if wanted == value {
-            continue;
-        }
-        let is_another = match (&value, &wanted) {
-            (Some(before), Some(after)) => {
-                let (before, after) = (uid(before), uid(after));
-                before.is_some() && after.is_some() && before != after
+        let key = key.key;
+        conflicts.extend(prepared.conflicts.into_iter().map(|conflict| (key.clone(), conflict)));
+        match prepared.change {
+            Change::None => {}
+            Change::Delete => deleted.push(Write { key, value: None, blob: None }),
+            Change::Put { value, blob, replaces } => {
+                if replaces {
+                    replaced.push(Write { key: key.clone(), value: None, blob: None });
+                }
+                let write = Write { key, value: Some(value), blob };
+                if replaces { &mut replaced } else { &mut changed }.push(write);
             }
-            _ => false,
-        };
-        if is_another {
-            replaced.push(Write { key: key.clone(), value: None, blob: None });
-        }
-        let write = Write { key, value: wanted, blob };
-        match write.value {
-            None => deleted.push(write),
-            Some(_) if is_another => replaced.push(write),
-            Some(_) => changed.push(write),
         }
     }
     changed.extend(replaced);
     changed.extend(deleted);
-    let by = request.by.len();
-    fits(changed.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Bytes::len) + by))?;
     let (theirs, fast_forward, by) = (request.theirs, request.fast_forward, request.by);
     conflicts.sort_by(|one, other| (&one.0, &one.1.field).cmp(&(&other.0, &other.1.field)));
     let notes = notes(&conflicts, &request.trailers);
     Ok(Decided { writes: changed, by, conflicts: Conflicts::of(conflicts), theirs, fast_forward, notes })
-}
-
-/// Checks the size of a merge, given the size of each write.
-fn fits(sizes: impl Iterator<Item = usize>) -> Result<(), Error> {
-    // Encoding overhead of a write, including its blob ID.
-    const AROUND: u64 = 128;
-    let bytes: u64 = sizes.map(|size| size as u64 + AROUND).sum();
-    if bytes > MOST { Err(Error::MergeTooLarge(bytes)) } else { Ok(()) }
 }
 
 impl Decided {
@@ -302,18 +276,4 @@ fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
         text.push_str(trailers);
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_fits_into_a_frame_of_the_journal() {
-        let large = 1 << 30;
-        assert_eq!(fits([large, large].into_iter()), Ok(()));
-        assert_eq!(fits([large, large, large].into_iter()), Err(Error::MergeTooLarge(MOST + 384)));
-        let many = usize::try_from(MOST).unwrap() / 128;
-        assert!(fits(std::iter::repeat_n(0, many)).is_ok() && fits(std::iter::repeat_n(1, many)).is_err());
-    }
 }

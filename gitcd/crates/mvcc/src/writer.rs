@@ -25,6 +25,7 @@ use crate::work::Applied;
 
 mod answer;
 mod held;
+mod large;
 mod old;
 mod round;
 #[cfg(test)]
@@ -60,7 +61,7 @@ const FRAME_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) enum Command {
     Write { op: Op, client: Option<Arc<str>>, reply: Reply<Done> },
-    Merge { request: Box<merge::Request>, reply: Reply<merge::Done> },
+    Merge { prepared: Box<merge::Prepared>, reply: Reply<merge::Done> },
     Grant { id: i64, ttl: i64, reply: Reply<(i64, i64)> },
     Revoke { id: i64, only_if_due: bool, client: Option<Arc<str>>, reply: Reply<Revision> },
     KeepAlive { id: i64, reply: Reply<Option<i64>> },
@@ -210,6 +211,7 @@ impl Writer {
         let mut batch = Batch::default();
         let mut stop = None;
         let mut trim = None;
+        let mut large = None;
         self.release();
         let refused = self.store.unavailable();
         self.journal.begin();
@@ -229,11 +231,21 @@ impl Writer {
                 base,
                 now_ms,
             };
+            let empty = round.frame.len();
             let mut began = Instant::now();
             while round.frame.len() < FRAME_BYTES
                 && let Some(command) = commands.pop_front()
             {
                 match command {
+                    Command::Merge { prepared, reply } if prepared.bytes() > large::BYTES => {
+                        // It gets a batch of its own, and frames of its own.
+                        if round.batch.answers.is_empty() && round.frame.len() == empty {
+                            large = Some((prepared, reply));
+                        } else {
+                            commands.push_front(Command::Merge { prepared, reply });
+                        }
+                        break;
+                    }
                     Command::Stop { reply } => stop = Some(reply),
                     Command::Trim { first_kept } => trim = Some(first_kept),
                     Command::Resume => round.leases.keep_all_alive(Instant::now()),
@@ -253,7 +265,10 @@ impl Writer {
                 }
             }
         }
-        let durable = self.make_durable(&mut batch);
+        let durable = match large {
+            None => self.make_durable(&mut batch),
+            Some((prepared, reply)) => self.merge_in_parts(*prepared, reply, refused, &mut batch),
+        };
         #[cfg(test)]
         if let Some(fence) = self.closes.take() {
             fence.close();
@@ -279,33 +294,44 @@ impl Writer {
         let span = answer::span(&batch.answers, bytes);
         match span.in_scope(|| self.journal.commit(last)) {
             Ok(_) => {
-                let counters = &self.store.counters;
-                counters.fsyncs.fetch_add(1, Ordering::Relaxed);
-                counters.work.journal_writes.took(self.journal.write_took());
-                counters.fsync_seconds.observe(started.elapsed().as_secs_f64());
-                counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                self.count_frame(bytes, started);
                 if std::mem::take(&mut self.full) {
                     self.store.room.notify_one();
                 }
                 Ok(())
             }
             Err(error) => {
-                self.store.counters.failed_batches.fetch_add(1, Ordering::Relaxed);
-                let answer = match &error {
-                    AppendError::NoSpace { .. } => {
-                        self.full = true;
-                        Error::NoSpace
-                    }
-                    AppendError::Broken { .. } => {
-                        let reason = chain(&error);
-                        self.store.poison(&reason);
-                        Error::Poisoned(reason)
-                    }
-                };
-                tracing::error!(error = chain(&error), "cannot make writes durable");
+                let answer = self.not_durable(&error, batch);
                 span.record("otel.status_code", "ERROR");
-                self.undo(batch);
                 Err(answer)
+            }
+        }
+    }
+
+    /// Counts a durable frame, whose write began at `started`.
+    fn count_frame(&self, bytes: usize, started: Instant) {
+        let counters = &self.store.counters;
+        counters.fsyncs.fetch_add(1, Ordering::Relaxed);
+        counters.work.journal_writes.took(self.journal.write_took());
+        counters.fsync_seconds.observe(started.elapsed().as_secs_f64());
+        counters.journal_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Undoes a batch after a failed append, and returns the answer for its clients.
+    fn not_durable(&mut self, error: &AppendError, batch: &mut Batch) -> Error {
+        self.store.counters.failed_batches.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(error = chain(error), "cannot make writes durable");
+        let given_up = self.journal.give_up();
+        self.undo(batch);
+        match given_up.as_ref().err().unwrap_or(error) {
+            AppendError::NoSpace { .. } => {
+                self.full = true;
+                Error::NoSpace
+            }
+            broken @ AppendError::Broken { .. } => {
+                let reason = chain(broken);
+                self.store.poison(&reason);
+                Error::Poisoned(reason)
             }
         }
     }

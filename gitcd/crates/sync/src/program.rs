@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use git2::Oid;
+use gitcd_core::program;
 
 use super::credentials::{Credentials, matching};
 use super::status::Condition;
@@ -169,7 +170,7 @@ fn run_within(
 ) -> Result<String, TransportError> {
     let failed = |said: String| TransportError::new(Condition::Failed, said);
     let own = std::env::current_exe().map_err(|error| failed(format!("cannot find the gitcd executable: {error}")))?;
-    let mut command = Command::new("git");
+    let mut command = program::guarded("git");
     command.arg("-C").arg(repository);
     // Objects must be durable before a reference points to them, like those that gitcd writes.
     for setting in [
@@ -214,6 +215,7 @@ fn run_within(
         command.env_remove(CONFIG);
     }
     command.env("GIT_SSH", &own).env("GIT_SSH_VARIANT", "ssh");
+    program::mark(&mut command);
     let missing = |error: std::io::Error| failed(format!("cannot run git: {error}; install Git to reach this remote"));
     let mut child = command.spawn().map_err(missing)?;
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());

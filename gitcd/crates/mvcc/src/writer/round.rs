@@ -40,7 +40,7 @@ impl Round<'_> {
             Command::Write { op, client, reply } => {
                 Answer::Write(reply, allowed.and_then(|()| self.write(&op, client)))
             }
-            Command::Merge { request, reply } => Answer::Merge(reply, allowed.and_then(|()| self.merge(*request))),
+            Command::Merge { prepared, reply } => Answer::Merge(reply, allowed.and_then(|()| self.merge(*prepared))),
             Command::Grant { id, ttl, reply } => Answer::Grant(reply, allowed.and_then(|()| self.grant(id, ttl))),
             Command::Revoke { id, only_if_due, client, reply } => {
                 Answer::Revision(reply, allowed.and_then(|()| self.revoke(id, only_if_due, client)))
@@ -76,19 +76,24 @@ impl Round<'_> {
     }
 
     /// Each key gets its own revision, since clients may resume between any two; none is visible before all are durable.
-    fn merge(&mut self, request: merge::Request) -> Result<merge::Done, Error> {
+    fn merge(&mut self, prepared: merge::Prepared) -> Result<merge::Done, Error> {
         let view = View { index: self.index, at: self.index.revision(), segments: self.segments };
-        let decided = merge::decide(request, view)?;
+        let decided = merge::decide(prepared, view)?;
         let first = self.index.revision().next();
         let merge = decided.record(first, self.now_ms);
         Record::Merge(merge.clone()).encode(self.frame);
         for write in decided.writes {
-            let version = merge::version(write, self.index);
-            self.apply(vec![version], Some(decided.by.clone()));
+            self.merged(write, &decided.by);
         }
         let last = self.index.revision();
         self.batch.merges.push(Arc::new(merge));
         Ok(merge::Done { first, last, conflicts: decided.conflicts })
+    }
+
+    /// Applies one write of a merge.
+    pub(super) fn merged(&mut self, write: merge::Write, by: &Arc<str>) {
+        let version = merge::version(write, self.index);
+        self.apply(vec![version], Some(by.clone()));
     }
 
     /// Applies one revision to the frame and the index.

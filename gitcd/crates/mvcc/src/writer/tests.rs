@@ -12,6 +12,7 @@ use super::*;
 use crate::Start;
 use crate::index::{Index, KeyRange};
 use crate::log::Entry;
+use crate::merge::Prepared;
 use crate::txn::{Delete, Put};
 
 /// A writer without a thread, and its journal.
@@ -38,7 +39,7 @@ type Pair = (Bytes, i64, i64, i64, i64);
 
 /// All visible state, at every readable revision.
 #[derive(Debug, PartialEq)]
-struct Seen {
+pub(crate) struct Seen {
     revision: Revision,
     compacted: Revision,
     pairs: Vec<Vec<Pair>>,
@@ -135,11 +136,23 @@ impl Disk {
         assert!(commands.is_empty(), "small commands share a frame");
     }
 
+    /// Runs a merge, and these commands right before and after it.
+    pub(crate) fn merge(&mut self, before: &[Step], prepared: Prepared, after: &[Step]) -> Result<merge::Done, Error> {
+        let (reply, mut answer) = Reply::channel();
+        let mut commands: VecDeque<_> = before.iter().map(|step| self.command(step).0).collect();
+        commands.push_back(Command::Merge { prepared: Box::new(prepared), reply });
+        commands.extend(after.iter().map(|step| self.command(step).0));
+        while !commands.is_empty() {
+            self.writer.batch(&mut commands);
+        }
+        answer.try_recv().expect("a batch answers every command")
+    }
+
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.writer.store
     }
 
-    fn see(&self) -> Seen {
+    pub(crate) fn see(&self) -> Seen {
         let store = &self.writer.store;
         let index = store.index.read();
         assert_eq!(index.revision(), store.revision(), "the index is not ahead of the durable revision");
@@ -168,9 +181,14 @@ impl Disk {
     }
 
     /// Returns the records that recovery would find.
-    fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
-        recover(self.folder.path(), &Segments::default(), |replayed| records.push(replayed.record))
+        // Of a copy: recovery replaces the newest segment, which the writer still appends to.
+        let copy = tempfile::tempdir().expect("the temporary folder is writable");
+        for segment in std::fs::read_dir(self.folder.path()).expect("the journal exists").flatten() {
+            std::fs::copy(segment.path(), copy.path().join(segment.file_name())).expect("there is room");
+        }
+        recover(copy.path(), &Segments::default(), |replayed| records.push(replayed.record))
             .expect("the journal is whole");
         for record in &mut records {
             let Record::Write(write) = record else { continue };

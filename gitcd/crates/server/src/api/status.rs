@@ -105,7 +105,7 @@ pub(crate) fn from_store(error: Error) -> Status {
         // A code that clients neither retry on the same server nor take for a lost write.
         Error::Poisoned(reason) => Status::failed_precondition(format!("gitcd: writes are refused: {reason}")),
         Error::ValueLost(reason) => Status::data_loss(format!("gitcd: {reason}")),
-        error @ Error::MergeTooLarge(_) => Status::resource_exhausted(format!("gitcd: {error}")),
+        error @ Error::Internal(_) => Status::internal(format!("gitcd: {error}")),
         Error::Conflict(key) => Status::aborted(format!("gitcd: {key} was changed on both sides")),
     }
 }
