@@ -30,8 +30,8 @@ fn group_of(process: &Path) -> Option<u32> {
 async fn git_and_what_it_started_end_with_a_gitcd_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let started = folder.path().join("started");
-    // As ssh does, it lasts for as long as git keeps its standard input open.
-    let script = format!("echo $$ > '{}'\nexec cat > /dev/null", started.display());
+    // As ssh does, it lasts for as long as git keeps its standard input open. It never answers.
+    let script = format!("echo $$ > '{}'\nexec 3>&1\nexec cat > /dev/null", started.display());
     let (_log, path) = noting(folder.path(), "ssh", &script);
     let following = Following::new("ssh://git@desk.example/up.git").variable("PATH", &path);
     let mut follower = following.start().await;

@@ -25,7 +25,7 @@ static GUARD: OnceLock<PathBuf> = OnceLock::new();
 const GUARDED_BY: &str = "GITCD_GUARDED_BY";
 
 /// Makes the `git` programs of this process end with it, also if it is killed. They would otherwise continue without a reader,
-/// for example in the middle of a push that nobody decides about any more. To be called first by `main`, before there are threads.
+/// for example in the middle of a push of which no process learns the result. To be called first by `main`, before there are threads.
 ///
 /// `git` is then started through this executable, which asks Linux for a SIGKILL when its parent ends and becomes `git`. Returns
 /// the exit code if this process is such a start, and `git` cannot be run.
@@ -45,7 +45,7 @@ pub fn guard() -> Option<i32> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next()?;
     let error = std::process::Command::new(&program).args(arguments).env_remove(GUARDED_BY).exec();
-    // Whoever started this reads why.
+    // The process that started this reads why.
     let _ = writeln!(io::stderr(), "cannot run {}: {error}", program.display());
     Some(127)
 }
