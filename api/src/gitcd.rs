@@ -20,10 +20,13 @@ pub struct Gitcd {
     /// Image of gitcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gitcd_image: Option<Image>,
-    /// Secret with remote credentials, as `username` and `password` (with `url`, if they are for one server only) or `.git-credentials`.
+    /// Secret with remote credentials, as `username` and `password` (with `url`, if they are for one server only) or `.git-credentials`; and with `ca.crt`, if a remote's certificate is not of a public authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub credentials_secret_name: Option<String>,
+    /// Whether credentials are sent over plain HTTP (`http://`), too, where everyone on the network can read them. If unset, only on loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_plain_http_credentials: Option<bool>,
     /// Image pull Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
@@ -237,6 +240,10 @@ pub struct Host {
     /// The Secret whose `tokens.yaml` has the access rules (`docs/git-host.md`).
     #[schemars(length(min = 1))]
     pub tokens_secret_name: String,
+    /// The `kubernetes.io/tls` Secret with its certificate, such as cert-manager issues. If unset, it has no TLS, and everyone on the network can read tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub tls_secret_name: Option<String>,
     /// Fields for the `spec` of the Service that exposes it: its type, and those of load balancers, node ports, traffic
     /// policies and IP families. If unset, a plain Service with the heaven's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ mod schema;
 
 use trishanku_framework::crd::Definitions;
 
-pub use self::condition::{AVAILABLE, CERTIFICATES_READY, REPOSITORY_READY, SYNCED};
+pub use self::condition::{AVAILABLE, CERTIFICATES_READY, GIT_HOST_ENCRYPTED, REPOSITORY_READY, SYNCED};
 pub use self::gitcd::{
     Branches, ConflictResolution, Git, Gitcd, Host, Pull, Remote, RetentionPolicies, Storage, VolumeClaim,
 };

@@ -53,7 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Controllers: the framework knows no kind of Trishanku and no Git; reconcilers never use each other.
     ("trishanku-framework", &["trishanku-service"]),
     ("trishanku-api", &["trishanku-framework"]),
-    ("trishanku-heaven-plan", &["trishanku-api", "trishanku-framework"]),
+    ("trishanku-heaven-plan", &["trishanku-api", "trishanku-framework", "trishanku-service"]),
     (
         "trishanku-branch-status",
         &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan", "trishanku-service"],

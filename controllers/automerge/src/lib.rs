@@ -18,11 +18,12 @@ pub use self::reconcile::Merges;
 /// Creates the controller of merges for a manager.
 pub fn controller(manager: &Manager, images: Images) -> Controller<Merges> {
     let merges = Merges::new(manager, images);
-    let maps = merges.maps_used();
+    let (maps, secrets) = (merges.maps_used(), merges.secrets_used());
     Controller::new("automatedmerge", merges)
         .owns_kind(&workload::kind())
         .owns::<ConfigMap>()
         .owns::<PersistentVolumeClaim>()
         .owns::<Secret>()
         .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
+        .watches(move |secret: &Secret| secrets.of(&Key::of(secret)))
 }

@@ -13,7 +13,7 @@ use trishanku_framework::{Action, Context, Key, Manager, Reconciler};
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, MERGE, State};
-use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
+use trishanku_heaven_plan::{STATUS_PORT, credentials, names, objects, pod};
 
 use crate::shows::MergeStatusSource;
 use crate::{Error, shows};
@@ -28,6 +28,7 @@ pub struct Merges {
     claims: Arc<Cache<PersistentVolumeClaim>>,
     deployments: Arc<Cache<DynamicObject>>,
     maps_used: Arc<ReferenceIndex>,
+    secrets_used: Arc<ReferenceIndex>,
     secrets: Arc<Cache<Secret>>,
     observer: Observer<MergeStatusSource>,
     status: StatusWriter,
@@ -37,7 +38,7 @@ pub struct Merges {
 impl Merges {
     /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images) -> Self {
-        let maps_used: Arc<ReferenceIndex> = Arc::default();
+        let [maps_used, secrets_used]: [Arc<ReferenceIndex>; 2] = Default::default();
         Self {
             objects: manager.cache(),
             maps: manager.cache(),
@@ -45,11 +46,15 @@ impl Merges {
             deployments: manager.cache_of(&workload::kind(), None),
             secrets: manager.cache(),
             observer: Observer::new(
-                MergeStatusSource { secrets: manager.cache(), maps_used: maps_used.clone() },
+                MergeStatusSource {
+                    secrets: manager.cache(),
+                    used: [maps_used.clone(), secrets_used.clone()],
+                },
                 manager.cache(),
                 manager.cache_selecting(MERGE),
             ),
             maps_used,
+            secrets_used,
             status: StatusWriter::new(MANAGER).condition(AVAILABLE),
             images,
         }
@@ -59,11 +64,17 @@ impl Merges {
         self.maps_used.clone()
     }
 
+    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
+        self.secrets_used.clone()
+    }
+
     async fn converge(&self, object: &AutomatedMerge, context: &Context) -> Result<Option<State>, Error> {
         let (name, spec) = (context.key.name(), &object.spec);
         let beside = |name: &str| Key::namespaced(context.key.namespace().unwrap_or_default(), name);
         let map = names::entry_points_of_merge(name, spec);
         self.maps_used.note(&context.key, [map.as_str()]);
+        let git_credentials = spec.gitcd.as_ref().and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
+        self.secrets_used.note(&context.key, git_credentials);
         let mut set = ApplySet::of(object, context.client.clone(), MANAGER);
         // A named ConfigMap belongs to a heaven or to the user.
         let is_named = spec.app.entrypoints_config_map_name.is_some();
@@ -76,6 +87,8 @@ impl Merges {
             None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
             None => EntryPoints { git_pre: false, gitcd_config: true },
         };
+        let secret = git_credentials.and_then(|name| self.secrets.get(&beside(name)));
+        credentials::check_encryption(spec.gitcd.as_ref(), secret.as_deref())?;
         // Named differently from the claim of a heaven with the same name.
         let called = names::merge(name);
         if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {

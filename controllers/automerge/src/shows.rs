@@ -25,7 +25,8 @@ const RENEW_AFTER: &str = "controllers.trishanku.org/renew-after";
 /// Uses a self-signed certificate, since a merge has no authority.
 pub(crate) struct MergeStatusSource {
     pub(crate) secrets: Arc<Cache<Secret>>,
-    pub(crate) maps_used: Arc<ReferenceIndex>,
+    /// What merges use: forgotten with the merge.
+    pub(crate) used: [Arc<ReferenceIndex>; 2],
 }
 
 /// Returns the Secret with the certificate, present or renewed.
@@ -84,6 +85,6 @@ impl StatusSource for MergeStatusSource {
     }
 
     fn gone(&self, key: &Key) {
-        self.maps_used.note(key, []);
+        self.used.iter().for_each(|used| used.note(key, []));
     }
 }

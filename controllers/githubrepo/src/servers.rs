@@ -5,10 +5,10 @@
 //! server.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use http::Uri;
+use trishanku_service::plain_http::is_loopback;
 
 /// The host of github.com's API.
 const PUBLIC: &str = "api.github.com";
@@ -162,11 +162,6 @@ fn web(api: &str) -> &str {
         Some(web) if web == "github.com" || web.ends_with(".ghe.com") => web,
         _ => api,
     }
-}
-
-fn is_loopback(name: &str) -> bool {
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod certificates;
 mod encryption;
 mod ending;
 mod error;
+mod host;
 mod last_push;
 mod public;
 mod reconcile;

@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use time::OffsetDateTime;
 use trishanku_api::{
-    AVAILABLE, BranchStatus, CERTIFICATES_READY, GitHubRepository, TrishankuHeaven, TrishankuHeavenStatus,
+    AVAILABLE, BranchStatus, CERTIFICATES_READY, GIT_HOST_ENCRYPTED, GitHubRepository, TrishankuHeaven,
+    TrishankuHeavenStatus,
 };
 use trishanku_branch_status::Observer;
 use trishanku_framework::apply::ApplySet;
@@ -18,11 +19,11 @@ use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Manager
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, HEAVEN, State};
-use trishanku_heaven_plan::{STATUS_PORT, names, objects, pod};
+use trishanku_heaven_plan::{STATUS_PORT, credentials, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
 use crate::shows::HeavenStatusSource;
-use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, encryption, public, secrets};
+use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, encryption, host, public, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -58,7 +59,8 @@ pub(crate) struct Seen {
 impl Heavens {
     /// Creates a reconciler with the caches of a manager.
     pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
-        let status = StatusWriter::new(secrets::MANAGER).condition(CERTIFICATES_READY).condition(AVAILABLE);
+        let own = [CERTIFICATES_READY, AVAILABLE, GIT_HOST_ENCRYPTED];
+        let status = own.into_iter().fold(StatusWriter::new(secrets::MANAGER), StatusWriter::condition);
         Self {
             objects: manager.cache(),
             secrets: manager.cache(),
@@ -123,6 +125,11 @@ impl Heavens {
         }
     }
 
+    /// A Secret of the namespace.
+    fn secret(&self, key: &Key, name: &str) -> Option<Arc<Secret>> {
+        self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), name))
+    }
+
     async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
         let (name, spec) = (context.key.name(), &object.spec);
         let skip = spec.skip.clone().unwrap_or_default();
@@ -131,7 +138,9 @@ impl Heavens {
         let named = names::Certificates::of(name, spec);
         let map = names::entry_points_of_heaven(name, spec);
         let used = named.all().into_iter().chain(encryption::secret(spec.apiserver.as_ref()));
-        self.secrets_used.note(&context.key, used);
+        let gitcd = spec.gitcd.as_ref();
+        let git_credentials = gitcd.and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
+        self.secrets_used.note(&context.key, used.chain(git_credentials).chain(host::certificate(gitcd)));
         self.maps_used.note(&context.key, [map.as_str()]);
 
         let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;
@@ -150,6 +159,8 @@ impl Heavens {
                 seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
             }
             kept?;
+            let secret = git_credentials.and_then(|name| self.secret(&context.key, name));
+            credentials::check_encryption(gitcd, secret.as_deref())?;
             let app = spec.app.as_ref().ok_or(Error::Field("app, or skip.app,"))?;
             if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
                 set.apply(claim, &self.claims).await?;
@@ -244,13 +255,21 @@ impl Heavens {
         }
     }
 
-    fn status(object: &TrishankuHeaven, seen: &Seen) -> TrishankuHeavenStatus {
+    /// Whether the Git host of a heaven serves over TLS.
+    fn host(&self, object: &TrishankuHeaven, key: &Key) -> Option<State> {
+        let gitcd = object.spec.gitcd.as_ref();
+        let secret = host::certificate(gitcd).and_then(|name| self.secret(key, name));
+        host::encrypted(gitcd, secret.as_deref())
+    }
+
+    fn status(object: &TrishankuHeaven, seen: &Seen, host: Option<&State>) -> TrishankuHeavenStatus {
         let mut status = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation;
         if seen.certificates.is_some() {
             workload::set(&mut status.conditions, CERTIFICATES_READY, seen.certificates.as_ref(), generation);
         }
         let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
+        workload::set(&mut status.conditions, GIT_HOST_ENCRYPTED, host.filter(|_| !skips_app), generation);
         if seen.available.is_some() || skips_app {
             workload::set(&mut status.conditions, AVAILABLE, seen.available.as_ref(), generation);
         }
@@ -335,7 +354,7 @@ impl Reconciler for Heavens {
         let result = self.converge(&object, &context, &mut seen).await;
         // Users look for failures in the status, so it is written in either case.
         let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
-        let status = Self::status(&object, &seen);
+        let status = Self::status(&object, &seen, self.host(&object, &context.key).as_ref());
         // A race is resolved within moments, so it is not reported.
         if !matches!(result, Err(Error::Raced(_))) {
             let mut before = object.status.clone();

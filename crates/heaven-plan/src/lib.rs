@@ -31,6 +31,7 @@
 /// Annotation of pods with the port of gitcd's status.
 pub const STATUS_PORT: &str = "controllers.trishanku.org/status-port";
 
+pub mod credentials;
 pub mod names;
 pub mod objects;
 pub mod plan;

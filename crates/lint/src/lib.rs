@@ -164,7 +164,8 @@ fn object(document: &Value, findings: &mut Vec<Finding>) {
     schema::check("spec", spec, schema, &mut add);
     rules::check("spec", spec, schema, &mut add);
     let is_well_formed = findings.len() == before;
-    findings.extend(plan::explicit_resolutions(spec).map(|(field, problem)| Finding {
+    let advice = plan::explicit_resolutions(spec).chain(plan::unencrypted(spec));
+    findings.extend(advice.map(|(field, problem)| Finding {
         object: object.clone(),
         field,
         problem,
@@ -181,6 +182,21 @@ mod tests {
     use super::*;
 
     const HEAVEN: &str = "{apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1, kind: TrishankuHeaven, metadata: {name: NAME}, spec: {}}";
+
+    #[test]
+    fn credentials_and_tokens_without_encryption_are_reported() {
+        let heaven = |gitcd: &str| {
+            let heaven = HEAVEN.replace("NAME", "a").replace("spec: {}", &format!("spec: {{skip: {{app: true}}, gitcd: {gitcd}}}"));
+            lint(&heaven).unwrap().into_iter().map(|finding| finding.field).collect::<Vec<_>>()
+        };
+        let remotes = "git: {remotes: [{repo: 'https://h/x'}, {name: b, repo: 'http://h/x'}, {name: c, repo: 'http://[::1]/x'}]}";
+        assert_eq!(heaven(&format!("{{{remotes}}}")), [""; 0]);
+        let secret = format!("{{credentialsSecretName: s, {remotes}}}");
+        assert_eq!(heaven(&secret), ["spec.gitcd.git.remotes[1].repo"]);
+        assert_eq!(heaven(&secret.replacen('{', "{allowPlainHttpCredentials: true, ", 1)), [""; 0]);
+        assert_eq!(heaven("{host: {tokensSecretName: t}}"), ["spec.gitcd.host"]);
+        assert_eq!(heaven("{host: {tokensSecretName: t, tlsSecretName: c}}"), [""; 0]);
+    }
 
     #[test]
     fn a_remote_whose_side_wins_every_conflict_is_reported() {

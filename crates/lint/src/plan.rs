@@ -2,7 +2,8 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
+use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
+use trishanku_heaven_plan::credentials::exposed_remotes;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, merge};
 use trishanku_heaven_plan::{objects, pod};
 
@@ -31,6 +32,22 @@ pub(crate) fn explicit_resolutions(spec: &Value) -> impl Iterator<Item = (String
         );
         Some((format!("spec.gitcd.git.remotes[{at}].conflictResolution"), problem))
     })
+}
+
+/// Passwords and tokens that are sent without encryption.
+pub(crate) fn unencrypted(spec: &Value) -> Vec<(String, String)> {
+    let Ok(gitcd) = serde_json::from_value::<Gitcd>(spec["gitcd"].clone()) else { return Vec::new() };
+    let remotes = exposed_remotes(&gitcd).filter(|_| gitcd.credentials_secret_name.is_some()).map(|(at, _)| {
+        let problem = "plain HTTP does not encrypt credentials, so they are not sent there: use https://, or set \
+                       gitcd.allowPlainHttpCredentials; if the Secret with them has a url of another server, nothing has to be \
+                       changed";
+        (format!("spec.gitcd.git.remotes[{at}].repo"), problem.to_owned())
+    });
+    let host = gitcd.host.as_ref().filter(|host| host.tls_secret_name.is_none()).map(|_| {
+        let problem = "the Git host serves plain HTTP, so everyone on the network can read tokens: set tlsSecretName";
+        ("spec.gitcd.host".to_owned(), problem.to_owned())
+    });
+    remotes.chain(host).collect()
 }
 
 /// The first error of the plan.

@@ -3,6 +3,7 @@
 //! | module | feature | content |
 //! |---|---|---|
 //! | [`error`] | | an error with its causes, on one line |
+//! | [`plain_http`] | | which URLs are not encrypted on the network |
 //! | [`throttle`] | | a limit on log lines that repeat |
 //! | [`exposition`] | `exposition` | the text formats of metrics, and the choice between them |
 //! | [`http`] | `http` | a client for requests with one response each |
@@ -17,6 +18,7 @@ pub mod exposition;
 pub mod http;
 #[cfg(feature = "otlp-settings")]
 pub mod otlp;
+pub mod plain_http;
 pub mod throttle;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -14,7 +14,7 @@ use gitcd_sync::dry_run::ApiServer;
 use gitcd_sync::remote::Remote;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Common, duration, per_branch};
+use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer};
 
 /// Interval of commits while a branch changes that others follow.
@@ -101,6 +101,13 @@ pub(super) struct Access {
     /// Known hosts for SSH [default: those of the user]
     #[arg(long, env = "GITCD_SSH_KNOWN_HOSTS_FILE", value_name = "FILE")]
     ssh_known_hosts_file: Option<PathBuf>,
+    /// CA certificates to trust for remotes over HTTPS, in addition to those of the system (PEM file); read again for every
+    /// exchange [default: ca.crt in --credentials-folder, if there is one]
+    #[arg(long, env = "GITCD_REMOTE_CACERT", value_name = "FILE")]
+    remote_cacert: Option<PathBuf>,
+    /// Send passwords and tokens also over plain HTTP to other machines. Everyone on the network between them can read these
+    #[arg(long, env = "GITCD_ALLOW_PLAIN_HTTP_CREDENTIALS", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set, value_name = "BOOL")]
+    allow_plain_http_credentials: bool,
 }
 
 impl Access {
@@ -111,6 +118,8 @@ impl Access {
             folder: absolute(self.credentials_folder.as_deref()),
             ssh_key: absolute(self.ssh_key_file.as_deref()),
             ssh_known_hosts: absolute(self.ssh_known_hosts_file.as_deref()),
+            authorities: absolute(self.remote_cacert.as_deref()),
+            plain_http: self.allow_plain_http_credentials,
         }
     }
 }
@@ -191,7 +200,7 @@ impl Remotes {
             let value = |flag, map| one_of(flag, map, branch, at, names.len());
             let truth = |flag, map| {
                 let Some(text) = value(flag, map)? else { return Ok(false) };
-                super::boolean(&text).map_err(|problem| wrong(flag, &text, &problem))
+                boolean(&text).map_err(|problem| wrong(flag, &text, &problem))
             };
             let regex = |flag, map, usual: &str| Ok(value(flag, map)?.unwrap_or_else(|| usual.to_owned()));
             let (include, exclude) = (
@@ -227,7 +236,7 @@ impl Remotes {
         let echoes_after = (remotes.len() == 1).then_some(ECHOES_AFTER);
         let secret_kinds = self.secret_kinds.clone();
         let kubeconfig = absolute(self.kubeconfigs.of(branch).filter(|file| !file.is_empty()).map(Path::new));
-        let api_server = kubeconfig.map(ApiServer::of);
+        let api_server = kubeconfig.map(|file| ApiServer::of(file).plain_http(self.credentials.plain_http));
         Ok(Config { remotes, interval, by_hand: false, echoes_after, secret_kinds, api_server })
     }
 }

@@ -20,6 +20,7 @@ mod garbage;
 mod host;
 mod moved;
 mod orphans;
+mod plain_http;
 mod prepare;
 mod races;
 mod secrets;

@@ -141,7 +141,7 @@ async fn user_and_password_in_the_address_for_git() {
 }
 
 /// Starts a server that records the credentials of each request, if any.
-async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> (u16, Told) {
+pub(crate) async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> (u16, Told) {
     let told = Told::default();
     let heard = told.clone();
     let handler = move |request: axum::extract::Request| {
@@ -157,7 +157,7 @@ async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send +
     (port, told)
 }
 
-type Told = std::sync::Arc<std::sync::Mutex<Vec<Option<String>>>>;
+pub(crate) type Told = std::sync::Arc<std::sync::Mutex<Vec<Option<String>>>>;
 
 #[tokio::test]
 async fn a_redirection_to_another_server_does_not_take_credentials_there() {

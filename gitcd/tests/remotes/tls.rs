@@ -78,3 +78,64 @@ async fn a_certificate_of_another_authority_is_told_until_it_is_trusted() {
         follower.is(Condition::Synced).await;
     }
 }
+
+#[tokio::test]
+async fn an_authority_is_trusted_by_a_flag_and_by_a_secret_besides_those_of_the_machine() {
+    let World { host, trusted, other } = world().await;
+    let (upstream, folder) = (host.make(), host.folder().join("secret"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(&trusted, folder.join("ca.crt")).unwrap();
+    let (by_flag, by_secret) =
+        (format!("--remote-cacert={}", trusted.display()), format!("--credentials-folder={}", folder.display()));
+    let (log, path) = noting_git(host.folder());
+    let mut last = 0;
+    for (key, flag) in [(ONE, &by_flag), (OTHER, &by_secret)] {
+        let native = Following::new(&host.url()).argument(flag).variable("PATH", "/nowhere").start().await;
+        last += 1;
+        native.put(key, &last.to_string()).await;
+        holds(&upstream, key, &last.to_string()).await;
+        native.is(Condition::Synced).await;
+        let program = Following::new(&host.url()).argument(flag).setting("http.userAgent", "special");
+        let program = program.variable("PATH", &path).start().await;
+        program.has(key, &last.to_string()).await;
+        last += 1;
+        program.put(key, &last.to_string()).await;
+        holds(&upstream, key, &last.to_string()).await;
+        program.is(Condition::Synced).await;
+    }
+    assert!(std::fs::read_to_string(&log).unwrap().contains("sslCAInfo="), "git must have been run");
+    // The authorities of the machine, here by its variable, stay trusted.
+    let besides = format!("--remote-cacert={}", other.display());
+    let machine = trusted.display().to_string();
+    for special in [false, true] {
+        let following = Following::new(&host.url()).argument(&besides).variable("SSL_CERT_FILE", &machine);
+        let following = if special { following.setting("http.userAgent", "special") } else { following };
+        following.start().await.has(OTHER, &last.to_string()).await;
+    }
+    upstream.fsck();
+}
+
+#[tokio::test]
+async fn a_replaced_authority_counts_from_the_next_exchange() {
+    let World { host, trusted, other } = world().await;
+    let upstream = host.make();
+    let file = host.folder().join("ca.crt");
+    std::fs::write(&file, "no certificate").unwrap();
+    let flag = format!("--remote-cacert={}", file.display());
+    let native = Following::new(&host.url()).argument(&flag).start().await;
+    let program = Following::new(&host.url()).argument(&flag).setting("http.userAgent", "special").start().await;
+    for (follower, key) in [(&native, ONE), (&program, OTHER)] {
+        follower.put(key, "kept").await;
+        follower.tells(Condition::Failed, &["ca.crt", "no certificate in PEM"]).await;
+    }
+    std::fs::copy(&other, &file).unwrap();
+    for follower in [&native, &program] {
+        follower.tells(Condition::Unreachable, &["add its issuer to", "ca.crt"]).await;
+    }
+    std::fs::copy(&trusted, &file).unwrap();
+    for (follower, key) in [(&native, OTHER), (&program, ONE)] {
+        follower.has(key, "kept").await;
+        follower.is(Condition::Synced).await;
+    }
+    upstream.fsck();
+}

@@ -24,6 +24,7 @@ const DEPTH: &str = "--depth=1000";
 /// The default port of the Git host.
 pub(crate) const HOST_PORT: i32 = 2480;
 const HOST_TOKENS: &str = "trishanku-host-tokens";
+const HOST_TLS: &str = "trishanku-host-tls";
 /// The name of the step that initializes the branch.
 const INIT: &str = "gitcd-init";
 /// The program, in its image.
@@ -146,6 +147,9 @@ fn prepare(
         variables.push(("CREDENTIALS_FOLDER", path.clone()));
         step.mounts.push(Mount::read(CREDENTIALS, path));
     }
+    if gitcd.allow_plain_http_credentials == Some(true) {
+        variables.push(("ALLOW_PLAIN_HTTP_CREDENTIALS", "true".to_owned()));
+    }
     let variables: Environment = variables.into_iter().map(|(name, value)| (format!("GITCD_{name}"), value)).collect();
     step.environment.extend(variables);
     if entry_points.git_pre {
@@ -200,9 +204,17 @@ pub(super) fn serve(
     let mut port = None;
     if let Some(number) = host_port(gitcd)? {
         let tokens = place.secret("host-tokens");
-        serve.arguments.push(format!("--host-listen-urls=http://{}:{number}", place.address));
+        let tls = gitcd.host.as_ref().and_then(|host| host.tls_secret_name.as_ref()).map(|_| place.secret("host-tls"));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        serve.arguments.push(format!("--host-listen-urls={scheme}://{}:{number}", place.address));
         serve.arguments.push(format!("--host-tokens={tokens}/tokens.yaml"));
         serve.mounts.push(Mount::read(HOST_TOKENS, tokens));
+        if let Some(path) = tls {
+            // `ca.crt` of the Secret is for clients of the host. As a flag, it would require certificates of them.
+            serve.arguments.push(format!("--host-tls-cert={path}/tls.crt"));
+            serve.arguments.push(format!("--host-tls-key={path}/tls.key"));
+            serve.mounts.push(Mount::read(HOST_TLS, path));
+        }
         port = Some(("git", number));
     }
     let ask = |what: Option<&str>| {
@@ -238,11 +250,32 @@ pub(super) fn host_port(gitcd: &Gitcd) -> Result<Option<u16>, PlanError> {
     is_port.map(Some).ok_or_else(|| PlanError::value("gitcd.host.port", &number.to_string(), problem))
 }
 
-/// The folder that only the Git host needs.
-pub(super) fn host_folder(gitcd: &Gitcd) -> Option<Folder> {
-    let host = gitcd.host.as_ref()?;
-    let content = Content::Secret { name: host.tokens_secret_name.clone(), items: Vec::new() };
-    Some(Folder { name: HOST_TOKENS.to_owned(), content })
+/// The folders that only the Git host needs.
+pub(super) fn host_folders(gitcd: &Gitcd) -> Vec<Folder> {
+    let Some(host) = &gitcd.host else { return Vec::new() };
+    let folder = |name: &str, secret: &str, items| {
+        Folder { name: name.to_owned(), content: Content::Secret { name: secret.to_owned(), items } }
+    };
+    let tokens = folder(HOST_TOKENS, &host.tokens_secret_name, Vec::new());
+    let pair = || ["tls.crt", "tls.key"].map(|file| (file, file)).to_vec();
+    let tls = host.tls_secret_name.as_ref().map(|secret| folder(HOST_TLS, secret, pair()));
+    [tokens].into_iter().chain(tls).collect()
+}
+
+/// Refuses a certificate of the heaven for its Git host: it is not for the host's names.
+pub(super) fn check_host_certificate(gitcd: &Gitcd, certificates: &names::Certificates) -> Result<(), PlanError> {
+    let Some(secret) = gitcd.host.as_ref().and_then(|host| host.tls_secret_name.as_deref()) else { return Ok(()) };
+    let field = "gitcd.host.tlsSecretName";
+    if secret.is_empty() {
+        let problem = "is not the name of a Secret: leave it out for a host without TLS";
+        return Err(PlanError::value(field, secret, problem));
+    }
+    if certificates.all().contains(&secret) {
+        let problem = "has certificates of the heaven's kube-apiserver: name a Secret with a certificate for the host's own \
+                       names, such as of its Service";
+        return Err(PlanError::value(field, secret, problem));
+    }
+    Ok(())
 }
 
 /// Merges remotes into the branch, without serving it.
@@ -306,6 +339,9 @@ fn follow(gitcd: &Gitcd, branch: &Branch, place: &Place, mounts: &mut Vec<Mount>
         let path = place.secret("credentials");
         flags.push(format!("--credentials-folder={path}"));
         mounts.push(Mount::read(CREDENTIALS, path));
+    }
+    if gitcd.allow_plain_http_credentials == Some(true) {
+        flags.push("--allow-plain-http-credentials=true".to_owned());
     }
     flags
 }

@@ -140,14 +140,15 @@ pub fn heaven(
     let map = names::entry_points_of_heaven(name, spec);
     let mut plan = gitcd::plan(name, gitcd, &branch, images, place, entry_points, &map);
     gitcd::create_certificates(&mut plan, place);
-    plan.folders.extend(gitcd::host_folder(gitcd));
+    plan.folders.extend(gitcd::host_folders(gitcd));
     plan.steps.push(gitcd::serve(name, gitcd, &branch, images, place, entry_points)?);
+    let certificates = names::Certificates::of(name, spec);
+    gitcd::check_host_certificate(gitcd, &certificates)?;
     let events = spec.events_etcd.as_ref().and_then(|events| events.local.as_ref());
     if let Some(events) = events {
         plan.folders.push(etcd::folder());
         plan.steps.push(etcd::step(events, images, place));
     }
-    let certificates = names::Certificates::of(name, spec);
     apiserver::add(&mut plan, spec, &certificates, images, place, (events.is_some(), gitcd::waits(gitcd)));
     let path = spec.app.as_ref().and_then(|app| app.kubeconfig_mount_path.clone());
     plan.kubeconfig = path.map(|path| Kubeconfig { secret: certificates.controller, path });

@@ -15,4 +15,4 @@ pub mod scope;
 pub mod supervisor;
 pub mod trace;
 
-pub use trishanku_service::error;
+pub use trishanku_service::{error, plain_http};

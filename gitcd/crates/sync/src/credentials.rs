@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gitcd_core::plain_http::is_exposed;
+
 /// Files with credentials for a remote.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
@@ -9,8 +11,13 @@ pub struct Credentials {
     pub store: Option<PathBuf>,
     /// A file that contains only a token.
     pub token: Option<PathBuf>,
-    /// A folder, such as a mounted Kubernetes Secret, with `.git-credentials`, or with `username`, `password` and `url`.
+    /// A folder, such as a mounted Kubernetes Secret, with `.git-credentials`, or with `username`, `password` and `url`; and with
+    /// `ca.crt`, if the server's certificate is not of an authority of this machine.
     pub folder: Option<PathBuf>,
+    /// Whether they may be sent over plain HTTP to other machines, where everyone on the way can read them.
+    pub plain_http: bool,
+    /// A file with certificate authorities (PEM) that are trusted besides those of this machine.
+    pub authorities: Option<PathBuf>,
     /// An SSH private key.
     pub ssh_key: Option<PathBuf>,
     /// The known-hosts file for SSH.
@@ -21,6 +28,21 @@ impl Credentials {
     /// Returns whether no credentials for HTTP are given, so that Git's own configuration applies.
     pub(super) fn are_absent(&self) -> bool {
         self.store.is_none() && self.token.is_none() && self.folder.is_none()
+    }
+
+    /// Returns whether no credentials may be sent to a URL, because they could be read on the network.
+    pub(super) fn are_withheld(&self, url: &str) -> bool {
+        !self.plain_http && is_exposed(url)
+    }
+
+    /// Returns the file with the authorities to trust at a URL besides those of this machine. `ca.crt` of a folder is for the
+    /// server in `url`, like the password.
+    pub(super) fn authorities(&self, url: &str) -> Option<PathBuf> {
+        let in_folder = || {
+            let folder = self.folder.as_deref().filter(|folder| is_for(folder, url))?;
+            Some(folder.join(CA)).filter(|file| file.exists())
+        };
+        self.authorities.clone().or_else(in_folder)
     }
 
     /// Returns user and password for a URL, which may name the user.
@@ -48,15 +70,21 @@ fn in_folder(folder: &Path, url: &str) -> Option<(String, String)> {
     if list.exists() {
         return stored(&list, url);
     }
-    let value = |name: &str| {
-        let text = std::fs::read_to_string(folder.join(name)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
-    let password = value("password")?;
-    let user = value("username").unwrap_or_else(|| TOKEN_USER.to_owned());
-    let is_for = value("url").is_none_or(|server| origin(&server) == origin(url));
+    let password = value(folder, "password")?;
+    let user = value(folder, "username").unwrap_or_else(|| TOKEN_USER.to_owned());
     let asked_for = named_user(url).is_none_or(|asked| asked == user);
-    (is_for && asked_for).then_some((user, password))
+    (is_for(folder, url) && asked_for).then_some((user, password))
+}
+
+/// Returns whether a folder is for the server of a URL: its file `url` names it, or is missing.
+fn is_for(folder: &Path, url: &str) -> bool {
+    value(folder, "url").is_none_or(|server| origin(&server) == origin(url))
+}
+
+/// Returns the text of a file in a folder, unless it is empty.
+fn value(folder: &Path, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join(name)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Returns scheme and host with port. The default scheme is HTTPS; the scheme's default port is removed.
@@ -78,6 +106,9 @@ fn named_user(url: &str) -> Option<String> {
     let authority = url.split_once("://")?.1.split('/').next()?;
     authority.rsplit_once('@').map(|(user, _)| decoded(user))
 }
+
+/// The file with certificate authorities in a folder, as cert-manager and Flux name it.
+const CA: &str = "ca.crt";
 
 /// The user name to send with a token; hosts that accept tokens as passwords ignore it.
 pub(super) const TOKEN_USER: &str = "token";
@@ -151,7 +182,27 @@ mod tests {
             write("url", server);
             assert_eq!([credentials.of(url), credentials.of(other)], [pair("ann", "secret"), None], "{server}");
         }
+        // Its authorities are for that server, too.
+        assert_eq!(credentials.authorities(url), None);
+        write("ca.crt", "PEM");
+        assert_eq!([credentials.authorities(url), credentials.authorities(other)], [Some(folder.path().join("ca.crt")), None]);
+        let flag = Credentials { authorities: Some("/ca.pem".into()), ..credentials.clone() };
+        assert_eq!([url, other].map(|url| flag.authorities(url)), [Some("/ca.pem".into()), Some("/ca.pem".into())]);
         write(".git-credentials", "https://eve:s@git.example.com\n");
         assert_eq!([credentials.of(url), credentials.of(other)], [None, pair("eve", "s")]);
+    }
+
+    #[test]
+    fn credentials_are_withheld_from_plain_http_unless_it_is_allowed() {
+        let (withheld, allowed) =
+            (Credentials::default(), Credentials { plain_http: true, ..Credentials::default() });
+        for (url, is_withheld) in [
+            ("http://git.example.org/x.git", true),
+            ("https://git.example.org/x.git", false),
+            ("http://127.0.0.1:2480/x.git", false),
+            ("git@git.example.org:x.git", false),
+        ] {
+            assert_eq!((withheld.are_withheld(url), allowed.are_withheld(url)), (is_withheld, false), "{url}");
+        }
     }
 }

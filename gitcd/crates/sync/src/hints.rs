@@ -1,16 +1,21 @@
 //! Hints for operators on how to fix a remote that denies access. They contain no secrets.
 
-use std::path::Path;
-
 use super::credentials::Credentials;
 use super::status::Condition;
-use super::wire::{Cause, TransportError};
+use super::wire::{Cause, PLAIN_HTTP, TransportError};
 
 /// Adds a hint to an error, if there is one.
-pub(super) fn add(mut failed: TransportError, here: &Path, url: &str, credentials: &Credentials) -> TransportError {
+pub(super) fn add(mut failed: TransportError, url: &str, credentials: &Credentials) -> TransportError {
     let hint = if failed.cause == Cause::UntrustedCertificate {
-        let here = here.display();
-        Some(format!("if the certificate is genuine, trust its issuer with `git -C {here} config http.sslCAInfo FILE`"))
+        Some(match credentials.authorities(url) {
+            Some(file) => format!("if the certificate is genuine, add its issuer to {}", file.display()),
+            None => "if the certificate is genuine, trust its issuer with --remote-cacert FILE (in a Secret with credentials, ca.crt)"
+                .into(),
+        })
+    } else if failed.cause == Cause::PlainHttp {
+        Some(format!(
+            "the remote redirects from https:// to http://, where credentials could be read: allow it with {PLAIN_HTTP}"
+        ))
     } else if failed.condition == Condition::Denied {
         denied(failed.cause, url, credentials)
     } else {
@@ -34,6 +39,11 @@ fn denied(cause: Cause, url: &str, credentials: &Credentials) -> Option<String> 
         } else {
             "pass a private key that the server accepts with --ssh-key-file".into()
         });
+    }
+    if credentials.are_withheld(url) {
+        return Some(format!(
+            "credentials are not sent over plain HTTP to another machine: use https://, or allow it with {PLAIN_HTTP}"
+        ));
     }
     let (file, flag) = match (&credentials.token, &credentials.store) {
         (Some(file), _) => (file, "--token-file"),
@@ -77,7 +87,7 @@ mod tests {
 
     fn hinted(condition: Condition, said: &str, url: &str, credentials: &Credentials) -> String {
         let error = TransportError { condition, said: said.to_owned(), ..TransportError::of(said) };
-        add(error, Path::new("/r.git"), url, credentials).said
+        add(error, url, credentials).said
     }
 
     #[test]
@@ -127,7 +137,16 @@ mod tests {
             URL,
             &Credentials::default(),
         );
-        assert!(untrusted.ends_with("`git -C /r.git config http.sslCAInfo FILE`"), "{untrusted}");
+        assert!(untrusted.contains("issuer with --remote-cacert FILE"), "{untrusted}");
+        let redirected = hinted(
+            Condition::Unreachable,
+            "fatal: unable to access 'https://h/x/': Protocol \"http\" disabled",
+            URL,
+            &Credentials::default(),
+        );
+        assert!(redirected.contains("--allow-plain-http-credentials"), "{redirected}");
+        let plain = denied(REFUSED, "http://git.example.org/team/x.git", &token(file("token", "secret\n")));
+        assert!(plain.contains("use https://") && !plain.contains("rejects"), "{plain}");
         assert_eq!(hinted(Condition::Unreachable, "no route", URL, &Credentials::default()), "no route");
     }
 }

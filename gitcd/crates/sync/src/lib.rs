@@ -5,6 +5,7 @@
 
 pub use gitcd_merge::admit;
 
+mod authorities;
 pub mod credentials;
 pub mod dry_run;
 pub mod external;

@@ -26,6 +26,9 @@ fn cause(said: &str) -> Cause {
     } else if has(&["SSL certificate problem", "certificate verification failed"]) {
         // Of OpenSSL and GnuTLS.
         Cause::UntrustedCertificate
+    } else if has(&["Protocol \"http\"", "transport 'http' not allowed"]) {
+        // Of libcurl, after a redirection, and of Git, after its own rewriting of the URL.
+        Cause::PlainHttp
     } else if has(&["Host key verification failed"]) {
         Cause::UnknownHostKey
     } else if has(&["error: 401", "Authentication failed"]) {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use git2::Oid;
 use gitcd_core::program;
 
+use super::authorities::Authorities;
 use super::credentials::{Credentials, matching};
 use super::status::Condition;
 use super::wire::{Cause, LIMIT, TransportError};
@@ -26,11 +27,15 @@ const TOKEN_FOR: &str = "GITCD_ASK_TOKEN_FOR";
 const CONFIG: &str = "GITCD_ASK_CONFIG";
 const SSH_KEY: &str = "GITCD_SSH_KEY";
 const SSH_KNOWN_HOSTS: &str = "GITCD_SSH_KNOWN_HOSTS";
+/// Whether credentials may be sent over plain HTTP to other machines.
+const PLAIN: &str = "GITCD_ASK_PLAIN_HTTP";
 /// The role in which `git` started this executable.
 const AS: &str = "GITCD_RUN_AS";
 
 /// The transports of remotes.
 const PROTOCOLS: &str = "file:git:http:https:ssh";
+/// Those of a remote over HTTPS, which must not redirect to plain HTTP: credentials would follow.
+const SECURE_PROTOCOLS: &str = "file:git:https:ssh";
 
 /// Limit on the bytes that are kept of `git`'s error output.
 const MAX_SAID: u64 = 64 << 10;
@@ -159,6 +164,15 @@ impl Address {
         });
         Self { has_password: shown.is_some(), shown: shown.unwrap_or_else(|| url.to_owned()) }
     }
+
+    /// Returns the URL without the user.
+    fn bare(&self) -> String {
+        let bare = self.shown.split_once("://").and_then(|(scheme, rest)| {
+            let (userinfo, _) = rest.split('/').next()?.rsplit_once('@')?;
+            Some(format!("{scheme}://{}", &rest[userinfo.len() + 1..]))
+        });
+        bare.unwrap_or_else(|| self.shown.clone())
+    }
 }
 
 fn run_within(
@@ -169,6 +183,10 @@ fn run_within(
     words: &[&str],
 ) -> Result<String, TransportError> {
     let failed = |said: String| TransportError::new(Condition::Failed, said);
+    let withheld = credentials.are_withheld(&at.shown);
+    if withheld && (at.has_password || credentials.of(&at.shown).is_some()) {
+        return Err(TransportError::withheld(&at.bare()));
+    }
     let own = std::env::current_exe().map_err(|error| failed(format!("cannot find the gitcd executable: {error}")))?;
     let mut command = program::guarded("git");
     command.arg("-C").arg(repository);
@@ -185,16 +203,23 @@ fn run_within(
         command.args(["-c", setting]);
     }
     command.args(["-c", &format!("http.userAgent={}", super::USER_AGENT)]);
-    if !credentials.are_absent() || at.has_password {
+    if !credentials.are_absent() || at.has_password || withheld {
         // No credential helpers besides our own.
         command.args(["-c", "credential.helper="]);
+    }
+    let authorities = credentials.authorities(&at.shown).map(|file| Authorities::read(&file)?.file(repository));
+    // Deleted when `git` has ended.
+    let authorities = authorities.transpose()?;
+    if let Some(file) = &authorities {
+        command.arg("-c").arg(format!("http.sslCAInfo={}", file.path().display()));
     }
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
         command.env_remove(name);
     }
     // A remote is a repository. Any other transport, such as `ext::` and `fd::`, is a program or a descriptor of this process.
-    command.env("GIT_ALLOW_PROTOCOL", PROTOCOLS);
+    let is_secure = at.shown.starts_with("https://") && !credentials.plain_http;
+    command.env("GIT_ALLOW_PROTOCOL", if is_secure { SECURE_PROTOCOLS } else { PROTOCOLS });
     command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env(AS, "helper").env("GIT_ASKPASS", &own);
     for (name, file) in [
         (STORE, &credentials.store),
@@ -209,6 +234,11 @@ fn run_within(
         };
     }
     command.env(TOKEN_FOR, server(&at.shown));
+    if credentials.plain_http {
+        command.env(PLAIN, "true");
+    } else {
+        command.env_remove(PLAIN);
+    }
     if at.has_password {
         command.env(CONFIG, repository.join("config"));
     } else {
@@ -292,7 +322,12 @@ fn answer(prompt: &str) -> Option<String> {
     let asked = prompt.split('\'').nth(1)?;
     let is_for_it = std::env::var(TOKEN_FOR).is_ok_and(|wanted| wanted == server(asked));
     let [token, folder] = [TOKEN, FOLDER].map(|name| file(name).filter(|_| is_for_it));
-    let credentials = Credentials { store: file(STORE), token, folder, ..Credentials::default() };
+    let plain_http = std::env::var_os(PLAIN).is_some();
+    let credentials = Credentials { store: file(STORE), token, folder, plain_http, ..Credentials::default() };
+    if credentials.are_withheld(asked) {
+        // The remote may have redirected here.
+        return None;
+    }
     let written = file(CONFIG).and_then(|config| of_remote(&config, asked));
     let (user, password) = written.or_else(|| credentials.of(asked))?;
     Some(if prompt.starts_with("Password") { password } else { user })

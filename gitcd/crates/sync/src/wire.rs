@@ -13,6 +13,10 @@ pub(super) const LIMIT: Duration = Duration::from_mins(5);
 /// A reference, its new value, and its expected value.
 pub(super) type Update = (String, Oid, Option<Oid>);
 
+/// How operators allow credentials over plain HTTP, for error messages.
+pub(super) const PLAIN_HTTP: &str =
+    "--allow-plain-http-credentials (in a manifest, gitcd.allowPlainHttpCredentials)";
+
 /// Why an exchange with a remote failed.
 #[derive(Debug)]
 pub(super) struct TransportError {
@@ -32,6 +36,8 @@ pub(super) enum Cause {
     OwnAccess,
     /// No trusted authority has issued the remote's certificate.
     UntrustedCertificate,
+    /// The remote redirects from HTTPS to plain HTTP.
+    PlainHttp,
     /// The SSH host key of the remote is unknown.
     UnknownHostKey,
     /// The remote does not support atomic pushes.
@@ -47,6 +53,14 @@ impl TransportError {
 
     pub(super) fn with_cause(self, cause: Cause) -> Self {
         Self { cause, ..self }
+    }
+
+    /// The error for credentials that are not sent to a URL, which has none in it, because they could be read on the network.
+    pub(super) fn withheld(url: &str) -> Self {
+        let said = format!(
+            "credentials are not sent to {url}, because plain HTTP does not encrypt them: use https://, or allow it with {PLAIN_HTTP}"
+        );
+        Self::new(Condition::Failed, said)
     }
 
     /// An error of the local repository.

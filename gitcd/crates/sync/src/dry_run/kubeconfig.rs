@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use gitcd_core::plain_http::is_exposed;
+use reqwest::Url;
 use serde::Deserialize;
 
 /// The cluster and user of a context.
@@ -77,6 +79,25 @@ struct User {
     token: Option<String>,
     #[serde(rename = "tokenFile")]
     token_file: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// Checks that no token or password would be sent over plain HTTP to another machine.
+    pub(super) fn check_encryption(&self) -> Result<(), String> {
+        let is_sent = self.token.is_some() || self.server.contains('@');
+        if !is_sent || !is_exposed(&self.server) {
+            return Ok(());
+        }
+        let url = self.server.parse::<Url>().ok().and_then(|mut url| {
+            url.set_username("").and_then(|()| url.set_password(None)).ok()?;
+            Some(url.to_string())
+        });
+        Err(format!(
+            "its token is not sent to {}, because plain HTTP does not encrypt it: use https://, or allow it with \
+             --allow-plain-http-credentials",
+            url.as_deref().unwrap_or("the server")
+        ))
+    }
 }
 
 /// Reads the current context of a kubeconfig.
@@ -169,6 +190,32 @@ mod tests {
         assert_eq!(read.identity.as_deref(), Some(&b"b\nc"[..]));
         let read = read_text(&config("{server: 'https://h:1'}", "{tokenFile: token}")).unwrap();
         assert_eq!(read.token.as_deref(), Some("from-a-file"));
+    }
+
+    #[test]
+    fn a_token_is_not_sent_over_plain_http_to_another_machine() {
+        let check = |server: &str, user: &str| {
+            let cluster = read_text(&config(&format!("{{server: '{server}'}}"), user)).unwrap();
+            cluster.check_encryption()
+        };
+        let (token, certificate) = ("{token: hunter2}", "{client-certificate-data: Yg==, client-key-data: Yw==}");
+        for (server, user) in [
+            ("http://k.example.org:8080/", token),
+            (" http://k.example.org", token),
+            ("http:k.example.org", token),
+            ("http://ann:hunter2@k.example.org", certificate),
+        ] {
+            let problem = check(server, user).unwrap_err();
+            assert!(problem.contains("use https://") && problem.contains("k.example.org"), "{problem}");
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+        for (server, user) in [
+            ("https://k.example.org", token),
+            ("http://127.0.0.1:8080", token),
+            ("http://k.example.org", certificate),
+        ] {
+            assert_eq!(check(server, user), Ok(()), "{server}");
+        }
     }
 
     #[test]

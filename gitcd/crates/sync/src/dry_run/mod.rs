@@ -27,6 +27,8 @@ const AT_A_TIME: usize = 8;
 pub struct ApiServer {
     /// Read again for each push, because certificates and tokens rotate.
     kubeconfig: PathBuf,
+    /// Whether its token may be sent over plain HTTP to another machine.
+    plain_http: bool,
 }
 
 /// A merged object that needs a dry run, because an external commit changed it.
@@ -88,7 +90,14 @@ impl ApiServer {
     /// Returns the kube-apiserver of a kubeconfig, which is not read yet.
     #[must_use]
     pub fn of(kubeconfig: PathBuf) -> Self {
-        Self { kubeconfig }
+        Self { kubeconfig, plain_http: false }
+    }
+
+    /// Sets whether its token may be sent over plain HTTP to another machine.
+    #[must_use]
+    pub fn plain_http(mut self, is_allowed: bool) -> Self {
+        self.plain_http = is_allowed;
+        self
     }
 
     /// Sends all objects as dry runs.
@@ -97,10 +106,16 @@ impl ApiServer {
     /// [`Unavailable`] if it is unreachable or its response is not that of a kube-apiserver.
     pub(super) async fn try_all(&self, trials: Vec<Trial>) -> Result<Verdicts, Unavailable> {
         let failed = |problem: String| Unavailable { kubeconfig: self.kubeconfig.clone(), problem };
-        let path = self.kubeconfig.clone();
+        let (path, plain_http) = (self.kubeconfig.clone(), self.plain_http);
         // The client reads the trusted certificates of the system.
-        let client = blocking(move || kubeconfig::read(&path).and_then(|cluster| Client::new(&cluster))).await;
-        let client = client.map_err(failed)?;
+        let client = blocking(move || {
+            let cluster = kubeconfig::read(&path)?;
+            if !plain_http {
+                cluster.check_encryption()?;
+            }
+            Client::new(&cluster)
+        });
+        let client = client.await.map_err(failed)?;
         let found = futures::stream::iter(trials.into_iter().map(|trial| {
             let client = &client;
             async move {

@@ -28,6 +28,7 @@ pub(super) use self::events::Events;
 pub(super) use self::fetch::have;
 use self::lines::Lines;
 use self::settings::Settings;
+use super::authorities::Authorities;
 use super::credentials::{Credentials, decoded};
 use super::status::Condition;
 use super::wire::{Cause, TransportError};
@@ -41,10 +42,17 @@ const ALIVE: Duration = Duration::from_secs(3);
 /// The connections to one remote, and its capabilities.
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    client: Mutex<Option<reqwest::Client>>,
+    client: Mutex<Option<TrustingClient>>,
     fetched: Mutex<Option<Remote>>,
     pushed: Mutex<Option<Remote>>,
     settings: Settings,
+}
+
+/// A client, with the authorities that it trusts besides those of this machine.
+#[derive(Debug)]
+struct TrustingClient {
+    authorities: Option<Authorities>,
+    client: reqwest::Client,
 }
 
 /// The Git service of an exchange.
@@ -97,7 +105,9 @@ impl Session {
         if self.settings.are_special(repository, &split(url).0, Instant::now()) {
             return Ok(None);
         }
-        let client = self.client()?;
+        // Read each time: certificates are replaced before they expire, and a Secret with them is updated.
+        let authorities = credentials.authorities(url).map(|file| Authorities::read(&file)).transpose()?;
+        let client = self.client(authorities)?;
         let known = self.known(service).lock().clone().filter(|known| known.asked == url);
         let remote = if let Some(known) = known {
             known
@@ -127,11 +137,13 @@ impl Session {
         }
     }
 
-    fn client(&self) -> Result<reqwest::Client, TransportError> {
-        let mut client = self.client.lock();
-        if let Some(client) = &*client {
-            return Ok(client.clone());
+    fn client(&self, authorities: Option<Authorities>) -> Result<reqwest::Client, TransportError> {
+        let mut known = self.client.lock();
+        if let Some(known) = known.as_ref().filter(|known| known.authorities == authorities) {
+            return Ok(known.client.clone());
         }
+        let failed = |error: reqwest::Error| TransportError::new(Condition::Failed, gitcd_core::error::chain(&error));
+        let certificates = authorities.as_ref().map(Authorities::certificates).transpose().map_err(failed)?;
         // Fails if the process has installed a provider already.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
         let built = reqwest::Client::builder()
@@ -141,10 +153,11 @@ impl Session {
             .http2_keep_alive_interval(ALIVE)
             .http2_keep_alive_timeout(ALIVE)
             .tcp_nodelay(true)
+            .tls_certs_merge(certificates.unwrap_or_default())
             .build();
-        let built =
-            built.map_err(|failed| TransportError::new(Condition::Failed, gitcd_core::error::chain(&failed)))?;
-        Ok(client.insert(built).clone())
+        let client = built.map_err(failed)?;
+        *known = Some(TrustingClient { authorities, client: client.clone() });
+        Ok(client)
     }
 }
 
@@ -236,6 +249,7 @@ async fn ask(request: RequestBuilder, credentials: &Credentials, url: &str) -> R
         None => credentials.of(&bare),
     };
     let request = match found {
+        Some(_) if credentials.are_withheld(&bare) => return Err(TransportError::withheld(&bare)),
         Some((user, password)) => request.basic_auth(user, Some(password)),
         None => request,
     };

@@ -15,7 +15,7 @@ pub(crate) struct ProgramTransport<'r> {
 impl ProgramTransport<'_> {
     /// Adds a hint to an error. Every exchange starts with a discovery or a push, so these are the calls that are denied.
     pub(super) fn with_hint(&self, error: TransportError) -> TransportError {
-        hints::add(error, self.local.git_dir, self.url, self.local.credentials)
+        hints::add(error, self.url, self.local.credentials)
     }
 
     pub(super) fn list(&self, wanted: Discovery<'_>) -> Result<Vec<(String, Oid)>, TransportError> {
