@@ -233,6 +233,12 @@ async fn what_cannot_be_right_is_refused_with_the_field_and_the_remedy() {
             "spec.gitcd.host.port",
             "greater than or equal to 1",
         ),
+        (
+            set("gitcd.host", json!({ "tokensSecretName": "t", "tlsSecretName": "" })),
+            "spec.gitcd.host.tlsSecretName",
+            "at least 1",
+        ),
+        (set("gitcd.allowPlainHttpCredentials", json!("yes")), "spec.gitcd.allowPlainHttpCredentials", "boolean"),
         (set("suspend", json!("now")), "spec.suspend", "boolean"),
     ];
     let merges: Vec<(Value, &str, &str)> = vec![

@@ -6,12 +6,13 @@ mod metrics;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Parser as _;
 use time::OffsetDateTime;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::{Address, Addresses, Server};
 use trishanku_framework::{Manager, lease, stop_signal, telemetry};
+use trishanku_service::plain_http::is_exposed;
 
 use crate::args::{Args, Command};
 use crate::metrics::Certificates;
@@ -36,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let server = Server::bind(&addresses).await?;
     let scope = if args.namespaces.is_empty() { Scope::All } else { Scope::namespaces(args.namespaces.clone()) };
     let config = kube::Config::infer().await?;
+    check_encryption(&config)?;
     let listener = if args.metrics_secure { args.metrics_bind_address.listen().await } else { Ok(None) };
     let listener = listener.with_context(|| format!("cannot listen on {} for metrics", args.metrics_bind_address))?;
     // Not the fenced client: a replica that waits for the lease is scraped, too.
@@ -64,4 +66,42 @@ async fn main() -> anyhow::Result<()> {
     outcome?;
     telemetry.end().await;
     Ok(())
+}
+
+/// Refuses to send the credentials of a kubeconfig over plain HTTP to another machine.
+fn check_encryption(config: &kube::Config) -> anyhow::Result<()> {
+    let (user, url) = (&config.auth_info, &config.cluster_url);
+    let has_secret = [&user.token, &user.password].into_iter().any(Option::is_some)
+        || user.token_file.is_some()
+        || user.exec.is_some()
+        || user.auth_provider.is_some();
+    ensure!(
+        !has_secret || !is_exposed(&url.to_string()),
+        "the credentials of the kubeconfig are not sent to http://{}, because plain HTTP does not encrypt them: use https://",
+        url.host().unwrap_or_default()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_not_sent_over_plain_http_to_another_machine() {
+        let config = |url: &str, token_file: Option<&str>| {
+            let mut config = kube::Config::new(url.parse().unwrap());
+            config.auth_info.token_file = token_file.map(ToOwned::to_owned);
+            check_encryption(&config)
+        };
+        let error = config("http://k.example.org:8080", Some("token")).unwrap_err().to_string();
+        assert!(error.contains("http://k.example.org") && error.contains("use https://"), "{error}");
+        for (url, token) in [
+            ("https://k.example.org", Some("token")),
+            ("http://127.0.0.1:8080", Some("token")),
+            ("http://k.example.org:8080", None),
+        ] {
+            config(url, token).unwrap();
+        }
+    }
 }

@@ -36,6 +36,16 @@ pub enum OtlpError {
         /// What to use instead.
         instead: String,
     },
+    /// Credentials would be sent unencrypted to another machine.
+    #[error("the header {header:?} in {variable} is not sent to {endpoint}, because plain HTTP does not encrypt it: use https://")]
+    Unencrypted {
+        /// The variable with the headers.
+        variable: String,
+        /// The header.
+        header: String,
+        /// The address, without user and password.
+        endpoint: String,
+    },
     /// A variable names a file that cannot be read.
     #[error("{variable}={path} cannot be read")]
     File {

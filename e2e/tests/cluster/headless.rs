@@ -72,7 +72,7 @@ pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<W
         let entry = entry?;
         std::fs::copy(entry.path(), checkout.join(samples).join(entry.file_name()))?;
     }
-    let given = [("https://YOURS", "http://10.96.0.80/other"), ("USER", "e2e"), ("TOKEN", TOKEN)];
+    let given = [("https://YOURS", "https://10.96.0.80/other"), ("USER", "e2e"), ("TOKEN", TOKEN)];
     let typed = |command: &str| world.documented_with(command, &given, &checkout);
     let begun = Instant::now();
     typed("sed -i '/repository.yaml/d' deploy/kustomize/samples/kustomization.yaml")?;
@@ -82,6 +82,7 @@ pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<W
     typed(
         "kubectl create secret generic git-credentials --namespace cluster --from-literal=username=USER --from-literal=password=TOKEN --from-literal=url=https://YOURS",
     )?;
+    world.trust_host("cluster", "git-credentials")?;
     typed("kubectl apply --namespace cluster --kustomize deploy/kustomize/samples")?;
     for object in
         ["trishankuheaven kube-controller-manager", "trishankuheaven kube-scheduler", "automatedmerge cluster"]
@@ -188,10 +189,13 @@ fn git_host(world: &World) -> anyhow::Result<()> {
     let tokens = format!(
         "- user: e2e\n  token: {TOKEN}\n  rights:\n  - {{repository: team/*, access: own}}\n  - {{repository: other/*, access: own}}\n"
     );
+    let certificate = &world.host_certificate;
     let secrets = [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-tokens"}, "stringData": {"tokens.yaml": tokens}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-cred"},
-               "stringData": {"url": REPOSITORY, "username": "e2e", "password": TOKEN}}),
+               "stringData": {"url": REPOSITORY, "username": "e2e", "password": TOKEN, "ca.crt": certificate.authority}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git-tls"}, "type": "kubernetes.io/tls",
+               "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gar-cred"}, "type": "kubernetes.io/dockerconfigjson",
                "stringData": {".dockerconfigjson": r#"{"auths": {}}"#}}),
     ];

@@ -69,7 +69,7 @@ pub(crate) fn uninstalling_leaves_nothing(world: &Arc<World>) -> anyhow::Result<
     world.documented("kubectl delete --kustomize deploy/kustomize/default --timeout=4m")?;
     // Objects that users created for it are theirs to delete; without the published manifests there are none.
     world.kubectl("delete deployment,service git --ignore-not-found --timeout=2m")?;
-    world.kubectl("delete secret git-tokens git-cred gar-cred --ignore-not-found")?;
+    world.kubectl("delete secret git-tokens git-tls git-cred gar-cred --ignore-not-found")?;
     world.kubectl("delete configmap sample-k8s-kube-scheduler --ignore-not-found")?;
     until("all objects to be gone", || {
         let left = world.new_objects()?;

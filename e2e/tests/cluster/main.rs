@@ -7,6 +7,7 @@
 mod beside;
 mod chaos;
 mod headless;
+mod host_certificate;
 mod images;
 mod install;
 mod security;

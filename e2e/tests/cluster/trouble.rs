@@ -27,9 +27,10 @@ pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_say
     kubectl(
         world,
         &format!(
-            "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=http://{WAY}"
+            "create secret generic git-credentials --from-literal=username=e2e --from-literal=password={TOKEN} --from-literal=url=https://{WAY}"
         ),
     )?;
+    world.trust_host(NAMESPACE, "git-credentials")?;
     way(world, true)?;
     before_there_is_a_pod(world)?;
     let branch = Branch::missing(world)?;
@@ -196,7 +197,7 @@ fn heaven(container: &str) -> Value {
                 "git": {
                     "branches": {"data": "troubled/data", "metadata": "troubled/metadata"},
                     "remotes": [{
-                        "repo": format!("http://{WAY}/{REPOSITORY}"),
+                        "repo": format!("https://{WAY}/{REPOSITORY}"),
                         "branches": {"data": "upstream/data", "metadata": "upstream/metadata", "failOnNoBranch": true},
                     }],
                 },
@@ -273,12 +274,12 @@ fn way(world: &World, leads: bool) -> anyhow::Result<()> {
     let addresses = if leads { json!([{"addresses": [address]}]) } else { json!([]) };
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "way", "namespace": NAMESPACE},
-        "spec": {"clusterIP": WAY, "ports": [{"name": "http", "port": 80, "targetPort": 2480}]},
+        "spec": {"clusterIP": WAY, "ports": [{"name": "https", "port": 443, "targetPort": 2480}]},
     });
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": addresses,
         "metadata": {"name": "way", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "way"}},
-        "ports": [{"name": "http", "port": 2480}],
+        "ports": [{"name": "https", "port": 2480}],
     });
     for object in [service, slice] {
         world.cluster().apply(&object.to_string())?;

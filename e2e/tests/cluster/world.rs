@@ -15,14 +15,18 @@ use trishanku_e2e::nodes::{self, Provider};
 use trishanku_e2e::{Shared, git};
 
 use crate::headless::{CONTROLLERS, SCHEDULERS};
+use crate::host_certificate::HostCertificate;
 
 /// Longer than anything takes on a busy machine: kubelet retries with increasing backoff.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The repository of a headless cluster, for programs in pods.
-pub(crate) const REPOSITORY: &str = "http://10.96.0.80/team/cluster.git";
+pub(crate) const REPOSITORY: &str = "https://10.96.0.80/team/cluster.git";
 /// The token for pushes. It is secret to this test, and lives as long as the cluster.
 pub(crate) const TOKEN: &str = "e2e-token-of-the-git-host";
+
+/// The file with the authority of the Git host.
+const HOST_AUTHORITY: &str = "git-host-ca.pem";
 
 /// The port of a heaven's kube-apiserver in its pod.
 const PORT: u16 = 6443;
@@ -50,6 +54,7 @@ pub(crate) struct World {
     provider: Box<dyn Provider>,
     scratch: TempDir,
     host: Mutex<Option<Forward>>,
+    pub(crate) host_certificate: HostCertificate,
     /// The objects that existed before the installation.
     before: Mutex<BTreeSet<String>>,
 }
@@ -59,7 +64,9 @@ impl World {
         let begun = Instant::now();
         let provider = nodes::start()?;
         eprintln!("the node was ready after {:?}", begun.elapsed());
-        Ok(Self { provider, scratch: tempfile::tempdir()?, host: Mutex::default(), before: Mutex::default() })
+        let (scratch, host_certificate) = (tempfile::tempdir()?, HostCertificate::issue()?);
+        std::fs::write(scratch.path().join(HOST_AUTHORITY), &host_certificate.authority)?;
+        Ok(Self { provider, scratch, host: Mutex::default(), host_certificate, before: Mutex::default() })
     }
 
     pub(crate) fn cluster(&self) -> &dyn Provider {
@@ -174,18 +181,26 @@ impl World {
         let mut forward = self.host.lock().expect("no thread panics while holding the lock");
         let mut run = |anew: bool| {
             if anew || forward.is_none() {
-                *forward = Some(self.cluster().forward("default", "service/git", 80)?);
+                *forward = Some(self.cluster().forward("default", "service/git", 443)?);
             }
             let port = forward.as_ref().map_or(0, Forward::port);
-            let remote = format!("http://e2e:{TOKEN}@127.0.0.1:{port}/{repository}");
+            let remote = format!("https://e2e:{TOKEN}@127.0.0.1:{port}/{repository}");
             let words = words.iter().map(|word| if *word == "REMOTE" { &remote } else { *word });
             let mut command = self.cluster().command(Path::new("git"));
-            command.arg("-C").arg(folder).args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.org"]).args(words);
+            command.arg("-C").arg(folder).args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.org"]);
+            command.args(["-c", &format!("http.sslCAInfo={}", self.file(HOST_AUTHORITY).display())]).args(words);
             git::plain(&mut command);
             said(&mut command, "")
         };
         // A forwarded port breaks with its pod.
         run(false).or_else(|_| run(true))
+    }
+
+    /// Adds the authority of the Git host to a Secret with credentials for it.
+    pub(crate) fn trust_host(&self, namespace: &str, secret: &str) -> anyhow::Result<()> {
+        let authority = BASE64_STANDARD.encode(&self.host_certificate.authority);
+        let patch = serde_json::json!({"data": {"ca.crt": authority}});
+        self.kubectl(&format!("patch secret {secret} --namespace {namespace} --type=merge --patch={patch}")).map(drop)
     }
 
     /// Both heavens of the headless cluster.

@@ -1,12 +1,14 @@
 //! Hosts with TLS certificates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gitcd::pull::status::Condition;
 
 use crate::authority::Authority;
 use crate::host::Host;
 use crate::secrets::noting_git;
+use crate::support::build::put;
+use crate::support::{Kind, Launch, free_port};
 use crate::world::{Following, ONE, OTHER, holds};
 
 struct World {
@@ -138,4 +140,65 @@ async fn a_replaced_authority_counts_from_the_next_exchange() {
         follower.is(Condition::Synced).await;
     }
     upstream.fsck();
+}
+
+/// Replaces a file at once, as kubelet does with those of a Secret.
+fn replace(path: &Path, content: &str) {
+    let next = path.with_extension("next");
+    std::fs::write(&next, content).expect("the temporary folder is writable");
+    std::fs::rename(next, path).expect("the temporary folder is writable");
+}
+
+#[tokio::test]
+async fn the_host_of_a_served_branch_and_a_follower_have_the_files_of_their_secrets() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let file = |name: &str| folder.path().join(name);
+    let (port, first) = (free_port(), Authority::new("first"));
+    let issue = |authority: &Authority| {
+        let pair = authority.issue("host");
+        replace(&file("tls.key"), &pair.key);
+        replace(&file("tls.crt"), &pair.cert);
+    };
+    issue(&first);
+    let tokens = "- {user: follower, token: s3cret, rights: [{repository: '**', access: read}]}\n";
+    std::fs::write(file("tokens.yaml"), tokens).expect("the temporary folder is writable");
+    let flag = |name: &str, path: &str| format!("--host-{name}={}", file(path).display());
+    let server = Launch::new(Kind::Gitcd)
+        .argument(format!("--host-listen-urls=https://127.0.0.1:{port}"))
+        .argument(flag("tokens", "tokens.yaml"))
+        .argument(flag("tls-cert", "tls.crt"))
+        .argument(flag("tls-key", "tls.key"));
+    let server = server.start().await;
+    let client = server.client().await;
+    let secret = file("secret");
+    std::fs::create_dir(&secret).expect("the temporary folder is writable");
+    for (name, content) in [
+        ("username", "follower"),
+        ("password", "s3cret"),
+        ("url", &*format!("https://127.0.0.1:{port}")),
+        ("ca.crt", first.pem()),
+    ] {
+        replace(&secret.join(name), content);
+    }
+    let following = || {
+        Following::new(&format!("https://127.0.0.1:{port}/repo.git"))
+            .without_pushes()
+            .argument(format!("--credentials-folder={}", secret.display()))
+    };
+    let followers = [following().start().await, following().setting("http.userAgent", "special").start().await];
+    client.put(put(ONE, "1")).await.ok();
+    for follower in &followers {
+        follower.has(ONE, "1").await;
+        follower.is(Condition::Synced).await;
+    }
+    // Another authority issues the next certificate; nothing restarts.
+    let second = Authority::new("second");
+    issue(&second);
+    client.put(put(ONE, "2")).await.ok();
+    followers[1].tells(Condition::Unreachable, &["add its issuer to"]).await;
+    replace(&secret.join("ca.crt"), second.pem());
+    for follower in &followers {
+        follower.has(ONE, "2").await;
+        follower.is(Condition::Synced).await;
+    }
 }

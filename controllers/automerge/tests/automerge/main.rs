@@ -80,3 +80,20 @@ async fn a_merge_becomes_a_deployment_that_is_kept_as_it_should_be() {
     assert!(message.contains("gitcd.git.branches.data"), "{message}");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn credentials_that_would_be_sent_over_plain_http_are_reported_until_the_secret_is_for_another_server() {
+    let mut world = World::new("plain").await;
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), &world.namespace);
+    let secret = json!({"metadata": {"name": "git"}, "stringData": {"password": "hunter2"}});
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let remotes = json!([{"repo": "https://git.example.org/x"}, {"name": "team", "repo": "http://git.team.svc/x"}]);
+    let gitcd = json!({"credentialsSecretName": "git", "git": {"remotes": remotes}});
+    world.apply("a", &json!({"app": {"committerName": "automerge"}, "gitcd": gitcd})).await;
+    let message = world.is("a", "Stalled", "True", "InvalidSpec").await;
+    assert!(message.contains("gitcd.git.remotes[1].repo") && !message.contains("hunter2"), "{message}");
+    let patch = json!({"stringData": {"url": "https://git.example.org"}});
+    secrets.patch("git", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.is("a", "Available", "False", "NotObserved").await;
+    world.stop().await;
+}

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod drift;
+mod encrypted;
 mod observed;
 mod samples;
 mod secrets;

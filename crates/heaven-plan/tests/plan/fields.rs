@@ -190,6 +190,20 @@ fn credentials_are_files_and_nothing_else() {
 }
 
 #[test]
+fn credentials_over_plain_http_are_allowed_only_if_it_is_said() {
+    for (given, flags) in [(Value::Null, None), (json!(false), None), (json!(true), Some("true"))] {
+        let pod = with(&[("gitcd/allowPlainHttpCredentials", given)]);
+        assert_eq!(flag(container(&pod, "git-pre"), "GITCD_ALLOW_PLAIN_HTTP_CREDENTIALS"), flags);
+        assert_eq!(flag(container(&pod, "gitcd"), "allow-plain-http-credentials"), flags);
+    }
+    let spec = json!({
+        "gitcd": {"allowPlainHttpCredentials": true, "git": {"remotes": [{"repo": "http://git.team.svc/x"}]}},
+        "app": {"committerName": "automerge"},
+    });
+    assert_eq!(flag(container(&merge_pod(&spec), "gitcd"), "allow-plain-http-credentials"), Some("true"));
+}
+
+#[test]
 fn storage() {
     assert_eq!(volume(&with(&[]), "trishanku-home")["emptyDir"], json!({}));
     let limited = with(&[("gitcd/storage", json!({"sizeLimit": "1Gi"}))]);
@@ -278,6 +292,24 @@ fn the_git_host() {
     assert_eq!(flag(gitcd, "host-tokens"), Some("/.trishanku/secrets/host-tokens/tokens.yaml"));
     assert_eq!(gitcd["ports"], json!([{"containerPort": 8443, "name": "git"}]));
     assert_eq!(volume(&pod, "trishanku-host-tokens")["secret"]["secretName"], "tokens");
+    assert_eq!((flag(gitcd, "host-tls-cert"), flag(gitcd, "host-tls-key")), (None, None));
+    let secure = with(&[("gitcd/host", json!({"tokensSecretName": "tokens", "tlsSecretName": "host-tls"}))]);
+    let gitcd = container(&secure, "gitcd");
+    assert_eq!(flag(gitcd, "host-listen-urls"), Some("https://0.0.0.0:2480"));
+    let path = "/.trishanku/secrets/host-tls";
+    assert_eq!(flag(gitcd, "host-tls-cert"), Some(&*format!("{path}/tls.crt")));
+    assert_eq!(flag(gitcd, "host-tls-key"), Some(&*format!("{path}/tls.key")));
+    // Users have tokens, and need no certificates.
+    assert_eq!(flag(gitcd, "host-tls-trusted-ca-certs"), None);
+    let files = ["tls.crt", "tls.key"].map(|file| json!({"key": file, "path": file}));
+    let certificate = json!({"secretName": "host-tls", "items": files});
+    assert_eq!(volume(&secure, "trishanku-host-tls")["secret"], certificate);
+    // Probes ask the store, whatever the host has.
+    assert_eq!(gitcd["startupProbe"], container(&pod, "gitcd")["startupProbe"]);
+    assert_eq!(gitcd["livenessProbe"], container(&pod, "gitcd")["livenessProbe"]);
+    for name in ["gitcd-init", "kube-apiserver", "app"] {
+        assert!(!container(&secure, name).to_string().contains("host-tls"), "{name}");
+    }
     // gitcd avoids the host's port.
     let ports = json!([{"containerPort": 2479}]);
     let pod = with(&[
@@ -306,6 +338,12 @@ fn invalid_values_are_reported_with_their_field() {
             &["retentionPolicies.include", "write it out"],
         ),
         ("gitcd/host", json!({"tokensSecretName": "t", "port": 70000}), &["gitcd.host.port", "65535"]),
+        (
+            "gitcd/host",
+            json!({"tokensSecretName": "t", "tlsSecretName": "a-cert-kubernetes"}),
+            &["gitcd.host.tlsSecretName", "a-cert-kubernetes", "host's own names"],
+        ),
+        ("gitcd/host", json!({"tokensSecretName": "t", "tlsSecretName": ""}), &["gitcd.host.tlsSecretName", "leave it out"]),
     ] {
         let said = try_heaven(&changed(&[(path, value)]), &MADE).unwrap_err();
         assert!(words.iter().all(|word| said.contains(word)) && !said.contains("secret@"), "{said}");

@@ -1,8 +1,11 @@
 //! Whether traces are enabled and where they go, by OpenTelemetry's environment variables.
 
 use super::OtlpError;
+use crate::plain_http::is_exposed;
 
 const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
+/// Headers with credentials.
+const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "api-key", "x-api-key"];
 const SAMPLERS: [&str; 6] = [
     "always_on",
     "always_off",
@@ -54,6 +57,29 @@ impl Collector {
         let endpoint = endpoint.map(ToOwned::to_owned);
         let endpoint = endpoint.or_else(|| exporter(variable, "ENDPOINT").map(|(_, value)| value));
         Ok(Self { endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()) })
+    }
+
+    /// Checks that no header of the environment with credentials is sent over plain HTTP to another machine. Other headers, such as
+    /// the name of a tenant, are.
+    ///
+    /// # Errors
+    /// [`OtlpError::Unencrypted`].
+    pub fn check_encryption(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<(), OtlpError> {
+        if !is_exposed(&self.endpoint) {
+            return Ok(());
+        }
+        // The exporter sends the headers of both.
+        for name in ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"] {
+            let headers = variable(name).unwrap_or_default();
+            let mut names = headers.split(',').filter_map(|header| Some(header.split_once('=')?.0.trim()));
+            if let Some(header) = names.find(|header| SECRET_HEADERS.iter().any(|of| header.eq_ignore_ascii_case(of))) {
+                let (variable, header) = (name.to_owned(), header.to_owned());
+                let (scheme, rest) = self.endpoint.split_once("://").unwrap_or_default();
+                let endpoint = format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host));
+                return Err(OtlpError::Unencrypted { variable, header, endpoint });
+            }
+        }
+        Ok(())
     }
 
     /// Moves the collector to another address.
@@ -117,6 +143,26 @@ mod tests {
         let endpoint = |endpoint| Collector::enabled(endpoint, &variable).unwrap().endpoint;
         assert_eq!((endpoint(None).as_str(), endpoint(Some("http://c:1")).as_str()), ("http://all:4317", "http://c:1"));
         assert_eq!(Collector::enabled(None, &|_| None).unwrap().endpoint(), DEFAULT_ENDPOINT);
+    }
+
+    #[test]
+    fn headers_with_credentials_are_not_sent_over_plain_http_to_another_machine() {
+        let check = |endpoint: &str, name: &'static str, headers: &'static str| {
+            let collector = Collector { endpoint: endpoint.to_owned() };
+            let checked = collector.check_encryption(&|asked| (asked == name).then(|| headers.to_owned()));
+            checked.map_err(|error| error.to_string())
+        };
+        for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"] {
+            for headers in ["Authorization=Bearer hunter2", "tenant=a, api-key=hunter2"] {
+                let error = check("http://ann:hunter2@collector:4317", name, headers).unwrap_err();
+                assert!(error.contains(name) && error.contains("http://collector:4317"), "{error}");
+                assert!(!error.contains("hunter2"), "{error}");
+                for endpoint in ["https://collector:4317", DEFAULT_ENDPOINT] {
+                    assert_eq!(check(endpoint, name, headers), Ok(()));
+                }
+            }
+            assert_eq!(check("http://collector:4317", name, "X-Scope-OrgID=tenant"), Ok(()));
+        }
     }
 
     #[test]

@@ -27,8 +27,9 @@ impl Collector {
     /// in the runtime.
     ///
     /// # Errors
-    /// [`OtlpError::File`], [`OtlpError::Exporter`].
+    /// [`OtlpError::Unencrypted`], [`OtlpError::File`], [`OtlpError::Exporter`].
     pub fn exporter(&self) -> Result<Exporter, OtlpError> {
+        self.check_encryption(&environment)?;
         let endpoint = self.endpoint().to_owned();
         let mut builder = SpanExporter::builder().with_tonic().with_endpoint(&endpoint);
         if endpoint.starts_with("https:") {
