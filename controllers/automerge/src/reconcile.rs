@@ -46,10 +46,7 @@ impl Merges {
             deployments: manager.cache_of(&workload::kind(), None),
             secrets: manager.cache(),
             observer: Observer::new(
-                MergeStatusSource {
-                    secrets: manager.cache(),
-                    used: [maps_used.clone(), secrets_used.clone()],
-                },
+                MergeStatusSource { secrets: manager.cache(), used: [maps_used.clone(), secrets_used.clone()] },
                 manager.cache(),
                 manager.cache_selecting(MERGE),
             ),

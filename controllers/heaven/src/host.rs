@@ -19,7 +19,8 @@ pub(crate) fn encrypted(gitcd: Option<&Gitcd>, secret: Option<&Secret>) -> Optio
         return Some(State::new(false, "PlainHTTP", message));
     };
     let Some(secret) = secret else {
-        let message = format!("Secret {name:?} in spec.gitcd.host.tlsSecretName does not exist, and the pod waits for it");
+        let message =
+            format!("Secret {name:?} in spec.gitcd.host.tlsSecretName does not exist, and the pod waits for it");
         return Some(State::new(false, "NotFound", message));
     };
     let is_missing = |key: &&str| {
@@ -28,8 +29,9 @@ pub(crate) fn encrypted(gitcd: Option<&Gitcd>, secret: Option<&Secret>) -> Optio
     };
     match ["tls.crt", "tls.key"].into_iter().find(is_missing) {
         Some(key) => {
-            let message =
-                format!("Secret {name:?} in spec.gitcd.host.tlsSecretName has no {key}: its type must be kubernetes.io/tls");
+            let message = format!(
+                "Secret {name:?} in spec.gitcd.host.tlsSecretName has no {key}: its type must be kubernetes.io/tls"
+            );
             Some(State::new(false, "SecretIncomplete", message))
         }
         None => Some(State::new(true, "TLS", "")),

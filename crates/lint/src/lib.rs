@@ -165,11 +165,7 @@ fn object(document: &Value, findings: &mut Vec<Finding>) {
     rules::check("spec", spec, schema, &mut add);
     let is_well_formed = findings.len() == before;
     let advice = plan::explicit_resolutions(spec).chain(plan::unencrypted(spec));
-    findings.extend(advice.map(|(field, problem)| Finding {
-        object: object.clone(),
-        field,
-        problem,
-    }));
+    findings.extend(advice.map(|(field, problem)| Finding { object: object.clone(), field, problem }));
     // Planning needs a well-formed spec.
     if is_well_formed {
         let problem = plan::check(kind, name, spec);
@@ -186,10 +182,13 @@ mod tests {
     #[test]
     fn credentials_and_tokens_without_encryption_are_reported() {
         let heaven = |gitcd: &str| {
-            let heaven = HEAVEN.replace("NAME", "a").replace("spec: {}", &format!("spec: {{skip: {{app: true}}, gitcd: {gitcd}}}"));
+            let heaven = HEAVEN
+                .replace("NAME", "a")
+                .replace("spec: {}", &format!("spec: {{skip: {{app: true}}, gitcd: {gitcd}}}"));
             lint(&heaven).unwrap().into_iter().map(|finding| finding.field).collect::<Vec<_>>()
         };
-        let remotes = "git: {remotes: [{repo: 'https://h/x'}, {name: b, repo: 'http://h/x'}, {name: c, repo: 'http://[::1]/x'}]}";
+        let remotes =
+            "git: {remotes: [{repo: 'https://h/x'}, {name: b, repo: 'http://h/x'}, {name: c, repo: 'http://[::1]/x'}]}";
         assert_eq!(heaven(&format!("{{{remotes}}}")), [""; 0]);
         let secret = format!("{{credentialsSecretName: s, {remotes}}}");
         assert_eq!(heaven(&secret), ["spec.gitcd.git.remotes[1].repo"]);

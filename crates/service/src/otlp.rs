@@ -37,7 +37,9 @@ pub enum OtlpError {
         instead: String,
     },
     /// Credentials would be sent unencrypted to another machine.
-    #[error("the header {header:?} in {variable} is not sent to {endpoint}, because plain HTTP does not encrypt it: use https://")]
+    #[error(
+        "the header {header:?} in {variable} is not sent to {endpoint}, because plain HTTP does not encrypt it: use https://"
+    )]
     Unencrypted {
         /// The variable with the headers.
         variable: String,

@@ -24,9 +24,7 @@ pub fn is_exposed(url: &str) -> bool {
 /// Returns whether a host is this machine: `localhost`, or an address of loopback, with or without brackets.
 pub fn is_loopback(host: &str) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    address
-        .parse::<IpAddr>()
-        .map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    address.parse::<IpAddr>().map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
 }
 
 /// Returns the host of a URL without its scheme, if there is only one way to read it.

@@ -138,7 +138,8 @@ async fn redirecting(authority: &Authority, to: String) -> u16 {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("key and certificate match");
-    let (acceptor, listener) = (TlsAcceptor::from(Arc::new(config)), tokio::net::TcpListener::bind("127.0.0.1:0").await);
+    let (acceptor, listener) =
+        (TlsAcceptor::from(Arc::new(config)), tokio::net::TcpListener::bind("127.0.0.1:0").await);
     let listener = listener.expect("a free port exists");
     let port = listener.local_addr().expect("the listener is bound").port();
     tokio::spawn(async move {
@@ -147,7 +148,9 @@ async fn redirecting(authority: &Authority, to: String) -> u16 {
             tokio::spawn(async move {
                 let mut stream = acceptor.accept(stream).await?;
                 let mut request = Vec::new();
-                while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") && stream.read_buf(&mut request).await? > 0 {}
+                while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") && stream.read_buf(&mut request).await? > 0
+                {
+                }
                 let request = String::from_utf8_lossy(&request).into_owned();
                 let path = request.split(' ').nth(1).unwrap_or_default();
                 let answer = format!(

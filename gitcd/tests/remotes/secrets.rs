@@ -141,7 +141,9 @@ async fn user_and_password_in_the_address_for_git() {
 }
 
 /// Starts a server that records the credentials of each request, if any.
-pub(crate) async fn listener(answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> (u16, Told) {
+pub(crate) async fn listener(
+    answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static,
+) -> (u16, Told) {
     let told = Told::default();
     let heard = told.clone();
     let handler = move |request: axum::extract::Request| {

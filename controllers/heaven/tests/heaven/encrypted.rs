@@ -24,13 +24,21 @@ async fn credentials_that_would_be_sent_over_plain_http_are_reported_until_the_m
     });
     world.apply("a", &plain).await;
     let refused = world.is("a", "Stalled", "True", "InvalidSpec").await;
-    for words in ["gitcd.git.remotes[0].repo", "http://git.team.svc/cluster.git", "https://", "allowPlainHttpCredentials"] {
+    for words in
+        ["gitcd.git.remotes[0].repo", "http://git.team.svc/cluster.git", "https://", "allowPlainHttpCredentials"]
+    {
         assert!(refused.message.contains(words), "{refused:?}");
     }
     assert!(!refused.message.contains("hunter2"), "{refused:?}");
     assert!(!world.names(&world.deployments()).await.contains(&"a-heaven".to_owned()));
     // The credentials are for another server.
-    secret(&world, "git", "Opaque", json!({"username": "ann", "password": "hunter2", "url": "https://git.example.org"})).await;
+    secret(
+        &world,
+        "git",
+        "Opaque",
+        json!({"username": "ann", "password": "hunter2", "url": "https://git.example.org"}),
+    )
+    .await;
     world.is("a", "Ready", "False", "NotObserved").await;
     plain["gitcd"]["allowPlainHttpCredentials"] = json!(true);
     secret(&world, "git", "Opaque", json!({"username": "ann", "password": "hunter2"})).await;

@@ -253,8 +253,9 @@ pub(super) fn host_port(gitcd: &Gitcd) -> Result<Option<u16>, PlanError> {
 /// The folders that only the Git host needs.
 pub(super) fn host_folders(gitcd: &Gitcd) -> Vec<Folder> {
     let Some(host) = &gitcd.host else { return Vec::new() };
-    let folder = |name: &str, secret: &str, items| {
-        Folder { name: name.to_owned(), content: Content::Secret { name: secret.to_owned(), items } }
+    let folder = |name: &str, secret: &str, items| Folder {
+        name: name.to_owned(),
+        content: Content::Secret { name: secret.to_owned(), items },
     };
     let tokens = folder(HOST_TOKENS, &host.tokens_secret_name, Vec::new());
     let pair = || ["tls.crt", "tls.key"].map(|file| (file, file)).to_vec();

@@ -343,7 +343,11 @@ fn invalid_values_are_reported_with_their_field() {
             json!({"tokensSecretName": "t", "tlsSecretName": "a-cert-kubernetes"}),
             &["gitcd.host.tlsSecretName", "a-cert-kubernetes", "host's own names"],
         ),
-        ("gitcd/host", json!({"tokensSecretName": "t", "tlsSecretName": ""}), &["gitcd.host.tlsSecretName", "leave it out"]),
+        (
+            "gitcd/host",
+            json!({"tokensSecretName": "t", "tlsSecretName": ""}),
+            &["gitcd.host.tlsSecretName", "leave it out"],
+        ),
     ] {
         let said = try_heaven(&changed(&[(path, value)]), &MADE).unwrap_err();
         assert!(words.iter().all(|word| said.contains(word)) && !said.contains("secret@"), "{said}");

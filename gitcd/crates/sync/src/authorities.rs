@@ -52,7 +52,8 @@ impl Authorities {
         }
         let made = tempfile::Builder::new().prefix(PREFIX).suffix(".pem").tempfile_in(git_dir.join("objects"));
         let written = made.and_then(|mut file| file.write_all(&pem).map(|()| file));
-        written.map_err(|error| TransportError::here(format!("cannot write a file of certificate authorities: {error}")))
+        written
+            .map_err(|error| TransportError::here(format!("cannot write a file of certificate authorities: {error}")))
     }
 }
 

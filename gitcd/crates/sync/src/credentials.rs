@@ -185,7 +185,10 @@ mod tests {
         // Its authorities are for that server, too.
         assert_eq!(credentials.authorities(url), None);
         write("ca.crt", "PEM");
-        assert_eq!([credentials.authorities(url), credentials.authorities(other)], [Some(folder.path().join("ca.crt")), None]);
+        assert_eq!(
+            [credentials.authorities(url), credentials.authorities(other)],
+            [Some(folder.path().join("ca.crt")), None]
+        );
         let flag = Credentials { authorities: Some("/ca.pem".into()), ..credentials.clone() };
         assert_eq!([url, other].map(|url| flag.authorities(url)), [Some("/ca.pem".into()), Some("/ca.pem".into())]);
         write(".git-credentials", "https://eve:s@git.example.com\n");
@@ -194,8 +197,7 @@ mod tests {
 
     #[test]
     fn credentials_are_withheld_from_plain_http_unless_it_is_allowed() {
-        let (withheld, allowed) =
-            (Credentials::default(), Credentials { plain_http: true, ..Credentials::default() });
+        let (withheld, allowed) = (Credentials::default(), Credentials { plain_http: true, ..Credentials::default() });
         for (url, is_withheld) in [
             ("http://git.example.org/x.git", true),
             ("https://git.example.org/x.git", false),

@@ -14,8 +14,7 @@ pub(super) const LIMIT: Duration = Duration::from_mins(5);
 pub(super) type Update = (String, Oid, Option<Oid>);
 
 /// How operators allow credentials over plain HTTP, for error messages.
-pub(super) const PLAIN_HTTP: &str =
-    "--allow-plain-http-credentials (in a manifest, gitcd.allowPlainHttpCredentials)";
+pub(super) const PLAIN_HTTP: &str = "--allow-plain-http-credentials (in a manifest, gitcd.allowPlainHttpCredentials)";
 
 /// Why an exchange with a remote failed.
 #[derive(Debug)]

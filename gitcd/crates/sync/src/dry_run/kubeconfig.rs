@@ -209,11 +209,9 @@ mod tests {
             assert!(problem.contains("use https://") && problem.contains("k.example.org"), "{problem}");
             assert!(!problem.contains("hunter2"), "{problem}");
         }
-        for (server, user) in [
-            ("https://k.example.org", token),
-            ("http://127.0.0.1:8080", token),
-            ("http://k.example.org", certificate),
-        ] {
+        for (server, user) in
+            [("https://k.example.org", token), ("http://127.0.0.1:8080", token), ("http://k.example.org", certificate)]
+        {
             assert_eq!(check(server, user), Ok(()), "{server}");
         }
     }
