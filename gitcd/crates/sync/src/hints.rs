@@ -14,7 +14,8 @@ pub(super) fn add(mut failed: TransportError, url: &str, credentials: &Credentia
         })
     } else if failed.cause == Cause::PlainHttp {
         Some(format!(
-            "the remote redirects from https:// to http://, where credentials could be read: allow it with {PLAIN_HTTP}"
+            "it redirects from https:// to http:// (or Git's url.*.insteadOf rewrites it), where credentials could be read: allow \
+             it with {PLAIN_HTTP}"
         ))
     } else if failed.condition == Condition::Denied {
         denied(failed.cause, url, credentials)

@@ -35,7 +35,7 @@ pub(super) enum Cause {
     OwnAccess,
     /// No trusted authority has issued the remote's certificate.
     UntrustedCertificate,
-    /// The remote redirects from HTTPS to plain HTTP.
+    /// The remote redirects from HTTPS to plain HTTP, or Git's configuration rewrites its URL so.
     PlainHttp,
     /// The SSH host key of the remote is unknown.
     UnknownHostKey,
