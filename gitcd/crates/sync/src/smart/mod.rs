@@ -294,12 +294,32 @@ fn error(failed: &reqwest::Error) -> TransportError {
 fn is_untrusted(error: &reqwest::Error) -> bool {
     let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
     causes.any(|cause| {
-        // The source of an I/O error is the source of the error in it.
-        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = cause.downcast_ref::<rustls::Error>().or_else(|| inner?.downcast_ref::<rustls::Error>());
         // A self-signed certificate of an authority is reported as another error.
         let is_untrusted =
             |error: &CertificateError| matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_));
-        matches!(tls, Some(rustls::Error::InvalidCertificate(error)) if is_untrusted(error))
+        matches!(tls_error(cause), Some(rustls::Error::InvalidCertificate(error)) if is_untrusted(error))
     })
+}
+
+/// Returns the error of TLS in an error. I/O errors are opened, one in another: the source of each is that of the error in it.
+fn tls_error<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+    while let Some(io) = error.downcast_ref::<std::io::Error>() {
+        error = io.get_ref()?;
+    }
+    error.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_tls_is_found_however_deep_it_is() {
+        let untrusted = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        assert!(tls_error(&untrusted()).is_some());
+        assert!(tls_error(&Error::other(Error::other(untrusted()))).is_some());
+        assert!(tls_error(&Error::other("no route")).is_none());
+    }
 }
