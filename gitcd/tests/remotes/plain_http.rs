@@ -62,7 +62,7 @@ async fn credentials_are_not_sent_over_plain_http_to_another_machine_unless_it_i
             let (port, told) = rejecting().await;
             for (url, flag) in ways(folder.path(), port) {
                 let before = sent(&told);
-                let following = flag.iter().fold(Following::new(&url), |following, flag| following.argument(flag));
+                let following = flag.iter().fold(Following::new(&url), Following::argument);
                 let following = if is_allowed { following.argument(ALLOWED) } else { following };
                 let following = if is_program { following.setting("http.userAgent", "special") } else { following };
                 let follower = following.start().await;

@@ -41,7 +41,7 @@ async fn credentials_that_would_be_sent_over_plain_http_are_reported_until_the_m
     .await;
     world.is("a", "Ready", "False", "NotObserved").await;
     plain["gitcd"]["allowPlainHttpCredentials"] = json!(true);
-    secret(&world, "git", "Opaque", json!({"username": "ann", "password": "hunter2"})).await;
+    secret(&world, "git", "Opaque", json!({"username": "ann", "password": "hunter2", "url": ""})).await;
     world.is("a", "Stalled", "True", "InvalidSpec").await;
     world.apply("a", &plain).await;
     world.is("a", "Ready", "False", "NotObserved").await;
