@@ -98,8 +98,8 @@ pub struct Remote {
     #[x_kube(validation = Rule::new("!self.matches('^[a-z+]+://[^/@]*:[^/@]*@')").message("a password does not belong in a URL, which is not secret: put it into the Secret that credentialsSecretName names"))]
     pub repo: String,
     /// Whether it is public. If unset, a `GitHubRepository` of this namespace with this URL says so, and paths and hosts
-    /// without a public name or address are not public. If nothing says so, the heaven is rejected unless its Secrets are
-    /// encrypted or `allowPublicSecrets` is set.
+    /// without a public name or address are not public. If nothing says so, a heaven is rejected unless its Secrets are
+    /// encrypted or `allowPublicSecrets` is set, and a merge that pushes unless `allowPublicSecrets` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
     /// Branch of the remote to merge. The one with the local name if unset.

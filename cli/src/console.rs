@@ -115,6 +115,12 @@ impl Console {
                     "  {DIM}{of} needs no Secret {secret}, since its remotes are on this machine{DIM:#}"
                 ));
             }
+            Remark::Exposed { of, how } => {
+                self.say(&format_args!(
+                    "  {WARN}{of}: {how}, and would get unencrypted Secrets{WARN:#}: encrypt them \
+                     (apiserver.encryptionConfigurationSecretName), or set public: false for the remote"
+                ));
+            }
             _ => self.say(&format_args!("{remark:?}")),
         }
     }

@@ -21,8 +21,6 @@ const PREFIX: &str = "/registry";
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
 /// Shows the current state as a difference from nothing.
 const EVER: &str = "--since=nothing";
-/// The number of existing objects that an error about a missing one lists.
-const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -302,7 +300,7 @@ impl Branch {
         Ok(found)
     }
 
-    /// Fails if the object never existed; the error lists objects that exist.
+    /// Fails if the object never existed; the error lists those beside it.
     fn has_known(&self, key: &str, kind: &Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
         let output = self.output(self.command("log").args(["--json", "--limit=1", "--", key]))?;
         let said = complaint(&output);
@@ -313,22 +311,9 @@ impl Branch {
             bail!("{said}");
         }
         let place = if kind.is_namespaced { format!(" in namespace {namespace:?}") } else { String::new() };
-        let below = kind.below(Some(namespace));
-        let mut listing = self.command("at");
-        let there = self.told(listing.args(["now", "list", "--json", &below]))?;
-        let start = format!("{PREFIX}/{below}");
-        let keys = there["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let names: Vec<_> = keys.iter().filter_map(|key| key.as_str()?.strip_prefix(&start)).collect();
-        let rest = match names.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let (singular, plural) = (&kind.singular, &kind.plural);
-        if names.is_empty() {
-            bail!("there is and was no {singular} {name:?}{place}; there are no {plural}");
-        }
-        let names = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        bail!("there is and was no {singular} {name:?}{place}; there are {names}{rest}")
+        // After the words about the key, which users of kubectl did not write.
+        let neighbours = said.rsplit_once("): ").map_or("", |(_, neighbours)| neighbours);
+        bail!("there is and was no {} {name:?}{place}: {neighbours}", kind.singular)
     }
 }
 

@@ -1,39 +1,20 @@
 //! A component that exits at once: the start does not wait for it, and the control plane is degraded.
 
-use std::path::Path;
+mod scripts;
+
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use trishanku::plane::components::{Component, Invocation, Probe};
+use trishanku::plane::components::{Component, Probe};
 use trishanku::plane::supervisor::{Notice, Stop, Supervisor};
 use trishanku::plane::{Home, Identity, State};
 use trishanku::status::{self, Health};
 
-/// Far more than the restarts take, and less than components have to become ready.
-const AT_ONCE: Duration = Duration::from_secs(30);
-
 fn component(home: &Home, name: &str, text: &str, after: &[&str]) -> Component {
-    let folder: &Path = home.dir();
-    Component {
-        name: name.to_owned(),
-        port: None,
-        after: after.iter().map(ToString::to_string).collect(),
-        prepare: Vec::new(),
-        prepare_again: true,
-        is_essential: false,
-        takes_turns: false,
-        run: Invocation {
-            program: "/bin/sh".into(),
-            args: vec!["-c".into(), text.into()],
-            folder: Some(folder.into()),
-            ..Invocation::default()
-        },
-        probe: Probe::Running(Duration::from_millis(500)),
-        alive: None,
-        grace: AT_ONCE,
-        log: home.log(name),
-    }
+    let probe = Probe::Running(Duration::from_millis(500));
+    let script = scripts::component(home.dir(), name, text, after);
+    Component { is_essential: false, probe, log: home.log(name), ..script }
 }
 
 #[tokio::test]
@@ -71,7 +52,8 @@ async fn a_controller_that_exits_at_once_makes_the_control_plane_degraded_at_onc
                 _ => {}
             }
         }
-        assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
+        // Far more than the restarts take.
+        assert!(since.elapsed() < scripts::PATIENCE, "{:?}", since.elapsed());
         let report = status::read(&home).expect("the state was saved");
         assert_eq!(report.health, Health::Degraded);
         let failure = report.components[0].failure.clone().expect("it fails");

@@ -1,36 +1,22 @@
 //! Processes are stopped together with their children.
 
+mod scripts;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use trishanku::plane::components::{Component, Invocation, Probe};
+use trishanku::plane::components::{Component, Probe};
 use trishanku::plane::supervisor::{Stop, Supervisor};
 use trishanku::plane::{Identity, State, leftovers};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn script(folder: &Path, text: &str) -> Invocation {
-    let args = vec!["-c".into(), text.into()];
-    Invocation { program: "/bin/sh".into(), args, folder: Some(folder.into()), ..Invocation::default() }
-}
+use self::scripts::{PATIENCE, script};
 
 fn component(folder: &Path, prepare: Option<&str>, text: &str) -> Component {
-    Component {
-        name: "it".to_owned(),
-        port: None,
-        after: Vec::new(),
-        prepare: prepare.iter().map(|text| script(folder, text)).collect(),
-        prepare_again: true,
-        is_essential: true,
-        takes_turns: false,
-        run: script(folder, text),
-        probe: Probe::Run(script(folder, "test -s child")),
-        alive: None,
-        grace: PATIENCE,
-        log: folder.join("log"),
-    }
+    let prepare = prepare.iter().map(|text| script(folder, text)).collect();
+    let probe = Probe::Run(script(folder, "test -s child"));
+    Component { prepare, probe, ..scripts::component(folder, "it", text, &[]) }
 }
 
 async fn until(what: &str, mut look: impl FnMut() -> bool) {

@@ -13,11 +13,12 @@ use trishanku::plane::{Home, State};
 
 const GITCD: &str = r#"#!/bin/sh
 case "$*" in
-*--limit=1\ *nothing*) echo 'gitcd: "x" was never in this branch (its keys begin with "/registry")' >&2; exit 1 ;;
+*--limit=1\ *deployments/shop/nothing*)
+  echo 'gitcd: "x" was never in this branch (its keys begin with "/registry"): deployments/shop/ has api, web' >&2; exit 1 ;;
+*--limit=1\ *nothing*)
+  echo 'gitcd: "x" was never in this branch (its keys begin with "/registry"): the branch has deployments/' >&2; exit 1 ;;
 *--limit=1\ *broken*) echo 'gitcd: it is damaged' >&2; exit 1 ;;
 *--limit=1\ *) echo '[]' ;;
-at*deployments/shop/*) echo '{"keys":["/registry/deployments/shop/api","/registry/deployments/shop/web"]}' ;;
-at*) echo '{"keys":[]}' ;;
 *--since=nothing*) echo '{"keys":[{"fields":[{"path":"spec","from":null,"to":{"group":"rain.org","scope":"Namespaced",
   "names":{"plural":"raingauges","singular":"raingauge","kind":"RainGauge","shortNames":["rg"]}}}]}]}'; exit 1 ;;
 *) printf '%s\n' "$@"; exit 1 ;;
@@ -126,9 +127,9 @@ fn what_cannot_be_meant_is_said_with_what_could_be() {
         ),
         (
             &["log", "deploy/nothing", "-n", "shop"],
-            "there is and was no deployment \"nothing\" in namespace \"shop\"; there are api, web",
+            "there is and was no deployment \"nothing\" in namespace \"shop\": deployments/shop/ has api, web",
         ),
-        (&["log", "nodes/nothing"], "there is and was no node \"nothing\"; there are no nodes"),
+        (&["log", "nodes/nothing"], "there is and was no node \"nothing\": the branch has deployments/"),
         (&["log", "cm/broken"], "it is damaged"),
         (&["log", "deploy"], "name one object, such as deploy/NAME"),
         (&["log", "-n", "shop"], "trishanku diff --since=10m -n shop"),

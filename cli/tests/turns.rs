@@ -1,48 +1,29 @@
 //! The supervisor and servers that take turns. The programs are scripts; `e2e/tests/processes/turns/` uses real ones.
 
+mod scripts;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use trishanku::plane::State;
-use trishanku::plane::components::{Component, Invocation, Probe};
+use trishanku::plane::components::{Component, Probe};
 use trishanku::plane::state::{Condition, Phase};
 use trishanku::plane::supervisor::{Notice, Stop, Supervisor};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use self::scripts::{PATIENCE, script};
+
 /// It is its turn while the file `turn` exists, and it exits after that.
 const TURNS: &str = "while [ ! -e turn ]; do sleep 0.05; done; touch serving
     while [ -e turn ]; do sleep 0.05; done; rm serving; exit 1";
 
-fn script(folder: &Path, text: &str) -> Invocation {
-    Invocation {
-        program: "/bin/sh".into(),
-        args: vec!["-c".into(), text.into()],
-        folder: Some(folder.into()),
-        ..Invocation::default()
-    }
-}
-
 fn component(folder: &Path, name: &str, text: &str, after: &[&str]) -> Component {
-    Component {
-        name: name.to_owned(),
-        port: None,
-        after: after.iter().map(ToString::to_string).collect(),
-        prepare: Vec::new(),
-        prepare_again: true,
-        is_essential: true,
-        takes_turns: name == "a/gitcd",
-        run: script(folder, text),
-        probe: if name == "a/gitcd" {
-            Probe::Run(script(folder, "test -e serving"))
-        } else {
-            Probe::Running(Duration::ZERO)
-        },
-        alive: None,
-        grace: PATIENCE,
-        log: folder.join("log"),
+    let usual = scripts::component(folder, name, text, after);
+    if name != "a/gitcd" {
+        return usual;
     }
+    Component { takes_turns: true, probe: Probe::Run(script(folder, "test -e serving")), ..usual }
 }
 
 async fn told(notices: &mut UnboundedReceiver<Notice>, what: &str, is_it: impl Fn(&Notice) -> bool) {

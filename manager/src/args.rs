@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
 use trishanku_githubrepo::{Host, Servers};
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::Images;
 
 /// Sets up heavens (controllers with their own kube-apiserver and branch), the merges between branches, and repositories
@@ -38,6 +39,13 @@ pub(crate) struct Args {
     /// Namespaces to watch, separated by commas [default: all]
     #[arg(long, env = "NAMESPACES", value_delimiter = ',', value_name = "NAMESPACES")]
     pub(crate) namespaces: Vec<String>,
+    /// Set up heavens and merges in the manager's own namespace (POD_NAMESPACE), too. Their authors can then run containers
+    /// with the manager's service account
+    #[arg(long, env = "ALLOW_OWN_NAMESPACE", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    allow_own_namespace: bool,
+    /// The manager's own namespace, if it runs in a pod
+    #[arg(long, env = "POD_NAMESPACE", hide = true)]
+    pod_namespace: Option<String>,
     /// Hosts besides api.github.com whose APIs may receive repository tokens, separated by commas, such as github.example.org;
     /// without a port, all ports are allowed
     #[arg(long, env = "GITHUB_API_HOSTS", value_delimiter = ',', value_name = "HOSTS")]
@@ -71,6 +79,12 @@ impl Args {
         Servers { named: self.github_api_hosts.clone(), in_the_clear: self.github_allow_http }
     }
 
+    /// The namespace in which heavens and merges are refused.
+    pub(crate) fn own_namespace(&self) -> OwnNamespace {
+        let own = self.pod_namespace.as_ref().filter(|_| !self.allow_own_namespace);
+        own.map_or_else(OwnNamespace::default, OwnNamespace::refused)
+    }
+
     pub(crate) fn images(&self) -> Images {
         Images {
             etcd: self.default_etcd_image.clone(),
@@ -78,5 +92,19 @@ impl Args {
             gitcd: self.default_gitcd_image.clone(),
             apiserver: self.default_apiserver_image.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_managers_namespace_is_refused_unless_its_operator_allows_it() {
+        let of = |words: &[&str]| Args::parse_from([&["manager"], words].concat()).own_namespace();
+        let own = "--pod-namespace=system";
+        assert_eq!(of(&[own]), OwnNamespace::refused("system"));
+        assert_eq!(of(&[own, "--allow-own-namespace"]), OwnNamespace::default());
+        assert_eq!(of(&["--namespaces=system"]), OwnNamespace::default());
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
-use trishanku_heaven_plan::names;
+use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::plan::{self, EntryPoints, Images, Plan, PlanError};
+use trishanku_heaven_plan::{encryption, names};
 
 use super::error::RenderError;
 use super::flags::{self, FlagOption};
@@ -85,6 +86,13 @@ pub enum Remark {
         /// The Secret.
         secret: String,
     },
+    /// Unencrypted Secrets may get to a repository that is not known to be private. In a cluster, the manager refuses this.
+    Exposed {
+        /// The heaven or merge.
+        of: String,
+        /// Which remote, and why.
+        how: String,
+    },
 }
 
 impl Rendered {
@@ -97,6 +105,7 @@ impl Rendered {
         rendered.remarks.extend(manifests.ignored.drain(..).map(Remark::Ignored));
         let made = remotes::replace(&mut manifests, request.remotes)?;
         rendered.remarks.extend(made.into_iter().map(Remark::RepositoryMade));
+        rendered.remarks.extend(exposed(&manifests));
         let secrets = Secrets::new(request.home.secrets(), std::mem::take(&mut manifests.secrets));
         let (mut due, mut ours) = (None, Vec::new());
         // Certificates first: a heaven may mount those of another one.
@@ -143,6 +152,24 @@ impl Rendered {
         flags::apply(&mut rendered.components, request.dropped_flags, request.added_flags)?;
         Ok(rendered)
     }
+}
+
+/// Returns the heavens and merges that may send unencrypted Secrets to a public repository.
+fn exposed(manifests: &Manifests) -> Vec<Remark> {
+    let heavens = manifests.heavens.iter().map(|(name, spec)| {
+        let apiserver = spec.apiserver.as_ref();
+        let secret = encryption::secret(apiserver).and_then(|secret| manifests.secrets.get(secret));
+        let file = secret.map(|secret| secret.get(encryption::FILE).map(Vec::as_slice).unwrap_or_default());
+        let leak = exposure::of_heaven(spec, &[], encryption::of(apiserver, file));
+        (format!("heaven {name:?}"), leak)
+    });
+    let merges = manifests.merges.iter().map(|(name, spec)| (format!("merge {name:?}"), exposure::of_merge(spec, &[])));
+    let exposed = heavens.chain(merges).filter_map(|(of, leak)| match leak? {
+        Leak::Public(how) | Leak::Undeclared(how) => Some(Remark::Exposed { of, how }),
+        // A missing Secret is an error later.
+        Leak::Unknown(_) => None,
+    });
+    exposed.collect()
 }
 
 /// A heaven or merge to render.
@@ -294,5 +321,37 @@ impl Job {
             }
         };
         Ok((components, record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_that_may_become_public_are_remarked() {
+        let remotes = json!({"git": {"remotes": [{"repo": "https://git.example.org/x"}]}});
+        let encrypted = json!({"encryptionConfigurationSecretName": "e"});
+        let heaven = |spec| serde_json::from_value::<TrishankuHeavenSpec>(spec).unwrap();
+        let merge = |spec| serde_json::from_value::<AutomatedMergeSpec>(spec).unwrap();
+        let file = b"resources: [{resources: [secrets], providers: [{aescbc: {}}]}]".to_vec();
+        let manifests = Manifests {
+            heavens: vec![
+                ("plain".to_owned(), heaven(json!({"gitcd": remotes}))),
+                ("encrypted".to_owned(), heaven(json!({"gitcd": remotes, "apiserver": encrypted}))),
+                ("local".to_owned(), heaven(json!({"gitcd": {"git": {"remotes": [{"repo": "/srv/x"}]}}}))),
+            ],
+            merges: vec![("m".to_owned(), merge(json!({"gitcd": remotes, "app": {"committerName": "m"}})))],
+            secrets: [("e".to_owned(), [(encryption::FILE.to_owned(), file)].into())].into(),
+            ..Manifests::default()
+        };
+        let exposed = exposed(&manifests);
+        let [Remark::Exposed { of: heaven, how }, Remark::Exposed { of: merge, .. }] = &exposed[..] else {
+            panic!("{exposed:?}")
+        };
+        assert_eq!((heaven.as_str(), merge.as_str()), ("heaven \"plain\"", "merge \"m\""));
+        assert!(how.contains("git.example.org/x"), "{how}");
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::core::DynamicObject;
-use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus};
+use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus, GitHubRepository};
 use trishanku_branch_status::Observer;
 use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, StatusWriter};
 use trishanku_framework::{Action, Context, Key, Manager, Reconciler};
+use trishanku_heaven_plan::exposure::{self, Leak};
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, MERGE, State};
@@ -29,16 +31,19 @@ pub struct Merges {
     deployments: Arc<Cache<DynamicObject>>,
     maps_used: Arc<ReferenceIndex>,
     secrets_used: Arc<ReferenceIndex>,
+    repositories: Arc<Cache<GitHubRepository>>,
+    remotes_used: Arc<ReferenceIndex>,
     secrets: Arc<Cache<Secret>>,
     observer: Observer<MergeStatusSource>,
     status: StatusWriter,
     images: Images,
+    own_namespace: OwnNamespace,
 }
 
 impl Merges {
     /// Creates a reconciler with the caches of a manager.
-    pub fn new(manager: &Manager, images: Images) -> Self {
-        let [maps_used, secrets_used]: [Arc<ReferenceIndex>; 2] = Default::default();
+    pub fn new(manager: &Manager, images: Images, own_namespace: OwnNamespace) -> Self {
+        let [maps_used, secrets_used, remotes_used]: [Arc<ReferenceIndex>; 3] = Default::default();
         Self {
             objects: manager.cache(),
             maps: manager.cache(),
@@ -46,14 +51,20 @@ impl Merges {
             deployments: manager.cache_of(&workload::kind(), None),
             secrets: manager.cache(),
             observer: Observer::new(
-                MergeStatusSource { secrets: manager.cache(), used: [maps_used.clone(), secrets_used.clone()] },
+                MergeStatusSource {
+                    secrets: manager.cache(),
+                    used: [maps_used.clone(), secrets_used.clone(), remotes_used.clone()],
+                },
                 manager.cache(),
                 manager.cache_selecting(MERGE),
             ),
             maps_used,
             secrets_used,
+            repositories: manager.cache(),
+            remotes_used,
             status: StatusWriter::new(MANAGER).condition(AVAILABLE),
             images,
+            own_namespace,
         }
     }
 
@@ -65,7 +76,27 @@ impl Merges {
         self.secrets_used.clone()
     }
 
+    pub(crate) fn remotes_used(&self) -> Arc<ReferenceIndex> {
+        self.remotes_used.clone()
+    }
+
+    /// Rejects a merge that would push Secrets to remotes that are not known to be private.
+    fn keep_secrets(&self, object: &AutomatedMerge, key: &Key) -> Result<(), Error> {
+        let remotes = exposure::remotes(object.spec.gitcd.as_ref());
+        self.remotes_used.note(key, remotes.iter().map(String::as_str));
+        let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == key.namespace());
+        let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
+        let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
+        match exposure::of_merge(&object.spec, &repositories) {
+            None => Ok(()),
+            Some(Leak::Public(how)) => Err(Error::Public(how)),
+            Some(Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
+            Some(Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+        }
+    }
+
     async fn converge(&self, object: &AutomatedMerge, context: &Context) -> Result<Option<State>, Error> {
+        self.own_namespace.check(&context.key)?;
         let (name, spec) = (context.key.name(), &object.spec);
         let beside = |name: &str| Key::namespaced(context.key.namespace().unwrap_or_default(), name);
         let map = names::entry_points_of_merge(name, spec);
@@ -88,6 +119,13 @@ impl Merges {
         credentials::check_encryption(spec.gitcd.as_ref(), secret.as_deref())?;
         // Named differently from the claim of a heaven with the same name.
         let called = names::merge(name);
+        let key = beside(&called);
+        let kept = self.keep_secrets(object, &context.key);
+        if kept.is_err() && spec.suspend == Some(true) || matches!(kept, Err(Error::Public(_))) {
+            // Data that was pushed is public already, but no more must follow.
+            workload::rest(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+        }
+        kept?;
         if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
             set.apply(claim, &self.claims).await?;
         }
@@ -104,7 +142,6 @@ impl Merges {
         let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
         let deployment =
             workload::deployment(&called, (MERGE, name), replicas, template, &[(STATUS_PORT, &port.to_string())]);
-        let key = beside(&called);
         workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
         set.apply_or_recreate(deployment, &self.deployments).await?;
         set.prune(&self.deployments).await?;

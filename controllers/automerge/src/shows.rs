@@ -26,7 +26,7 @@ const RENEW_AFTER: &str = "controllers.trishanku.org/renew-after";
 pub(crate) struct MergeStatusSource {
     pub(crate) secrets: Arc<Cache<Secret>>,
     /// What merges use: forgotten with the merge.
-    pub(crate) used: [Arc<ReferenceIndex>; 2],
+    pub(crate) used: [Arc<ReferenceIndex>; 3],
 }
 
 /// Returns the Secret with the certificate, present or renewed.

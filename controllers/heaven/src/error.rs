@@ -5,6 +5,7 @@ use std::time::Duration;
 use trishanku_framework::apply::ApplyError;
 use trishanku_framework::inject::JsonError;
 use trishanku_framework::{Failure, Retry};
+use trishanku_heaven_plan::own_namespace::InOwnNamespace;
 use trishanku_heaven_plan::plan::PlanError;
 
 use crate::certificates::IssueError;
@@ -22,6 +23,9 @@ pub enum Error {
     /// Certificates cannot be issued.
     #[error(transparent)]
     Certificates(#[from] IssueError),
+    /// It is in the manager's own namespace.
+    #[error(transparent)]
+    OwnNamespace(#[from] InOwnNamespace),
     /// The manifest is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -82,6 +86,7 @@ impl Failure for Error {
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
             Self::Undeclared(_) | Self::NotKnownPublic(_) => "RepositoryNotKnown",
+            Self::OwnNamespace(_) => "NamespaceNotAllowed",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -93,6 +98,7 @@ impl Failure for Error {
             Self::Apply(error) => error.retry(),
             Self::Certificates(IssueError::Make(_) | IssueError::Unreadable) => Retry::BackOff,
             Self::Certificates(_)
+            | Self::OwnNamespace(_)
             | Self::Plan(_)
             | Self::Field(_)
             | Self::Template(_)

@@ -11,12 +11,10 @@
 //! Start with [`controller`].
 
 pub mod certificates;
-mod encryption;
 mod ending;
 mod error;
 mod host;
 mod last_push;
-mod public;
 mod reconcile;
 mod secrets;
 mod shows;
@@ -28,6 +26,8 @@ use time::OffsetDateTime;
 use trishanku_api::GitHubRepository;
 use trishanku_framework::cache::Change;
 use trishanku_framework::{Controller, Key, Manager};
+use trishanku_heaven_plan::exposure;
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::Images;
 use trishanku_heaven_plan::workload;
 
@@ -49,9 +49,9 @@ pub const DELETE_UNPUSHED: &str = "controllers.trishanku.org/delete-unpushed";
 /// The finalizer that keeps a heaven until its last push.
 pub const FINALIZER: &str = "controllers.trishanku.org/last-push";
 
-/// Creates the controller of heavens for a manager.
-pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller<Heavens> {
-    let heavens = Heavens::new(manager, images, clock);
+/// Creates the controller of heavens for a manager, which refuses heavens in its own namespace.
+pub fn controller(manager: &Manager, images: Images, own_namespace: OwnNamespace, clock: Clock) -> Controller<Heavens> {
+    let heavens = Heavens::new(manager, images, own_namespace, clock);
     let (users, maps, followers) = (heavens.secrets_used(), heavens.maps_used(), heavens.remotes_used());
     Controller::new("trishankuheaven", heavens)
         .owns_kind(&workload::kind())
@@ -66,7 +66,7 @@ pub fn controller(manager: &Manager, images: Images, clock: Clock) -> Controller
         .watches(move |map: &ConfigMap| maps.of(&Key::of(map)))
         .watches(move |repository: &GitHubRepository| {
             let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-            let urls = public::urls(repository).into_iter();
+            let urls = exposure::urls(repository).into_iter();
             urls.flat_map(|url| followers.of(&Key::namespaced(namespace, &url))).collect()
         })
 }

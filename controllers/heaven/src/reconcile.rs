@@ -16,14 +16,16 @@ use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Cache;
 use trishanku_framework::status::{Report, StatusWriter};
 use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Manager, Reconciler};
+use trishanku_heaven_plan::exposure::Leak;
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, HEAVEN, State};
-use trishanku_heaven_plan::{STATUS_PORT, credentials, names, objects, pod};
+use trishanku_heaven_plan::{STATUS_PORT, credentials, encryption, exposure, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
 use crate::shows::HeavenStatusSource;
-use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, encryption, host, public, secrets};
+use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, host, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -45,6 +47,7 @@ pub struct Heavens {
     pub(crate) observer: Observer<HeavenStatusSource>,
     pub(crate) status: StatusWriter,
     images: Images,
+    own_namespace: OwnNamespace,
     pub(crate) clock: Clock,
 }
 
@@ -58,7 +61,7 @@ pub(crate) struct Seen {
 
 impl Heavens {
     /// Creates a reconciler with the caches of a manager.
-    pub fn new(manager: &Manager, images: Images, clock: Clock) -> Self {
+    pub fn new(manager: &Manager, images: Images, own_namespace: OwnNamespace, clock: Clock) -> Self {
         let own = [CERTIFICATES_READY, AVAILABLE, GIT_HOST_ENCRYPTED];
         let status = own.into_iter().fold(StatusWriter::new(secrets::MANAGER), StatusWriter::condition);
         Self {
@@ -79,6 +82,7 @@ impl Heavens {
             maps_used: Arc::default(),
             status,
             images,
+            own_namespace,
             clock,
         }
     }
@@ -95,9 +99,9 @@ impl Heavens {
         self.remotes_used.clone()
     }
 
-    /// Rejects unencrypted Secrets on public branches.
+    /// Rejects unencrypted Secrets on branches that are not known to be private.
     fn keep_secrets(&self, object: &TrishankuHeaven, key: &Key) -> Result<(), Error> {
-        let remotes = public::remotes(&object.spec);
+        let remotes = exposure::remotes(object.spec.gitcd.as_ref());
         self.remotes_used.note(key, remotes.iter().map(String::as_str));
         if remotes.is_empty() {
             return Ok(());
@@ -106,22 +110,35 @@ impl Heavens {
         let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
         let apiserver = object.spec.apiserver.as_ref();
-        let configuration = encryption::secret(apiserver).and_then(|name| {
-            let secret = self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), name))?;
-            Some(
-                secret
-                    .data
-                    .as_ref()
-                    .and_then(|data| data.get(encryption::FILE))
-                    .map_or(Vec::new(), |file| file.0.clone()),
-            )
-        });
+        let configuration = encryption::secret(apiserver).and_then(|name| self.encryption_configuration(key, name));
         let encryption = encryption::of(apiserver, configuration.as_deref());
-        match public::leak(&object.spec, &repositories, encryption) {
+        match exposure::of_heaven(&object.spec, &repositories, encryption) {
             None => Ok(()),
-            Some(public::Leak::Public(how)) => Err(Error::Public(how)),
-            Some(public::Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
-            Some(public::Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+            Some(Leak::Public(how)) => Err(Error::Public(how)),
+            Some(Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
+            Some(Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+        }
+    }
+
+    /// Returns the encryption configuration in a Secret beside a heaven: an empty one if the Secret lacks the key.
+    fn encryption_configuration(&self, heaven: &Key, secret: &str) -> Option<Vec<u8>> {
+        let secret = self.secrets.get(&Key::namespaced(heaven.namespace().unwrap_or_default(), secret))?;
+        let file = secret.data.as_ref().and_then(|data| data.get(encryption::FILE));
+        Some(file.map_or(Vec::new(), |file| file.0.clone()))
+    }
+
+    /// Returns whether a running heaven has to stop, because its Secrets must not be stored as they would be.
+    fn must_rest(&self, object: &TrishankuHeaven, key: &Key, kept: &Result<(), Error>, running: Option<&str>) -> bool {
+        match kept {
+            // Data that was pushed is public already, but no more must follow.
+            Err(Error::Public(_)) => true,
+            // The Deployment stays as it is, so a configuration that the manifest no longer names is still in use. But
+            // kube-apiserver reloads its content, and a changed one may no longer encrypt.
+            Err(Error::Undeclared(_) | Error::NotKnownPublic(_)) => {
+                let in_use = running.and_then(|secret| self.encryption_configuration(key, secret));
+                in_use.is_some_and(|in_use| encryption::problem(&in_use).is_some()) || object.spec.suspend == Some(true)
+            }
+            _ => false,
         }
     }
 
@@ -131,16 +148,20 @@ impl Heavens {
     }
 
     async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
+        self.own_namespace.check(&context.key)?;
         let (name, spec) = (context.key.name(), &object.spec);
         let skip = spec.skip.clone().unwrap_or_default();
         let [skips_certificates, skips_entry_points, skips_app] =
             [skip.certificates, skip.entrypoints, skip.app].map(Option::unwrap_or_default);
         let named = names::Certificates::of(name, spec);
         let map = names::entry_points_of_heaven(name, spec);
+        let deployed = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
+        let running = self.deployments.get(&deployed).and_then(|deployment| workload::encryption_secret(&deployment));
         let used = named.all().into_iter().chain(encryption::secret(spec.apiserver.as_ref()));
         let gitcd = spec.gitcd.as_ref();
         let git_credentials = gitcd.and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
-        self.secrets_used.note(&context.key, used.chain(git_credentials).chain(host::certificate(gitcd)));
+        let used = used.chain(running.as_deref()).chain(git_credentials).chain(host::certificate(gitcd));
+        self.secrets_used.note(&context.key, used);
         self.maps_used.note(&context.key, [map.as_str()]);
 
         let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;
@@ -151,10 +172,8 @@ impl Heavens {
         }
         set.prune(&self.maps).await?;
         if !skips_app {
-            let deployed = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
             let kept = self.keep_secrets(object, &context.key);
-            if matches!(kept, Err(Error::Public(_))) {
-                // Data that was pushed is public already, but no more must follow.
+            if self.must_rest(object, &context.key, &kept, running.as_deref()) {
                 workload::rest(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
                 seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
             }
@@ -189,8 +208,7 @@ impl Heavens {
         set.prune(&self.services).await?;
         set.prune(&self.deployments).await?;
         if !skips_app {
-            let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &names::heaven(name));
-            seen.available = self.deployments.get(&key).map(|deployment| workload::available(&deployment));
+            seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
         }
         Ok(())
     }

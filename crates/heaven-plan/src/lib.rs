@@ -32,8 +32,11 @@
 pub const STATUS_PORT: &str = "controllers.trishanku.org/status-port";
 
 pub mod credentials;
+pub mod encryption;
+pub mod exposure;
 pub mod names;
 pub mod objects;
+pub mod own_namespace;
 pub mod plan;
 pub mod pod;
 pub mod uses;

@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 use trishanku_framework::cache::Cache;
 use trishanku_framework::{Key, Kind};
 
+use crate::plan::ENCRYPTION;
+
 /// Label of the pods of a heaven.
 pub const HEAVEN: &str = "controllers.trishanku.org/heaven";
 /// Label of the pods of an `AutomatedMerge`.
@@ -93,6 +95,13 @@ pub async fn rest(
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the Secret with the encryption configuration that the kube-apiserver of a Deployment uses, if it uses one.
+pub fn encryption_secret(deployment: &DynamicObject) -> Option<String> {
+    let volumes = deployment.data["spec"]["template"]["spec"]["volumes"].as_array()?;
+    let volume = volumes.iter().find(|volume| volume["name"] == ENCRYPTION)?;
+    volume["secret"]["secretName"].as_str().map(ToOwned::to_owned)
 }
 
 fn ours(cache: &Cache<DynamicObject>, key: &Key, owner: Option<&str>) -> Option<Arc<DynamicObject>> {

@@ -10,10 +10,8 @@ use super::problem::Problems;
 
 /// Reports ports of the user's containers that an injected container has, too.
 pub(super) fn of_ports(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
-    let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
-    let all = ordered.chain(spec.containers.iter().map(|container| ("containers", container)));
     // A container with an injected name is the injected one, or already a collision.
-    for (list, users) in all.filter(|(_, container)| !injected.contains(&container.name)) {
+    for (list, users) in containers(spec).filter(|(_, container)| !injected.contains(&container.name)) {
         for (ours, our, their) in draft.injected().flat_map(|(_, ours)| pairs(ours, users)) {
             let path = format!("spec.{list}[{}].ports[{}]", users.name, their.container_port);
             if our.container_port == their.container_port {
@@ -55,39 +53,38 @@ fn pairs<'a>(
     })
 }
 
-/// Reports the user's containers that mount a private volume.
+/// Reports the user's containers that mount a private volume, and additions to injected containers of a template that has them
+/// already: a mount would get what they write there, and a variable could make them run another program.
 pub(super) fn of_private_volumes(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec, problems: &mut Problems) {
-    let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
-    let all = ordered.chain(spec.containers.iter().map(|container| ("containers", container)));
-    for (list, users) in all.filter(|(_, container)| !injected.contains(&container.name)) {
-        for mount in users.volume_mounts.iter().flatten().filter(|mount| draft.private.contains(&mount.name)) {
-            let path = format!("spec.{list}[{}].volumeMounts[{}]", users.name, mount.mount_path);
-            let found = format!("is volume {:?}, which only injected containers may mount", mount.name);
-            problems.collision(path, found, "remove it");
-        }
-    }
-}
-
-/// Reports additions to injected containers of a template that has them already, if the pod has private volumes: a mount would
-/// get what they write there, and a variable could make them run another program.
-pub(super) fn of_private_containers(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
     if draft.private.is_empty() {
         return;
     }
-    for (list, ours) in draft.injected() {
-        let ordered = spec.init_containers.iter().flatten();
-        let Some(theirs) = ordered.chain(&spec.containers).find(|theirs| theirs.name == ours.name) else { continue };
-        let mut report = |path: String| {
-            let found = "is not in the injected container".to_owned();
-            problems.collision(format!("spec.{list}[{}].{path}", ours.name), found, "remove it");
+    for (list, theirs) in containers(spec) {
+        let mut report = |field: String, found: String| {
+            problems.collision(format!("spec.{list}[{}].{field}", theirs.name), found, "remove it");
         };
+        if !injected.contains(&theirs.name) {
+            for mount in theirs.volume_mounts.iter().flatten().filter(|mount| draft.private.contains(&mount.name)) {
+                let found = format!("is volume {:?}, which only injected containers may mount", mount.name);
+                report(format!("volumeMounts[{}]", mount.mount_path), found);
+            }
+            continue;
+        }
+        let Some((_, ours)) = draft.injected().find(|(_, ours)| ours.name == theirs.name) else { continue };
+        let mut added = |field: String| report(field, "is not in the injected container".to_owned());
         let known: HashSet<_> = ours.env.iter().flatten().map(|variable| &variable.name).collect();
-        let added = theirs.env.iter().flatten().filter(|variable| !known.contains(&variable.name));
-        added.for_each(|variable| report(format!("env[{}]", variable.name)));
+        let more = theirs.env.iter().flatten().filter(|variable| !known.contains(&variable.name));
+        more.for_each(|variable| added(format!("env[{}]", variable.name)));
         let known: HashSet<_> = ours.volume_mounts.iter().flatten().map(|mount| &mount.mount_path).collect();
-        let added = theirs.volume_mounts.iter().flatten().filter(|mount| !known.contains(&mount.mount_path));
-        added.for_each(|mount| report(format!("volumeMounts[{}]", mount.mount_path)));
+        let more = theirs.volume_mounts.iter().flatten().filter(|mount| !known.contains(&mount.mount_path));
+        more.for_each(|mount| added(format!("volumeMounts[{}]", mount.mount_path)));
     }
+}
+
+/// Returns the containers of a pod, each with the name of its list.
+fn containers(spec: &PodSpec) -> impl Iterator<Item = (&'static str, &Container)> {
+    let ordered = spec.init_containers.iter().flatten().map(|container| ("initContainers", container));
+    ordered.chain(spec.containers.iter().map(|container| ("containers", container)))
 }
 
 /// Reports containers that must not run as root in a pod that runs as root.

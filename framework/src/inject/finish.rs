@@ -21,7 +21,6 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     clashes::with_root(&draft, spec, &mut problems);
     clashes::of_ports(&draft, &injected, spec, &mut problems);
     clashes::of_private_volumes(&draft, &injected, spec, &mut problems);
-    clashes::of_private_containers(&draft, spec, &mut problems);
     volumes(draft.volumes, spec, &mut problems);
     in_order(&draft.init_containers, spec, &mut problems);
     for container in draft.containers {

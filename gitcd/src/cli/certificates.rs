@@ -15,8 +15,53 @@ pub(super) struct Certificates {
     pub(super) authorities: PerBranch,
 }
 
+/// The certificates of listeners.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
+pub(super) struct TlsFlags {
+    /// Certificates for https listeners (PEM files)
+    #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
+    tls_cert: Option<String>,
+    /// Their keys (PEM files)
+    #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
+    tls_key: Option<String>,
+    /// Require client certificates from the CAs in these PEM files
+    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
+    tls_trusted_ca_certs: Option<String>,
+}
+
+impl TlsFlags {
+    pub(super) fn read(&self) -> anyhow::Result<Certificates> {
+        let Self { tls_cert, tls_key, tls_trusted_ca_certs } = self;
+        Certificates::of("tls", tls_cert.as_deref(), tls_key.as_deref(), tls_trusted_ca_certs.as_deref())
+    }
+}
+
+/// The certificates of listeners that serve only pages.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
+pub(super) struct MetricsTlsFlags {
+    /// Certificates for https URLs in --listen-metrics-urls (PEM files) [default: those of --tls-cert and its related
+    /// flags]
+    #[arg(long, env = "GITCD_METRICS_TLS_CERT", value_name = "MAP")]
+    metrics_tls_cert: Option<String>,
+    /// Their keys (PEM files)
+    #[arg(long, env = "GITCD_METRICS_TLS_KEY", value_name = "MAP")]
+    metrics_tls_key: Option<String>,
+    /// Require client certificates from the CAs in these PEM files at --listen-metrics-urls
+    #[arg(long, env = "GITCD_METRICS_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
+    metrics_tls_trusted_ca_certs: Option<String>,
+}
+
+impl MetricsTlsFlags {
+    pub(super) fn read(&self) -> anyhow::Result<Certificates> {
+        let Self { metrics_tls_cert: cert, metrics_tls_key: key, metrics_tls_trusted_ca_certs: authorities } = self;
+        Certificates::of("metrics-tls", cert.as_deref(), key.as_deref(), authorities.as_deref())
+    }
+}
+
 impl Certificates {
-    pub(super) fn of(
+    fn of(
         prefix: &'static str,
         certs: Option<&str>,
         keys: Option<&str>,

@@ -13,8 +13,8 @@ use gitcd_net::listener::{Bound, Ports};
 use gitcd_net::tls;
 use gitcd_server::config::{Listen, listen_urls};
 use gitcd_sync::owner::Served;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::stop::Stop;
 use super::{boolean, duration};
 
 const EXAMPLES: &str = "Examples:
@@ -204,8 +204,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config, ports: &Ports) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = Stop::by_signal()?;
     let root = config.root.clone();
     let start = async { anyhow::Ok(Server::start_on(config, ports.bind().await?).await?) };
     let mut server = start.await.with_context(|| format!("cannot host {}", root.display()))?;
@@ -213,8 +212,7 @@ async fn serve(config: Config, ports: &Ports) -> anyhow::Result<()> {
         tracing::info!(root = %root.display(), %address, "hosting");
     }
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop.requested() => {}
         error = server.failed() => return Err(error.into()),
     }
     tracing::info!("stopping: finishing requests");

@@ -1,9 +1,8 @@
 //! Certificates for a server on loopback and its clients.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use gitcd_core::durable;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
@@ -32,7 +31,7 @@ pub(super) fn ensure(folder: &Path) -> anyhow::Result<()> {
     let issuer = Issuer::new(params, key);
     issue(folder, "store", &["localhost", "127.0.0.1", "::1"], ExtendedKeyUsagePurpose::ServerAuth, &issuer)?;
     issue(folder, "store-client", &[], ExtendedKeyUsagePurpose::ClientAuth, &issuer)?;
-    Ok(write(&folder.join(AUTHORITY), &authority.pem())?)
+    Ok(durable::replace(&folder.join(AUTHORITY), authority.pem().as_bytes())?)
 }
 
 fn params(name: &str, names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
@@ -57,17 +56,8 @@ fn issue(
     params.extended_key_usages = vec![usage];
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, issuer)?;
-    write(&folder.join(format!("{name}.key")), &key.serialize_pem())?;
-    Ok(write(&folder.join(format!("{name}.crt")), &certificate.pem())?)
-}
-
-/// Writes a file that only its owner reads, atomically.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(unfinished, path)
+    durable::replace(&folder.join(format!("{name}.key")), key.serialize_pem().as_bytes())?;
+    Ok(durable::replace(&folder.join(format!("{name}.crt")), certificate.pem().as_bytes())?)
 }
 
 #[cfg(test)]

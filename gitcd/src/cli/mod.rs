@@ -19,6 +19,7 @@ mod pull;
 mod restore;
 mod serve;
 mod status;
+mod stop;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

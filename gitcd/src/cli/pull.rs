@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use gitcd_core::scope::{EVERYTHING, NOTHING, Scope};
 use gitcd_merge::Policy;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_server::config::{ConfigError, PerBranch, listen_urls};
-use gitcd_server::server::{self, Server};
+use gitcd_server::server::{self, ServeError, Server};
 use gitcd_sync::Config;
 use gitcd_sync::credentials::Credentials;
 use gitcd_sync::dry_run::ApiServer;
 use gitcd_sync::remote::Remote;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::certificates::TlsFlags;
+use super::stop::{Outcome, Stop};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer};
 
@@ -302,15 +304,8 @@ pub(super) struct Args {
         help = "URLs that serve /status, /metrics and /health, separated by ';' [default: none]"
     )]
     listen_metrics_urls: Option<String>,
-    /// Certificates for https listeners (PEM files)
-    #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
-    tls_cert: Option<String>,
-    /// Their keys (PEM files)
-    #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
-    tls_key: Option<String>,
-    /// Require client certificates from the CAs in these PEM files
-    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
-    tls_trusted_ca_certs: Option<String>,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -326,12 +321,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
     let branches = args.common.branches()?;
     let remotes = args.flags.read()?;
     let pages = per_branch("listen-metrics-urls", args.listen_metrics_urls.as_deref())?;
-    let files = super::Certificates::of(
-        "tls",
-        args.tls_cert.as_deref(),
-        args.tls_key.as_deref(),
-        args.tls_trusted_ca_certs.as_deref(),
-    )?;
+    let files = args.tls.read()?;
     let names = branches.names(&[remotes.names(), &pages]);
     branches.check(&names)?;
     let mut configs = Vec::new();
@@ -357,47 +347,54 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
 }
 
 async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = Stop::by_signal()?;
     let once = configs.iter().all(|config| config.pull.interval.is_none());
-    let (mut servers, mut outcome) = (Vec::new(), Ok(()));
+    let (mut servers, mut outcome) = (Vec::new(), Outcome::default());
     for config in configs {
         let name = config.branch.name.clone();
-        match Server::start(config).await {
+        match Box::pin(Server::start_unless(config, stop.receiver())).await {
             Ok(server) => servers.push((name, server)),
+            Err(ServeError::Stopped) => break,
             Err(error) => {
-                outcome = Err(anyhow::Error::from(error).context(format!("cannot open branch {name:?}")));
+                outcome.fail(anyhow::Error::from(error).context(format!("cannot open branch {name:?}")));
                 break;
             }
         }
     }
     if once && outcome.is_ok() {
-        for (name, server) in &servers {
-            let puller = server.puller();
-            for remote in puller.remotes() {
-                if let Err(error) = puller.pull(remote).await {
-                    let error = anyhow::Error::from(error).context(format!("branch {name:?}"));
-                    tracing::error!("{error:#}");
-                    outcome = Err(error);
-                } else if let Some(status) = puller.statuses().all().get(&remote.name) {
-                    let seen = status.seen.as_deref().unwrap_or("nothing");
-                    tracing::info!(branch = name, remote = remote.name, seen, conflicts = status.conflicts, "pulled");
-                }
-            }
+        let is_stopped = tokio::select! {
+            biased;
+            () = stop.requested() => true,
+            () = pull_once(&servers, &mut outcome) => false,
+        };
+        if is_stopped {
+            outcome.fail(anyhow!("stopped by a signal before all remotes were pulled"));
         }
     } else if outcome.is_ok() {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        stop.requested().await;
         tracing::info!("stopping: committing");
     }
-    for (_, server) in servers {
+    for (name, server) in servers {
         if let Err(error) = server.stop().await {
-            outcome = outcome.and(Err(error.into()));
+            outcome.fail(anyhow::Error::from(error).context(format!("branch {name:?}")));
         }
     }
-    outcome
+    outcome.end()
+}
+
+/// Pulls all remotes of all branches.
+async fn pull_once(servers: &[(String, Server)], outcome: &mut Outcome) {
+    for (name, server) in servers {
+        let puller = server.puller();
+        for remote in puller.remotes() {
+            if let Err(error) = puller.pull(remote).await {
+                outcome.fail(anyhow::Error::from(error).context(format!("branch {name:?}")));
+            } else if let Some(status) = puller.statuses().all().get(&remote.name) {
+                let seen = status.seen.as_deref().unwrap_or("nothing");
+                tracing::info!(branch = name, remote = remote.name, seen, conflicts = status.conflicts, "pulled");
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use gitcd_server::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_url
 use gitcd_server::gateway::Origins;
 use gitcd_server::server::{Config, ServeError, Server};
 use gitcd_sync::owner::Served;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use self::etcd::{Compaction, Tracing, Transport};
+use super::certificates::{MetricsTlsFlags, TlsFlags};
+use super::stop::{Outcome, Stop};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer, store, telemetry};
 
@@ -89,25 +90,10 @@ pub(super) struct Args {
     /// Member ids [default: derived from the branch's name]
     #[arg(long, env = "GITCD_MEMBER_IDS", value_name = "MAP")]
     member_ids: Option<String>,
-    /// Certificates for https listeners (PEM files)
-    #[arg(long, env = "GITCD_TLS_CERT", value_name = "MAP")]
-    tls_cert: Option<String>,
-    /// Their keys (PEM files)
-    #[arg(long, env = "GITCD_TLS_KEY", value_name = "MAP")]
-    tls_key: Option<String>,
-    /// Require client certificates from the CAs in these PEM files
-    #[arg(long, env = "GITCD_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
-    tls_trusted_ca_certs: Option<String>,
-    /// Certificates for https URLs in --listen-metrics-urls (PEM files) [default: those of --tls-cert and its related
-    /// flags]
-    #[arg(long, env = "GITCD_METRICS_TLS_CERT", value_name = "MAP")]
-    metrics_tls_cert: Option<String>,
-    /// Their keys (PEM files)
-    #[arg(long, env = "GITCD_METRICS_TLS_KEY", value_name = "MAP")]
-    metrics_tls_key: Option<String>,
-    /// Require client certificates from the CAs in these PEM files at --listen-metrics-urls
-    #[arg(long, env = "GITCD_METRICS_TLS_TRUSTED_CA_CERTS", value_name = "MAP")]
-    metrics_tls_trusted_ca_certs: Option<String>,
+    #[command(flatten)]
+    tls: TlsFlags,
+    #[command(flatten)]
+    metrics_tls: MetricsTlsFlags,
     /// How many revisions a commit contains
     #[arg(long, env = "GITCD_COMMIT_GRANULARITY", value_enum, default_value_t, value_name = "HOW")]
     commit_granularity: CommitGranularity,
@@ -228,38 +214,38 @@ pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
 }
 
 async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = Stop::by_signal()?;
     let first =
         configs.first().map(|config| (config.branch.repository.clone(), config.served.clone(), config.process.clone()));
     // Ports first: nothing has been done yet if one is in use.
     let host = host.bind().await?;
-    let (stop, stopped) = watch::channel(false);
-    let (mut servers, mut hosting, mut outcome) = (Vec::new(), None, Ok(()));
+    let (mut servers, mut hosting, mut outcome) = (Vec::new(), None, Outcome::default());
     // Branches that wait for a lease do not delay others.
     let (waiting, now): (Vec<_>, Vec<_>) = configs.into_iter().partition(|config| config.lease.is_some());
     for config in now {
-        match start(config, stopped.clone()).await {
+        match start(config, stop.receiver()).await {
             Ok(server) => servers.push(server),
-            Err(error) => {
-                outcome = Err(error);
-                break;
-            }
+            Err(error) if is_stopped(&error) => {}
+            Err(error) => outcome.fail(error),
+        }
+        if stop.is_requested() || !outcome.is_ok() {
+            break;
         }
     }
-    let waiting = waiting.into_iter().filter(|_| outcome.is_ok());
-    let mut waiting: FuturesUnordered<_> = waiting.map(|config| tokio::spawn(start(config, stopped.clone()))).collect();
+    let goes_on = outcome.is_ok() && !stop.is_requested();
+    let waiting = waiting.into_iter().filter(|_| goes_on);
+    let mut waiting: FuturesUnordered<_> = waiting.map(|config| tokio::spawn(start(config, stop.receiver()))).collect();
     // After the branches: a push must find them.
-    if let (Some(host), Some((repository, served, process)), true) = (host, first, outcome.is_ok()) {
+    if let (Some(host), Some((repository, served, process)), true) = (host, first, goes_on) {
         match host.start(&repository, served, process).await {
             Ok(host) => hosting = Some(host),
-            Err(error) => outcome = Err(error),
+            Err(error) => outcome.fail(error),
         }
     }
     while outcome.is_ok() {
         let started = tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            biased;
+            () = stop.requested() => break,
             Some(started) = waiting.next() => started.unwrap_or_else(|error| Err(panicked(error))),
             (name, by) = deposed(&servers) => {
                 Err(anyhow!("branch {name:?} was taken over by another writer ({by}); start again to wait for its lease"))
@@ -267,34 +253,39 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
         };
         match started {
             Ok(server) => servers.push(server),
-            Err(error) => outcome = Err(error),
+            Err(error) if is_stopped(&error) => {}
+            Err(error) => outcome.fail(error),
         }
     }
-    if outcome.is_err() && servers.is_empty() && waiting.is_empty() && hosting.is_none() {
-        return outcome;
+    if !outcome.is_ok() && servers.is_empty() && waiting.is_empty() && hosting.is_none() {
+        return outcome.end();
     }
     tracing::info!("stopping: finishing requests, committing");
     // Those that wait for a lease, or have just acquired one, release it.
-    stop.send_replace(true);
+    stop.request();
     // A server that has just started must be stopped like all others.
     while let Some(started) = waiting.next().await {
-        match started {
-            Ok(Ok(server)) => servers.push(server),
-            Ok(Err(error)) if matches!(error.downcast_ref(), Some(ServeError::Stopped)) => {}
-            Ok(Err(error)) => tracing::error!("{error:#}"),
-            Err(error) => outcome = outcome.and(Err(panicked(error))),
+        match started.unwrap_or_else(|error| Err(panicked(error))) {
+            Ok(server) => servers.push(server),
+            Err(error) if is_stopped(&error) => {}
+            Err(error) => outcome.fail(error),
         }
     }
     if let Some(host) = hosting {
         host.stop().await;
     }
-    for (_, server) in servers {
+    for (name, server) in servers {
         if let Err(error) = server.stop().await {
-            outcome = outcome.and(Err(error.into()));
+            outcome.fail(anyhow::Error::from(error).context(format!("branch {name:?}")));
         }
     }
     tracing::info!("stopped");
-    outcome
+    outcome.end()
+}
+
+/// Returns whether a start only failed because of the stop.
+fn is_stopped(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ServeError::Stopped))
 }
 
 /// Returns the error for a start that panicked.
@@ -345,23 +336,6 @@ fn quota(bytes: i64) -> u64 {
     }
 }
 
-/// The certificates of the listeners for clients, and of those for pages.
-fn certificates(args: &Args) -> anyhow::Result<[super::Certificates; 2]> {
-    let of_clients = super::Certificates::of(
-        "tls",
-        args.tls_cert.as_deref(),
-        args.tls_key.as_deref(),
-        args.tls_trusted_ca_certs.as_deref(),
-    )?;
-    let of_pages = super::Certificates::of(
-        "metrics-tls",
-        args.metrics_tls_cert.as_deref(),
-        args.metrics_tls_key.as_deref(),
-        args.metrics_tls_trusted_ca_certs.as_deref(),
-    )?;
-    Ok([of_clients, of_pages])
-}
-
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
@@ -370,7 +344,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let peers = per_branch("initial-advertise-peer-urls", args.initial_advertise_peer_urls.as_deref())?;
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
-    let [files, files_of_pages] = certificates(args)?;
+    let (files, files_of_pages) = (args.tls.read()?, args.metrics_tls.read()?);
     let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
     let maps = [
         &listen,

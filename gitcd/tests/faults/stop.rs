@@ -1,5 +1,7 @@
 //! Graceful shutdown: every request is answered, and every acknowledged write is in Git.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use tonic::{Code, Status};
 
 use super::{holds, key, value, write};
 use crate::support::build::{put, watch_prefix};
-use crate::support::{DATA, Kind, Server, eventually};
+use crate::support::{DATA, Kind, Server, eventually, free_port};
 
 #[tokio::test]
 async fn everything_acknowledged_before_the_end_is_in_the_branch() {
@@ -173,4 +175,62 @@ async fn the_commit_lag_goes_to_zero_once_the_load_is_over() {
     .await;
     assert_eq!(server.repository().committed_revision(), 2001);
     server.repository().fsck();
+}
+
+/// Makes the next recovery of a branch wait for ever: the file with the committed heads becomes a pipe without a writer.
+/// Returns the file's content.
+fn block_recovery(repository: &Path) -> (PathBuf, Vec<u8>) {
+    let file = repository.join("gitcd/default/pair");
+    let content = std::fs::read(&file).expect("the branch has been served");
+    std::fs::remove_file(&file).expect("the folder is writable");
+    let made = Command::new("mkfifo").arg(&file).status().expect("coreutils are installed");
+    assert!(made.success());
+    (file, content)
+}
+
+#[tokio::test]
+async fn a_stop_while_a_branch_opens_ends_the_process_at_once_and_does_no_damage() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    write(&server.client().await, 0..10).await;
+    server.kill();
+    let (file, content) = block_recovery(server.repository().path());
+    server.begin_restart();
+    // The port is bound before the branch is opened.
+    let connected =
+        eventually("an open port", async || tokio::net::TcpStream::connect(server.address()).await.ok().map(drop));
+    connected.await;
+    let start = Instant::now();
+    let exit = server.terminate().await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}: {}", start.elapsed(), exit.output);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, content).unwrap();
+    server.restart().await;
+    holds(&server.client().await, 0..10).await;
+    server.repository().fsck();
+}
+
+#[tokio::test]
+async fn a_stop_while_a_branch_opens_ends_a_pull_at_once() {
+    let mut server = Server::start(Kind::Gitcd).await;
+    write(&server.client().await, 0..1).await;
+    server.terminate().await;
+    let repository = server.repository();
+    repository.git(&["remote", "add", "up", "/nonexistent/up.git"]);
+    let (_file, _) = block_recovery(repository.path());
+    for (interval, is_success) in [("1s", true), ("0", false)] {
+        let port = free_port();
+        let mut pull = Command::new(env!("CARGO_BIN_EXE_gitcd"))
+            .args(["pull", "--key-prefixes=/registry", "--remote-names=up"])
+            .args([format!("--repo={}", repository.path().display()), format!("--pull-ticker-duration={interval}")])
+            .arg(format!("--listen-metrics-urls=http://127.0.0.1:{port}"))
+            .spawn()
+            .expect("gitcd can be started");
+        let address = (std::net::Ipv4Addr::LOCALHOST, port);
+        eventually("an open port", async || tokio::net::TcpStream::connect(address).await.ok().map(drop)).await;
+        rustix::process::kill_process(rustix::process::Pid::from_child(&pull), rustix::process::Signal::TERM).unwrap();
+        let start = Instant::now();
+        let exit = eventually("the exit", async || pull.try_wait().expect("the child is ours")).await;
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_eq!(exit.success(), is_success, "a single pull that was stopped has failed: {exit}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Panics of internal tasks are seen, and repaired or final: a task is started again, a broken store refuses writes.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +8,7 @@ use gitcd::status::Status;
 
 use super::{holds, key, value, write};
 use crate::support::build::{get, put};
-use crate::support::{DATA, Kind, Launch, Repository, Server, eventually, free_port};
+use crate::support::{DATA, Kind, Launch, Repository, Server, eventually, free_port, http};
 
 /// The tasks that are started again.
 const TASKS: [&str; 5] = ["lease-expiry", "compaction", "external-commits", "pull", "maintenance"];
@@ -78,12 +79,15 @@ async fn tasks_of_a_lease_and_of_a_git_host_are_started_again_too() {
     let url = format!("http://127.0.0.1:{}", free_port());
     let launch = launch.folder(&with_remote(&folder.path().join("one"), &upstream, true));
     let launch = launch.argument("--writer-lease=20s").argument("--pull-ticker-duration=1s");
-    let server = launch.argument(format!("--host-listen-urls={url}")).start().await;
+    let launch = launch.argument(format!("--host-listen-urls={url}"));
+    let pages = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let server = launch.argument(format!("--listen-metrics-urls=http://{pages}")).start().await;
     let client = server.client().await;
     write(&client, 0..5).await;
-    for name in ["writer-lease", "lease-renewal", "host-listener"] {
+    for name in ["writer-lease", "lease-renewal", "host-listener", "status-listener"] {
         panics(&server, &points, name).await;
     }
+    assert_eq!(http::fetch(pages, "/status").await.expect("it listens").0, 200);
     let branch = status(&server).await.branches.remove(0);
     let lease = branch.lease.expect("the branch has a lease");
     assert_eq!((&*branch.role, lease.epoch, lease.error), ("writer", 1, None));

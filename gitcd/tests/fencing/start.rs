@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use gitcd::git::branch;
-use gitcd::pull::lease::Settings;
+use gitcd::pull::lease::{self, Settings};
 use gitcd::pull::remote::Remote;
 use gitcd::server::{Config, ServeError, Server};
 use tokio::sync::watch;
 
-use crate::node::{Node, Upstream, arrives, bare, pushed, within, write};
+use crate::node::{Node, Upstream, arrives, bare, launch, pushed, within, write};
 use crate::support::{DATA, eventually, free_port};
 
 /// Long: a server that waits until such a lease expires fails its test.
@@ -105,4 +105,54 @@ async fn an_embedded_server_that_is_stopped_while_it_waits_releases_its_branch()
         assert!(matches!(outcome, Err(ServeError::Stopped)), "{outcome:?}");
         eventually("a free branch", async || (!is_locked(&path)).then_some(())).await;
     }
+}
+
+/// Returns whether a folder has files, at any depth.
+fn has_files(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| if path.is_dir() { has_files(&path) } else { true })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_succeeds_after_the_stop_is_withdrawn() {
+    let (upstream, mut first) = written().await;
+    first.server.terminate().await;
+    // Git's lock: the attempt waits for it.
+    let lock = upstream.path().join(format!("{}.lock", lease::reference(DATA)));
+    std::fs::write(&lock, "").expect("the folder exists");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    bare(&path).git(&["remote", "add", "origin", &upstream.path().display().to_string()]);
+    let settings =
+        Settings { duration: Duration::from_mins(2), remote: Remote::named("origin", DATA), hot_standby: false };
+    let config = Config { lease: Some(settings), ..Config::new(branch::Config::named(path, "default")) };
+    let (stop, stopped) = watch::channel(false);
+    let start = tokio::spawn(Server::start_unless(config, stopped));
+    let staged = upstream.path().join("gitcd-refs");
+    eventually("an attempt", async || has_files(&staged).then_some(())).await;
+    stop.send_replace(true);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!start.is_finished(), "the outcome of the attempt is not known yet");
+    std::fs::remove_file(&lock).expect("it exists");
+    let outcome = start.await.expect("the start does not panic").map(|_| ());
+    assert!(matches!(outcome, Err(ServeError::Stopped)), "{outcome:?}");
+    // The second epoch is that of the attempt.
+    assert_eq!(is_free(&upstream).await, 3);
+}
+
+#[tokio::test]
+async fn a_server_that_panics_after_the_takeover_releases_the_lease_at_once() {
+    let (upstream, mut first) = written().await;
+    first.server.terminate().await;
+    let points = tempfile::tempdir().unwrap();
+    std::fs::write(points.path().join("serve the branch"), "").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    bare(&folder.path().join("repo.git")).git(&["remote", "add", "origin", &upstream.path().display().to_string()]);
+    let variable = format!("GITCD_FAIL_POINTS={}", points.path().display());
+    let mut second = launch(folder.path(), &[LEASE]).wrapper(&["env", &variable]).spawn();
+    let exit = second.exit().await;
+    let words = ["cannot serve the branch: internal error", "the writer lease is handed over"];
+    assert!(words.iter().all(|words| exit.output.contains(words)), "{}", exit.output);
+    assert_eq!(exit.status.code(), Some(1));
+    assert_eq!(is_free(&upstream).await, 3);
 }

@@ -164,6 +164,47 @@ async fn a_broken_file_is_refused_although_the_message_is_one_of_gitcd() {
     assert_eq!(value(&client).await, map("4"));
 }
 
+#[tokio::test]
+async fn records_of_kube_apiserver_and_ephemeral_keys_are_refused_with_the_reason() {
+    let launch = Launch::new(Kind::Gitcd).argument("--ephemeral-prefixes=/registry/events");
+    let (server, client, url) = served_by(launch).await;
+    let namespace = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"s"}}"#;
+    client.put(put("/registry/namespaces/shop", &format!("{namespace}\n"))).await.ok();
+    let range = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"30000-32767","data":"AA=="}"#;
+    client.put(put("/registry/ranges/servicenodeports", &format!("{range}\n"))).await.ok();
+    committed(&server, &client).await;
+    let clone = clone(&url);
+    let write = |path: &str, text: &str| {
+        let file = clone.folder.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+        clone.done(&["add", "."]);
+        clone.done(&["commit", "-qm", "by hand"]);
+    };
+    let is_refused = |path: &str, reason: &str| {
+        let refused = clone.git(&["push", "origin", "main:refs/for/main"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(path) && said.contains(reason), "{path}: {said}");
+        clone.done(&["reset", "-q", "--hard", "origin/main"]);
+    };
+    let own = "kube-apiserver keeps its own records in this folder";
+    let ports = "ranges/servicenodeports";
+    let text = std::fs::read_to_string(clone.folder.join(ports)).unwrap();
+    write(ports, &text.replace("AA==", "AQ=="));
+    is_refused(ports, own);
+    clone.done(&["rm", "-q", ports]);
+    clone.done(&["commit", "-qm", "by hand"]);
+    is_refused(ports, own);
+    write("masterleases/10.0.0.9", r#"{"kind":"Endpoints","apiVersion":"v1","metadata":{}}"#);
+    is_refused("masterleases/10.0.0.9", own);
+    write("events/shop/a", "x");
+    is_refused("events/shop/a", "--ephemeral-prefixes");
+    clone.edit(r#""tea": "3""#, r#""tea": "4""#);
+    clone.done(&["push", "-q", "origin", "main:refs/for/main"]);
+    assert_eq!(value(&client).await, map("4"));
+    assert_eq!(client.range(get("/registry/ranges/servicenodeports")).await.ok().kvs.len(), 1);
+}
+
 /// Commits one more file, nested `names` directories deep.
 fn nest(clone: &Clone, names: usize) {
     let repository = git2::Repository::open(&clone.folder).expect("the temporary folder is writable");

@@ -9,7 +9,7 @@
 
 pub(crate) mod assets;
 mod client;
-mod http;
+pub(crate) mod http;
 mod pair;
 mod repository;
 mod server;

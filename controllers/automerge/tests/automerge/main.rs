@@ -6,8 +6,9 @@ mod world;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_testkit::wait;
 
 use crate::world::World;
@@ -95,5 +96,49 @@ async fn credentials_that_would_be_sent_over_plain_http_are_reported_until_the_s
     let patch = json!({"stringData": {"url": "https://git.example.org"}});
     secrets.patch("git", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     world.is("a", "Available", "False", "NotObserved").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_merge_pushes_no_secrets_to_remotes_that_are_not_known_to_be_private() {
+    let mut world = World::new("exposed").await;
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    let spec = |public: Option<bool>, more: &Value| {
+        let mut remote = json!({"repo": "https://git.example.org/out"});
+        if let Some(public) = public {
+            remote["public"] = json!(public);
+        }
+        let mut spec = json!({"app": {"committerName": "automerge"}, "gitcd": {"git": {"remotes": [remote]}}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let none = json!({});
+    world.apply("a", &spec(None, &none)).await;
+    let message = world.is("a", "Stalled", "True", "RepositoryNotKnown").await;
+    assert!(message.contains("git.example.org/out") && message.contains("field public"), "{message}");
+    world.apply("a", &spec(Some(true), &none)).await;
+    world.is("a", "Stalled", "True", "RepositoryPublic").await;
+    assert!(deployments.list(&ListParams::default()).await.unwrap().items.is_empty());
+    world.apply("a", &spec(Some(false), &none)).await;
+    world.is("a", "Available", "False", "NotObserved").await;
+    world.apply("a", &spec(Some(true), &none)).await;
+    let rests = |deployment: &Deployment| deployment.spec.as_ref().unwrap().replicas == Some(0);
+    wait::until_object(&deployments, "a-automerge", "it is stopped", rests).await.unwrap();
+    world.apply("a", &spec(Some(true), &json!({"allowPublicSecrets": true}))).await;
+    let runs = |deployment: &Deployment| deployment.spec.as_ref().unwrap().replicas == Some(1);
+    wait::until_object(&deployments, "a-automerge", "it runs again", runs).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_merge_in_the_managers_namespace_is_refused() {
+    let mut world = World::beside("own", |own| OwnNamespace::refused(own)).await;
+    let remotes = json!([{"repo": "/srv/a.git"}]);
+    world.apply("a", &json!({"app": {"committerName": "m"}, "gitcd": {"git": {"remotes": remotes}}})).await;
+    let message = world.is("a", "Stalled", "True", "NamespaceNotAllowed").await;
+    assert!(message.contains("--allow-own-namespace"), "{message}");
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
+    let mut names = maps.list(&ListParams::default()).await.unwrap().items.into_iter().map(|map| map.metadata.name);
+    assert!(names.all(|name| name.as_deref() == Some("kube-root-ca.crt")));
     world.stop().await;
 }

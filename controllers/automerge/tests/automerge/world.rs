@@ -8,6 +8,7 @@ use trishanku_api::{AutomatedMerge, GROUP, VERSION, definitions};
 use trishanku_automerge::controller;
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::Images;
 use trishanku_testkit::{TestCluster, wait};
 
@@ -19,12 +20,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(namespace: &str) -> Self {
+        Self::beside(namespace, |_| OwnNamespace::default()).await
+    }
+
+    /// Starts a manager that refuses a namespace.
+    pub(crate) async fn beside(namespace: &str, own: impl FnOnce(&str) -> OwnNamespace) -> Self {
         let cluster = TestCluster::shared().await;
         let client = cluster.client();
         definitions().apply(&client, "trishanku-manager").await.unwrap();
         let namespace = cluster.namespace(namespace).await;
+        let own = own(&namespace);
         let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-        let controller = controller(&manager, Images::default());
+        let controller = controller(&manager, Images::default(), own);
         let (stop, stopped) = oneshot::channel::<()>();
         let run = manager.controller(controller).run(async { drop(stopped.await) });
         Self { client, namespace, running: Some((stop, tokio::spawn(async { run.await.unwrap() }))) }

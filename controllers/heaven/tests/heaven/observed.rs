@@ -176,6 +176,57 @@ async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_cla
 }
 
 #[tokio::test]
+async fn encryption_of_a_running_heaven_cannot_be_turned_off_while_its_remote_may_be_public() {
+    let mut world = World::new().await;
+    let configure = async |providers: &str| {
+        let file = format!("resources: [{{resources: [secrets], providers: [{providers}]}}]");
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "encryption"}, "stringData": {"encryption.yaml": file},
+        });
+        let how = PatchParams::apply("test").force();
+        world.secrets().patch("encryption", &how, &Patch::Apply(secret)).await.unwrap();
+    };
+    let aes = "{aescbc: {keys: [{name: k, secret: aGVsbG8=}]}}";
+    configure(aes).await;
+    let mut encrypted = spec();
+    encrypted["gitcd"] = json!({"git": {"remotes": [{"repo": "https://github.com/o/a"}]}});
+    let plain = encrypted.clone();
+    encrypted["apiserver"] = json!({"encryptionConfigurationSecretName": "encryption"});
+    world.apply("a", &encrypted).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    // The manifest: the Deployment stays as it is, and so encrypts.
+    world.apply("a", &plain).await;
+    let refused = world.is("a", "Stalled", "True", "RepositoryNotKnown").await;
+    assert!(refused.message.contains("encryptionConfigurationSecretName"), "{refused:?}");
+    let deployment = world.deployments().get("a-heaven").await.unwrap().spec.unwrap();
+    let volumes = deployment.template.spec.unwrap().volumes.unwrap();
+    assert!(deployment.replicas == Some(1) && volumes.iter().any(|volume| volume.name == "trishanku-encryption"));
+    // The file, which kube-apiserver reloads: the heaven stops, whether the manifest still names it or not.
+    let replicas = |wanted: i32| {
+        move |deployment: &k8s_openapi::api::apps::v1::Deployment| {
+            deployment.spec.as_ref().unwrap().replicas == Some(wanted)
+        }
+    };
+    for manifest in [&plain, &encrypted] {
+        configure("{identity: {}}").await;
+        wait::until_object(&world.deployments(), "a-heaven", "it is stopped", replicas(0)).await.unwrap();
+        world.apply("a", manifest).await;
+        let refused = world.is("a", "Stalled", "True", "RepositoryNotKnown").await;
+        assert!(refused.message.contains("github.com/o/a"), "{refused:?}");
+        world.apply("a", &encrypted).await;
+        configure(aes).await;
+        wait::until_object(&world.deployments(), "a-heaven", "it runs again", replicas(1)).await.unwrap();
+        world.is("a", "Ready", "False", "NotObserved").await;
+    }
+    // What is refused can be suspended.
+    let mut suspended = plain.clone();
+    suspended["suspend"] = json!(true);
+    world.apply("a", &suspended).await;
+    wait::until_object(&world.deployments(), "a-heaven", "it is suspended", replicas(0)).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn secrets_are_not_stored_where_everybody_reads_them() {
     let mut world = World::new().await;
     let mut public = spec();

@@ -124,3 +124,19 @@ async fn impossible_skips_are_reported_with_their_field() {
     assert!(stalled.message.contains("soon") && stalled.message.contains("2026-01-31T12:00:00Z"), "{stalled:?}");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn in_the_managers_namespace_no_heaven_runs_and_those_that_run_can_be_deleted() {
+    let mut world = World::new().await;
+    world.apply("a", &spec()).await;
+    world.is("a", "Ready", "False", "NotObserved").await;
+    world.becomes_own().await;
+    world.apply("b", &spec()).await;
+    let refused = world.is("b", "Stalled", "True", "NamespaceNotAllowed").await;
+    assert!(refused.message.contains("--allow-own-namespace"), "{refused:?}");
+    world.is("a", "Stalled", "True", "NamespaceNotAllowed").await;
+    assert_eq!(world.names(&world.deployments()).await, ["a-heaven"]);
+    world.heavens().delete("a", &DeleteParams::default()).await.unwrap();
+    wait::until_gone(&world.heavens(), "a").await.unwrap();
+    world.stop().await;
+}

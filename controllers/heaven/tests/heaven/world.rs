@@ -17,6 +17,7 @@ use trishanku_api::{GROUP, TrishankuHeaven, VERSION, definitions};
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
 use trishanku_heaven::controller;
+use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::Images;
 use trishanku_testkit::{TestCluster, audit, wait};
 
@@ -25,6 +26,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     now: Arc<Mutex<OffsetDateTime>>,
+    own: OwnNamespace,
     running: Option<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)>,
 }
 
@@ -35,16 +37,24 @@ impl World {
         definitions().apply(&client, "trishanku-manager").await.unwrap();
         let namespace = cluster.namespace("heaven").await;
         let now = Arc::new(Mutex::new(OffsetDateTime::now_utc()));
-        let mut world = Self { cluster, client, namespace, now, running: None };
+        let own = OwnNamespace::default();
+        let mut world = Self { cluster, client, namespace, now, own, running: None };
         world.start();
         world
+    }
+
+    /// Makes the namespace that of the manager.
+    pub(crate) async fn becomes_own(&mut self) {
+        self.stop().await;
+        self.own = OwnNamespace::refused(self.namespace.clone());
+        self.start();
     }
 
     /// Starts a manager for this namespace only.
     pub(crate) fn start(&mut self) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
         let now = self.now.clone();
-        let controller = controller(&manager, Images::default(), Arc::new(move || *now.lock()));
+        let controller = controller(&manager, Images::default(), self.own.clone(), Arc::new(move || *now.lock()));
         let (stop, stopped) = oneshot::channel::<()>();
         let run = manager.controller(controller).run(async { drop(stopped.await) });
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));

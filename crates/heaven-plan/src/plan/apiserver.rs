@@ -9,7 +9,8 @@ use crate::names::Certificates;
 
 const KUBERNETES: &str = "trishanku-kubernetes";
 const SERVICE_ACCOUNTS: &str = "trishanku-service-accounts";
-const ENCRYPTION: &str = "trishanku-encryption";
+/// The name of the folder with the encryption configuration.
+pub const ENCRYPTION: &str = "trishanku-encryption";
 const TEMPORARY: &str = "trishanku-tmp";
 
 /// The cluster's service range; its first address is in kube-apiserver's certificate.

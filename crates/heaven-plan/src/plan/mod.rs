@@ -19,7 +19,7 @@ mod step;
 
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 
-pub use self::apiserver::SERVICE_RANGE;
+pub use self::apiserver::{ENCRYPTION, SERVICE_RANGE};
 use self::branch::Branch;
 pub use self::error::PlanError;
 pub use self::place::{Images, Place, Ports, Trust};

@@ -1,7 +1,7 @@
 //! Supervision of background tasks: a task that panics is reported and started again.
 //!
 //! A panic is a bug, but the server survives it: clients are served, and the task runs again after a pause that doubles with every
-//! failure. While it is paused, health endpoints fail; the status and the metrics show how often it happened. Threads that own
+//! failure. A stop of the server ends the pause, and the task is not started again. While it is paused, health endpoints fail; the status and the metrics show how often it happened. Threads that own
 //! state which a panic may have left inconsistent (the writer, the committer) are not restarted: they poison the store.
 //!
 //! ```
@@ -9,8 +9,8 @@
 //! # async fn main() {
 //! use gitcd_core::supervisor::Supervisor;
 //!
-//! let supervisor = Supervisor::default();
-//! supervisor.spawn("maintenance", || async { /* until the server stops */ }).await.unwrap();
+//! let (supervisor, (_stop, stopped)) = (Supervisor::default(), tokio::sync::watch::channel(false));
+//! supervisor.spawn("maintenance", stopped, || async { /* until the server stops */ }).await.unwrap();
 //! assert!(supervisor.statuses().iter().all(|(name, task)| *name == "maintenance" && task.restarts == 0));
 //! # }
 //! ```
@@ -20,10 +20,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The pause before the first restart. Long enough for a health check to see it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between restarts.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// A task that has run for this long starts over with the first pause.
@@ -57,27 +58,35 @@ impl Supervisor {
         Self { tasks: Tasks::default(), shared: process.tasks.clone() }
     }
 
-    /// Runs a task, and runs it again whenever it panics; a task that returns has ended. Aborting the handle aborts the task.
-    pub fn spawn<F>(&self, name: &'static str, start: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        self.spawn_with(FIRST_PAUSE, name, start)
-    }
-
-    /// Does the same for a task that must not be down for a second: `first` is the pause before its first restart.
-    pub fn spawn_with<F>(
+    /// Runs a task, and runs it again whenever it panics, until `stopped`. A task that returns has ended, and ends by itself when
+    /// the server stops. Aborting the handle aborts the task.
+    pub fn spawn<F>(
         &self,
-        first: Duration,
         name: &'static str,
+        stopped: watch::Receiver<bool>,
         start: impl Fn() -> F + Send + 'static,
     ) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        tokio::spawn(self.run(FIRST_PAUSE, name, stopped, start))
+    }
+
+    /// Does the same in the task of the caller; `first` is the pause before the first restart. Dropping the future aborts the task.
+    pub fn run<S, F>(
+        &self,
+        first: Duration,
+        name: &'static str,
+        mut stopped: watch::Receiver<bool>,
+        start: S,
+    ) -> impl Future<Output = ()> + Send + use<S, F>
+    where
+        S: Fn() -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
         let supervisor = self.clone();
         supervisor.update(name, |_| {});
-        tokio::spawn(async move {
+        async move {
             let mut pause = first;
             loop {
                 let started = Instant::now();
@@ -98,14 +107,18 @@ impl Supervisor {
                 tracing::error!(
                     task = name,
                     error = message,
-                    "an internal task panicked; starting it again in {pause:?}"
+                    "an internal task panicked; starting it again in {pause:?}, unless the server stops"
                 );
                 supervisor.update(name, |task| (task.error, task.is_down) = (Some(message), true));
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    biased;
+                    () = stop(&mut stopped) => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
                 pause = (pause * 2).min(MAX_PAUSE);
                 supervisor.update(name, |task| (task.restarts, task.is_down) = (task.restarts + 1, false));
             }
-        })
+        }
     }
 
     /// Returns the tasks by name.
@@ -133,6 +146,13 @@ impl Supervisor {
 
     fn update(&self, name: &'static str, change: impl FnOnce(&mut TaskStatus)) {
         change(self.tasks.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default());
+    }
+}
+
+/// Waits for the stop; for ever if its sender is gone.
+async fn stop(stopped: &mut watch::Receiver<bool>) {
+    if stopped.wait_for(|stopped| *stopped).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -185,11 +205,16 @@ mod tests {
 
     use super::*;
 
+    /// Returns a receiver of a stop that never comes.
+    fn never() -> watch::Receiver<bool> {
+        watch::channel(false).1
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_reported_and_started_again_until_it_returns() {
         let supervisor = Supervisor::default();
         let runs = Arc::new(AtomicU32::new(0));
-        let task = supervisor.spawn("task", {
+        let task = supervisor.spawn("task", never(), {
             let runs = runs.clone();
             move || {
                 let run = runs.fetch_add(1, Ordering::Relaxed);
@@ -209,11 +234,10 @@ mod tests {
     async fn tasks_of_the_process_are_reported_by_each_of_its_servers() {
         let process = Supervisor::default();
         let (one, other) = (Supervisor::within(&process), Supervisor::within(&process));
-        one.spawn("own", || async {}).await.unwrap();
+        one.spawn("own", never(), || async {}).await.unwrap();
         let is_sound = false;
-        let shared = process.spawn_with(Duration::from_millis(200), "shared", move || async move {
-            assert!(is_sound, "down");
-        });
+        let down = move || async move { assert!(is_sound, "down") };
+        let shared = tokio::spawn(process.run(Duration::from_millis(200), "shared", never(), down));
         tokio::time::sleep(Duration::from_millis(100)).await;
         for server in [&one, &other] {
             let problem = server.problem().expect("the task of the process is down");
@@ -231,7 +255,7 @@ mod tests {
         struct Dropped(tokio::sync::mpsc::Sender<()>);
         let (sender, mut ended) = tokio::sync::mpsc::channel(1);
         let supervisor = Supervisor::default();
-        let task = supervisor.spawn("task", move || {
+        let task = supervisor.spawn("task", never(), move || {
             let held = Dropped(sender.clone());
             async move {
                 let _held = &held.0;
@@ -244,5 +268,41 @@ mod tests {
         // All senders are dropped with the task.
         assert_eq!(ended.recv().await, None);
         assert_eq!(supervisor.statuses()["task"], TaskStatus::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_pause_and_the_task_is_not_started_again() {
+        let (supervisor, (stop, stopped)) = (Supervisor::default(), watch::channel(false));
+        let runs = Arc::new(AtomicU32::new(0));
+        let counted = runs.clone();
+        let task = supervisor.spawn("task", stopped, move || {
+            let run = counted.fetch_add(1, Ordering::Relaxed);
+            async move { panic!("run {run}") }
+        });
+        // In the longest pause.
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        let before = runs.load(Ordering::Relaxed);
+        assert!(supervisor.problem().is_some());
+        let asked = tokio::time::Instant::now();
+        stop.send_replace(true);
+        task.await.unwrap();
+        assert_eq!((asked.elapsed(), runs.load(Ordering::Relaxed)), (Duration::ZERO, before));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_after_the_stop_is_not_started_again() {
+        let (supervisor, (stop, stopped)) = (Supervisor::default(), watch::channel(false));
+        let asked = stopped.clone();
+        let task = supervisor.spawn("task", stopped, move || {
+            let mut asked = asked.clone();
+            async move {
+                let is_stopped = asked.wait_for(|stopped| *stopped).await.is_ok_and(|stopped| *stopped);
+                assert!(!is_stopped, "at the stop");
+            }
+        });
+        tokio::task::yield_now().await;
+        stop.send_replace(true);
+        task.await.unwrap();
+        assert_eq!(supervisor.statuses()["task"].restarts, 0);
     }
 }

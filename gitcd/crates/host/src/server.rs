@@ -1,16 +1,14 @@
 //! A standalone host with its listeners.
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use gitcd_core::blocking;
-use gitcd_net::listener::{Bound, Incoming, Listen, ListenError, Ports, Socket};
+use gitcd_net::listener::{Bound, Listen, ListenError, Ports, SharedSocket};
 use gitcd_net::tls;
 use gitcd_net::transport::{self, Transport};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -67,11 +65,10 @@ impl Server {
         let host = Host::start(config).await?;
         let (stop, stopped) = watch::channel(false);
         let addresses = bound.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
-        let sockets: Result<Vec<_>, _> = bound.into_iter().map(Socket::new).collect();
+        let sockets: Result<Vec<_>, _> = bound.into_iter().map(SharedSocket::new).collect();
         let listeners = sockets.map_err(StartError::Socket)?.into_iter().map(|socket| {
-            let listener = Listener { host: host.clone(), socket: Arc::new(Mutex::new(Some(socket))) };
-            let stopped = stopped.clone();
-            supervisor.spawn(LISTENER, move || listener.clone().serve(stopped.clone()))
+            let (host, stop) = (host.clone(), stopped.clone());
+            supervisor.spawn(LISTENER, stopped.clone(), move || serve(host.clone(), socket.clone(), stop.clone()))
         });
         let listeners = listeners.collect();
         Ok(Self { host, addresses, listeners, stop })
@@ -104,34 +101,11 @@ impl Drop for Server {
     }
 }
 
-/// A listener, and the socket that it has even after a panic, until it is stopped.
-#[derive(Clone, Debug)]
-struct Listener {
-    host: Host,
-    socket: Arc<Mutex<Option<Socket>>>,
-}
-
-impl Listener {
-    /// Serves until `stopped`.
-    async fn serve(self, mut stopped: watch::Receiver<bool>) {
-        let bound = self.socket.lock().as_ref().map(Socket::bound);
-        let (listener, certificates) = match bound {
-            Some(Ok(bound)) => bound,
-            Some(Err(error)) => return tracing::error!(%error, "cannot listen any more"),
-            None => return,
-        };
-        let incoming = Incoming::new(listener, certificates, Arc::default());
-        let routes = self.host.router();
-        let answer = move |request: hyper::Request<hyper::body::Incoming>| {
-            tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
-        };
-        let mut serving = pin!(transport::serve(incoming, Transport::default(), None, answer, stopped.clone()));
-        tokio::select! {
-            () = &mut serving => return,
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-        }
-        // New connections are refused from now on.
-        *self.socket.lock() = None;
-        serving.await;
-    }
+/// Serves the host on a socket until `stopped`.
+async fn serve(host: Host, socket: SharedSocket, stopped: watch::Receiver<bool>) {
+    let routes = host.router();
+    let answer = move |request: hyper::Request<hyper::body::Incoming>| {
+        tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
+    };
+    transport::serve_on((socket, Arc::default()), Transport::default(), answer, stopped).await;
 }

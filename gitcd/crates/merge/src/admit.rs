@@ -282,6 +282,13 @@ fn text(value: &Value, path: &[&str]) -> String {
     value.given(path).unwrap_or_default().into_owned()
 }
 
+/// Returns whether a key is one of kube-apiserver's own records (addresses of servers, allocations of addresses and ports), which
+/// no external commit may change in a Kubernetes store. [`Admission::admit`] accepts them: only who knows the origin of a file can
+/// decide.
+pub fn is_of_api_server(relative: &[u8]) -> bool {
+    location::is_internal(&String::from_utf8_lossy(relative))
+}
+
 /// Returns the namespace of a stored object.
 pub fn namespace(value: &[u8]) -> Option<String> {
     let (value, _) = Value::parse(value)?;

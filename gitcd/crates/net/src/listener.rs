@@ -20,7 +20,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 pub use self::limits::Limits;
 use self::limits::{Admission, Admitted, Place};
-pub use self::ports::{Bound, Listen, ListenError, Ports, Socket};
+pub use self::ports::{Bound, Listen, ListenError, Ports, SharedSocket, Socket};
 
 use crate::throttle::LogThrottle;
 use crate::tls::Certificates;

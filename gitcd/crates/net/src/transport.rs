@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use self::executor::InlineExecutor;
 use self::output::WriteCoalescer;
 use self::silence::{Activity, Patience, Tracked, Verdict, Watchdog};
-use crate::listener::Incoming;
+use crate::listener::{Incoming, Network, SharedSocket};
 
 /// Flow-control window of a stream; large enough that a local client never waits for it.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -125,6 +125,32 @@ pub async fn serve<F, B>(
         connections.spawn(start(connection));
     }
     while connections.join_next().await.is_some() {}
+}
+
+/// Does the same on a socket that keeps listening if this panics, so that it can be called again. A stop closes the socket.
+pub async fn serve_on<F, B>(
+    (socket, network): (SharedSocket, Arc<Network>),
+    settings: Transport,
+    answer: impl Fn(hyper::Request<body::Incoming>) -> F + Clone + Send + Sync + 'static,
+    mut stopped: watch::Receiver<bool>,
+) where
+    F: Future<Output = Result<hyper::Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+{
+    let (listener, certificates) = match socket.bound() {
+        Some(Ok(bound)) => bound,
+        Some(Err(error)) => return tracing::error!(%error, "cannot listen any more"),
+        None => return,
+    };
+    let incoming = Incoming::new(listener, certificates, network);
+    let mut serving = pin!(serve(incoming, settings, None, answer, stopped.clone()));
+    tokio::select! {
+        () = &mut serving => return,
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+    }
+    // New connections are refused from now on.
+    socket.close();
+    serving.await;
 }
 
 async fn drive<F, B>(

@@ -2,25 +2,27 @@
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use gitcd_core::blocking::{self, Panicked};
-use gitcd_core::supervisor::Supervisor;
+use gitcd_core::fence::Fence;
+use gitcd_core::supervisor::{Supervisor, fail_point};
 use gitcd_engine::committer::{self, Committer, Head};
 use gitcd_engine::compactor::{self, Retention};
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
-use gitcd_net::listener::{ListenError, Ports};
+use gitcd_net::listener::{Bound, ListenError, Ports, SharedSocket};
 use gitcd_net::tls;
 use gitcd_repo::branch;
-use gitcd_sync::lease::{self, Lease, LeaseError};
+use gitcd_sync::lease::{self, Attempts, Lease, LeaseError};
 use gitcd_sync::owner::Served;
 use gitcd_sync::{self, MergeError, Merger, Puller};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 mod frontend;
 mod standby;
@@ -179,13 +181,13 @@ pub struct Server {
     store: Arc<Store>,
     writer: store::Handle,
     committer: std::thread::JoinHandle<bool>,
-    listeners: Vec<tokio::task::JoinHandle<()>>,
+    listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     /// Tasks that are aborted when the server stops.
-    aborted: Vec<tokio::task::JoinHandle<()>>,
+    aborted: Vec<JoinHandle<()>>,
     /// Tasks that end by themselves when the server stops.
-    finishing: Vec<tokio::task::JoinHandle<()>>,
+    finishing: Vec<JoinHandle<()>>,
     puller: Arc<Puller>,
     lease: Option<Arc<Lease>>,
     _lock: StateLock,
@@ -207,8 +209,8 @@ impl Server {
     /// # Errors
     /// [`ServeError`], as for [`Server::start`]; [`ServeError::Stopped`].
     pub async fn start_unless(config: Config, mut stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
-        let (supervisor, acquired) = (Supervisor::within(&config.process), Arc::default());
-        let opening = Box::pin(AssertUnwindSafe(open(&config, &supervisor, &acquired)).catch_unwind());
+        let (supervisor, attempts) = (Supervisor::within(&config.process), Arc::default());
+        let opening = Box::pin(AssertUnwindSafe(open(&config, &supervisor, &attempts)).catch_unwind());
         let stop = async {
             if stopped.wait_for(|stopped| *stopped).await.is_err() {
                 std::future::pending::<()>().await;
@@ -222,17 +224,14 @@ impl Server {
             Ok(turn) => Box::pin(Self::serve(config, turn, supervisor)).await,
             Err(error) => Err(error),
         };
-        let unused = acquired.get().filter(|_| started.is_err());
-        if let Some(lease) = unused {
-            // Everything else of the branch has been dropped: another server need not wait until the lease expires.
-            if tokio::time::timeout(RELEASE, lease.release()).await.is_err() {
-                tracing::warn!("the writer lease could not be released; it expires");
-            }
+        // Everything else of the branch has been dropped: another server need not wait until the lease expires.
+        if started.is_err() && tokio::time::timeout(RELEASE, attempts.withdraw()).await.is_err() {
+            tracing::warn!("the writer lease could not be released; it expires");
         }
         started
     }
 
-    /// Serves an opened branch.
+    /// Serves an opened branch. If a step fails or panics, no thread and no task of the branch is left.
     async fn serve(config: Config, turn: Turn, supervisor: Supervisor) -> Result<Self, ServeError> {
         let Turn { opened, lease, listeners, pages } = turn;
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
@@ -243,43 +242,45 @@ impl Server {
                 Threads::start(&config, opened, lease.as_deref(), counters)
             })
         };
-        let Threads { store, writer, committer, puller, lock } = threads.await??;
-        let maintenance =
-            Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let reporter = Reporter::new(puller.clone(), lease.clone(), supervisor.clone());
-        let face = Frontend::new(&config, &store, &addresses, &maintenance, counters, reporter);
+        let threads = threads.await??;
         let (stop, stopped) = watch::channel(false);
-        let pages =
-            pages.into_iter().map(|bound| show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
-        let pages: Vec<_> = pages.map(tokio::spawn).collect();
-        let listeners: Vec<_> = listeners
-            .into_iter()
-            .map(|bound| {
-                tokio::spawn(serve(
-                    (bound, face.source.network.clone()),
-                    (config.transport, lease.as_ref().map(|lease| lease.gate().clone())),
-                    face.front.clone(),
-                    store.clone(),
-                    stopped.clone(),
-                ))
-            })
-            .chain(pages)
-            .collect();
-        let aborted = revocations(&supervisor, &store, config.retention);
-        let finishing = exchanges(&supervisor, &puller, lease.as_ref(), maintenance, &stop);
-        Ok(Self {
-            store,
-            writer,
-            committer,
-            listeners,
-            addresses,
-            stop,
-            aborted,
-            finishing,
-            puller,
-            lease,
-            _lock: lock,
-        })
+        let tasks = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<_, ServeError> {
+            fail_point::pass(SERVE);
+            let reporter = Reporter::new(threads.puller.clone(), lease.clone(), supervisor.clone());
+            let git_dir = gitcd_repo::git_dir(&config.branch.repository);
+            let maintenance = Arc::new(Maintenance::new(git_dir, config.prune_expire));
+            let face = Frontend::new(&config, &threads.store, &addresses, &maintenance, counters, reporter);
+            let fence = lease.as_ref().map(|lease| lease.gate().clone());
+            let with = (config.transport, fence, &threads.store);
+            let listeners = listen((listeners, pages), &face, with, &supervisor, &stopped)?;
+            let finishing = exchanges(&supervisor, &threads.puller, lease.as_ref(), maintenance, &stopped);
+            // Last: a stop alone does not end them.
+            let aborted = revocations(&supervisor, &threads.store, config.retention, &stopped);
+            Ok((listeners, finishing, aborted))
+        }));
+        match tasks.unwrap_or_else(|panic| Err(Panicked::of(SERVE, &*panic).into())) {
+            Ok((listeners, finishing, aborted)) => {
+                let Threads { store, writer, committer, puller, lock } = threads;
+                Ok(Self {
+                    store,
+                    writer,
+                    committer,
+                    listeners,
+                    addresses,
+                    stop,
+                    aborted,
+                    finishing,
+                    puller,
+                    lease,
+                    _lock: lock,
+                })
+            }
+            Err(error) => {
+                stop.send_replace(true);
+                threads.end().await;
+                Err(error)
+            }
+        }
     }
 
     /// Returns the addresses of its listeners for clients.
@@ -347,20 +348,46 @@ impl Server {
     }
 }
 
+/// The last step of a start, as the end of a sentence that starts with "cannot".
+const SERVE: &str = "serve the branch";
+
+/// Starts the listeners for clients, and those for pages.
+fn listen(
+    (clients, pages): (Vec<Bound>, Vec<Bound>),
+    face: &Frontend,
+    (transport, fence, store): (Transport, Option<Arc<Fence>>, &Arc<Store>),
+    supervisor: &Supervisor,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let network = || face.source.network.clone();
+    let pages: Result<Vec<_>, _> = pages.into_iter().map(SharedSocket::new).collect();
+    let pages = pages.map_err(ServeError::Socket)?.into_iter();
+    let clients = clients.into_iter().map(|bound| {
+        let with = (transport, fence.clone());
+        tokio::spawn(serve((bound, network()), with, face.front.clone(), store.clone(), stopped.clone()))
+    });
+    let pages = pages.map(|socket| {
+        let shown = show(supervisor, (socket, network()), face.pages(), stopped.clone());
+        tokio::spawn(shown)
+    });
+    Ok(clients.chain(pages).collect())
+}
+
 /// Starts the tasks that revoke expired leases and compact the history.
 fn revocations(
     supervisor: &Supervisor,
     store: &Arc<Store>,
     retention: Option<Retention>,
-) -> Vec<tokio::task::JoinHandle<()>> {
+    stopped: &watch::Receiver<bool>,
+) -> Vec<JoinHandle<()>> {
     let expiring = store.clone();
-    let expiry = supervisor.spawn("lease-expiry", move || {
+    let expiry = supervisor.spawn("lease-expiry", stopped.clone(), move || {
         let store = expiring.clone();
         async move { store.expire_leases().await }
     });
     let compacting = store.clone();
     let compaction = retention.map(|retention| {
-        supervisor.spawn("compaction", move || {
+        supervisor.spawn("compaction", stopped.clone(), move || {
             let store = compacting.clone();
             async move { compactor::run(&store, retention).await }
         })
@@ -374,23 +401,23 @@ fn exchanges(
     puller: &Arc<Puller>,
     lease: Option<&Arc<Lease>>,
     maintenance: Arc<Maintenance>,
-    stop: &watch::Sender<bool>,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let (external, stopped) = (puller.clone(), stop.subscribe());
-    let external = supervisor.spawn("external-commits", move || {
+    stop: &watch::Receiver<bool>,
+) -> Vec<JoinHandle<()>> {
+    let (external, stopped) = (puller.clone(), stop.clone());
+    let external = supervisor.spawn("external-commits", stop.clone(), move || {
         gitcd_sync::external::follow(external.merger().clone(), external.statuses().clone(), stopped.clone())
     });
     let leased = lease.map(|lease| {
-        let (lease, puller, stopped) = (lease.clone(), puller.clone(), stop.subscribe());
-        supervisor.spawn("writer-lease", move || {
+        let (lease, puller, stopped) = (lease.clone(), puller.clone(), stop.clone());
+        supervisor.spawn("writer-lease", stop.clone(), move || {
             let (lease, puller, stopped) = (lease.clone(), puller.clone(), stopped.clone());
             async move { lease.serve(puller.merger(), puller.statuses(), stopped).await }
         })
     });
-    let (pulling, stopped) = (puller.clone(), stop.subscribe());
-    let pulling = supervisor.spawn("pull", move || pulling.clone().run(stopped.clone()));
-    let stopped = stop.subscribe();
-    let maintaining = supervisor.spawn("maintenance", move || {
+    let (pulling, stopped) = (puller.clone(), stop.clone());
+    let pulling = supervisor.spawn("pull", stop.clone(), move || pulling.clone().run(stopped.clone()));
+    let stopped = stop.clone();
+    let maintaining = supervisor.spawn("maintenance", stop.clone(), move || {
         let (maintenance, stopped) = (maintenance.clone(), stopped.clone());
         async move { maintenance.run(stopped).await }
     });
@@ -437,6 +464,21 @@ impl Threads {
     }
 }
 
+impl Threads {
+    /// Stops the threads and waits for them: they must not outlive the lock.
+    async fn end(self) {
+        let Self { store, writer, committer, puller: _, lock } = self;
+        store.stop().await;
+        let joined = tokio::task::spawn_blocking(move || {
+            writer.join();
+            let _is_committed = committer.join();
+            drop(lock);
+        });
+        // The runtime shuts down otherwise.
+        let _ended = joined.await;
+    }
+}
+
 /// Returns the puller of a branch.
 fn puller(config: &Config, store: &Arc<Store>, heads: watch::Receiver<Head>) -> Result<Arc<Puller>, ServeError> {
     let merger = Merger::new(store.clone(), heads, config.branch.clone())?
@@ -446,11 +488,7 @@ fn puller(config: &Config, store: &Arc<Store>, heads: watch::Receiver<Head>) -> 
 }
 
 /// Binds the ports and recovers the branch; with a lease, once that is acquired.
-async fn open(
-    config: &Config,
-    supervisor: &Supervisor,
-    acquired: &Arc<OnceLock<Arc<Lease>>>,
-) -> Result<Turn, ServeError> {
+async fn open(config: &Config, supervisor: &Supervisor, attempts: &Arc<Attempts>) -> Result<Turn, ServeError> {
     // Ports first: a second server fails before it touches the branch's data.
     let (listen, tls) = (config.listen.clone(), config.tls.clone());
     let (listen_pages, pages_tls) = (config.listen_pages.clone(), config.pages_tls.clone().or_else(|| tls.clone()));
@@ -465,7 +503,7 @@ async fn open(
     };
     // Clients must not take a waiting server for a serving one.
     drop(listeners);
-    standby::wait(config, settings, (&ports, pages), supervisor, acquired).await
+    standby::wait(config, settings, (&ports, pages), supervisor, attempts).await
 }
 
 /// Recovers a branch without a lease.

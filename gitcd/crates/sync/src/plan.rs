@@ -5,6 +5,8 @@
 
 mod bases;
 mod edits;
+#[cfg(test)]
+mod fixtures;
 mod key;
 mod left_out;
 #[cfg(test)]
@@ -261,12 +263,13 @@ impl Planner<'_, '_> {
         let keys = self.rules.keys;
         if theirs.strange.is_empty() && !theirs.keys.keys().any(|relative| self.is_taken(relative)) {
             // Our changes need not be read.
-            for relative in theirs.keys.keys() {
+            for (relative, change) in &theirs.keys {
                 let key = keys.absolute(relative);
                 if keys.placement(&key) != Placement::Data {
-                    self.leave_out(&key);
+                    self.of_one_server(relative, &key, change.to);
                 }
             }
+            self.rejected.sort_by(|one, other| one.path.cmp(&other.path));
             return Ok(());
         }
         let ours = changes::between(self.repository, first, Some(our_tree))?;

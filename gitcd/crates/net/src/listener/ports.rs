@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use crate::tls::{self, Certificates};
@@ -75,6 +76,30 @@ impl Socket {
     /// Those of the system.
     pub fn bound(&self) -> std::io::Result<Bound> {
         Ok((TcpListener::from_std(self.0.try_clone()?)?, self.1.clone()))
+    }
+}
+
+/// The socket of a server that is started again after a panic: it keeps listening until it is closed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SharedSocket(Arc<Mutex<Option<Socket>>>);
+
+impl SharedSocket {
+    /// Keeps a bound listener.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new(bound: Bound) -> std::io::Result<Self> {
+        Ok(Self(Arc::new(Mutex::new(Some(Socket::new(bound)?)))))
+    }
+
+    /// Returns a listener on the socket; `None` once it is closed.
+    pub(crate) fn bound(&self) -> Option<std::io::Result<Bound>> {
+        self.0.lock().as_ref().map(Socket::bound)
+    }
+
+    /// Closes the socket. New connections are refused once its listeners are dropped, too.
+    pub(crate) fn close(&self) {
+        *self.0.lock() = None;
     }
 }
 

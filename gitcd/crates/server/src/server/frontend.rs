@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use gitcd_core::fence::Fence;
+use gitcd_core::supervisor::{FIRST_PAUSE, Supervisor};
 use gitcd_engine::committer;
 use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
-use gitcd_net::listener::{Bound, Incoming};
+use gitcd_net::listener::{Bound, Incoming, SharedSocket};
 use gitcd_net::transport;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
@@ -123,22 +124,29 @@ impl Drop for PoisonOnPanic {
     }
 }
 
-/// Serves the pages on a listener until `stopped`. The branch does not depend on it.
-pub(super) async fn show(
-    ((listener, certificates), network): (Bound, Arc<Network>),
+/// The task of a listener for pages.
+const PAGES: &str = "status-listener";
+
+/// Serves the pages on a socket until `stopped`, again after a panic. The branch does not depend on it.
+pub(super) fn show(
+    supervisor: &Supervisor,
+    (socket, network): (SharedSocket, Arc<Network>),
     (pages, origins): (Router, Origins),
     stopped: watch::Receiver<bool>,
-) {
-    let incoming = Incoming::new(listener, certificates, network);
-    let answer = move |request: hyper::Request<hyper::body::Incoming>| {
-        let refused = access::refuse_origin(&origins, &request);
-        let pages = pages.clone();
-        async move {
-            match refused {
-                Some(refused) => Ok(refused),
-                None => pages.oneshot(request.map(Body::new)).await,
+) -> impl Future<Output = ()> + Send + use<> {
+    let stop = stopped.clone();
+    supervisor.run(FIRST_PAUSE, PAGES, stopped, move || {
+        let (pages, origins) = (pages.clone(), origins.clone());
+        let answer = move |request: hyper::Request<hyper::body::Incoming>| {
+            let refused = access::refuse_origin(&origins, &request);
+            let pages = pages.clone();
+            async move {
+                match refused {
+                    Some(refused) => Ok(refused),
+                    None => pages.oneshot(request.map(Body::new)).await,
+                }
             }
-        }
-    };
-    transport::serve(incoming, Transport::default(), None, answer, stopped).await;
+        };
+        transport::serve_on((socket.clone(), network.clone()), Transport::default(), answer, stop.clone())
+    })
 }

@@ -5,7 +5,7 @@
 //! that reconnect in between are not refused; they find history compacted beyond what they have seen, and list again.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use git2::Oid;
 use gitcd_core::blocking;
@@ -17,10 +17,10 @@ use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, Opened, StateLock};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::standby::{Another, Followed};
-use gitcd_net::listener::{Bound, Ports, Socket};
+use gitcd_net::listener::{Bound, Ports, SharedSocket, Socket};
 use gitcd_repo::branch::{self, Loaded};
 use gitcd_repo::follow::{Follower, Step};
-use gitcd_sync::lease::{self, Acquisition, Lease, Settings};
+use gitcd_sync::lease::{self, Acquisition, Attempts, Lease, Settings};
 use gitcd_sync::{self, Merger, Puller};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,14 +40,14 @@ pub(super) struct Turn {
     pub(super) pages: Vec<Bound>,
 }
 
-/// Waits for the lease and recovers the branch. No client is served any more when this returns. `acquired` receives the lease;
-/// the caller releases it if the branch is not served.
+/// Waits for the lease and recovers the branch. No client is served any more when this returns. `attempts` receives the
+/// lease; the caller withdraws them if the branch is not served.
 pub(super) async fn wait(
     config: &Config,
     settings: &Settings,
     (ports, pages): (&Ports, Vec<Bound>),
     supervisor: &Supervisor,
-    acquired: &Arc<OnceLock<Arc<Lease>>>,
+    attempts: &Arc<Attempts>,
 ) -> Result<Turn, ServeError> {
     let (pushed, told) = watch::channel(None);
     let mut standby = Standby::new(config, ports, pages)?;
@@ -59,7 +59,7 @@ pub(super) async fn wait(
             segment_bytes: config.journal_segment_bytes,
             pushed: settings.hot_standby.then_some(pushed),
             supervisor: supervisor.clone(),
-            acquired: acquired.clone(),
+            attempts: attempts.clone(),
         };
         let (lease, own) = Lease::take(settings, &config.branch, acquisition).await?;
         let opened = lease::takeover::open(&lease, config.journal_segment_bytes, own).await?;
@@ -216,7 +216,8 @@ impl View {
         let puller = Arc::new(Puller::new(Arc::new(merger), gitcd_sync::Config::default()));
         let maintenance =
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
-        let reporter = Reporter::new(puller, None, Supervisor::within(&config.process));
+        let supervisor = Supervisor::within(&config.process);
+        let reporter = Reporter::new(puller, None, supervisor.clone());
         let face = Frontend::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -225,7 +226,9 @@ impl View {
             tasks.spawn(serve((bound, face.source.network.clone()), with, face.front.clone(), store, stopped));
         }
         for bound in pages {
-            tasks.spawn(show((bound, face.source.network.clone()), face.pages(), stopped.clone()));
+            let socket = SharedSocket::new(bound).map_err(ServeError::Socket)?;
+            let on = (socket, face.source.network.clone());
+            tasks.spawn(show(&supervisor, on, face.pages(), stopped.clone()));
         }
         Ok(Self { follower: Some(follower), incarnation, store, heads, tasks, _stop: stop })
     }

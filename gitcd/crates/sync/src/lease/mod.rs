@@ -5,6 +5,7 @@
 //! continues from the remote's state of the branch ([`takeover`]); commits that the former writer had not pushed go to a side
 //! branch ([`side`]). Format and safety argument: `docs/design/writer-lease.md`; for operators: `docs/one-writer.md`.
 
+mod attempts;
 mod chain;
 mod mark;
 mod record;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use self::attempts::Attempts;
 pub use self::record::LEASES;
 pub use self::record::reference;
 use self::remote::LeaseRemote;
@@ -187,7 +189,8 @@ impl Lease {
             let (renewer, stopped) = (renewing.clone(), stopped.clone());
             async move { renewer.lock().await.run(pause, stopped).await }
         };
-        let task = supervisor.spawn_with(renewer::retry(record.duration), RENEWAL, start);
+        let task = supervisor.run(renewer::retry(record.duration), RENEWAL, stop.subscribe(), start);
+        let task = tokio::spawn(task);
         let (task, saved) = (Mutex::new(Some(task)), watch::Sender::new(false));
         Arc::new(Self { shared, upstream, record, stop, renewer, task, supervisor, saved })
     }
@@ -372,10 +375,6 @@ impl Lease {
     async fn end(&self) -> Option<tokio::sync::MutexGuard<'_, LeaseRenewer>> {
         self.stop.send_replace(true);
         let task = self.task.lock().take()?;
-        if self.supervisor.failure(RENEWAL).is_some() {
-            // It waits to be started again.
-            task.abort();
-        }
         let _ended = task.await;
         Some(self.renewer.lock().await)
     }

@@ -1,6 +1,6 @@
 //! Acquisition of the lease by a waiting server.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::Oid;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use super::attempts::{Attempt, Attempts};
 use super::chain::Chain;
 use super::mark::Mark;
 use super::record::{Record, reference};
@@ -42,8 +43,8 @@ pub struct Acquisition {
     pub pushed: Option<watch::Sender<Option<Oid>>>,
     /// Starts the renewal of the lease again after a panic.
     pub supervisor: Supervisor,
-    /// Receives the lease as soon as it is acquired. If the server does not start, the caller must release it.
-    pub acquired: Arc<OnceLock<Arc<Lease>>>,
+    /// Receives each attempt, and the lease as soon as it is acquired. If the server does not start, the caller must withdraw them.
+    pub attempts: Arc<Attempts>,
 }
 
 /// A server that waits for a lease and takes it.
@@ -65,8 +66,6 @@ struct Taker {
     compared: Option<Oid>,
     is_saved: bool,
     is_prepared: bool,
-    /// Attempts and when they were sent; each may have succeeded or not.
-    tried: Vec<(Oid, Moment, Record)>,
     /// Consecutive failures that only an operator can fix.
     refusals: u32,
     holder: String,
@@ -74,7 +73,7 @@ struct Taker {
     last_logged: Option<(String, Instant, u32)>,
     pushed: Option<watch::Sender<Option<Oid>>>,
     supervisor: Supervisor,
-    acquired: Arc<OnceLock<Arc<Lease>>>,
+    attempts: Arc<Attempts>,
 }
 
 /// The result of preparations.
@@ -96,13 +95,13 @@ impl Lease {
     /// commits that only this server has to a side branch if another server has written since.
     ///
     /// # Errors
-    /// [`LeaseError`] if waiting would not help. The lease may be acquired nevertheless: see [`Acquisition::acquired`].
+    /// [`LeaseError`] if waiting would not help. The lease may be acquired nevertheless: see [`Acquisition::attempts`].
     pub async fn take(
         settings: &Settings,
         config: &branch::Config,
         acquisition: Acquisition,
     ) -> Result<(Arc<Self>, takeover::Own), LeaseError> {
-        let Acquisition { lock, segment_bytes, pushed, supervisor, acquired } = acquisition;
+        let Acquisition { lock, segment_bytes, pushed, supervisor, attempts } = acquisition;
         let upstream = LeaseRemote { remote: settings.remote.clone(), config: config.clone(), link: Link::default() };
         let (at, folder) = (upstream.clone(), lock.folder().to_owned());
         let (is_served, mark) = blocking(move || {
@@ -133,14 +132,13 @@ impl Lease {
             compared: None,
             is_saved: false,
             is_prepared: false,
-            tried: Vec::new(),
             refusals: 0,
             holder,
             host,
             last_logged: None,
             pushed,
             supervisor,
-            acquired,
+            attempts,
         };
         taker.run().await
     }
@@ -151,9 +149,8 @@ impl Taker {
         loop {
             let pause = match self.look().await {
                 Ok(seen) => {
-                    if let Some(at) = self.tried.iter().position(|(tried, ..)| Some(*tried) == seen.found) {
-                        let (taken, sent, record) = self.tried.swap_remove(at);
-                        let lease = self.taken(taken, sent, record);
+                    if let Some(attempt) = self.attempts.of(seen.found) {
+                        let lease = self.taken(attempt);
                         return self.with_own(lease).await;
                     }
                     match self.decide(&seen) {
@@ -168,8 +165,8 @@ impl Taker {
                             rest.min(poll(self.duration))
                         }
                         Step::Take => match self.attempt(&seen).await {
-                            Ok((taken, sent, record)) => {
-                                let lease = self.taken(taken, sent, record);
+                            Ok(attempt) => {
+                                let lease = self.taken(attempt);
                                 return self.with_own(lease).await;
                             }
                             Err(error) if error.cause == Cause::Served => {
@@ -275,7 +272,7 @@ impl Taker {
         Ok(())
     }
 
-    async fn attempt(&mut self, seen: &Seen) -> Result<(Oid, Moment, Record), RemoteError> {
+    async fn attempt(&mut self, seen: &Seen) -> Result<Attempt, RemoteError> {
         let record = Record {
             is_held: true,
             epoch: seen.record.as_ref().map_or(0, |record| record.epoch) + 1,
@@ -298,20 +295,24 @@ impl Taker {
         let (next, chain) = prepared.await;
         self.chain = chain;
         let next = next.map_err(|error| self.upstream.failed(Condition::Failed, &describe(&error)))?;
-        let sent = Moment::now();
-        self.tried.push((next, sent, record.clone()));
+        let attempt = Attempt { commit: next, at: Moment::now(), record };
+        let sending = self.attempts.sends(&self.upstream, attempt.clone()).await;
         let (upstream, limit) = (self.upstream.clone(), limit(self.duration));
         let update = (self.reference.clone(), next, seen.found);
-        within(limit, &self.upstream.remote.name, move || upstream.push(vec![update], limit)).await?;
-        Ok((next, sent, record))
+        let sent = within(limit, &self.upstream.remote.name, move || {
+            let _sending = sending;
+            upstream.push(vec![update], limit)
+        });
+        sent.await?;
+        Ok(attempt)
     }
 
-    fn taken(&mut self, taken: Oid, sent: Moment, record: Record) -> Arc<Lease> {
+    fn taken(&mut self, Attempt { commit, at, record }: Attempt) -> Arc<Lease> {
         tracing::info!(
             epoch = record.epoch, lease = ?record.duration, reference = self.reference, remote = self.upstream.remote.name,
             "acquired the writer lease"
         );
-        let holding = Holding::new(self.duration, taken, sent);
+        let holding = Holding::new(self.duration, commit, at);
         let gate = Arc::new(Fence::default());
         gate.open_until(holding.until());
         let shared = Arc::new(Shared {
@@ -327,7 +328,7 @@ impl Taker {
         // Starts renewals, however long the takeover takes.
         let renewer = LeaseRenewer { upstream, record, chain, mark, holding, shared };
         let lease = Lease::keep(renewer, self.supervisor.clone());
-        let _first = self.acquired.set(lease.clone());
+        self.attempts.succeeded(lease.clone());
         lease
     }
 

@@ -146,11 +146,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::plan::{Plan, Provenance, Rules, plan};
+    use crate::plan::{Plan, fixtures};
     use git2::{Repository, Signature, Time};
-    use gitcd_core::keyspace::KeySpace;
-    use gitcd_core::scope::Scope;
-    use gitcd_merge::secrecy::SecretKinds;
     use gitcd_repo::graph::Graph;
 
     const KEY: &str = "/registry/configmaps/n/k";
@@ -177,18 +174,7 @@ mod tests {
     }
 
     fn merged(repository: &Repository, ours: Oid, theirs: Oid) -> Plan {
-        let keys = KeySpace::new("/registry", [""; 0]);
-        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules = Rules {
-            keys: &keys,
-            policy: Policy::Later,
-            scope,
-            fast_forward: true,
-            secret_kinds,
-            verdicts: None,
-            provenance: Provenance::ByMessage,
-        };
-        plan(repository, &mut Graph::default(), &rules, ours, theirs).unwrap().unwrap()
+        fixtures::merged(repository, &mut Graph::default(), ours, theirs).unwrap()
     }
 
     /// Which of two spellings is kept must not depend on the merge bases: branches with other bases would keep the other one.

@@ -32,8 +32,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         if self.rules.keys.placement(&key) != Placement::Data {
-            // Such keys belong to one server.
-            self.leave_out(&key);
+            self.of_one_server(relative, &key, theirs);
             return Ok(());
         }
         if !self.rules.scope.covers(&key) {
@@ -41,6 +40,9 @@ impl Planner<'_, '_> {
         }
         self.brings = true;
         if ours == theirs && is_merged {
+            return Ok(());
+        }
+        if ours != theirs && self.of_api_server(relative, &key, theirs) {
             return Ok(());
         }
         let our_value = self.value(relative, ours)?;

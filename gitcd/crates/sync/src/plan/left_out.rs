@@ -4,10 +4,18 @@ use git2::Oid;
 use gitcd_core::keyspace::Placement;
 use gitcd_core::path;
 use gitcd_core::scope::Scope;
+use gitcd_merge::admit;
 use gitcd_repo::changes::{self, Changes};
 use gitcd_repo::graph::MergeBases;
 
-use super::{PlanError, Planner, Rejected};
+use super::origins::Brought;
+use super::{PlanError, Planner, Provenance, Rejected};
+
+/// Why a pushed file of an ephemeral key is rejected.
+const NEVER_COMMITTED: &str =
+    "keys of this folder are never committed here (--ephemeral-prefixes), so the file has no effect; remove it";
+/// Why a change of kube-apiserver's own records is rejected.
+const OF_API_SERVER: &str = "kube-apiserver keeps its own records in this folder, and no one else may change them; restore the file, or remove it if it is new";
 
 /// Returns whether merges between two commits may have left out keys in `scope`.
 pub(super) fn may_have_left_out(scope: &Scope, meeting: &MergeBases) -> bool {
@@ -42,6 +50,36 @@ impl Planner<'_, '_> {
     pub(super) fn leave_out(&mut self, key: &[u8]) {
         self.left_out.leave_out(key);
         self.is_partial = true;
+    }
+
+    /// Leaves out a key that belongs to one server. A pushed file of such a key is rejected: its author would not learn otherwise
+    /// that it has no effect.
+    pub(super) fn of_one_server(&mut self, relative: &[u8], key: &[u8], theirs: Option<Oid>) {
+        if theirs.is_some() && self.rules.provenance == Provenance::External {
+            return self.reject_file(relative, key, NEVER_COMMITTED.to_owned());
+        }
+        self.leave_out(key);
+    }
+
+    /// Rejects an external change of one of kube-apiserver's own records. Returns whether the key needs no further plan: it was
+    /// rejected, or is planned again once its origin is found.
+    pub(super) fn of_api_server(&mut self, relative: &[u8], key: &[u8], theirs: Option<Oid>) -> bool {
+        if !self.is_kubernetes || !admit::is_of_api_server(relative) {
+            return false;
+        }
+        let is_external = match (theirs, self.origins.get(relative)) {
+            (Some(blob), None) => {
+                self.origins.ask(relative, blob);
+                return true;
+            }
+            (Some(_), Some(brought)) => matches!(brought, Brought::By(_)),
+            // Nothing shows which commit deleted a file.
+            (None, _) => self.rules.provenance == Provenance::External,
+        };
+        if is_external {
+            self.reject_file(relative, key, OF_API_SERVER.to_owned());
+        }
+        is_external
     }
 
     /// Rejects the file of a key.

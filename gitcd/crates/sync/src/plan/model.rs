@@ -3,15 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use git2::{Oid, Repository, Signature, Time};
-use gitcd_core::keyspace::KeySpace;
-use gitcd_core::scope::Scope;
-use gitcd_merge::secrecy::SecretKinds;
-use gitcd_merge::{Outcome, Policy};
+use gitcd_merge::Outcome;
 use gitcd_repo::graph::Graph;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Plan, Provenance, Rules, plan};
+use super::{Plan, fixtures};
 
 /// The fields of an object: `a`, which all branches write, and optionally one of its own for each branch.
 type Fields = BTreeMap<String, String>;
@@ -134,22 +131,11 @@ impl Model<'_> {
     fn pull(&mut self, at: usize, from: usize, impatient: bool) {
         let theirs = self.branches[from].clone();
         let branch = &mut self.branches[at];
-        let keys = KeySpace::new("/registry", [""; 0]);
-        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules = Rules {
-            keys: &keys,
-            policy: Policy::Later,
-            scope,
-            fast_forward: true,
-            secret_kinds,
-            verdicts: None,
-            provenance: Provenance::ByMessage,
-        };
         let mut graph = Graph::default();
-        let Some(plan) = plan(self.repository, &mut graph, &rules, branch.head, theirs.head).unwrap() else {
+        let Some(plan) = fixtures::merged(self.repository, &mut graph, branch.head, theirs.head) else {
             return;
         };
-        let swapped = super::plan(self.repository, &mut graph, &rules, theirs.head, branch.head).unwrap();
+        let swapped = fixtures::merged(self.repository, &mut graph, theirs.head, branch.head);
         if plan.same_tree && !plan.fast_forward && !impatient && branch.head > theirs.head {
             branch.left.insert(theirs.head, theirs.known);
             return;

@@ -1,12 +1,9 @@
 use git2::{Oid, Repository, Signature, Time};
-use gitcd_core::keyspace::KeySpace;
-use gitcd_core::scope::Scope;
-use gitcd_merge::secrecy::SecretKinds;
-use gitcd_merge::{Outcome, Policy};
+use gitcd_merge::Outcome;
 use gitcd_repo::graph::Graph;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, Provenance, Rules, plan};
+use crate::plan::{Plan, fixtures};
 
 struct History {
     repository: Repository,
@@ -51,18 +48,7 @@ impl History {
     }
 
     fn plan(&self, ours: Oid, theirs: Oid) -> Plan {
-        let keys = KeySpace::new("/registry", [""; 0]);
-        let (scope, secret_kinds) = (&Scope::default(), &SecretKinds::default());
-        let rules = Rules {
-            keys: &keys,
-            policy: Policy::Later,
-            scope,
-            fast_forward: true,
-            secret_kinds,
-            verdicts: None,
-            provenance: Provenance::ByMessage,
-        };
-        plan(&self.repository, &mut Graph::default(), &rules, ours, theirs).unwrap().expect("the commits differ")
+        fixtures::merged(&self.repository, &mut Graph::default(), ours, theirs).expect("the commits differ")
     }
 
     /// Returns the result of a merge, which both sides must compute alike, given each side's commit and value.

@@ -1,14 +1,14 @@
-//! Whether the data of a heaven would be public; pure.
+//! Whether Secrets would get to a repository that is not known to be private: a pure function of manifests.
 
 use std::net::IpAddr;
 
-use trishanku_api::{GitHubRepository, TrishankuHeavenSpec};
+use trishanku_api::{AutomatedMergeSpec, GitHubRepository, Gitcd, Remote, TrishankuHeavenSpec};
 
 use crate::encryption::Encryption;
 
 /// Normalizes a URL to `host/owner/name`, so that all URLs of a repository are equal. Ports are dropped: they only select
 /// the protocol.
-pub(crate) fn normalized(url: &str) -> String {
+fn normalized(url: &str) -> String {
     let (has_scheme, rest) = url.split_once("://").map_or((false, url), |(_, rest)| (true, rest));
     // Only in front of the host: a path may have an @.
     let end = rest.find('/').unwrap_or(rest.len());
@@ -33,10 +33,14 @@ fn alias(url: &str) -> String {
     other.map_or_else(|| url.to_owned(), |path| format!("github.com/{path}"))
 }
 
-/// The URLs of a heaven's remotes.
-pub(crate) fn remotes(spec: &TrishankuHeavenSpec) -> Vec<String> {
-    let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
-    let urls = git.into_iter().flat_map(|git| &git.remotes).map(|remote| normalized(&remote.repo));
+/// Returns the remotes of a manifest.
+fn given(gitcd: Option<&Gitcd>) -> impl Iterator<Item = &Remote> {
+    gitcd.and_then(|gitcd| gitcd.git.as_ref()).into_iter().flat_map(|git| &git.remotes)
+}
+
+/// Returns the names of the repositories that the remotes of a manifest may be, to be compared with [`urls`].
+pub fn remotes(gitcd: Option<&Gitcd>) -> Vec<String> {
+    let urls = given(gitcd).map(|remote| normalized(&remote.repo));
     urls.flat_map(|url| std::iter::once(anybodys(&url)).flatten().chain([url.clone()]).collect::<Vec<_>>()).collect()
 }
 
@@ -60,8 +64,8 @@ fn wanted(repository: &GitHubRepository) -> String {
     format!("{host}/{owner}/{}", repository.metadata.name.as_deref().unwrap_or_default()).to_ascii_lowercase()
 }
 
-/// The names that a repository on GitHub has or may have: see [`remotes`].
-pub(crate) fn urls(repository: &GitHubRepository) -> Vec<String> {
+/// Returns the names that a repository on GitHub has or may have: see [`remotes`].
+pub fn urls(repository: &GitHubRepository) -> Vec<String> {
     let status = repository.status.clone().unwrap_or_default();
     let urls = [status.clone_url, status.html_url];
     urls.into_iter().flatten().map(|url| normalized(&url)).chain([wanted(repository)]).collect()
@@ -76,7 +80,7 @@ fn is_of(repository: &GitHubRepository, url: &str) -> bool {
 
 /// Why Secrets must not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Leak {
+pub enum Leak {
     /// A remote is public; the text says how that is known.
     Public(String),
     /// Nothing says whether a remote is public; the text names it.
@@ -116,8 +120,9 @@ fn is_internal(repo: &str) -> bool {
     }
 }
 
-/// Returns a reason if unencrypted Secrets would get to a remote: rather a public one, then one of which nothing is known.
-pub(crate) fn leak(
+/// Returns a reason if a heaven's unencrypted Secrets would get to a remote: rather a public one, then one of which nothing is
+/// known.
+pub fn of_heaven(
     spec: &TrishankuHeavenSpec,
     repositories: &[&GitHubRepository],
     encryption: Encryption,
@@ -126,8 +131,30 @@ pub(crate) fn leak(
     if skips_app || encryption == Encryption::On || spec.allow_public_secrets == Some(true) {
         return None;
     }
-    let git = spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
-    let leaks = git.into_iter().flat_map(|git| &git.remotes).flat_map(|remote| {
+    match (gravest(spec.gitcd.as_ref(), repositories)?, encryption) {
+        // It decides all of them.
+        (_, Encryption::Unknown(what)) => Some(Leak::Unknown(what)),
+        (Leak::Public(how), Encryption::Off(Some(why))) => Some(Leak::Public(format!("{how}, {why}"))),
+        (Leak::Undeclared(what), Encryption::Off(Some(why))) => Some(Leak::Undeclared(format!("{what}, {why}"))),
+        (gravest, _) => Some(gravest),
+    }
+}
+
+/// Returns the same for a merge, which pushes the Secrets of the branches that it merges to all its remotes. Whether they are
+/// encrypted there is not known.
+pub fn of_merge(spec: &AutomatedMergeSpec, repositories: &[&GitHubRepository]) -> Option<Leak> {
+    let pull = spec.gitcd.as_ref().and_then(|gitcd| gitcd.pull.as_ref());
+    let pushes =
+        pull.is_none_or(|pull| pull.push_after_merge != Some(false) || pull.push_on_pull_failure == Some(true));
+    if !pushes || spec.allow_public_secrets == Some(true) {
+        return None;
+    }
+    gravest(spec.gitcd.as_ref(), repositories)
+}
+
+/// Returns the gravest reason why a remote must not get Secrets.
+fn gravest(gitcd: Option<&Gitcd>, repositories: &[&GitHubRepository]) -> Option<Leak> {
+    let leaks = given(gitcd).flat_map(|remote| {
         let name = remote.name.as_deref().unwrap_or("origin");
         let url = normalized(&remote.repo);
         let found: Vec<_> = repositories.iter().filter(|repository| is_of(repository, &url)).collect();
@@ -145,18 +172,11 @@ pub(crate) fn leak(
         }
         found.into_iter().filter_map(|repository| because(name, repository)).collect()
     });
-    let gravest = leaks.min_by_key(|leak| match leak {
+    leaks.min_by_key(|leak| match leak {
         Leak::Public(_) => 0,
         Leak::Undeclared(_) => 1,
         Leak::Unknown(_) => 2,
-    })?;
-    match (gravest, encryption) {
-        // It decides all of them.
-        (_, Encryption::Unknown(what)) => Some(Leak::Unknown(what)),
-        (Leak::Public(how), Encryption::Off(Some(why))) => Some(Leak::Public(format!("{how}, {why}"))),
-        (Leak::Undeclared(what), Encryption::Off(Some(why))) => Some(Leak::Undeclared(format!("{what}, {why}"))),
-        (gravest, _) => Some(gravest),
-    }
+    })
 }
 
 /// The verdict on a remote from its `GitHubRepository`.
@@ -214,7 +234,7 @@ mod tests {
             Some(Leak::Public(told)) => told,
             other => panic!("{other:?}"),
         };
-        let told = public(leak(&spec(json!({})), &[&repository], OFF));
+        let told = public(of_heaven(&spec(json!({})), &[&repository], OFF));
         assert!(told.contains("origin") && told.contains("\"cluster\""), "{told}");
         for more in [
             json!({"allowPublicSecrets": true}),
@@ -222,21 +242,21 @@ mod tests {
             json!({"gitcd": {"git": {"remotes": [{"repo": "https://github.com/example-org/other", "public": false}]}}}),
             json!({"gitcd": {"git": {"remotes": [{"repo": "https://git.team.svc/example-org/cluster"}]}}}),
         ] {
-            assert_eq!(leak(&spec(more.clone()), &[&repository], OFF), None, "{more}");
+            assert_eq!(of_heaven(&spec(more.clone()), &[&repository], OFF), None, "{more}");
         }
         let denied = spec(json!({"gitcd": {"git": {"remotes": [
             {"repo": "https://github.com/example-org/cluster", "public": false},
         ]}}}));
-        assert!(public(leak(&denied, &[&repository], OFF)).contains("GitHubRepository"));
-        assert_eq!(leak(&spec(json!({})), &[&repository], Encryption::On), None);
+        assert!(public(of_heaven(&denied, &[&repository], OFF)).contains("GitHubRepository"));
+        assert_eq!(of_heaven(&spec(json!({})), &[&repository], Encryption::On), None);
         let off = Encryption::Off(Some("because".to_owned()));
-        assert!(public(leak(&spec(json!({})), &[&repository], off)).contains("because"));
+        assert!(public(of_heaven(&spec(json!({})), &[&repository], off)).contains("because"));
         let unknown = Encryption::Unknown("Secret".to_owned());
-        assert_eq!(leak(&spec(json!({})), &[&repository], unknown), Some(Leak::Unknown("Secret".to_owned())));
+        assert_eq!(of_heaven(&spec(json!({})), &[&repository], unknown), Some(Leak::Unknown("Secret".to_owned())));
         let said = spec(json!({"gitcd": {"git": {"remotes": [{"name": "desk", "repo": "/x", "public": true}]}}}));
-        assert!(public(leak(&said, &[], OFF)).contains("desk"));
+        assert!(public(of_heaven(&said, &[], OFF)).contains("desk"));
         repository.status.as_mut().unwrap().private = Some(true);
-        assert_eq!(leak(&spec(json!({})), &[&repository], OFF), None);
+        assert_eq!(of_heaven(&spec(json!({})), &[&repository], OFF), None);
     }
 
     #[test]
@@ -255,7 +275,7 @@ mod tests {
             "http://0x08080808/x",
             "https://example\u{3002}org/x",
         ] {
-            let leak = leak(&with(repo), &[], OFF);
+            let leak = of_heaven(&with(repo), &[], OFF);
             assert!(matches!(&leak, Some(Leak::Undeclared(what)) if what.contains("origin")), "{repo}: {leak:?}");
         }
         for repo in [
@@ -272,7 +292,31 @@ mod tests {
             "http://localhost:1/x",
             "https://git.team.svc.cluster.local/x",
         ] {
-            assert_eq!(leak(&with(repo), &[], OFF), None, "{repo}");
+            assert_eq!(of_heaven(&with(repo), &[], OFF), None, "{repo}");
+        }
+    }
+
+    #[test]
+    fn a_merge_pushes_secrets_only_to_remotes_that_are_known_to_be_private() {
+        let merge = |more: Value| {
+            let remotes = json!([
+                {"name": "in", "repo": "/srv/in.git"}, {"name": "out", "repo": "https://git.example.org/out"},
+            ]);
+            let mut spec = json!({"app": {"committerName": "m"}, "gitcd": {"git": {"remotes": remotes}}});
+            spec["gitcd"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<AutomatedMergeSpec>(spec).unwrap()
+        };
+        let usual = merge(json!({}));
+        assert!(matches!(of_merge(&usual, &[]), Some(Leak::Undeclared(what)) if what.contains("\"out\"")));
+        let pushes = json!({"pull": {"pushAfterMerge": false, "pushOnPullFailure": true}});
+        assert!(of_merge(&merge(pushes), &[]).is_some());
+        assert_eq!(of_merge(&merge(json!({"pull": {"pushAfterMerge": false}})), &[]), None, "it pushes nothing");
+        let allowed = AutomatedMergeSpec { allow_public_secrets: Some(true), ..usual.clone() };
+        assert_eq!(of_merge(&allowed, &[]), None);
+        for (public, is_leak) in [(true, true), (false, false)] {
+            let mut said = usual.clone();
+            said.gitcd.as_mut().unwrap().git.as_mut().unwrap().remotes[1].public = Some(public);
+            assert_eq!(matches!(of_merge(&said, &[]), Some(Leak::Public(_))), is_leak);
         }
     }
 
@@ -289,12 +333,12 @@ mod tests {
             json!({"organization": "example-org", "apiUrl": "https://api.github.com:443/", "private": true}),
             json!({"organization": ""}),
         ] {
-            let leak = leak(&spec, &[&with(fields.clone())], OFF);
+            let leak = of_heaven(&spec, &[&with(fields.clone())], OFF);
             assert!(matches!(&leak, Some(Leak::Unknown(told)) if told.contains("\"cluster\"")), "{fields}: {leak:?}");
         }
         let public = with(json!({"organization": "example-org", "private": false}));
         let unknown = with(json!({"organization": "example-org"}));
-        assert!(matches!(leak(&spec, &[&unknown, &public], OFF), Some(Leak::Public(_))));
+        assert!(matches!(of_heaven(&spec, &[&unknown, &public], OFF), Some(Leak::Public(_))));
         // Another owner; another server; and a user's repository that turns out to be another one.
         let mut other = with(json!({}));
         let url = Some("https://github.com/someone/cluster".to_owned());
@@ -305,10 +349,10 @@ mod tests {
             other,
         ];
         for other in &others {
-            assert!(matches!(leak(&spec, &[other], OFF), Some(Leak::Undeclared(_))), "{other:?}");
+            assert!(matches!(of_heaven(&spec, &[other], OFF), Some(Leak::Undeclared(_))), "{other:?}");
         }
         // Heavens are reconciled for all repositories that a remote may be.
-        let remotes = remotes(&spec);
+        let remotes = remotes(spec.gitcd.as_ref());
         assert!([&unknown, &with(json!({}))].iter().all(|found| urls(found).iter().any(|url| remotes.contains(url))));
     }
 }

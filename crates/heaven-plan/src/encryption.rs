@@ -1,21 +1,21 @@
-//! Whether a heaven's kube-apiserver stores Secrets encrypted; pure.
+//! Whether a heaven's kube-apiserver stores Secrets encrypted: a pure function of the manifest and the configuration.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use trishanku_api::ApiServer;
 
 /// The key of the configuration in its Secret.
-pub(crate) const FILE: &str = "encryption.yaml";
+pub const FILE: &str = "encryption.yaml";
 const FLAG: &str = "encryption-provider-config";
 
 /// Whether Secrets are encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Encryption {
+pub enum Encryption {
     /// They are.
     On,
     /// They are not; with the reason if a configuration is given.
     Off(Option<String>),
-    /// The Secret with the configuration does not exist yet.
+    /// The Secret with the configuration does not exist yet; the text names it.
     Unknown(String),
 }
 
@@ -36,8 +36,8 @@ struct ResourceConfiguration {
     providers: Vec<Map<String, Value>>,
 }
 
-/// The name of the Secret with the configuration, if the flags do not replace it.
-pub(crate) fn secret(given: Option<&ApiServer>) -> Option<&str> {
+/// Returns the name of the Secret with the configuration, if the flags do not replace it.
+pub fn secret(given: Option<&ApiServer>) -> Option<&str> {
     given.filter(|given| !replaces(given))?.encryption_configuration_secret_name.as_deref()
 }
 
@@ -48,7 +48,7 @@ fn replaces(given: &ApiServer) -> bool {
 
 /// Returns whether Secrets are encrypted. `configuration` is the content of [`FILE`] in the Secret that [`secret`] names:
 /// `None` if there is no such Secret, an empty one if it has no such key.
-pub(crate) fn of(given: Option<&ApiServer>, configuration: Option<&[u8]>) -> Encryption {
+pub fn of(given: Option<&ApiServer>, configuration: Option<&[u8]>) -> Encryption {
     if given.is_some_and(replaces) {
         let why = format!("apiserver.extraArgs sets {FLAG}, whose file cannot be checked");
         return Encryption::Off(Some(why));
@@ -63,8 +63,8 @@ pub(crate) fn of(given: Option<&ApiServer>, configuration: Option<&[u8]>) -> Enc
     }
 }
 
-/// Why a configuration does not encrypt Secrets: writes use the first provider of the first entry that includes them.
-fn problem(configuration: &[u8]) -> Option<String> {
+/// Returns why a configuration does not encrypt Secrets: writes use the first provider of the first entry that includes them.
+pub fn problem(configuration: &[u8]) -> Option<String> {
     // The error could repeat a key.
     let Ok(configuration) = serde_saphyr::from_slice::<EncryptionConfiguration>(configuration) else {
         return Some("is not an EncryptionConfiguration".to_owned());
