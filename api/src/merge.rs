@@ -41,8 +41,7 @@ pub struct AutomatedMergeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub suspend_reason: Option<String>,
-    /// Allows the merge to push Secrets to remotes that are public, or not known to be private, such as Secrets that the
-    /// heavens of its branches encrypt. Otherwise, the merge is rejected.
+    /// Allows pushing Secrets to remotes that may be public, for instance because heavens encrypt them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_public_secrets: Option<bool>,
 }
