@@ -35,7 +35,7 @@ fn heaven(number: usize) -> TrishankuHeaven {
     let own = |what: &str| format!("heaven-{number}/{what}");
     let image = "registry.example.org/controller:1";
     let container = json!({"name": "controller", "image": image, "args": ["--kubeconfig=/etc/kubeconfig"]});
-    let remote = json!({"repo": "https://git.example.org/cluster.git", "branches": {"data": "main"}});
+    let remote = json!({"repo": "https://git.example.org/cluster.git", "public": false, "branches": {"data": "main"}});
     let manifest = json!({
         "metadata": {"name": format!("heaven-{number}")},
         "spec": {
