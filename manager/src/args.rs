@@ -12,6 +12,7 @@ use trishanku_heaven_plan::plan::Images;
 /// OpenTelemetry's variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`, configure traces; `RUST_LOG` sets the log level.
 #[derive(Debug, Parser)]
 #[command(name = "manager", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -39,8 +40,8 @@ pub(crate) struct Args {
     /// Namespaces to watch, separated by commas [default: all]
     #[arg(long, env = "NAMESPACES", value_delimiter = ',', value_name = "NAMESPACES")]
     pub(crate) namespaces: Vec<String>,
-    /// Set up heavens and merges in the manager's own namespace (POD_NAMESPACE), too. Their authors can then run containers
-    /// with the manager's service account
+    /// Set up heavens and merges in the manager's own namespace, too. Their authors can then run containers with the
+    /// manager's service account
     #[arg(long, env = "ALLOW_OWN_NAMESPACE", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     allow_own_namespace: bool,
     /// The manager's own namespace, if it runs in a pod

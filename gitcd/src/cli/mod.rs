@@ -33,7 +33,6 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use self::certificates::Certificates;
 use self::origin::Origins;
 
 /// An etcd v3 server whose store is a branch of a Git repository.
