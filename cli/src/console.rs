@@ -131,6 +131,9 @@ impl Console {
                 let port = port.map(|port| format!("  {DIM}127.0.0.1:{port}{DIM:#}")).unwrap_or_default();
                 self.say(&format_args!("  {component:<24} {GOOD}ready{GOOD:#} {:>6}{port}", seconds(*after)));
             }
+            Notice::Preparing { component, progress } => {
+                self.say(&format_args!("  {component:<24} {DIM}{progress}{DIM:#}"));
+            }
             Notice::AllReady { after } => {
                 self.say(&format_args!("{GOOD}Ready{GOOD:#} in {STRONG}{}{STRONG:#}", seconds(*after)));
             }

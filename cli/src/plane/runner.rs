@@ -1,7 +1,7 @@
 //! Keeps one component running: starts it, probes it, restarts it when it exits, and stops it on request.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -27,6 +27,12 @@ const LONG_RUN: Duration = Duration::from_secs(30);
 /// Polling interval for the rest of a process group after SIGTERM.
 const LOOK_AT_GROUP: Duration = Duration::from_millis(20);
 
+/// How often a preparation's log is searched for progress, and how much of its end.
+const LOOK_AT_LOG: Duration = Duration::from_secs(1);
+const LOOK_AT_BYTES: u64 = 4 << 10;
+/// How gitcd begins a line about the progress of a fetch.
+const FETCHING: &str = "fetching from ";
+
 /// The target state of a component. It only ever rises: run, end, kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
@@ -40,6 +46,8 @@ enum Order {
 pub(crate) enum Report {
     /// A preparation runs; `None` if it exited before it could be identified.
     Preparing(Option<Identity>),
+    /// A preparation makes progress, as it has logged.
+    Progress(String),
     /// It runs; `None` if it exited before it could be identified.
     Started(Option<Identity>),
     /// It became ready, this long after its start.
@@ -154,6 +162,7 @@ impl Run {
     async fn run_once(&mut self) -> io::Result<Outcome> {
         let component = self.component.clone();
         for prepare in &component.prepare {
+            let from = std::fs::metadata(&component.log).map_or(0, |log| log.len());
             let mut leader = Leader::spawn(prepare, &component.log)?;
             self.report(Report::Preparing(leader.identity()?)).await;
             tokio::select! {
@@ -166,6 +175,7 @@ impl Run {
                     }
                 }
                 _ = ordered(&mut self.orders, Order::End) => return end(leader, Duration::ZERO, &mut self.orders).await,
+                never = relay(&self.reports, self.index, &component.log, from) => match never {},
             }
         }
         let since = Instant::now();
@@ -232,6 +242,38 @@ async fn fails(component: &Component, prober: Option<&Prober>, since: Instant, g
             }
         }
     }
+}
+
+/// Reports the progress that a preparation writes to its log, from a position on. Never returns.
+async fn relay(
+    reports: &mpsc::Sender<(usize, Report)>,
+    index: usize,
+    log: &Path,
+    from: u64,
+) -> std::convert::Infallible {
+    let mut last = None;
+    loop {
+        tokio::time::sleep(LOOK_AT_LOG).await;
+        let found = progress(log, from);
+        if let Some(progress) = found.clone().filter(|_| found != last) {
+            last = found;
+            // Without a receiver the supervisor is gone, and that drops this task anyway.
+            let _unheard = reports.send((index, Report::Progress(progress))).await;
+        }
+    }
+}
+
+/// Returns the last line about a fetch in a log, without its time and level.
+fn progress(log: &Path, from: u64) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    let end = file.seek(io::SeekFrom::End(0)).ok()?;
+    // An older part may be gone, if the log was rotated.
+    file.seek(io::SeekFrom::Start(from.max(end.saturating_sub(LOOK_AT_BYTES)))).ok()?;
+    let mut text = Vec::new();
+    file.take(LOOK_AT_BYTES).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let text = &text[..=text.rfind('\n')?];
+    text.lines().rev().find_map(|line| Some(line[line.find(FETCHING)?..].to_owned()))
 }
 
 /// The command line of a preparation, shortened: the program and its subcommand.
@@ -321,5 +363,28 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_complete_lines_of_this_run_are_progress() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let shown = |text: &str, from| {
+            std::fs::write(log.path(), text).unwrap();
+            progress(log.path(), from)
+        };
+        let first = "2026-01-01T00:00:00Z  INFO fetching from origin: 1.0 MiB, 0.5 MiB/s\n";
+        assert_eq!(shown("", 0), None);
+        assert_eq!(shown(first, 0).as_deref(), Some("fetching from origin: 1.0 MiB, 0.5 MiB/s"));
+        assert_eq!(shown(first, first.len() as u64), None, "it is of an earlier run");
+        let more =
+            format!("{first}\u{1b}[32mINFO\u{1b}[0m fetching from origin: 2.0 MiB, 0.5 MiB/s\nfetching from ori");
+        assert_eq!(shown(&more, 0).as_deref(), Some("fetching from origin: 2.0 MiB, 0.5 MiB/s"));
+        assert_eq!(shown(&(more.clone() + &"x\n".repeat(4096)), 0), None, "only the end is read");
+        assert_eq!(shown("other\n", 9999), None, "the log was rotated");
     }
 }

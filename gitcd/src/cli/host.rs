@@ -14,6 +14,7 @@ use gitcd_net::tls;
 use gitcd_server::config::{Listen, listen_urls};
 use gitcd_sync::owner::Served;
 
+use super::limits::{HostLimits, HostLimitsBeside};
 use super::stop::Stop;
 use super::{boolean, duration};
 
@@ -41,18 +42,8 @@ pub(super) struct Args {
     /// Create a repository on the first push by a user with write access
     #[arg(long, env = "GITCD_CREATE_ON_PUSH", value_parser = boolean)]
     create_on_push: bool,
-    /// Largest pack of a push
-    #[arg(long, env = "GITCD_MAX_PACK_BYTES", default_value_t = Limits::default().max_pack_bytes, value_name = "BYTES")]
-    max_pack_bytes: u64,
-    /// Concurrent fetches and pushes
-    #[arg(long, env = "GITCD_MAX_REQUESTS", default_value_t = Limits::default().max_requests, value_name = "N")]
-    max_requests: usize,
-    /// Concurrent clients that follow references
-    #[arg(long, env = "GITCD_MAX_FOLLOWERS", default_value_t = Limits::default().max_followers, value_name = "N")]
-    max_followers: usize,
-    /// How long a client may stall in the middle of a request
-    #[arg(long, env = "GITCD_IDLE_TIMEOUT", default_value = "2m", value_parser = duration::parse, value_name = "DURATION")]
-    idle_timeout: Duration,
+    #[command(flatten)]
+    limits: HostLimits,
     /// Certificate for https listeners (PEM file)
     #[arg(long, env = "GITCD_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -183,12 +174,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         trusted_ca: args.tls_trusted_ca_certs.as_deref(),
     };
     let Opening { ports, anonymous } = given.open()?;
-    let limits = Limits {
-        max_pack_bytes: args.max_pack_bytes,
-        max_requests: args.max_requests,
-        max_followers: args.max_followers,
-        idle: args.idle_timeout.max(Duration::from_secs(1)),
-    };
+    let limits = args.limits.limits()?;
     let config = Config {
         tokens: args.tokens.clone(),
         anonymous,
@@ -224,7 +210,6 @@ async fn serve(config: Config, ports: &Ports) -> anyhow::Result<()> {
 /// Flags of `gitcd serve` for a Git host beside the etcd API.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Git host")]
-#[expect(clippy::struct_field_names, reason = "the fields are the flags' names")]
 pub(super) struct HostFlags {
     #[arg(
         long,
@@ -248,6 +233,8 @@ pub(super) struct HostFlags {
     /// Require client certificates from the CAs in this PEM file
     #[arg(long, env = "GITCD_HOST_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
     host_tls_trusted_ca_certs: Option<PathBuf>,
+    #[command(flatten)]
+    limits: HostLimitsBeside,
 }
 
 /// A host beside the etcd API, with its ports bound, but not started yet.
@@ -255,6 +242,7 @@ pub(super) struct Beside {
     bound: Vec<Bound>,
     tokens: Option<PathBuf>,
     anonymous: Option<Access>,
+    limits: Limits,
 }
 
 impl HostFlags {
@@ -272,9 +260,10 @@ impl HostFlags {
         if given.urls.is_empty() {
             return Ok(None);
         }
+        let limits = self.limits.limits()?;
         let Opening { ports, anonymous } = given.open()?;
         let bound = ports.bind().await.context("cannot host the repository")?;
-        Ok(Some(Beside { bound, tokens: self.host_tokens.clone(), anonymous }))
+        Ok(Some(Beside { bound, tokens: self.host_tokens.clone(), anonymous, limits }))
     }
 }
 
@@ -290,6 +279,7 @@ impl Beside {
         let config = Config {
             tokens: self.tokens,
             anonymous: self.anonymous,
+            limits: self.limits,
             owner: Some(Arc::new(owner)),
             only: Some(repository.to_owned()),
             supervisor,

@@ -1,15 +1,15 @@
 //! `gitcd init`.
 
-use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use gitcd_core::revision::Revision;
 use gitcd_engine::recovery::{self, Beginning, Initialized};
-use gitcd_repo::branch::Progress;
+use gitcd_repo::branch;
 
+use super::progress::Progress;
 use super::{Common, boolean, loopback, per_branch};
 
 #[derive(Debug, clap::Args)]
@@ -53,9 +53,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let start = starts.number("start-revisions", &name)?.unwrap_or(Revision::INITIAL.get()).max(1);
         let version = versions.number("versions", &name)?.unwrap_or(1).max(1);
         let beginning = Beginning { revision: Revision::new(start), version, depth: args.depth, force: args.force };
-        let (started, mut told) = (Instant::now(), Told::default());
-        let done = recovery::init_with(&config, beginning, &mut |progress| told.tell(progress));
-        told.end();
+        let (started, mut shown) = (Instant::now(), Progress::new());
+        let done = recovery::init_with(&config, beginning, &mut |branch::Progress { what, done, all }| {
+            let of = all.map(|all| format!(" of {all}")).unwrap_or_default();
+            shown.show(format_args!("{done}{of} {what}"));
+        });
+        shown.end();
         let done = done.with_context(|| format!("cannot initialise branch {name:?}"))?;
         let (repository, reference) = (config.repository.display(), &config.data_reference);
         let seconds = started.elapsed().as_secs_f64();
@@ -82,39 +85,4 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reports progress on a terminal, if the command takes long.
-struct Told {
-    started: Instant,
-    last: Option<Instant>,
-}
-
-/// How long the command runs before its progress is reported.
-const PATIENCE: Duration = Duration::from_secs(2);
-const EVERY: Duration = Duration::from_millis(500);
-
-impl Default for Told {
-    fn default() -> Self {
-        Self { started: Instant::now(), last: None }
-    }
-}
-
-impl Told {
-    fn tell(&mut self, Progress { what, done, all }: Progress) {
-        let is_due = self.started.elapsed() >= PATIENCE && self.last.is_none_or(|last| last.elapsed() >= EVERY);
-        if !is_due || !std::io::stderr().is_terminal() {
-            return;
-        }
-        self.last = Some(Instant::now());
-        let of = all.map(|all| format!(" of {all}")).unwrap_or_default();
-        trishanku_stdio::eprint!("\r\x1b[K{done}{of} {what}");
-    }
-
-    /// Clears the line for the next output.
-    fn end(&self) {
-        if self.last.is_some() {
-            trishanku_stdio::eprint!("\r\x1b[K");
-        }
-    }
 }

@@ -10,11 +10,13 @@ mod health;
 mod history;
 mod host;
 mod init;
+mod limits;
 mod loopback;
 mod merge_file;
 mod origin;
 mod permissions;
 mod prepare;
+mod progress;
 mod pull;
 mod restore;
 mod serve;
@@ -305,7 +307,7 @@ fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     let others =
         filter_fn(|metadata| metadata.target() != gitcd_core::trace::TARGET).with_max_level_hint(LevelFilter::TRACE);
     let words = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(progress::log_writer)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .with_filter(filter.and(others));

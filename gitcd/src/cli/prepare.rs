@@ -7,10 +7,12 @@ use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::error::chain;
 use gitcd_repo::branch::Config;
 use gitcd_sync::prepare::{Preparation, PrepareError, Prepared, prepare};
+use gitcd_sync::progress::FetchProgress;
 use gitcd_sync::remote::Remote;
 use gitcd_sync::status::Condition;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::progress::Fetches;
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
 
@@ -84,7 +86,9 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
             needs_theirs: args.fail_on_no_remote_branch,
             clone: args.clone,
             begin_with_theirs: args.begin_with_remote_branch,
+            progress: FetchProgress::default(),
         };
+        let _shown = Fetches::show(args.remote_name.clone(), how.progress.clone());
         let (repository, reference) = (config.repository.display().to_string(), config.data_reference.clone());
         let done = in_time(&config, &remote, &how, began, args.wait).await?;
         let origin = &args.remote_name;

@@ -15,6 +15,7 @@ use gitcd_sync::dry_run::ApiServer;
 use gitcd_sync::remote::Remote;
 
 use super::certificates::TlsFlags;
+use super::progress::Fetches;
 use super::stop::{Outcome, Stop};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer};
@@ -349,11 +350,14 @@ fn configs(args: &Args) -> anyhow::Result<Vec<server::Config>> {
 async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
     let stop = Stop::by_signal()?;
     let once = configs.iter().all(|config| config.pull.interval.is_none());
-    let (mut servers, mut outcome) = (Vec::new(), Outcome::default());
+    let (mut servers, mut shown, mut outcome) = (Vec::new(), Vec::new(), Outcome::default());
     for config in configs {
         let name = config.branch.name.clone();
         match Box::pin(Server::start_unless(config, stop.receiver())).await {
-            Ok(server) => servers.push((name, server)),
+            Ok(server) => {
+                shown.extend(Fetches::of(&server));
+                servers.push((name, server));
+            }
             Err(ServeError::Stopped) => break,
             Err(error) => {
                 outcome.fail(anyhow::Error::from(error).context(format!("cannot open branch {name:?}")));
@@ -374,6 +378,7 @@ async fn pull(configs: Vec<server::Config>) -> anyhow::Result<()> {
         stop.requested().await;
         tracing::info!("stopping: committing");
     }
+    drop(shown);
     for (name, server) in servers {
         if let Err(error) = server.stop().await {
             outcome.fail(anyhow::Error::from(error).context(format!("branch {name:?}")));

@@ -8,6 +8,7 @@ use gitcd_engine::recovery;
 use gitcd_server::server::{Config, ServeError, Server};
 
 use super::Common;
+use super::progress::Step;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -29,17 +30,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         anyhow::bail!("a snapshot has one branch, and the flags name {}: {}", names.len(), names.join(", "));
     };
     let config = branches.branch(name);
-    let backup = Backup::read(&args.file)?;
-    let revision = recovery::restore(&config, &backup, args.bump_revision)
-        .with_context(|| format!("cannot restore branch {name:?}"))?;
+    let backup = shown("reading the snapshot", || Backup::read(&args.file))?;
+    let keys = backup.pairs.len();
+    let revision = shown(&format!("creating the branch with {keys} keys"), || {
+        recovery::restore(&config, &backup, args.bump_revision)
+    })
+    .with_context(|| format!("cannot restore branch {name:?}"))?;
     let runtime = super::runtime()?;
-    runtime.block_on(commit(config.clone())).with_context(|| format!("cannot commit the restored branch {name:?}"))?;
+    shown("committing the history of the snapshot", || runtime.block_on(commit(config.clone())))
+        .with_context(|| format!("cannot commit the restored branch {name:?}"))?;
     let (repository, reference) = (config.repository.display(), &config.data_reference);
     trishanku_stdio::println!(
         "restored {reference} in {repository}: revision {revision}, {} leases; serve it with `gitcd serve --repo={repository}`",
         backup.leases.len()
     );
     Ok(())
+}
+
+/// Runs a step, and shows it if it takes long.
+fn shown<T>(name: &str, step: impl FnOnce() -> T) -> T {
+    let _shown = Step::start(name);
+    step()
 }
 
 /// Commits what a snapshot has after its base revision, so that the repository has all of it before it is served.

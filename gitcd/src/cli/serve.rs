@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use self::etcd::{Compaction, Tracing, Transport};
 use super::certificates::{MetricsTlsFlags, TlsFlags};
+use super::progress::Fetches;
 use super::stop::{Outcome, Stop};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer, store, telemetry};
@@ -274,7 +275,7 @@ async fn serve(configs: Vec<Config>, host: &super::host::HostFlags) -> anyhow::R
     if let Some(host) = hosting {
         host.stop().await;
     }
-    for (name, server) in servers {
+    for Started { name, server, .. } in servers {
         if let Err(error) = server.stop().await {
             outcome.fail(anyhow::Error::from(error).context(format!("branch {name:?}")));
         }
@@ -293,20 +294,29 @@ fn panicked(error: tokio::task::JoinError) -> anyhow::Error {
     Panicked::of_task("start a server", error).into()
 }
 
-/// Starts a server, unless `stopped` before; returns it with the name of its branch.
-async fn start(config: Config, stopped: watch::Receiver<bool>) -> anyhow::Result<(String, Server)> {
+/// A server that is running.
+struct Started {
+    /// The name of its branch.
+    name: String,
+    server: Server,
+    _shown: Vec<Fetches>,
+}
+
+/// Starts a server, unless `stopped` before.
+async fn start(config: Config, stopped: watch::Receiver<bool>) -> anyhow::Result<Started> {
     let (name, reference) = (config.branch.name.clone(), config.branch.data_reference.clone());
     let server = Server::start_unless(config, stopped).await;
     let server = server.with_context(|| format!("cannot serve branch {name:?}"))?;
     for address in server.addresses() {
         tracing::info!(branch = name, reference, %address, "serving");
     }
-    Ok((name, server))
+    let shown = Fetches::of(&server);
+    Ok(Started { name, server, _shown: shown })
 }
 
 /// Waits until another writer has one of the branches. Returns the branch and the writer.
-async fn deposed(servers: &[(String, Server)]) -> (String, String) {
-    let waits = servers.iter().map(|(name, server)| async move { (name.clone(), server.deposed().await) });
+async fn deposed(servers: &[Started]) -> (String, String) {
+    let waits = servers.iter().map(|started| async move { (started.name.clone(), started.server.deposed().await) });
     let mut waits: FuturesUnordered<_> = waits.collect();
     match waits.next().await {
         Some(deposed) => deposed,
@@ -420,7 +430,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             },
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
-            transport: args.transport.settings(),
+            transport: args.transport.settings()?,
             origins: Origins::parse(args.cors.as_deref().unwrap_or_default()),
             pages_tls: files_of_pages.of_branch(name)?.or_else(|| tls.clone()),
             tls,

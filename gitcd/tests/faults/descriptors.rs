@@ -115,3 +115,29 @@ async fn a_reference_that_cannot_be_read_is_reported_until_it_can() {
         assert_eq!(status["branches"][0]["error"].is_string(), failing == 1, "{status}");
     }
 }
+
+#[tokio::test]
+async fn flags_limit_the_connections_of_a_listener_and_of_an_address() {
+    let server = Launch::new(Kind::Gitcd).argument("--max-connections-per-address=4").start().await;
+    let mut crowd = Vec::new();
+    eventually("the server to refuse connections", async || {
+        crowd.push(TcpStream::connect(server.address()).await.ok()?);
+        server.output().contains("its address has reached the limit of connections").then_some(())
+    })
+    .await;
+    assert!(crowd.len() <= 10, "{}", crowd.len());
+    drop(crowd);
+    let server = Launch::new(Kind::Gitcd).argument("--max-connections=7").start().await;
+    let status: serde_json::Value = serde_json::from_str(&server.page("/status").await).expect("the status is JSON");
+    assert_eq!(status["branches"][0]["connections"]["limit"], 7, "{status}");
+    for (flag, words) in [
+        ("--max-connections=0", "--max-connections: \"0\": no client could connect"),
+        ("--max-connections=97", "may open 128 files, of which 96 for connections"),
+        ("--host-max-push-memory-bytes=5", "--host-max-push-memory-bytes: \"5\": it must be at least 67108864"),
+    ] {
+        let launch = Launch::new(Kind::Gitcd).wrapper(&["prlimit", "--nofile=128"]).argument(flag);
+        let launch = launch.argument("--host-listen-urls=http://127.0.0.1:0");
+        let exit = launch.spawn().exit().await;
+        super::explains(&exit, &[words]);
+    }
+}

@@ -1,5 +1,6 @@
 //! A full disk.
 
+use gitcd::proto::etcdserverpb::SnapshotRequest;
 use tonic::Code;
 
 use super::small_disk::SmallDisk;
@@ -95,4 +96,29 @@ async fn a_start_on_a_full_disk_serves_reads_or_explains_itself() {
     let client = server.client().await;
     holds(&client, 0..EARLY).await;
     write(&client, EARLY..EARLY + 1).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_without_room_is_refused_and_takes_none() {
+    let Some(disk) = SmallDisk::new(DISK_BYTES) else { return };
+    let wrapper = disk.wrapper();
+    let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
+    Repository::init_through(&wrapper, &disk.path().join("repo.git"));
+    let server = Launch::new(Kind::Gitcd).folder(disk.path()).wrapper(&wrapper).start().await;
+    let client = server.client().await;
+    write(&client, 0..EARLY).await;
+    disk.fill();
+    let refused = client.snapshot(SnapshotRequest {}).await.expect_err("there is no room");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    for words in ["a snapshot of about 1 MiB needs 1 MiB of free space in", "repo.git, which has 0 MiB", "clone"] {
+        assert!(refused.message().contains(words), "{refused}");
+    }
+    holds(&client, 0..EARLY).await;
+    disk.make_room();
+    let mut parts = client.snapshot(SnapshotRequest {}).await.expect("there is room").into_inner();
+    let mut last = None;
+    while let Some(part) = parts.message().await.expect("the file is readable") {
+        last = Some(part.remaining_bytes);
+    }
+    assert_eq!(last, Some(0));
 }

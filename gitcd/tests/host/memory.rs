@@ -137,7 +137,14 @@ fn packs_that_inflate_to_gigabytes_are_refused_or_streamed() {
 
 #[test]
 fn programs_that_read_a_push_have_limits_of_memory_and_time() {
-    let host = Host::start(&["--idle-timeout=10m"]);
+    limits_are(&["--idle-timeout=10m"], 256 * MIB, 30..60);
+    let flags = ["--idle-timeout=10m", "--max-push-memory-bytes=67108864", "--max-push-cpu-time=2m"];
+    limits_are(&flags, 64 * MIB, 120..150);
+}
+
+/// Checks the limits of memory and of processor time of `git index-pack`.
+fn limits_are(flags: &[&str], memory: u64, seconds: std::ops::Range<u64>) {
+    let (expected, host) = (seconds, Host::start(flags));
     host.work("work");
     let id = "1111111111111111111111111111111111111111";
     // Nine objects, the first of which is a large blob that does not end: too large to be read in the host's own process.
@@ -153,8 +160,8 @@ fn programs_that_read_a_push_have_limits_of_memory_and_time() {
         limits.into_iter().find(|limits| value(limits, "Max cpu time").is_some_and(|value| value != "unlimited"))
     });
     let seconds = value(&limits, "Max cpu time").and_then(|value| value.parse::<u64>().ok()).expect("it is a number");
-    assert!((30..60).contains(&seconds), "{limits}");
-    assert_eq!(value(&limits, "Max data size"), Some((256 * MIB + 9 * 256).to_string()), "{limits}");
+    assert!(expected.contains(&seconds), "{limits}");
+    assert_eq!(value(&limits, "Max data size"), Some((memory + 9 * 256).to_string()), "{limits}");
 }
 
 /// Returns random bytes as stored blocks of a deflate stream that does not end.
@@ -169,4 +176,14 @@ fn stored(length: usize) -> Vec<u8> {
 /// Returns the soft limit in a line of `/proc/…/limits`.
 fn value(limits: &str, name: &str) -> Option<String> {
     limits.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()).map(ToOwned::to_owned)
+}
+
+#[test]
+fn a_push_that_needs_more_than_all_pushes_may_have_is_refused() {
+    let host = Host::start(&["--max-pushes-memory-bytes=100663296", "--max-push-memory-bytes=67108864"]);
+    host.work("work");
+    let id = "1111111111111111111111111111111111111111";
+    let body = http::push(&[(ZERO, id, "refs/heads/new")], "report-status", b"PACK\0\0\0\x02\0\x10\0\0");
+    let answer = http::post(host.address(), PUSH, &[], &body);
+    assert!(answer.text().contains("more objects than this host has memory for"), "{}", answer.text());
 }

@@ -22,6 +22,7 @@ mod moved;
 mod orphans;
 mod plain_http;
 mod prepare;
+mod progress;
 mod races;
 mod secrets;
 mod shallow;

@@ -21,6 +21,7 @@ mod range_stream;
 mod reflection;
 mod remotes;
 mod restore;
+mod snapshot;
 mod storms;
 #[cfg(feature = "otlp")]
 mod traces;

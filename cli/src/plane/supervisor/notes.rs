@@ -17,6 +17,13 @@ impl Supervisor<'_> {
         let mut failed = None;
         match report {
             Report::Preparing(process) => recorded.process = process,
+            Report::Progress(progress) => {
+                if let Some(launched) = &mut running.launched {
+                    // It is not late as long as it makes progress.
+                    launched.since = Instant::now();
+                }
+                (self.notify)(Notice::Preparing { component: component.name.clone(), progress });
+            }
             Report::Started(process) => {
                 let stands_by = running.course == Course::StandsBy;
                 recorded.condition = if stands_by { Condition::Waiting } else { Condition::Starting };
@@ -90,7 +97,7 @@ impl Supervisor<'_> {
             Report::Preparing(_) | Report::Started(_) => {
                 self.note(index, report);
             }
-            Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } => {}
+            Report::Ready(_) | Report::Died { .. } | Report::NotPrepared { .. } | Report::Progress(_) => {}
         }
     }
 

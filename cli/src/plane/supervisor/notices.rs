@@ -40,6 +40,13 @@ pub enum Notice {
         /// Time since its start.
         after: Duration,
     },
+    /// The preparation of a component takes long, and makes progress.
+    Preparing {
+        /// The component.
+        component: String,
+        /// What it does, such as a fetch with objects and bytes.
+        progress: String,
+    },
     /// Every component has been ready.
     AllReady {
         /// Time since the first start.

@@ -111,7 +111,8 @@ pub(super) async fn serve(
     let mut command = upload_pack(&host.git, repository, protocol, idle, &[]);
     let mut running =
         Running::start(command.stdin(Stdio::piped())).map_err(Problem::failed("cannot run git upload-pack"))?;
-    Quota::of_fetch(&mut running).map_err(Problem::failed("cannot limit git upload-pack"))?;
+    Quota::of_fetch(&mut running, host.limits.fetch_memory_bytes)
+        .map_err(Problem::failed("cannot limit git upload-pack"))?;
     let (portions, mut answered) = mpsc::channel(4);
     tokio::spawn(async move {
         converse(running, input, portions, idle).await;

@@ -101,11 +101,36 @@ pub struct Limits {
     pub max_followers: usize,
     /// A client or Git process that makes no progress for this long is dropped.
     pub idle: Duration,
+    /// Memory for all pushes together, except for those that are so small that it need not be counted; at least
+    /// [`MIN_PUSHES_MEMORY_BYTES`].
+    pub pushes_memory_bytes: u64,
+    /// Memory of a Git program that reads a push, besides that for each object.
+    pub push_memory_bytes: u64,
+    /// Processor time of a Git program that reads a push, besides that for its size.
+    pub push_cpu: Duration,
+    /// Memory of `git upload-pack`, and of the `git pack-objects` that it runs.
+    pub fetch_memory_bytes: u64,
+    /// Connections of each listener of a [`server::Server`].
+    pub connections: gitcd_net::listener::Limits,
 }
+
+/// Least memory for all pushes together: that of a push that is read in this process.
+pub const MIN_PUSHES_MEMORY_BYTES: u64 = push::PLAIN_MEMORY_BYTES;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_pack_bytes: 2 << 30, max_requests: 64, max_followers: 1024, idle: Duration::from_mins(2) }
+        Self {
+            max_pack_bytes: 2 << 30,
+            max_requests: 64,
+            max_followers: 1024,
+            idle: Duration::from_mins(2),
+            pushes_memory_bytes: 2 << 30,
+            push_memory_bytes: 256 << 20,
+            push_cpu: Duration::from_secs(30),
+            // Enough for some ten million objects.
+            fetch_memory_bytes: 2 << 30,
+            connections: gitcd_net::listener::Limits::default(),
+        }
     }
 }
 
@@ -191,7 +216,7 @@ impl Host {
             limits: config.limits,
             owner: config.owner,
             requests: Arc::new(Semaphore::new(config.limits.max_requests.clamp(1, MAX_PERMITS))),
-            budget: quota::Budget::default(),
+            budget: quota::Budget::new(config.limits.pushes_memory_bytes),
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),
             kept: push::Kept::default(),
@@ -205,6 +230,10 @@ impl Host {
     /// Returns the routes: `/<repository>/info/refs` and so on.
     pub fn router(&self) -> Router {
         Router::new().route("/{*path}", axum::routing::any(route::handle)).with_state(self.0.clone())
+    }
+
+    fn connections(&self) -> gitcd_net::listener::Limits {
+        self.0.limits.connections
     }
 
     /// Ends the event streams, then waits up to `patience` for running requests and repacks.

@@ -27,6 +27,7 @@ use gitcd_sync::lease;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::create::{Created, PREFIX as NEW_REPOSITORY};
+pub(super) use self::plain::MEMORY as PLAIN_MEMORY_BYTES;
 pub(super) use self::quarantine::{KEEP, Kept, LOCK as QUARANTINE_LOCK, PREFIX as QUARANTINE};
 
 use self::commands::Push;

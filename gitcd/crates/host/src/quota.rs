@@ -16,18 +16,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::problem::Problem;
 
 const MIB: u64 = 1 << 20;
-/// Memory for all pushes together, but for those that are so small that it need not be counted.
-const ALL_PUSHES: u64 = 2048 * MIB;
-/// Memory of a Git program that unpacks a push, besides that for each object.
-const UNPACK: u64 = 256 * MIB;
 /// Memory of such a program for each object; `git index-pack --strict` needs about 180 bytes.
 const OF_AN_OBJECT: u64 = 256;
-/// Memory of `git upload-pack`, and of the `git pack-objects` that it runs: enough for some ten million objects.
-const FETCH: u64 = 2048 * MIB;
 
-/// Processor time of a program for a push, besides that for its size.
-const CPU: Duration = Duration::from_secs(30);
-/// Received bytes for which it gets another second.
+/// Received bytes for which a program gets another second of processor time.
 const BYTES_A_SECOND: u64 = MIB;
 /// How much longer than its processor time a program may take, since others may need the processors or the disk.
 const WALL_FACTOR: u32 = 10;
@@ -41,15 +33,18 @@ pub(super) const FETCH_SETTINGS: [&str; 6] =
 
 /// The memory of all pushes together.
 #[derive(Clone, Debug)]
-pub(super) struct Budget(Arc<Semaphore>);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new((ALL_PUSHES / MIB) as usize)))
-    }
+pub(super) struct Budget {
+    free: Arc<Semaphore>,
+    bytes: u64,
 }
 
 impl Budget {
+    /// Returns a budget of this size.
+    pub(super) fn new(bytes: u64) -> Self {
+        let permits = (bytes / MIB).min(u64::from(u32::MAX)).min(Semaphore::MAX_PERMITS as u64);
+        Self { free: Arc::new(Semaphore::new(permits as usize)), bytes: permits * MIB }
+    }
+
     /// Waits until this much memory is free for a push. Returns `None` if it never can be.
     ///
     /// A push holds at most one part of the budget at a time, so pushes cannot block each other.
@@ -57,10 +52,11 @@ impl Budget {
     /// # Errors
     /// [`Problem::Busy`] after `patience`.
     pub(super) async fn take(&self, bytes: u64, patience: Duration) -> Result<Option<OwnedSemaphorePermit>, Problem> {
-        if bytes > ALL_PUSHES {
+        if bytes > self.bytes {
             return Ok(None);
         }
-        let taken = tokio::time::timeout(patience, self.0.clone().acquire_many_owned(bytes.div_ceil(MIB) as u32)).await;
+        let taken =
+            tokio::time::timeout(patience, self.free.clone().acquire_many_owned(bytes.div_ceil(MIB) as u32)).await;
         taken.ok().and_then(Result::ok).map(Some).ok_or(Problem::Busy)
     }
 }
@@ -68,10 +64,11 @@ impl Budget {
 /// Bytes at the beginning of a pack that [`of_pack`] needs.
 pub(super) const PACK_HEADER_BYTES: usize = 12;
 
-/// Returns the memory that Git may use to unpack a pack, given its beginning: its header has the number of objects.
-pub(super) fn of_pack(beginning: &[u8]) -> u64 {
+/// Returns the memory that Git may use to unpack a pack, given its beginning: its header has the number of objects. `memory` is
+/// that for a pack without objects.
+pub(super) fn of_pack(beginning: &[u8], memory: u64) -> u64 {
     let count = beginning.strip_prefix(b"PACK").and_then(|rest| rest.get(4..8)).and_then(|count| count.try_into().ok());
-    UNPACK + OF_AN_OBJECT * u64::from(count.map_or(0, u32::from_be_bytes))
+    memory + OF_AN_OBJECT * u64::from(count.map_or(0, u32::from_be_bytes))
 }
 
 /// The limits of a running program.
@@ -80,25 +77,27 @@ pub(super) struct Quota {
     /// `None` once it has exited.
     pid: Option<Pid>,
     cpu: Duration,
+    /// The part of it that does not depend on the size of the push.
+    base: Duration,
 }
 
 impl Quota {
-    /// Limits a program that works on a push, before it has read any of it.
-    pub(super) fn of_push(running: &mut Running, memory: u64, bytes: u64) -> io::Result<Self> {
-        let mut quota = Self { pid: pid(running), cpu: Duration::ZERO };
+    /// Limits a program that works on a push, before it has read any of it. Its processor time is `base`, and that for `bytes`.
+    pub(super) fn of_push(running: &mut Running, memory: u64, (base, bytes): (Duration, u64)) -> io::Result<Self> {
+        let mut quota = Self { pid: pid(running), cpu: Duration::ZERO, base };
         quota.limit(Resource::Data, memory)?;
         quota.received(bytes)?;
         Ok(quota)
     }
 
     /// Limits the memory of a program that answers a fetch, before it has read the request.
-    pub(super) fn of_fetch(running: &mut Running) -> io::Result<()> {
-        Self { pid: pid(running), cpu: Duration::ZERO }.limit(Resource::Data, FETCH)
+    pub(super) fn of_fetch(running: &mut Running, memory: u64) -> io::Result<()> {
+        Self { pid: pid(running), cpu: Duration::ZERO, base: Duration::ZERO }.limit(Resource::Data, memory)
     }
 
     /// Extends the processor time to that for so many bytes of a pack.
     pub(super) fn received(&mut self, bytes: u64) -> io::Result<()> {
-        let cpu = CPU + Duration::from_secs(bytes / BYTES_A_SECOND);
+        let cpu = self.base + Duration::from_secs(bytes / BYTES_A_SECOND);
         if cpu == self.cpu {
             return Ok(());
         }
@@ -146,8 +145,12 @@ pub(super) const LATE: &str = "the push takes more time than this host allows fo
 mod tests {
     use super::*;
 
+    const UNPACK: u64 = 256 * MIB;
+    const ALL_PUSHES: u64 = 2048 * MIB;
+
     #[test]
     fn a_pack_gets_memory_for_the_objects_that_it_announces() {
+        let of_pack = |beginning: &[u8]| of_pack(beginning, UNPACK);
         assert_eq!(of_pack(b"PACK\0\0\0\x02\0\0\x01\0rest"), UNPACK + 256 * OF_AN_OBJECT);
         assert!(of_pack(b"PACK\0\0\0\x02\xff\xff\xff\xff") > ALL_PUSHES);
         for other in [&b""[..], b"PACK", b"PACK\0\0\0\x02\0\0\x01", b"KCAP\0\0\0\x02\0\0\x01\0"] {
@@ -157,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_budget_is_for_all_pushes_together() {
-        let (budget, now) = (Budget::default(), Duration::ZERO);
+        let (budget, now) = (Budget::new(ALL_PUSHES), Duration::ZERO);
         assert!(budget.take(ALL_PUSHES + 1, now).await.unwrap().is_none());
         let all = budget.take(ALL_PUSHES, now).await.unwrap();
         assert!(matches!(budget.take(1, now).await, Err(Problem::Busy)));

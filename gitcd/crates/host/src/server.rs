@@ -107,5 +107,6 @@ async fn serve(host: Host, socket: SharedSocket, stopped: watch::Receiver<bool>)
     let answer = move |request: hyper::Request<hyper::body::Incoming>| {
         tower::ServiceExt::oneshot(routes.clone(), request.map(axum::body::Body::new))
     };
-    transport::serve_on((socket, Arc::default()), Transport::default(), answer, stopped).await;
+    let settings = Transport { connections: host.connections(), ..Transport::default() };
+    transport::serve_on((socket, Arc::default()), settings, answer, stopped).await;
 }

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use self::executor::InlineExecutor;
 use self::output::WriteCoalescer;
 use self::silence::{Activity, Patience, Tracked, Verdict, Watchdog};
-use crate::listener::{Incoming, Network, SharedSocket};
+use crate::listener::{Incoming, Limits, Network, SharedSocket};
 
 /// Flow-control window of a stream; large enough that a local client never waits for it.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How long an idle client may take to close its connection after a GOAWAY.
 const GOODBYE: Duration = Duration::from_secs(10);
 
-/// HTTP settings of connections.
+/// Settings of the connections of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// Limit on concurrent streams of a connection; 0 for no limit, as in etcd.
@@ -52,6 +52,8 @@ pub struct Transport {
     /// How long a connection stays open without a request in progress. An open watch is one. HTTP/1.1 connections are closed after
     /// 30 seconds.
     pub idle_timeout: Duration,
+    /// How many may be open.
+    pub connections: Limits,
 }
 
 impl Default for Transport {
@@ -62,6 +64,7 @@ impl Default for Transport {
             keepalive_timeout: Duration::from_secs(20),
             preface_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
+            connections: Limits::default(),
         }
     }
 }
@@ -142,7 +145,7 @@ pub async fn serve_on<F, B>(
         Some(Err(error)) => return tracing::error!(%error, "cannot listen any more"),
         None => return,
     };
-    let incoming = Incoming::new(listener, certificates, network);
+    let incoming = Incoming::limited(listener, certificates, network, settings.connections);
     let mut serving = pin!(serve(incoming, settings, None, answer, stopped.clone()));
     tokio::select! {
         () = &mut serving => return,

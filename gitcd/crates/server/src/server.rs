@@ -367,7 +367,7 @@ fn listen(
         tokio::spawn(serve((bound, network()), with, face.front.clone(), store.clone(), stopped.clone()))
     });
     let pages = pages.map(|socket| {
-        let shown = show(supervisor, (socket, network()), face.pages(), stopped.clone());
+        let shown = show(supervisor, (socket, network(), transport.connections), face.pages(), stopped.clone());
         tokio::spawn(shown)
     });
     Ok(clients.chain(pages).collect())

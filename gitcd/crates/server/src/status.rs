@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use gitcd_sync::status::{Condition, ConflictStatus, RemoteStatus, Source};
 
+pub use gitcd_sync::progress::Fetching;
 pub use gitcd_sync::status::LeaseStatus;
 
 pub(crate) use self::metrics::ExternalMetrics;
@@ -154,6 +155,9 @@ pub struct Remote {
     /// Age of the oldest of them, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<u64>,
+    /// The fetch in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetching: Option<Fetching>,
     /// The rest of its status.
     #[serde(flatten)]
     pub known: RemoteStatus,

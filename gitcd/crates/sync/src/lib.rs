@@ -22,6 +22,7 @@ pub mod owner;
 pub mod plan;
 pub mod prepare;
 pub mod program;
+pub mod progress;
 mod puller;
 pub mod remote;
 mod smart;

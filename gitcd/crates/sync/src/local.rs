@@ -10,6 +10,8 @@ use gitcd_repo::graph::Graph;
 use gitcd_repo::refs::Refs;
 use gitcd_repo::transfer::{self, TransferError};
 
+use super::progress::FetchProgress;
+
 /// A copier of objects to one repository. Repeated copies extend the same pack while it is small.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
@@ -18,12 +20,18 @@ pub(super) struct Copier {
     to: PathBuf,
     /// Commits that were pushed there: they are complete, even if another server won the race for the reference.
     pushed: HashSet<Oid>,
+    progress: FetchProgress,
 }
 
 /// Limit on remembered pushed commits.
 const REMEMBERED: usize = 100_000;
 
 impl Copier {
+    /// Returns a copier that counts the commits here.
+    pub(super) fn counted(progress: FetchProgress) -> Self {
+        Self { progress, ..Self::default() }
+    }
+
     /// Copies the objects that `wanted` needs and `to` lacks; returns the bytes written.
     ///
     /// Assumes that a commit in `to` is there with everything reachable from it, since packs become visible whole. If that is
@@ -137,7 +145,8 @@ impl Copier {
             return Ok(0);
         }
         let from_odb = odb(from)?;
-        for (oid, commit) in &commits {
+        for (at, (oid, commit)) in commits.iter().enumerate() {
+            self.progress.commits(at, commits.len());
             let before: Vec<Oid> =
                 commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
             self.pack.tree(&from_odb, &before, commit.tree)?;

@@ -9,6 +9,7 @@ use gitcd_repo::branch::{self, Config, CreateError};
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
 
+use super::progress::FetchProgress;
 use super::remote::{Link, Remote, RemoteError};
 
 /// Options for the preparation of a branch.
@@ -26,6 +27,8 @@ pub struct Preparation {
     pub clone: bool,
     /// Whether to create our branch from theirs if the remote does not have ours.
     pub begin_with_theirs: bool,
+    /// Counts what is fetched.
+    pub progress: FetchProgress,
 }
 
 /// The outcome of a preparation.
@@ -95,7 +98,7 @@ pub fn prepare(config: &Config, remote: &Remote, options: &Preparation) -> Resul
     if !clones && !options.needs_own && !options.needs_theirs {
         return Ok(if present { Prepared::Present } else { Prepared::Nothing });
     }
-    let (link, mut remote) = (Link::default(), remote.clone());
+    let (link, mut remote) = (Link::counted(options.progress.clone()), remote.clone());
     if remote.data_reference.is_empty() {
         remote.data_reference.clone_from(&config.data_reference);
     }

@@ -15,6 +15,7 @@ use gitcd_core::program;
 
 use super::authorities::Authorities;
 use super::credentials::{Credentials, matching};
+use super::progress::FetchProgress;
 use super::status::Condition;
 use super::wire::{Cause, LIMIT, TransportError};
 
@@ -38,7 +39,7 @@ const PROTOCOLS: &str = "file:git:http:https:ssh";
 const SECURE_PROTOCOLS: &str = "file:git:https:ssh";
 
 /// Limit on the bytes that are kept of `git`'s error output.
-const MAX_SAID: u64 = 64 << 10;
+const MAX_SAID: usize = 64 << 10;
 
 /// Returns the references of a remote that match one of these patterns of `git ls-remote`, annotated tags peeled.
 pub(super) fn list(
@@ -50,7 +51,7 @@ pub(super) fn list(
 ) -> Result<Vec<(String, Oid)>, TransportError> {
     let at = Address::of(url);
     let words = [&["ls-remote", "--", &at.shown], patterns].concat();
-    let text = run_within(limit, repository, credentials, &at, &words)?;
+    let text = run_within(limit, repository, credentials, &at, &words, None)?;
     let pair = |line: &str| {
         let (oid, name) = line.split_once('\t')?;
         Some((name.to_owned(), Oid::from_str(oid).ok()?))
@@ -79,7 +80,7 @@ pub(super) fn deepen(
     let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", &by];
     words.extend(["--", &at.shown]);
     words.extend(references.iter().map(String::as_str));
-    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+    run_within(LIMIT, repository, credentials, &at, &words, None).map(drop)
 }
 
 /// Fetches all objects that references need, whether they exist here or not.
@@ -88,13 +89,14 @@ pub(super) fn fetch_again(
     url: &str,
     credentials: &Credentials,
     names: &[&str],
+    progress: &FetchProgress,
 ) -> Result<(), TransportError> {
     let at = Address::of(url);
     let mut words =
-        vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refetch"];
+        vec!["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refetch"];
     words.extend(["--", &at.shown]);
     words.extend(names);
-    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+    run_within(LIMIT, repository, credentials, &at, &words, Some(progress)).map(drop)
 }
 
 /// Fetches references into local ones.
@@ -103,13 +105,14 @@ pub(super) fn fetch(
     url: &str,
     credentials: &Credentials,
     pairs: &[(String, String)],
+    progress: &FetchProgress,
 ) -> Result<(), TransportError> {
     let specs: Vec<String> = pairs.iter().map(|(from, to)| format!("+{from}:{to}")).collect();
     let at = Address::of(url);
-    let mut words = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+    let mut words = vec!["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
     words.extend(["--", &at.shown]);
     words.extend(specs.iter().map(String::as_str));
-    run_within(LIMIT, repository, credentials, &at, &words).map(drop)
+    run_within(LIMIT, repository, credentials, &at, &words, Some(progress)).map(drop)
 }
 
 /// Pushes references that must have their expected values; atomically if the remote supports it. After a timeout, the push may
@@ -140,7 +143,7 @@ pub(super) fn push_within(
     let attempt = |atomic| {
         let words = words(atomic);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run_within(limit, repository, credentials, &at, &words).map(drop)
+        run_within(limit, repository, credentials, &at, &words, None).map(drop)
     };
     match attempt(true) {
         Err(error) if error.cause == Cause::NotAtomic => attempt(false),
@@ -181,6 +184,7 @@ fn run_within(
     credentials: &Credentials,
     at: &Address,
     words: &[&str],
+    progress: Option<&FetchProgress>,
 ) -> Result<String, TransportError> {
     let failed = |said: String| TransportError::new(Condition::Failed, said);
     let withheld = credentials.are_withheld(&at.shown);
@@ -248,22 +252,24 @@ fn run_within(
     program::mark(&mut command);
     let missing = |error: std::io::Error| failed(format!("cannot run git: {error}; install Git to reach this remote"));
     let mut child = command.spawn().map_err(missing)?;
-    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-    let reading = std::thread::spawn(move || {
-        let mut said = String::new();
-        let _cut = err.as_mut().map(|err| err.take(MAX_SAID).read_to_string(&mut said));
-        said
-    });
+    let (mut out, err) = (child.stdout.take(), child.stderr.take());
+    let counted = progress.cloned();
+    let reading = std::thread::spawn(move || err.map(|err| read_errors(err, counted.as_ref())).unwrap_or_default());
     let printing = std::thread::spawn(move || {
         let mut text = String::new();
-        let _cut = out.as_mut().map(|out| out.take(16 * MAX_SAID).read_to_string(&mut text));
+        let _cut = out.as_mut().map(|out| out.take(16 * MAX_SAID as u64).read_to_string(&mut text));
         text
     });
-    let until = Instant::now() + limit;
+    let steps = || progress.map_or(0, FetchProgress::steps);
+    let (mut until, mut seen) = (Instant::now() + limit, steps());
     let mut pause = Duration::from_millis(1);
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
+            // A long fetch may take longer, as long as it makes progress.
+            Ok(None) if Instant::now() >= until && steps() != seen => {
+                (until, seen) = (Instant::now() + limit, steps());
+            }
             Ok(None) if Instant::now() < until => {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(50));
@@ -283,6 +289,61 @@ fn run_within(
         Some(_) => Err(TransportError::of(&said)),
         None => Err(TransportError::new(Condition::Unreachable, format!("timed out after {limit:?}"))),
     }
+}
+
+/// Reads what `git` prints to its standard error: counts its progress, and returns the start of everything else.
+fn read_errors(mut err: impl std::io::Read, progress: Option<&FetchProgress>) -> String {
+    let (mut said, mut line, mut buffer) = (Vec::new(), Vec::new(), [0; 4 << 10]);
+    let mut end = |line: &mut Vec<u8>, end: &[u8]| {
+        let is_progress = progress.is_some_and(|progress| count(&String::from_utf8_lossy(line), progress));
+        if !is_progress && said.len() + line.len() < MAX_SAID {
+            said.extend_from_slice(line);
+            said.extend_from_slice(end);
+        }
+        line.clear();
+    };
+    // An error is the end, too: the process has exited, or was killed.
+    while let Ok(bytes @ 1..) = err.read(&mut buffer) {
+        for byte in &buffer[..bytes] {
+            match byte {
+                b'\r' | b'\n' => end(&mut line, b"\n"),
+                byte if line.len() < MAX_SAID => line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+    end(&mut line, b"");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Counts a line of progress, such as `Receiving objects:  45% (123/456), 12.00 MiB | 3.00 MiB/s`. Returns whether it is one.
+fn count(line: &str, progress: &FetchProgress) -> bool {
+    const STEPS: [&str; 4] = ["Enumerating objects:", "Counting objects:", "Compressing objects:", "Resolving deltas:"];
+    let Some(received) = line.strip_prefix("Receiving objects:") else {
+        let is_step = STEPS.iter().any(|step| line.strip_prefix("remote: ").unwrap_or(line).starts_with(step));
+        if is_step {
+            progress.step();
+        }
+        return is_step;
+    };
+    let objects = received.split_once('(').and_then(|(_, rest)| rest.split_once(')')?.0.split_once('/'));
+    if let Some((Ok(done), Ok(all))) = objects.map(|(done, all)| (done.parse(), all.parse())) {
+        progress.objects(done, all);
+    }
+    if let Some((_, size)) = received.split_once("), ") {
+        let mut words = size.split(' ');
+        let size = words.next().and_then(|size| size.parse::<f64>().ok());
+        let unit = match words.next().map(|unit| unit.trim_end_matches(',')) {
+            Some("KiB") => 1 << 10,
+            Some("MiB") => 1 << 20,
+            Some("GiB") => 1 << 30,
+            _ => 1,
+        };
+        if let Some(size) = size {
+            progress.bytes((size * f64::from(unit)) as u64);
+        }
+    }
+    true
 }
 
 /// Runs as a helper of `git`, if this process was started as one; returns the exit code.
@@ -368,6 +429,21 @@ mod tests {
             let at = Address::of(url);
             assert_eq!((&*at.shown, at.has_password), (shown, has_password));
         }
+    }
+
+    #[test]
+    fn the_progress_of_git_is_counted_and_everything_else_is_kept() {
+        let progress = FetchProgress::default();
+        let _running = progress.begin();
+        let printed = "remote: Enumerating objects: 5, done.\nremote: Counting objects:  20% (1/5)\r\
+            Receiving objects:  45% (123/456)\rReceiving objects:  46% (210/456), 12.50 MiB | 3.00 MiB/s\r\
+            Resolving deltas:   0% (0/3)\rremote: a word\nfatal: the end";
+        assert_eq!(read_errors(printed.as_bytes(), Some(&progress)), "remote: a word\nfatal: the end");
+        let counted = progress.current().unwrap();
+        assert_eq!((counted.objects, counted.total_objects, counted.bytes), (210, 456, 12_500 * 1024 * 1024 / 1000));
+        assert_eq!(read_errors(&b"fatal: x\n"[..], None), "fatal: x\n");
+        let long = "x".repeat(MAX_SAID - 10) + "\n" + &"y".repeat(MAX_SAID);
+        assert_eq!(read_errors(long.as_bytes(), None).len(), MAX_SAID - 9);
     }
 
     #[test]

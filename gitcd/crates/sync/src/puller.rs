@@ -25,6 +25,7 @@ use super::fairness::Exchanged;
 use super::git_worker::blocking;
 use super::merger::{MergeError, Merger};
 use super::plan::PlanError;
+use super::progress::{FetchProgress, Fetching};
 use super::remote::{Link, Remote, RemoteError};
 use super::status::{Condition, Statuses, now};
 
@@ -92,6 +93,8 @@ pub struct Puller {
     statuses: Statuses,
     /// One for each remote, so that only one exchange at a time runs with it.
     turns: Vec<tokio::sync::Mutex<Link>>,
+    /// The fetches of each.
+    fetches: Vec<FetchProgress>,
     together: Together,
 }
 
@@ -105,8 +108,9 @@ impl Puller {
         }
         let statuses = Statuses::default();
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
-        let turns = config.remotes.iter().map(|_| tokio::sync::Mutex::default()).collect();
-        Self { merger, config, statuses, turns, together: Together::default() }
+        let fetches: Vec<_> = config.remotes.iter().map(|_| FetchProgress::default()).collect();
+        let turns = fetches.iter().map(|progress| tokio::sync::Mutex::new(Link::counted(progress.clone()))).collect();
+        Self { merger, config, statuses, turns, fetches, together: Together::default() }
     }
 
     /// Returns the merger of the branch.
@@ -122,6 +126,16 @@ impl Puller {
     /// Returns the remotes.
     pub fn remotes(&self) -> &[Remote] {
         &self.config.remotes
+    }
+
+    /// Returns the names of the remotes, each with the counters of its fetches.
+    pub fn fetches(&self) -> impl Iterator<Item = (&str, &FetchProgress)> {
+        self.config.remotes.iter().map(|remote| &*remote.name).zip(&self.fetches)
+    }
+
+    /// Returns the fetch from a remote that is in progress.
+    pub fn fetching(&self, remote: &str) -> Option<Fetching> {
+        self.fetches().find(|(name, _)| *name == remote)?.1.current()
     }
 
     /// Pulls from a remote once, and pushes if configured. May leave a history link to the other side, without waiting for it.

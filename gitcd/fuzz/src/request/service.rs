@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use gitcd::api::{Backend, Limits, Member};
+use gitcd::api::{Backend, Limits, Member, Spooler};
 use gitcd::maintenance::Maintenance;
 use gitcd::proto::etcdserverpb as pb;
 use gitcd::proto::etcdserverpb::kv_server::Kv;
@@ -27,6 +27,7 @@ impl Service {
             limits: Limits::default(),
             progress_interval: Duration::from_hours(1),
             repository: Arc::default(),
+            snapshots: Spooler::default(),
             pages: Arc::default(),
             maintenance: Arc::new(Maintenance::new("/nowhere".into(), None)),
         })
@@ -116,6 +117,10 @@ impl Service {
         assert!(request.limit <= 0 || pairs.len() as i64 <= request.limit);
         assert!(!request.count_only || pairs.is_empty());
         assert!(!request.keys_only || pairs.iter().all(|pair| pair.value.is_empty()));
+        if request.sort_target != 0 {
+            // The stream ignores a target without an order, and refuses others.
+            return;
+        }
         let Some(stream) = answered(self.0.range_stream(Request::new(request)).await) else { return };
         let parts: Vec<_> = stream.map(|part| part.expect("the whole was answered").range_response).collect().await;
         let streamed = parts.into_iter().flatten().flat_map(|part| part.kvs);

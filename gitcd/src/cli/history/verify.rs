@@ -1,11 +1,11 @@
 //! `gitcd verify`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::super::progress::Progress;
 use super::print::{ADDED, REMOVED, plain};
 use super::{Place, print_json};
 
@@ -23,9 +23,6 @@ const EXAMPLES: &str = "Examples:
   gitcd verify --repo=store.git
   gitcd verify --repo=store.git --json | jq .findings";
 
-/// Interval of progress reports, on terminals.
-const EVERY: Duration = Duration::from_secs(1);
-
 pub(in super::super) fn run(args: &Args) -> ExitCode {
     match verify(args) {
         Ok(true) => ExitCode::SUCCESS,
@@ -39,16 +36,13 @@ pub(in super::super) fn run(args: &Args) -> ExitCode {
 
 fn verify(args: &Args) -> anyhow::Result<bool> {
     let history = args.place.open()?;
-    let (is_told, mut told) = (std::io::stderr().is_terminal(), Instant::now());
+    let mut shown = (!args.json).then(Progress::new);
     let verified = history.verify(|done, all| {
-        if is_told && told.elapsed() >= EVERY {
-            told = Instant::now();
-            trishanku_stdio::eprint!("\r{done} of {all} keys");
+        if let Some(shown) = &mut shown {
+            shown.show(format_args!("{done} of {all} keys"));
         }
     })?;
-    if is_told {
-        trishanku_stdio::eprint!("\r\x1b[K");
-    }
+    drop(shown);
     if args.json {
         print_json(&json!({
             "revision": verified.revision, "keys": verified.keys, "local_keys": verified.local_keys,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use gitcd_engine::compactor::Retention;
+use gitcd_server::config::ConfigError;
 
+use super::super::limits::Connections;
 use super::{boolean, duration};
 use crate::{server, telemetry};
 
@@ -41,16 +43,19 @@ pub(super) struct Transport {
         value_name = "DURATION"
     )]
     grpc_keepalive_timeout: Duration,
+    #[command(flatten)]
+    connections: Connections,
 }
 
 impl Transport {
-    pub(super) fn settings(&self) -> server::Transport {
-        server::Transport {
+    pub(super) fn settings(&self) -> Result<server::Transport, ConfigError> {
+        Ok(server::Transport {
             max_concurrent_streams: self.max_concurrent_streams,
             keepalive_interval: self.grpc_keepalive_interval,
             keepalive_timeout: self.grpc_keepalive_timeout,
+            connections: self.connections.limits()?,
             ..server::Transport::default()
-        }
+        })
     }
 }
 

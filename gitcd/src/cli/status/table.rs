@@ -34,6 +34,10 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
         let widths = self::widths(&remotes);
         for (known, cells) in branch.remotes.iter().zip(&remotes) {
             row(out, "  ", cells, &widths)?;
+            if let Some(fetching) = &known.fetching {
+                let first = if known.known.seen.is_none() { "first fetch" } else { "fetching" };
+                writeln!(out, "    {WARN}{first}:{WARN:#} {fetching}")?;
+            }
             if let Some(error) = &known.known.error {
                 writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
             }
@@ -174,6 +178,7 @@ fn row<const N: usize>(out: &mut impl Write, indent: &str, cells: &[Cell; N], wi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gitcd_server::status::Fetching;
     use gitcd_sync::status::RemoteStatus;
 
     #[test]
@@ -192,6 +197,7 @@ mod tests {
             lag_commits: Some(0),
             lag_more: false,
             lag_seconds: Some(0),
+            fetching: None,
             known,
         };
         let gone = RemoteStatus {
@@ -203,6 +209,7 @@ mod tests {
             name: "desk".into(),
             lag_commits: Some(3),
             lag_seconds: Some(7300),
+            fetching: Some(Fetching { seconds: 2.0, bytes: 6 << 20, ..Fetching::default() }),
             known: gone,
             ..synced.clone()
         };
@@ -224,6 +231,7 @@ BRANCH   REVISION  HEAD        COMMIT LAG
 default  42        0123456789  2 revisions, 0.2s
   origin  Synced       nothing to merge      merged 1m ago  no conflicts  nothing rejected
   desk    Unreachable  3 commits behind, 2h  never merged   no conflicts  nothing rejected
+    first fetch: 6.0 MiB, 3.0 MiB/s
     no route
   suspended in epoch 3, lease on origin: 0.0s of 15s left
     no answer

@@ -26,7 +26,7 @@ const MAX_REFERENCES: usize = 64;
 /// Limit on the uncompressed bytes of all objects.
 const MAX_CONTENT: usize = 32 << 20;
 /// What reading such a pack needs in memory: its content, deltas, and the pack itself as received and as written.
-const MEMORY: u64 = 96 << 20;
+pub(in super::super) const MEMORY: u64 = 96 << 20;
 
 /// Packs up to this size are read without a part of the host's [`Budget`](super::super::quota::Budget), and have less content.
 const FEW_BYTES: usize = 64 << 10;

@@ -48,7 +48,7 @@ pub(super) async fn unpack(
     if taken.is_some() {
         return Ok(taken);
     }
-    let memory = quota::of_pack(input.peek(quota::PACK_HEADER_BYTES).await?);
+    let memory = quota::of_pack(input.peek(quota::PACK_HEADER_BYTES).await?, host.limits.push_memory_bytes);
     let Some(_room) = host.budget.take(memory, host.limits.idle).await? else {
         return Err(Failure::Unusable("the pack has more objects than this host has memory for".to_owned()));
     };
@@ -125,7 +125,7 @@ async fn index(
     let mut running = Running::start(&mut command).map_err(failed())?;
     // It holds a copy of the quarantine's lock.
     drop(command);
-    let mut quota = Quota::of_push(&mut running, memory, 0).map_err(failed())?;
+    let mut quota = Quota::of_push(&mut running, memory, (host.limits.push_cpu, 0)).map_err(failed())?;
     let child = running.child();
     let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
         return Err(Problem::Failed.into());
@@ -225,7 +225,8 @@ impl Walk<'_> {
         let failed = || Problem::failed("cannot run git rev-list");
         let mut running = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::null())).map_err(failed())?;
         // It also reads the repository, so it gets the time for a large push.
-        let quota = Quota::of_push(&mut running, self.memory, self.bytes.max(WALK_BYTES)).map_err(failed())?;
+        let time = (self.host.limits.push_cpu, self.bytes.max(WALK_BYTES));
+        let quota = Quota::of_push(&mut running, self.memory, time).map_err(failed())?;
         let child = running.child();
         let (Some(mut stdin), Some(stderr)) = (child.stdin.take(), child.stderr.take()) else {
             return Err(Problem::Failed.into());

@@ -27,7 +27,7 @@ pub struct Limits {
 impl Limits {
     /// Returns the limits for a process that may have this many files open. A quarter of them stays free for files, whatever the
     /// clients do; one listener gets at most half of them, so that another one still answers, and one address at most a third.
-    fn of_descriptors(descriptors: u64) -> Self {
+    pub fn of_descriptors(descriptors: u64) -> Self {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         Self {
             connections: (descriptors / 2).clamp(1, MOST.connections),

@@ -44,6 +44,18 @@ pub(super) fn range(request: pb::RangeRequest) -> Result<Range, Status> {
     })
 }
 
+/// Does the same for a `RangeStream`. As in etcd, a target without an order is ignored, and results come in the order of keys.
+pub(super) fn range_stream(request: pb::RangeRequest) -> Result<Range, Status> {
+    let range = range(request)?;
+    if range.sort.is_some_and(|sort| !sort.after_limit) {
+        return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
+    }
+    if !range.filter.is_none() {
+        return Err(Status::unimplemented("RangeStream does not support revision filters"));
+    }
+    Ok(Range { sort: None, ..range })
+}
+
 fn sort(order: SortOrder, target: SortTarget) -> Option<Sort> {
     let by = match target {
         SortTarget::Key => SortBy::Key,

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use gitcd_core::revision::Revision;
 use gitcd_mvcc::query::Found;
 use gitcd_mvcc::txn::{Done, Op};
@@ -13,16 +13,12 @@ use gitcd_net::listener::Peer;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
+use super::range_stream::RangePages;
 use super::{Backend, check, key_value, quota, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::response_op::Response as Answer;
 use crate::proto::mvccpb::KeyValue;
-
-/// Most pairs in one part of a streamed range.
-const PAIRS_PER_PART: usize = 1000;
-/// Most bytes in one part, unless a single pair is larger: clients accept 4 MiB by default.
-const BYTES_PER_PART: usize = 1 << 20;
 
 #[tonic::async_trait]
 impl Kv for Backend {
@@ -40,35 +36,8 @@ impl Kv for Backend {
         &self,
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
-        let request = request.into_inner();
-        let (keys_only, is_serializable) = (request.keys_only, request.serializable);
-        let range = check::range(request)?;
-        if range.sort.is_some() {
-            return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
-        }
-        let found = self.store.range(&range).map_err(status::from_store)?;
-        if !is_serializable {
-            self.store.newest().map_err(status::from_store)?;
-        }
-        let whole = self.range_response(&found, keys_only, true)?;
-        let (header, more, count) = (whole.header, whole.more, whole.count);
-        let mut parts = vec![pb::RangeResponse::default()];
-        let (mut at, mut bytes) = (0, 0);
-        for pair in whole.kvs {
-            let more = pair.encoded_len();
-            let pairs = parts[at].kvs.len();
-            if pairs == PAIRS_PER_PART || pairs > 0 && bytes + more > BYTES_PER_PART {
-                parts.push(pb::RangeResponse::default());
-                (at, bytes) = (at + 1, 0);
-            }
-            bytes += more;
-            parts[at].kvs.push(pair);
-        }
-        if let Some(last) = parts.last_mut() {
-            (last.header, last.more, last.count) = (header, more, count);
-        }
-        let parts = parts.into_iter().map(|part| Ok(pb::RangeStreamResponse { range_response: Some(part) }));
-        Ok(Response::new(Box::pin(stream::iter(parts))))
+        let (first, rest) = RangePages::start(self.clone(), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(stream::iter([Ok(first)]).chain(rest))))
     }
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
@@ -176,7 +145,7 @@ impl Backend {
         Ok(pb::TxnResponse { header: Some(header), succeeded: txn.succeeded, responses })
     }
 
-    fn pair(&self, version: &Version) -> Result<KeyValue, Status> {
+    pub(super) fn pair(&self, version: &Version) -> Result<KeyValue, Status> {
         let value = version.value(self.store.segments()).map_err(|lost: ValueLost| status::from_store(lost.into()))?;
         Ok(key_value(version, value))
     }

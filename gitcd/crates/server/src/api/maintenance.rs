@@ -1,25 +1,17 @@
 //! The Maintenance service.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Seek as _};
-use std::pin::Pin;
-
 use bytes::Bytes;
-use futures::{Stream, stream};
 use gitcd_core::blocking;
 use gitcd_core::revision::Revision;
-use gitcd_engine::backup;
 use gitcd_mvcc::Error;
 use gitcd_mvcc::index::KeyRange;
 use gitcd_mvcc::work::Timed;
 use tonic::{Request, Response, Status};
 
+use super::snapshot::Parts;
 use super::{Backend, ETCD_VERSION, downgrade, status};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::maintenance_server::Maintenance;
-
-/// Size of a snapshot's messages.
-const SNAPSHOT_PART_BYTES: usize = 64 << 10;
 
 #[tonic::async_trait]
 impl Maintenance for Backend {
@@ -78,44 +70,14 @@ impl Maintenance for Backend {
         }))
     }
 
-    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
+    type SnapshotStream = Parts;
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
         // A standby does not have the whole state of the writer, such as leases.
         if self.store.is_standby() {
             return Err(status::from_store(Error::Standby));
         }
-        let timed = Timed::begin(self.store.counters.work.clone(), |work| &work.snapshots);
-        let (store, repository) = (self.store.clone(), self.repository.clone());
-        let written = blocking::run("write the snapshot", move || -> io::Result<(File, u64)> {
-            // Without a name, so that not even a crash leaves it behind.
-            let mut file = tempfile::tempfile_in(&*repository)?;
-            let header = backup::write(&store, BufWriter::with_capacity(1 << 20, &file))?;
-            let length = file.stream_position()?;
-            file.rewind()?;
-            tracing::info!(revision = header.revision, bytes = length, "sending a snapshot");
-            Ok((file, length))
-        });
-        let failed = |error: &dyn std::fmt::Display| Status::internal(format!("gitcd: no snapshot: {error}"));
-        let (file, length) = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
-        let parts = stream::try_unfold((file, length, timed), move |(mut file, rest, timed)| async move {
-            if rest == 0 {
-                // Frees the space of the file.
-                let _closed = blocking::run("close the snapshot", move || drop(file)).await;
-                return Ok(None);
-            }
-            let read = blocking::run("read the snapshot", move || -> io::Result<(Vec<u8>, File)> {
-                let mut blob = vec![0; SNAPSHOT_PART_BYTES.min(rest as usize)];
-                file.read_exact(&mut blob)?;
-                Ok((blob, file))
-            });
-            let (blob, file) = read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
-            let remaining_bytes = rest - blob.len() as u64;
-            let version = super::CLUSTER_VERSION.to_owned();
-            let part = pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into(), version };
-            Ok(Some((part, (file, remaining_bytes, timed))))
-        });
-        Ok(Response::new(Box::pin(parts)))
+        self.spool().await.map(Response::new)
     }
 
     async fn move_leader(

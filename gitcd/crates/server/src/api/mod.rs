@@ -15,7 +15,9 @@ mod maintenance;
 mod quota;
 pub mod range;
 mod range_counts;
+mod range_stream;
 mod reflection;
+mod snapshot;
 pub(crate) mod status;
 pub mod watch;
 
@@ -28,6 +30,7 @@ use gitcd_mvcc::Store;
 use gitcd_mvcc::version::Version;
 
 pub use self::range_counts::RangeCountCache;
+pub use self::snapshot::Spooler;
 pub use crate::member::{CLUSTER_VERSION, ETCD_VERSION, Member};
 use tonic_health::pb::health_server::HealthServer;
 
@@ -83,6 +86,8 @@ pub struct Backend {
     pub progress_interval: std::time::Duration,
     /// The repository, for temporary files.
     pub repository: Arc<std::path::PathBuf>,
+    /// Snapshots that are being written.
+    pub snapshots: Spooler,
     /// Key counts of lists in progress.
     pub pages: Arc<RangeCountCache>,
     /// Maintenance of the repository.

@@ -52,12 +52,7 @@ impl RangeCountCache {
             return;
         }
         let Some(last) = found.pairs.last() else { return };
-        let next: Bytes = [&last.key[..], &[0]].concat().into();
-        let keys = match &range.keys {
-            KeyRange::One(_) => return,
-            KeyRange::Span(_, end) => KeyRange::Span(next, end.clone()),
-            KeyRange::From(_) => KeyRange::From(next),
-        };
+        let Some(keys) = after(&range.keys, &last.key) else { return };
         let at = range.revision.unwrap_or(found.revision);
         let place = self.place(&keys, at);
         self.known.lock()[place] = Some(Known { keys, at, count: found.count - found.pairs.len() });
@@ -65,6 +60,16 @@ impl RangeCountCache {
 
     fn place(&self, keys: &KeyRange, at: Revision) -> usize {
         self.hasher.hash_one((keys, at.get())) as usize % REMEMBERED
+    }
+}
+
+/// Returns the keys of a range that follow `last`; `None` if the range is one key.
+pub(super) fn after(keys: &KeyRange, last: &[u8]) -> Option<KeyRange> {
+    let next: Bytes = [last, &[0]].concat().into();
+    match keys {
+        KeyRange::One(_) => None,
+        KeyRange::Span(_, end) => Some(KeyRange::Span(next, end.clone())),
+        KeyRange::From(_) => Some(KeyRange::From(next)),
     }
 }
 

@@ -10,7 +10,7 @@ use gitcd_core::supervisor::{FIRST_PAUSE, Supervisor};
 use gitcd_engine::committer;
 use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
-use gitcd_net::listener::{Bound, Incoming, SharedSocket};
+use gitcd_net::listener::{Bound, Incoming, Limits, SharedSocket};
 use gitcd_net::transport;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
@@ -91,6 +91,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], mainte
         limits: config.limits,
         progress_interval: config.progress_interval,
         repository: Arc::new(config.branch.repository.clone()),
+        snapshots: api::Spooler::default(),
         pages: Arc::default(),
         maintenance: maintenance.clone(),
     }
@@ -106,7 +107,7 @@ pub(super) async fn serve(
     stopped: watch::Receiver<bool>,
 ) {
     let guard = PoisonOnPanic(store);
-    let incoming = Incoming::new(listener, certificates, network);
+    let incoming = Incoming::limited(listener, certificates, network, settings.connections);
     transport::serve(incoming, settings, fence, move |request| front.call(request), stopped.clone()).await;
     if !*stopped.borrow() {
         guard.0.poison("a listener stopped unexpectedly");
@@ -130,7 +131,7 @@ const PAGES: &str = "status-listener";
 /// Serves the pages on a socket until `stopped`, again after a panic. The branch does not depend on it.
 pub(super) fn show(
     supervisor: &Supervisor,
-    (socket, network): (SharedSocket, Arc<Network>),
+    (socket, network, connections): (SharedSocket, Arc<Network>, Limits),
     (pages, origins): (Router, Origins),
     stopped: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + Send + use<> {
@@ -147,6 +148,7 @@ pub(super) fn show(
                 }
             }
         };
-        transport::serve_on((socket.clone(), network.clone()), Transport::default(), answer, stop.clone())
+        let settings = Transport { connections, ..Transport::default() };
+        transport::serve_on((socket.clone(), network.clone()), settings, answer, stop.clone())
     })
 }

@@ -227,7 +227,7 @@ impl View {
         }
         for bound in pages {
             let socket = SharedSocket::new(bound).map_err(ServeError::Socket)?;
-            let on = (socket, face.source.network.clone());
+            let on = (socket, face.source.network.clone(), config.transport.connections);
             tasks.spawn(show(&supervisor, on, face.pages(), stopped.clone()));
         }
         Ok(Self { follower: Some(follower), incarnation, store, heads, tasks, _stop: stop })

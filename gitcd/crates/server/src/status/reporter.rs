@@ -180,6 +180,7 @@ impl Reporter {
                 lag_commits: missing.map(|missing| missing.commits as u64),
                 lag_more: missing.is_some_and(|missing| missing.more),
                 lag_seconds: missing.map(|missing| missing.oldest.map_or(0, age)),
+                fetching: self.puller.fetching(&remote.name),
                 known,
             }
         });

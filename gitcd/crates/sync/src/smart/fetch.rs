@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::Exchange;
 use super::lines::{Line, Lines};
+use crate::progress::FetchProgress;
 use crate::status::Condition;
 use crate::wire::{TransportError, is_full};
 
@@ -45,6 +46,7 @@ impl Exchange<'_> {
         here: &Repository,
         wanted: &[Oid],
         have: &[Oid],
+        progress: &FetchProgress,
     ) -> Result<Option<Incoming>, TransportError> {
         let mut body = Vec::new();
         pkt_line::put(&mut body, b"command=fetch");
@@ -71,18 +73,21 @@ impl Exchange<'_> {
                 }
             }
         }
-        Incoming::receive(here, lines).await.map(Some)
+        Incoming::receive(here, lines, progress).await.map(Some)
     }
 }
 
 impl Incoming {
-    async fn receive(here: &Repository, mut lines: Lines) -> Result<Self, TransportError> {
+    async fn receive(here: &Repository, mut lines: Lines, progress: &FetchProgress) -> Result<Self, TransportError> {
         let odb = here.odb().map_err(|error| failed(&error))?;
         let (mut messages, mut pack) = (String::new(), Vec::new());
         let mut is_whole = false;
         while pack.len() <= IN_MEMORY && !is_whole {
             match part(&mut lines, &mut messages).await? {
-                Some(part) => pack.extend_from_slice(&part),
+                Some(part) => {
+                    progress.received(part.len());
+                    pack.extend_from_slice(&part);
+                }
                 None => is_whole = true,
             }
         }
@@ -98,12 +103,18 @@ impl Incoming {
         let folder = folder.map_err(|error| not_stored(&error))?;
         let mut indexer =
             Indexer::new(Some(&odb), &folder.path().join("pack"), 0, false).map_err(|error| failed(&error))?;
+        let counted = progress.clone();
+        indexer.progress(move |indexed| {
+            counted.objects(indexed.received_objects() as u64, indexed.total_objects() as u64);
+            true
+        });
         let mut bytes = pack.len() as u64;
         indexer.write_all(&pack).map_err(|error| full_or_damaged(&error.to_string()))?;
         while !is_whole {
             match part(&mut lines, &mut messages).await? {
                 Some(part) => {
                     bytes += part.len() as u64;
+                    progress.received(part.len());
                     indexer.write_all(&part).map_err(|error| full_or_damaged(&error.to_string()))?;
                 }
                 None => is_whole = true,

@@ -72,6 +72,7 @@ impl Transport for FolderTransport<'_> {
     fn fetch(&self, request: &FetchRequest<'_>) -> Result<u64, TransportError> {
         let (from, to) = (self.repository()?, self.here()?);
         let wanted: Vec<Oid> = request.wanted.iter().map(|Wanted { oid, .. }| *oid).collect();
+        let _running = self.local.link.progress.begin();
         let mut packs = self.local.link.fetching.lock();
         if request.objects == Objects::All {
             let copied = packs.copy_again(&from, &to, &wanted, request.own);

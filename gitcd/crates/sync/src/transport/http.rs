@@ -1,5 +1,7 @@
 //! Remotes over HTTP, in Git's smart protocol. What this client does not support is left to the `git` program.
 
+use std::pin::pin;
+
 use git2::{Oid, Repository};
 use gitcd_repo::refs::Refs;
 use gitcd_repo::transfer::{self, Bounds};
@@ -54,7 +56,10 @@ impl Transport for HttpTransport<'_> {
         let mut bytes = 0;
         if !oids.is_empty() {
             let have = smart::have(&here, &odb, &seen, request.own);
-            let received = self.exchange(Service::Fetch, async |exchange| exchange.fetch(&here, &oids, &have).await)?;
+            let progress = &self.program.local.link.progress;
+            let _running = progress.begin();
+            let receive = async |exchange: &Exchange<'_>| exchange.fetch(&here, &oids, &have, progress).await;
+            let received = self.exchange(Service::Fetch, receive)?;
             let Some(incoming) = received.flatten() else { return self.program.fetch(request) };
             let both = incoming.with(git_dir).map_err(|error| TransportError::here(error.message()))?;
             let mut packs = self.program.local.link.fetching.lock();
@@ -112,12 +117,20 @@ impl HttpTransport<'_> {
                     None => Ok(None),
                 }
             };
-            let late = |_| {
-                // The connection may be dead.
-                link.session.forget(service);
-                Err(TransportError::new(Condition::Unreachable, format!("timed out after {limit:?}")))
-            };
-            tokio::time::timeout(limit, spoken).await.unwrap_or_else(late)
+            let mut spoken = pin!(spoken);
+            let mut steps = link.progress.steps();
+            loop {
+                if let Ok(done) = tokio::time::timeout(limit, spoken.as_mut()).await {
+                    return done;
+                }
+                // A long fetch may take longer, as long as it makes progress.
+                if std::mem::replace(&mut steps, link.progress.steps()) == steps {
+                    // The connection may be dead.
+                    link.session.forget(service);
+                    let said = format!("timed out after {limit:?}");
+                    return Err(TransportError::new(Condition::Unreachable, said));
+                }
+            }
         })
     }
 }

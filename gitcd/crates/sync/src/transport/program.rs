@@ -40,16 +40,17 @@ impl Transport for ProgramTransport<'_> {
     }
 
     fn fetch(&self, request: &FetchRequest<'_>) -> Result<u64, TransportError> {
-        let Local { git_dir, credentials, .. } = self.local;
+        let Local { git_dir, credentials, link, .. } = self.local;
+        let _running = link.progress.begin();
         match request.objects {
             Objects::Missing => {
                 let pair = |wanted: &Wanted| (wanted.name.clone(), wanted.tracking.clone());
                 let pairs: Vec<_> = request.wanted.iter().map(pair).collect();
-                program::fetch(git_dir, self.url, credentials, &pairs)?;
+                program::fetch(git_dir, self.url, credentials, &pairs, &link.progress)?;
             }
             Objects::All => {
                 let names: Vec<&str> = request.wanted.iter().map(|wanted| wanted.name.as_str()).collect();
-                program::fetch_again(git_dir, self.url, credentials, &names)?;
+                program::fetch_again(git_dir, self.url, credentials, &names, &link.progress)?;
             }
         }
         Ok(0)
