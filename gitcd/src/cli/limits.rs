@@ -15,7 +15,7 @@ const MIN_MEMORY_BYTES: u64 = 64 * MIB;
 /// Most memory that can be configured, in bytes: 1 TiB.
 const MAX_MEMORY_BYTES: u64 = 1 << 40;
 
-fn wrong(flag: &'static str, value: impl ToString, problem: impl Into<String>) -> ConfigError {
+fn wrong(flag: &'static str, value: &dyn ToString, problem: impl Into<String>) -> ConfigError {
     ConfigError::Value { flag, value: value.to_string(), problem: problem.into() }
 }
 
@@ -30,13 +30,13 @@ fn connections(
     let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX).max(1);
     for (flag, value) in flags.into_iter().zip([connections, per_address]) {
         match value {
-            Some(0) => return Err(wrong(flag, 0, "no client could connect; it must be at least 1")),
+            Some(0) => return Err(wrong(flag, &0, "no client could connect; it must be at least 1")),
             Some(value) if value > most => {
                 let problem = format!(
                     "this process may open {descriptors} files, of which {most} for connections; raise the limit of open files \
                      (ulimit -n, LimitNOFILE=), or give at most {most}"
                 );
-                return Err(wrong(flag, value, problem));
+                return Err(wrong(flag, &value, problem));
             }
             _ => {}
         }
@@ -44,7 +44,7 @@ fn connections(
     let connections = connections.unwrap_or_else(|| default.connections.max(per_address.unwrap_or_default()));
     if let Some(per_address) = per_address.filter(|per_address| *per_address > connections) {
         let problem = format!("it is more than --{} allows for all addresses, {connections}", flags[0]);
-        return Err(wrong(flags[1], per_address, problem));
+        return Err(wrong(flags[1], &per_address, problem));
     }
     let per_address = per_address.unwrap_or_else(|| default.per_address.min(connections));
     Ok(listener::Limits { connections, per_address })
@@ -59,20 +59,20 @@ macro_rules! connection_flags {
             /// Most open connections of a listener; at the limit, new clients wait
             /// [default: half of the files that the process may open, at most 8192]
             #[arg(
-                                        long = concat!($prefix, "max-connections"),
-                                        id = concat!($prefix, "max-connections"),
-                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS"),
-                                        value_name = "N"
-                                    )]
+                                                        long = concat!($prefix, "max-connections"),
+                                                        id = concat!($prefix, "max-connections"),
+                                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS"),
+                                                        value_name = "N"
+                                                    )]
             max_connections: Option<usize>,
             /// Most open connections from one address to a listener; further ones are closed
             /// [default: a third of the files that the process may open, at most 4096]
             #[arg(
-                                        long = concat!($prefix, "max-connections-per-address"),
-                                        id = concat!($prefix, "max-connections-per-address"),
-                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS_PER_ADDRESS"),
-                                        value_name = "N"
-                                    )]
+                                                        long = concat!($prefix, "max-connections-per-address"),
+                                                        id = concat!($prefix, "max-connections-per-address"),
+                                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS_PER_ADDRESS"),
+                                                        value_name = "N"
+                                                    )]
             max_connections_per_address: Option<usize>,
         }
 
@@ -96,77 +96,77 @@ macro_rules! host_flags {
             connections: $connections,
             /// Largest pack of a push, like Git's receive.maxInputSize
             #[arg(
-                                        long = concat!($prefix, "max-pack-bytes"),
-                                        id = concat!($prefix, "max-pack-bytes"),
-                                        env = concat!("GITCD_", $env, "MAX_PACK_BYTES"),
-                                        default_value_t = Limits::default().max_pack_bytes,
-                                        value_name = "BYTES"
-                                    )]
+                                                        long = concat!($prefix, "max-pack-bytes"),
+                                                        id = concat!($prefix, "max-pack-bytes"),
+                                                        env = concat!("GITCD_", $env, "MAX_PACK_BYTES"),
+                                                        default_value_t = Limits::default().max_pack_bytes,
+                                                        value_name = "BYTES"
+                                                    )]
             max_pack_bytes: u64,
             /// Memory of all pushes together, from 96 MiB; a push that finds too little waits, up to the idle timeout
             #[arg(
-                                        long = concat!($prefix, "max-pushes-memory-bytes"),
-                                        id = concat!($prefix, "max-pushes-memory-bytes"),
-                                        env = concat!("GITCD_", $env, "MAX_PUSHES_MEMORY_BYTES"),
-                                        default_value_t = Limits::default().pushes_memory_bytes,
-                                        value_name = "BYTES"
-                                    )]
+                                                        long = concat!($prefix, "max-pushes-memory-bytes"),
+                                                        id = concat!($prefix, "max-pushes-memory-bytes"),
+                                                        env = concat!("GITCD_", $env, "MAX_PUSHES_MEMORY_BYTES"),
+                                                        default_value_t = Limits::default().pushes_memory_bytes,
+                                                        value_name = "BYTES"
+                                                    )]
             max_pushes_memory_bytes: u64,
             /// Memory of a Git program that reads a push, from 64 MiB, besides 256 bytes for each of its objects
             #[arg(
-                                        long = concat!($prefix, "max-push-memory-bytes"),
-                                        id = concat!($prefix, "max-push-memory-bytes"),
-                                        env = concat!("GITCD_", $env, "MAX_PUSH_MEMORY_BYTES"),
-                                        default_value_t = Limits::default().push_memory_bytes,
-                                        value_name = "BYTES"
-                                    )]
+                                                        long = concat!($prefix, "max-push-memory-bytes"),
+                                                        id = concat!($prefix, "max-push-memory-bytes"),
+                                                        env = concat!("GITCD_", $env, "MAX_PUSH_MEMORY_BYTES"),
+                                                        default_value_t = Limits::default().push_memory_bytes,
+                                                        value_name = "BYTES"
+                                                    )]
             max_push_memory_bytes: u64,
             /// Processor time of a Git program that reads a push, besides a second for each MiB; it may run ten times as long
             #[arg(
-                                        long = concat!($prefix, "max-push-cpu-time"),
-                                        id = concat!($prefix, "max-push-cpu-time"),
-                                        env = concat!("GITCD_", $env, "MAX_PUSH_CPU_TIME"),
-                                        default_value = "30s",
-                                        value_parser = duration::parse,
-                                        value_name = "DURATION"
-                                    )]
+                                                        long = concat!($prefix, "max-push-cpu-time"),
+                                                        id = concat!($prefix, "max-push-cpu-time"),
+                                                        env = concat!("GITCD_", $env, "MAX_PUSH_CPU_TIME"),
+                                                        default_value = "30s",
+                                                        value_parser = duration::parse,
+                                                        value_name = "DURATION"
+                                                    )]
             max_push_cpu_time: Duration,
             /// Memory of a Git program that answers a fetch, from 64 MiB
             #[arg(
-                                        long = concat!($prefix, "max-fetch-memory-bytes"),
-                                        id = concat!($prefix, "max-fetch-memory-bytes"),
-                                        env = concat!("GITCD_", $env, "MAX_FETCH_MEMORY_BYTES"),
-                                        default_value_t = Limits::default().fetch_memory_bytes,
-                                        value_name = "BYTES"
-                                    )]
+                                                        long = concat!($prefix, "max-fetch-memory-bytes"),
+                                                        id = concat!($prefix, "max-fetch-memory-bytes"),
+                                                        env = concat!("GITCD_", $env, "MAX_FETCH_MEMORY_BYTES"),
+                                                        default_value_t = Limits::default().fetch_memory_bytes,
+                                                        value_name = "BYTES"
+                                                    )]
             max_fetch_memory_bytes: u64,
             /// Concurrent fetches and pushes
             #[arg(
-                                        long = concat!($prefix, "max-requests"),
-                                        id = concat!($prefix, "max-requests"),
-                                        env = concat!("GITCD_", $env, "MAX_REQUESTS"),
-                                        default_value_t = Limits::default().max_requests,
-                                        value_name = "N"
-                                    )]
+                                                        long = concat!($prefix, "max-requests"),
+                                                        id = concat!($prefix, "max-requests"),
+                                                        env = concat!("GITCD_", $env, "MAX_REQUESTS"),
+                                                        default_value_t = Limits::default().max_requests,
+                                                        value_name = "N"
+                                                    )]
             max_requests: usize,
             /// Concurrent clients that follow references
             #[arg(
-                                        long = concat!($prefix, "max-followers"),
-                                        id = concat!($prefix, "max-followers"),
-                                        env = concat!("GITCD_", $env, "MAX_FOLLOWERS"),
-                                        default_value_t = Limits::default().max_followers,
-                                        value_name = "N"
-                                    )]
+                                                        long = concat!($prefix, "max-followers"),
+                                                        id = concat!($prefix, "max-followers"),
+                                                        env = concat!("GITCD_", $env, "MAX_FOLLOWERS"),
+                                                        default_value_t = Limits::default().max_followers,
+                                                        value_name = "N"
+                                                    )]
             max_followers: usize,
             /// How long a client may stall in the middle of a request
             #[arg(
-                                        long = concat!($prefix, "idle-timeout"),
-                                        id = concat!($prefix, "idle-timeout"),
-                                        env = concat!("GITCD_", $env, "IDLE_TIMEOUT"),
-                                        default_value = "2m",
-                                        value_parser = duration::parse,
-                                        value_name = "DURATION"
-                                    )]
+                                                        long = concat!($prefix, "idle-timeout"),
+                                                        id = concat!($prefix, "idle-timeout"),
+                                                        env = concat!("GITCD_", $env, "IDLE_TIMEOUT"),
+                                                        default_value = "2m",
+                                                        value_parser = duration::parse,
+                                                        value_name = "DURATION"
+                                                    )]
             idle_timeout: Duration,
         }
 
@@ -214,15 +214,15 @@ impl Flags {
     fn check(&self, limits: Limits) -> Result<Limits, ConfigError> {
         let within = |flag, value: u64, least: u64| {
             if value < least {
-                return Err(wrong(flag, value, format!("it must be at least {least} ({} MiB)", least / MIB)));
+                return Err(wrong(flag, &value, format!("it must be at least {least} ({} MiB)", least / MIB)));
             }
             if value > MAX_MEMORY_BYTES {
-                return Err(wrong(flag, value, format!("it must be at most {MAX_MEMORY_BYTES} (1 TiB)")));
+                return Err(wrong(flag, &value, format!("it must be at most {MAX_MEMORY_BYTES} (1 TiB)")));
             }
             Ok(())
         };
         if limits.max_pack_bytes == 0 {
-            return Err(wrong(self.pack, 0, "no client could push; it must be at least 1"));
+            return Err(wrong(self.pack, &0, "no client could push; it must be at least 1"));
         }
         within(self.push, limits.push_memory_bytes, MIN_MEMORY_BYTES)?;
         within(self.fetch, limits.fetch_memory_bytes, MIN_MEMORY_BYTES)?;
@@ -232,10 +232,10 @@ impl Flags {
                 "one push must not need more than all together, --{}={}",
                 self.pushes, limits.pushes_memory_bytes
             );
-            return Err(wrong(self.push, limits.push_memory_bytes, problem));
+            return Err(wrong(self.push, &limits.push_memory_bytes, problem));
         }
         if limits.push_cpu < Duration::from_secs(1) {
-            return Err(wrong(self.cpu, format!("{:?}", limits.push_cpu), "it must be at least 1s"));
+            return Err(wrong(self.cpu, &format!("{:?}", limits.push_cpu), "it must be at least 1s"));
         }
         Ok(limits)
     }

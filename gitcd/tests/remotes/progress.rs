@@ -39,19 +39,19 @@ fn slow(port: u16) -> SocketAddr {
     address
 }
 
-/// Starts a host whose branch has about 10 MiB, packed.
-async fn large() -> Host {
+/// Starts a host whose branch has a file of this size, which packs to a half.
+async fn host(bytes: usize) -> Host {
     let host = Host::open().await;
     let repository = host.make();
     let mut state = 1_u64;
-    let mut text = String::with_capacity(20 << 20);
-    while text.len() < 20 << 20 {
-        // xorshift: text that packs to a half.
+    let words = (0..bytes / 16).map(|_| {
+        // xorshift
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        text.push_str(&format!("{state:016x}"));
-    }
+        format!("{state:016x}")
+    });
+    let text: String = words.collect();
     let head = commit(&repository, "large", &repository.blob(&text), &[]);
     repository.git(&["update-ref", "refs/heads/main", &head]);
     host
@@ -68,22 +68,21 @@ fn prepare(folder: &Path, url: &str) -> Output {
 
 #[tokio::test]
 async fn a_long_first_fetch_shows_its_progress_and_a_quick_one_does_not() {
-    let host = large().await;
-    let url = format!("http://{}/up.git", slow(host.port()));
+    let large = host(20 << 20).await;
+    let url = format!("http://{}/up.git", slow(large.port()));
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("the temporary folder is writable"));
     let output = prepare(folders[0].path(), &url);
     let (said, printed) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     let lines: Vec<_> = said.lines().filter(|line| line.contains("fetching from origin: ")).collect();
     assert!(lines.len() == 1 && lines[0].contains("MiB, ") && lines[0].contains("MiB/s"), "{said}");
     assert!(printed.contains("continues from origin") && printed.lines().count() == 1, "{printed}");
-    // Without the delay.
-    let output = prepare(folders[1].path(), &host.url());
+    let output = prepare(folders[1].path(), &host(1 << 10).await.url());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[tokio::test]
 async fn the_status_shows_a_first_fetch_while_the_server_answers() {
-    let host = large().await;
+    let host = host(20 << 20).await;
     let url = format!("http://{}/up.git", slow(host.port()));
     let follower = Following::new(&url).without_pushes().start().await;
     let fetching = eventually("a fetch in the status", async || {
