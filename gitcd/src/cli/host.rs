@@ -16,7 +16,7 @@ use gitcd_sync::owner::Served;
 
 use super::limits::{HostLimits, HostLimitsBeside};
 use super::stop::Stop;
-use super::{boolean, duration};
+use super::boolean;
 
 const EXAMPLES: &str = "Examples:
   gitcd host --root=repositories --create-on-push
