@@ -12,7 +12,7 @@ use gitcd_sync::remote::Remote;
 use gitcd_sync::status::Condition;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::progress::Fetches;
+use super::progress::{Fetches, clear};
 use super::pull::Access;
 use super::{Common, boolean, duration, per_branch};
 
@@ -88,9 +88,10 @@ async fn prepare_all(args: &Args) -> anyhow::Result<()> {
             begin_with_theirs: args.begin_with_remote_branch,
             progress: FetchProgress::default(),
         };
-        let _shown = Fetches::show(args.remote_name.clone(), how.progress.clone());
+        let shown = Fetches::show(args.remote_name.clone(), how.progress.clone());
         let (repository, reference) = (config.repository.display().to_string(), config.data_reference.clone());
         let done = in_time(&config, &remote, &how, began, args.wait).await?;
+        drop(shown);
         let origin = &args.remote_name;
         match done.with_context(|| format!("cannot prepare branch {name:?}"))? {
             Prepared::Present => trishanku_stdio::println!("{reference} is already in {repository}, with {origin}"),
@@ -124,6 +125,7 @@ async fn in_time(
         };
         let left = patience.saturating_sub(elapsed);
         if error != told {
+            clear();
             trishanku_stdio::eprintln!("waiting for up to {} s: {error}", left.as_secs_f64().ceil());
             told = error;
         }

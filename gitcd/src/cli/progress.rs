@@ -47,7 +47,7 @@ impl Progress {
     /// Ends the step; removes its line.
     pub(super) fn end(&mut self) {
         if self.last.take().is_some() && self.is_terminal {
-            draw("");
+            clear();
         }
     }
 
@@ -74,11 +74,16 @@ fn draw(text: &str) {
     let _unread = if width == 0 { write!(err, "\r") } else { Ok(()) }.and_then(|()| err.flush());
 }
 
-/// Standard error for log lines: removes a line of progress first.
-pub(super) fn log_writer() -> io::Stderr {
+/// Removes the line of progress from the terminal, if there is one, before something else is printed.
+pub(super) fn clear() {
     if SHOWN.load(Ordering::Relaxed) > 0 {
         draw("");
     }
+}
+
+/// Standard error for log lines: removes a line of progress first.
+pub(super) fn log_writer() -> io::Stderr {
+    clear();
     io::stderr()
 }
 
@@ -111,6 +116,8 @@ impl Fetches {
 impl Drop for Fetches {
     fn drop(&mut self) {
         self.0.abort();
+        // The task ends later.
+        clear();
     }
 }
 
