@@ -14,9 +14,9 @@ use gitcd_net::tls;
 use gitcd_server::config::{Listen, listen_urls};
 use gitcd_sync::owner::Served;
 
+use super::boolean;
 use super::limits::{HostLimits, HostLimitsBeside};
 use super::stop::Stop;
-use super::boolean;
 
 const EXAMPLES: &str = "Examples:
   gitcd host --root=repositories --create-on-push

@@ -248,21 +248,27 @@ pub(super) fn write(op: &Op, newest: View, leases: &Leases) -> Result<(Done, Vec
 fn check(op: &Chosen, index: &Index, at: Revision, leases: Option<&Leases>) -> Result<(), Error> {
     match op {
         Chosen::Range(range) => range.check(at, index.compacted()),
-        Chosen::Put(put) => {
-            let keeps = put.value.is_none() || put.lease.is_none();
-            if keeps && index.newest(&put.key).is_none() {
-                return Err(Error::KeyNotFound);
-            }
-            match put.lease {
-                Some(id) if id != 0 && leases.is_some_and(|leases| leases.find(id).is_none()) => {
-                    Err(Error::LeaseNotFound)
-                }
-                _ => Ok(()),
-            }
-        }
+        // The order of etcd's checks, which is another in a transaction.
+        Chosen::Put(put) => has_lease(put, leases).and_then(|()| has_key(put, index)),
         Chosen::Delete(_) => Ok(()),
-        Chosen::Txn(_, ops) => ops.iter().try_for_each(|op| check(op, index, at, leases)),
+        Chosen::Txn(_, ops) => ops.iter().try_for_each(|op| match op {
+            Chosen::Put(put) => has_key(put, index).and_then(|()| has_lease(put, leases)),
+            op => check(op, index, at, leases),
+        }),
     }
+}
+
+/// Checks that the lease of a put exists.
+fn has_lease(put: &Put, leases: Option<&Leases>) -> Result<(), Error> {
+    let lease = put.lease.filter(|id| *id != 0);
+    let is_unknown = lease.is_some_and(|id| leases.is_some_and(|leases| leases.find(id).is_none()));
+    if is_unknown { Err(Error::LeaseNotFound) } else { Ok(()) }
+}
+
+/// Checks that the key exists whose value or lease a put keeps.
+fn has_key(put: &Put, index: &Index) -> Result<(), Error> {
+    let keeps = put.value.is_none() || put.lease.is_none();
+    if keeps && index.newest(&put.key).is_none() { Err(Error::KeyNotFound) } else { Ok(()) }
 }
 
 struct Run<'a> {
