@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
+use gitcd_core::blocking;
 use gitcd_core::fence::Fence;
 use gitcd_core::revision::Revision;
 use gitcd_journal::{self as journal, Segments};
@@ -280,6 +281,17 @@ impl Store {
         found
     }
 
+    /// Merges another branch, atomically for readers. Returns when the merge is durable; it is committed to Git later, see
+    /// [`Store::merged`].
+    ///
+    /// # Errors
+    /// [`Error`]; nothing was changed.
+    pub async fn merge(self: &Arc<Self>, request: merge::Request) -> Result<merge::Done, Error> {
+        let store = Arc::clone(self);
+        let prepared = blocking::run("prepare a merge", move || store.prepare(request)).await??;
+        self.send(|reply| writer::Command::Merge { prepared: Box::new(prepared), reply }).await
+    }
+
     /// Executes one operation. Reads are answered immediately; writes when they are durable.
     ///
     /// # Errors
@@ -451,7 +463,7 @@ impl Store {
         self.hub.close();
     }
 
-    pub(crate) async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
+    async fn send<T>(&self, command: impl FnOnce(writer::Reply<T>) -> writer::Command) -> Result<T, Error> {
         self.submit(command).await?.await.map_err(|_| Error::Stopped)?
     }
 

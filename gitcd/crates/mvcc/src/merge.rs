@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gitcd_core::blocking;
 use gitcd_core::revision::Revision;
 use gitcd_core::scope::escape;
 use gitcd_journal::record;
@@ -22,7 +21,6 @@ use self::prepare::{Change, ready};
 use super::index::Index;
 use super::query::View;
 use super::version::Version;
-use super::writer::Command;
 use super::{Error, Store};
 
 /// A merge that was computed from a commit of this branch.
@@ -134,17 +132,6 @@ pub(super) struct Decided {
 }
 
 impl Store {
-    /// Merges another branch, atomically for readers. Returns when the merge is durable; it is committed to Git later, see
-    /// [`Store::merged`].
-    ///
-    /// # Errors
-    /// [`Error`]; nothing was changed.
-    pub async fn merge(self: &Arc<Self>, request: Request) -> Result<Done, Error> {
-        let store = Arc::clone(self);
-        let prepared = blocking::run("prepare a merge", move || store.prepare(request)).await??;
-        self.send(|reply| Command::Merge { prepared: Box::new(prepared), reply }).await
-    }
-
     /// Returns the oldest merge that is not in Git.
     pub fn next_merge(&self) -> Option<Arc<Merge>> {
         self.progress.lock().merges.front().cloned()
