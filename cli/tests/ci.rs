@@ -135,8 +135,8 @@ esac
         assert!(printed.contains(&format!("\n=== make {step} (")), "{step} is not in\n{printed}");
     }
     assert!(printed.contains("make test-cluster: not run. no node here"), "{printed}");
-    let end = "\nflaky: one a\nfailed: two b\nfailed: step make check (status 2)\n\
-               failed: make suites (status 1): see its output\n25 passed, 4 failed, 1 skipped\nCI took ";
+    let end = "\nflaky: one a\nfailed: two b\nfailed: make suites (status 1): see its output\n\
+               failed: step make check (status 2)\n25 passed, 4 failed, 1 skipped\nCI took ";
     assert!(printed.contains(end), "{printed}");
 }
 

@@ -88,7 +88,10 @@ async fn credentials_that_would_be_sent_over_plain_http_are_reported_until_the_s
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), &world.namespace);
     let secret = json!({"metadata": {"name": "git"}, "stringData": {"password": "hunter2"}});
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
-    let remotes = json!([{"repo": "https://git.example.org/x"}, {"name": "team", "repo": "http://git.team.svc/x"}]);
+    let remotes = json!([
+        {"repo": "https://git.example.org/x", "public": false},
+        {"name": "team", "repo": "http://git.team.svc/x", "public": false},
+    ]);
     let gitcd = json!({"credentialsSecretName": "git", "git": {"remotes": remotes}});
     world.apply("a", &json!({"app": {"committerName": "automerge"}, "gitcd": gitcd})).await;
     let message = world.is("a", "Stalled", "True", "InvalidSpec").await;
