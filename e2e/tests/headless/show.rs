@@ -112,7 +112,7 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
     ensure!(!unknown.status.success() && said.contains("raingauge") && !said.contains("took over"), "{said}");
     let missing = cluster.trishanku().args(["log", "svc/nothing"]).output()?;
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    ensure!(!missing.status.success() && said.contains("there are kubernetes"), "{said}");
+    ensure!(!missing.status.success() && said.contains("has kubernetes"), "{said}");
     let diff = cluster.trishanku().args(["diff", "--since=12h", "--json", "-n", "default"]).output()?;
     let told: Value = serde_json::from_slice(&diff.stdout)?;
     let keys: Vec<_> = told["keys"].as_array().into_iter().flatten().filter_map(|key| key["key"].as_str()).collect();
