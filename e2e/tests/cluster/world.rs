@@ -188,8 +188,10 @@ impl World {
             let words = words.iter().map(|word| if *word == "REMOTE" { &remote } else { *word });
             let mut command = self.cluster().command(Path::new("git"));
             command.arg("-C").arg(folder).args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.org"]);
-            command.args(["-c", &format!("http.sslCAInfo={}", self.file(HOST_AUTHORITY).display())]).args(words);
+            command.args(words);
             git::plain(&mut command);
+            // A variable of the machine would override the setting http.sslCAInfo.
+            command.env("GIT_SSL_CAINFO", self.file(HOST_AUTHORITY));
             said(&mut command, "")
         };
         // A forwarded port breaks with its pod.
