@@ -239,7 +239,7 @@ impl Branch {
     }
 
     /// Runs gitcd and parses the JSON that it prints.
-    fn told(&self, command: &mut Command) -> anyhow::Result<Value> {
+    fn json_output(&self, command: &mut Command) -> anyhow::Result<Value> {
         let output = self.output(command)?;
         // Code 1 means that there are differences.
         if !matches!(output.status.code(), Some(0 | 1)) || output.stdout.is_empty() {
@@ -251,7 +251,7 @@ impl Branch {
     /// Returns the built-in kinds, and those that `CustomResourceDefinitions` in the store define.
     fn all_kinds(&self) -> anyhow::Result<Kinds> {
         let definitions =
-            self.told(self.command("diff").args([EVER, "--json", "--show-secrets", "--", DEFINITIONS]))?;
+            self.json_output(self.command("diff").args([EVER, "--json", "--show-secrets", "--", DEFINITIONS]))?;
         let keys = definitions["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
         let fields = keys.iter().filter_map(|key| key["fields"].as_array()).flatten();
         let specs = fields.filter(|field| field["path"] == "spec").map(|field| &field["to"]);

@@ -24,7 +24,7 @@ use crate::args::{Arguments, Command, New};
 /// Exit code of `status` unless everything is ready, as service managers do it.
 const NOT_READY: u8 = 3;
 /// Exit code of `diff` if the comparison failed.
-const CANNOT_TELL: u8 = 2;
+const COMPARISON_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&args::command().get_matches());
@@ -78,7 +78,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(done.map_or_else(
                 |error| {
                     print::error(&error);
-                    ExitCode::from(CANNOT_TELL)
+                    ExitCode::from(COMPARISON_FAILED)
                 },
                 |()| ExitCode::SUCCESS,
             ))

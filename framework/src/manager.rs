@@ -234,7 +234,7 @@ impl Manager {
         let (fence, role, election) = self.election(open)?;
         let (releasing, released) = watch::channel(false);
         let mut electing = JoinSet::new();
-        election.map(|election| electing.spawn(election.run(told(released))));
+        election.map(|election| electing.spawn(election.run(wait_for_true(released))));
         let client = self.client(&fence)?;
         let (roles, informed) = watch::channel(Role::Standby);
         let mut informing = JoinSet::new();
@@ -314,9 +314,9 @@ async fn inform(caches: Arc<Caches>, mut role: watch::Receiver<Role>, informed: 
     }
 }
 
-async fn told(mut receiver: watch::Receiver<bool>) {
+async fn wait_for_true(mut receiver: watch::Receiver<bool>) {
     // A dropped sender counts as a stop.
-    let _gone = receiver.wait_for(|told| *told).await;
+    let _gone = receiver.wait_for(|value| *value).await;
 }
 
 fn defect(ended: Option<Result<&'static str, JoinError>>) -> RunError {

@@ -98,12 +98,12 @@ mod tests {
         .unwrap()
     }
 
-    fn told(services: &[Service]) -> Vec<String> {
-        let told = |loser: &Loser<'_>| {
+    fn lost_allocations(services: &[Service]) -> Vec<String> {
+        let line = |loser: &Loser<'_>| {
             let lost: Vec<_> = loser.lost.iter().map(|lost| format!("{} of {}", lost.thing, lost.of)).collect();
             format!("{}: {}", loser.service.name_any(), lost.join(", "))
         };
-        losers(services).iter().map(told).collect()
+        losers(services).iter().map(line).collect()
     }
 
     #[test]
@@ -125,8 +125,8 @@ mod tests {
             &json!({"type": "ClusterIP", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7", "fd::1"]}),
         );
         let expected = ["a: node port 30001 of n/b", "c: cluster IP 10.0.0.7 of n/a"];
-        assert_eq!(told(&[a.clone(), b.clone(), c.clone()]), expected);
-        assert_eq!(told(&[c, b, a]), expected);
+        assert_eq!(lost_allocations(&[a.clone(), b.clone(), c.clone()]), expected);
+        assert_eq!(lost_allocations(&[c, b, a]), expected);
     }
 
     #[test]
@@ -147,6 +147,6 @@ mod tests {
                 ]}),
             ),
         ];
-        assert_eq!(told(&services), Vec::<String>::new());
+        assert_eq!(lost_allocations(&services), Vec::<String>::new());
     }
 }

@@ -111,7 +111,7 @@ impl Repairer {
                 continue;
             };
             let without = self.replace(&without).await?;
-            let told = Event {
+            let event = Event {
                 type_: EventType::Warning,
                 reason: "AllocatedTwice".to_owned(),
                 note: Some(format!(
@@ -123,7 +123,7 @@ impl Repairer {
             };
             self.give(without, &exchange).await?;
             // The event is best effort: the exchange is done.
-            if let Err(error) = self.recorder.publish(&told, &service.object_ref(&())).await {
+            if let Err(error) = self.recorder.publish(&event, &service.object_ref(&())).await {
                 trishanku_stdio::eprintln!("cannot record an event of {name}: {error}");
             }
         }

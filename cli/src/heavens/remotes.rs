@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_told_from_urls() {
+    fn folders_are_distinguished_from_urls() {
         for (url, is_folder) in [
             ("/a/b.git", true),
             ("b.git", true),

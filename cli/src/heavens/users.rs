@@ -206,9 +206,9 @@ impl UsersPod {
             run.folder = Some(translation.of(folder).into()).filter(|folder: &PathBuf| folder.is_dir());
         }
         let ask = |probe: &core::Probe| asked(site, container, probe, &translation, &run);
-        let told = [&container.startup_probe, &container.readiness_probe];
-        let told = told.into_iter().flatten().find_map(&ask);
-        let probe = told.or_else(|| entry.health.as_ref().map(|health| usual(health, &run, port)));
+        let probes = [&container.startup_probe, &container.readiness_probe];
+        let own_probe = probes.into_iter().flatten().find_map(&ask);
+        let probe = own_probe.or_else(|| entry.health.as_ref().map(|health| usual(health, &run, port)));
         let alive = container.liveness_probe.as_ref().and_then(|probe| {
             Some(Liveness {
                 probe: ask(probe)?,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_tells_what_it_saw() {
+    async fn a_probe_returns_why_it_failed() {
         let now = Instant::now();
         assert_eq!(script("exit 0").probe(now, None).await, Ok(()));
         assert_eq!(script("echo not yet; exit 1").probe(now, None).await, Err("not yet".to_owned()));

@@ -211,7 +211,7 @@ impl Run {
 
     async fn report(&self, report: Report) {
         // Without a receiver the supervisor is gone, and that drops this task anyway.
-        let _unheard = self.reports.send((self.index, report)).await;
+        let _sent = self.reports.send((self.index, report)).await;
     }
 }
 
@@ -258,7 +258,7 @@ async fn relay(
         if let Some(progress) = found.clone().filter(|_| found != last) {
             last = found;
             // Without a receiver the supervisor is gone, and that drops this task anyway.
-            let _unheard = reports.send((index, Report::Progress(progress))).await;
+            let _sent = reports.send((index, Report::Progress(progress))).await;
         }
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_and_a_repository_are_told_apart_and_everything_else_is_refused() {
+    fn a_checkout_and_a_repository_are_distinguished_and_everything_else_is_refused() {
         let git: Source = "https://example.org/t".parse().unwrap();
         assert_eq!(git.dependency("framework"), r#"{ git = "https://example.org/t" }"#);
         assert_eq!((git.mount(), git.build("a")), (String::new(), "docker build --tag a .".to_owned()));

@@ -76,8 +76,8 @@ impl StatusSource for MergeStatusSource {
 
     fn fields(&self, object: &AutomatedMerge, branch: Option<&Branch>) -> Map<String, Value> {
         let before = object.status.as_ref().map(|status| status.remotes.clone());
-        let told = branch.map(Branch::remotes).or(before);
-        told.map(|told| ("remotes".to_owned(), json!(told))).into_iter().collect()
+        let remotes = branch.map(Branch::remotes).or(before);
+        remotes.map(|remotes| ("remotes".to_owned(), json!(remotes))).into_iter().collect()
     }
 
     fn conditions(&self, object: &AutomatedMerge) -> Vec<Condition> {

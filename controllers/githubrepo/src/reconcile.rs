@@ -28,7 +28,7 @@ const MANAGER: &str = "trishanku-github";
 /// The key of a Secret with the server that its token is for. gitcd uses the same key for remotes.
 const FOR_SERVER: &str = "url";
 /// The time of the last sync is updated no more often, unless something else has changed.
-const TOLD: i64 = 60 * 60;
+const SYNC_TIME_INTERVAL: i64 = 60 * 60;
 /// How long after a creation request a new repository may be its result.
 const LATE: i64 = 10 * 60;
 
@@ -150,7 +150,7 @@ impl Repositories {
                 // stays until there is a new one: GitHub returns 404 also for repositories that the token may not see.
                 status.creation_started = Some(Time(since));
                 let report = Report::reconciling("Creating", format!("creating {}/{}", way.owner, key.name()));
-                self.tell(&context.client, object, status.clone(), &report).await?;
+                self.write_status(&context.client, object, status.clone(), &report).await?;
                 let made = way.client.create(way.organization.as_deref(), &body).await;
                 if let Err(error) = &made
                     && !matches!(
@@ -243,7 +243,7 @@ impl Repositories {
         Ok(())
     }
 
-    async fn tell(
+    async fn write_status(
         &self,
         client: &Cluster,
         object: &GitHubRepository,
@@ -326,12 +326,13 @@ fn was_ready(object: &GitHubRepository) -> bool {
 /// Sets the time of the last sync: now, if anything has changed or the last one is old.
 fn synced(object: &GitHubRepository, status: &mut GitHubRepositoryStatus, now: Timestamp) {
     let mut before = object.status.clone().unwrap_or_default();
-    let told = before.last_sync_time.take();
+    let last_sync = before.last_sync_time.take();
     status.last_sync_time = None;
-    let is_recent = told.as_ref().is_some_and(|Time(told)| now.as_second() - told.as_second() < TOLD);
+    let is_recent =
+        last_sync.as_ref().is_some_and(|Time(last)| now.as_second() - last.as_second() < SYNC_TIME_INTERVAL);
     let is_news = before != *status || !was_ready(object);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    status.last_sync_time = if is_news || !is_recent { Some(Time(now)) } else { told };
+    status.last_sync_time = if is_news || !is_recent { Some(Time(now)) } else { last_sync };
 }
 
 impl Reconciler for Repositories {
@@ -350,7 +351,7 @@ impl Reconciler for Repositories {
             if result.is_ok() {
                 synced(&object, &mut status, Timestamp::now());
             }
-            self.tell(&context.client, &object, status, &Report::of(&result)).await?;
+            self.write_status(&context.client, &object, status, &Report::of(&result)).await?;
         }
         if let Some(wait) = limited {
             // Spread, since all objects with the token wait for the same moment.
@@ -370,7 +371,7 @@ impl Reconciler for Repositories {
         let result = self.end(&object, &context.key).await;
         if result.is_err() {
             let status = object.status.clone().unwrap_or_default();
-            self.tell(&context.client, &object, status, &Report::of(&result)).await?;
+            self.write_status(&context.client, &object, status, &Report::of(&result)).await?;
         }
         if let Err(Error::Call(CallError::Limited(limited))) = &result {
             return Ok(CleanedUp::NotYet(limited.wait));

@@ -10,10 +10,10 @@ use crate::DELETE_UNPUSHED;
 /// Whether a heaven pushes to a remote, so that deletion must wait for the last push.
 pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
     let annotations = object.metadata.annotations.as_ref();
-    let is_told =
-        annotations.and_then(|annotations| annotations.get(DELETE_UNPUSHED)).is_some_and(|told| told == "true");
+    let deletes_unpushed =
+        annotations.and_then(|annotations| annotations.get(DELETE_UNPUSHED)).is_some_and(|value| value == "true");
     let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
-    let Some(gitcd) = object.spec.gitcd.as_ref().filter(|_| !is_told && !skips_app) else { return false };
+    let Some(gitcd) = object.spec.gitcd.as_ref().filter(|_| !deletes_unpushed && !skips_app) else { return false };
     let has_remotes = gitcd.git.as_ref().is_some_and(|git| !git.remotes.is_empty());
     let pull = gitcd.pull.as_ref();
     let is_followed = pull.is_some() || gitcd.writer_lease.is_some();

@@ -38,7 +38,7 @@ impl Heavens {
                     _ => None,
                 };
                 if until.is_none_or(|until| (self.clock)() < until) {
-                    self.tell_wait(object, context, &why, until).await?;
+                    self.report_wait(object, context, &why, until).await?;
                     return Ok(false);
                 }
                 let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
@@ -49,7 +49,7 @@ impl Heavens {
     }
 
     /// Reports what the deletion waits for.
-    async fn tell_wait(
+    async fn report_wait(
         &self,
         object: &TrishankuHeaven,
         context: &Context,

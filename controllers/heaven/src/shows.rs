@@ -38,8 +38,8 @@ impl StatusSource for HeavenStatusSource {
         let before = object.status.as_ref().and_then(|status| status.branch.clone());
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
         let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.as_deref());
-        let told = branch.map(|branch| branch.status(data.unwrap_or("main"))).or(before);
-        told.map(|told| ("branch".to_owned(), json!(told))).into_iter().collect()
+        let status = branch.map(|branch| branch.status(data.unwrap_or("main"))).or(before);
+        status.map(|status| ("branch".to_owned(), json!(status))).into_iter().collect()
     }
 
     fn conditions(&self, object: &TrishankuHeaven) -> Vec<Condition> {

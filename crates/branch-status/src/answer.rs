@@ -79,7 +79,7 @@ impl Branch {
 
     /// The status of the remotes of a merge.
     pub fn remotes(&self) -> Vec<RemoteStatus> {
-        let told = self.remotes.iter().map(|remote| RemoteStatus {
+        let statuses = self.remotes.iter().map(|remote| RemoteStatus {
             name: remote.name.clone(),
             last_merge: remote.merged.clone(),
             last_merge_time: time(remote.merged_at),
@@ -87,7 +87,7 @@ impl Branch {
             conflicts: Some(remote.conflicts),
             error: remote.error.clone(),
         });
-        told.collect()
+        statuses.collect()
     }
 
     /// Whether the last exchange with each remote succeeded; `None` without remotes.

@@ -2,7 +2,7 @@
 //!
 //! gitcd serves `/status` at a port of its pod, to clients with a certificate. In the background, [`Observer`] queries
 //! all pods of an object about every [`INTERVAL`] and writes the result to the object's status: at once if a condition
-//! has changed, otherwise once per [`TOLD`]. No reconcile waits for it.
+//! has changed, otherwise once per [`REPORT_INTERVAL`]. No reconcile waits for it.
 //!
 //! | module | content |
 //! |---|---|
@@ -23,4 +23,4 @@ pub use self::observer::{Observed, Observer, StatusSource};
 /// Query interval per gitcd, give or take a fifth; longer for more than 300 objects.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of status updates in which only metrics change.
-pub const TOLD: Duration = Duration::from_mins(1);
+pub const REPORT_INTERVAL: Duration = Duration::from_mins(1);

@@ -22,7 +22,7 @@ use trishanku_heaven_plan::workload::{self, State, label_value};
 
 use crate::answer::Branch;
 use crate::ask::{Identity, ask};
-use crate::{INTERVAL, TOLD};
+use crate::{INTERVAL, REPORT_INTERVAL};
 
 /// The field manager: not that of the reconcilers, which do not own these fields.
 const MANAGER: &str = "trishanku-observe";
@@ -72,7 +72,7 @@ pub struct Observer<T: StatusSource> {
 }
 
 struct Shared<T: StatusSource> {
-    tells: T,
+    source: T,
     objects: Arc<Cache<T::Object>>,
     pods: Arc<Cache<Pod>>,
     latest: Mutex<HashMap<Key, Observed>>,
@@ -88,9 +88,9 @@ struct Tasks {
 
 impl<T: StatusSource> Observer<T> {
     /// Creates an observer with caches of a manager; the cache of pods contains only those with the label.
-    pub fn new(tells: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
+    pub fn new(source: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
         let (latest, tasks) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { tells, objects, pods, latest, tasks }) }
+        Self { shared: Arc::new(Shared { source, objects, pods, latest, tasks }) }
     }
 
     /// Starts to observe an object until it is gone, unless that has started. `client` is that of a reconcile, which
@@ -158,7 +158,7 @@ impl<T: StatusSource> Drop for Observer<T> {
 
 impl<T: StatusSource> Shared<T> {
     async fn run(&self, key: &Key, client: &Client) {
-        let (mut told, mut heard) = (None, Instant::now());
+        let (mut last_report, mut last_answer) = (None, Instant::now());
         // Spreads the first queries after the start of a manager.
         let mut pause = INTERVAL.mul_f64(rand::rng().random_range(0.0..0.5));
         loop {
@@ -168,16 +168,16 @@ impl<T: StatusSource> Shared<T> {
             let Some(object) = self.objects.get(key) else { return };
             // Boxed, since thousands of tasks may exist of which most are waiting.
             let asked = Box::pin(self.look(key, &object)).await;
-            let mut before = self.tells.conditions(&object);
+            let mut before = self.source.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
                 Some(Ok(branch)) => {
-                    heard = Instant::now();
-                    let observed = Observed { branch: branch.clone(), at: heard };
+                    last_answer = Instant::now();
+                    let observed = Observed { branch: branch.clone(), at: last_answer };
                     self.latest.lock().insert(key.clone(), observed);
                     (Some(branch), [Some(branch.ready()), branch.synced()])
                 }
-                Some(Err(_)) if heard.elapsed() < GRACE => continue,
+                Some(Err(_)) if last_answer.elapsed() < GRACE => continue,
                 Some(Err(error)) => {
                     let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
                     (None, [Some(state.clone()), Some(state)])
@@ -191,14 +191,14 @@ impl<T: StatusSource> Shared<T> {
             };
             let conditions = conditions(&before, &states, object.meta().generation);
             let turned = conditions != before;
-            let is_due = told.is_none_or(|told: Instant| told.elapsed() >= TOLD);
+            let is_due = last_report.is_none_or(|at: Instant| at.elapsed() >= REPORT_INTERVAL);
             if !turned && (!is_due || branch.is_none()) {
                 continue;
             }
-            let mut fields = self.tells.fields(&object, branch);
+            let mut fields = self.source.fields(&object, branch);
             fields.insert("conditions".to_owned(), json!(conditions));
-            if Box::pin(self.tell(key, &object, client, fields)).await {
-                told = Some(Instant::now());
+            if Box::pin(self.write_status(key, &object, client, fields)).await {
+                last_report = Some(Instant::now());
             }
         }
     }
@@ -214,7 +214,7 @@ impl<T: StatusSource> Shared<T> {
             task.abort();
         }
         self.latest.lock().remove(key);
-        self.tells.gone(key);
+        self.source.gone(key);
     }
 
     /// The pods that run or start; those that terminate, if there are no others.
@@ -222,7 +222,7 @@ impl<T: StatusSource> Shared<T> {
         let of = label_value(key.name());
         let is = |pod: &Arc<Pod>| {
             let labels = pod.metadata.labels.as_ref();
-            labels.and_then(|labels| labels.get(self.tells.label())) == Some(&of)
+            labels.and_then(|labels| labels.get(self.source.label())) == Some(&of)
         };
         let keys = self.pods.keys().into_iter().filter(|pod| pod.namespace() == key.namespace());
         let pods = keys.filter_map(|pod| self.pods.get(&pod)).filter(is);
@@ -236,12 +236,12 @@ impl<T: StatusSource> Shared<T> {
     /// responding.
     async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
         let pods = self.pods(key);
-        let identity = self.tells.identity(object);
+        let identity = self.source.identity(object);
         let answers = join_all(pods.iter().map(|pod| look_at(pod, identity.as_ref()))).await;
         best(answers)
     }
 
-    async fn tell(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
+    async fn write_status(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
         let patch = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": T::KIND,
             // Not another object of the same name that was created in the meantime.

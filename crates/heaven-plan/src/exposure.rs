@@ -231,11 +231,11 @@ mod tests {
         let url = Some("https://github.com/example-org/cluster.git".to_owned());
         repository.status = Some(GitHubRepositoryStatus { clone_url: url, private: Some(false), ..Default::default() });
         let public = |leak: Option<Leak>| match leak {
-            Some(Leak::Public(told)) => told,
+            Some(Leak::Public(reason)) => reason,
             other => panic!("{other:?}"),
         };
-        let told = public(of_heaven(&spec(json!({})), &[&repository], OFF));
-        assert!(told.contains("origin") && told.contains("\"cluster\""), "{told}");
+        let reason = public(of_heaven(&spec(json!({})), &[&repository], OFF));
+        assert!(reason.contains("origin") && reason.contains("\"cluster\""), "{reason}");
         for more in [
             json!({"allowPublicSecrets": true}),
             json!({"skip": {"app": true}}),
@@ -334,7 +334,10 @@ mod tests {
             json!({"organization": ""}),
         ] {
             let leak = of_heaven(&spec, &[&with(fields.clone())], OFF);
-            assert!(matches!(&leak, Some(Leak::Unknown(told)) if told.contains("\"cluster\"")), "{fields}: {leak:?}");
+            assert!(
+                matches!(&leak, Some(Leak::Unknown(object)) if object.contains("\"cluster\"")),
+                "{fields}: {leak:?}"
+            );
         }
         let public = with(json!({"organization": "example-org", "private": false}));
         let unknown = with(json!({"organization": "example-org"}));

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::StaticKind;
 
-    fn told<K: StaticKind + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
+    fn change_lines<K: StaticKind + Serialize + DeserializeOwned>(before: Option<Value>, after: Value) -> Vec<String> {
         let parse = |value| serde_json::from_value::<K>(value).unwrap();
         lines(&changes(&Kind::known(), before.map(parse).as_ref(), &parse(after)))
     }
@@ -219,7 +219,7 @@ mod tests {
             pump("2", 2, json!([{"name": "app", "image": "a:2", "args": ["-v"]}, {"name": "new", "image": "b"}]));
         let containers = "spec.template.spec.containers";
         assert_eq!(
-            told::<Deployment>(Some(before.clone()), after),
+            change_lines::<Deployment>(Some(before.clone()), after),
             [
                 "~ spec.replicas: 1 → 2".to_owned(),
                 format!("- {containers}[app].args[1]: \"-x\""),
@@ -229,17 +229,17 @@ mod tests {
                 format!("- {containers}[gone].name: \"gone\""),
             ]
         );
-        assert_eq!(told::<Deployment>(Some(before.clone()), before), Vec::<String>::new());
+        assert_eq!(change_lines::<Deployment>(Some(before.clone()), before), Vec::<String>::new());
     }
 
     #[test]
     fn what_was_not_there_is_all_new_and_long_texts_and_lists_of_changes_are_cut() {
         let map = json!({"metadata": {"name": "m"}, "data": {"level": "3", "text": "ä".repeat(50)}});
         let text = format!("+ data.text: \"{}… (102 bytes)", "ä".repeat(29));
-        assert_eq!(told::<ConfigMap>(None, map), ["+ data.level: \"3\"", &text, "+ metadata.name: \"m\""]);
+        assert_eq!(change_lines::<ConfigMap>(None, map), ["+ data.level: \"3\"", &text, "+ metadata.name: \"m\""]);
         let many: Map<_, _> = (0..50).map(|index| (format!("k{index}"), "v".into())).collect();
-        let told = told::<ConfigMap>(None, json!({"metadata": {}, "data": many}));
-        assert_eq!((told.len(), told.last().unwrap().as_str()), (41, "… and 10 more"));
+        let shown = change_lines::<ConfigMap>(None, json!({"metadata": {}, "data": many}));
+        assert_eq!((shown.len(), shown.last().unwrap().as_str()), (41, "… and 10 more"));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
                 "data": {"password": value, value: "a2V5"}, "stringData": {"plain": text}, "type": "Opaque"
             })
         };
-        let all = told::<Secret>(None, secret("c2VzYW1l", "open"));
+        let all = change_lines::<Secret>(None, secret("c2VzYW1l", "open"));
         assert_eq!(
             all,
             [
@@ -262,7 +262,7 @@ mod tests {
                 "+ type: \"Opaque\""
             ]
         );
-        let changed = told::<Secret>(Some(secret("YQ==", "a")), secret("Yg==", "b"));
+        let changed = change_lines::<Secret>(Some(secret("YQ==", "a")), secret("Yg==", "b"));
         assert!(changed.contains(&"~ data.password: (hidden) → (hidden)".to_owned()), "{changed:?}");
         assert!(changed.contains(&"- data.YQ==: (hidden)".to_owned()), "{changed:?}");
         assert!(!changed.iter().any(|line| line.contains("\"a\"") || line.contains("\"b\"")), "{changed:?}");
@@ -275,12 +275,12 @@ mod tests {
             serde_json::from_value::<ConfigMap>(map).unwrap()
         };
         let kind = Kind::<ConfigMap>::known();
-        let told = |kinds: &[&str]| {
+        let change_lines = |kinds: &[&str]| {
             let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
             lines(&changes_of(Hidden::of(&kind, &kinds), Some(&map("p1")), &map("p2")))
         };
-        assert_eq!(told(&["apps/ConfigMap"]).len(), 4);
-        let hidden = told(&["example.org/Vault", "ConfigMap"]);
+        assert_eq!(change_lines(&["apps/ConfigMap"]).len(), 4);
+        let hidden = change_lines(&["example.org/Vault", "ConfigMap"]);
         let labels = "~ metadata.labels.x: (hidden) → (hidden)";
         assert_eq!(hidden, ["~ data: (hidden) → (hidden)", "+ data: (hidden)", "- data: (hidden)", labels]);
     }

@@ -219,7 +219,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
                 if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
                     let hidden = Hidden::of(cache.kind(), &self.hidden);
                     let changes = changes_of(hidden, live().as_deref(), &written);
-                    self.tell(cache.kind(), &key, Applied::Written, changes);
+                    self.report(cache.kind(), &key, Applied::Written, changes);
                 }
                 if !self.dry {
                     cache.learn(written, lists);
@@ -270,7 +270,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
         let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
         match api.delete(key.name(), &parameters).await {
             Ok(_) => {
-                self.tell(kind, key, Applied::Deleted, Vec::new());
+                self.report(kind, key, Applied::Deleted, Vec::new());
                 Ok(true)
             }
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
@@ -282,7 +282,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
     }
 
     /// Logs the changes; records them if this is a dry run.
-    fn tell<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
+    fn report<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
         let kind = kind.name();
         for line in changes::lines(&changes) {
             if self.dry {

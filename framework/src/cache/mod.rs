@@ -58,10 +58,10 @@ impl<K> Change<'_, K> {
     }
 }
 
-type Tell<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+type Callback<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 
 struct Follower<K> {
-    tell: Tell<K>,
+    notify: Callback<K>,
     /// Whether it receives the objects of the first list.
     initial: bool,
 }
@@ -174,15 +174,15 @@ impl<K: Object> Cache<K> {
         *self.lacking.borrow() == 0
     }
 
-    /// Calls `tell` with every change from now on, in order, after the cache has it. It must not block, nor follow this
-    /// cache: the watch waits for it.
-    pub fn follow(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
-        self.add(Follower { tell: Box::new(tell), initial: true });
+    /// Calls `notify` with every change from now on, in order, after the cache has it. It must not block, nor follow
+    /// this cache: the watch waits for it.
+    pub fn follow(&self, notify: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.add(Follower { notify: Box::new(notify), initial: true });
     }
 
     /// As [`follow`](Self::follow) without the objects of the first list, which then need not be decoded.
-    pub(crate) fn follow_later(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
-        self.add(Follower { tell: Box::new(tell), initial: false });
+    pub(crate) fn follow_later(&self, notify: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.add(Follower { notify: Box::new(notify), initial: false });
     }
 
     fn add(&self, follower: Follower<K>) {
@@ -201,14 +201,14 @@ impl<K: Object> Cache<K> {
             Event::Apply(Read::Fits(fits)) => {
                 let Fits { key, object, known } = *fits;
                 let put = self.write(|objects| {
-                    objects.told(known.version());
+                    objects.delivered(known.version());
                     (!objects.is_outdated(&key, known.version())).then(|| objects.put(key, known))
                 });
-                tell_of(followers, put, &object);
+                notify_of_put(followers, put, &object);
             }
             Event::Apply(Read::InvalidObject(misfit)) => {
                 let left_out = self.write(|objects| {
-                    objects.told(misfit.number());
+                    objects.delivered(misfit.number());
                     let is_outdated = objects.is_outdated(&misfit.key, misfit.number());
                     (!is_outdated).then(|| objects.leave_out(misfit.clone()))
                 });
@@ -217,17 +217,17 @@ impl<K: Object> Cache<K> {
                     self.report(&misfit);
                 }
                 if before.is_some() {
-                    tell(followers, before.as_ref(), None, false);
+                    notify(followers, before.as_ref(), None, false);
                 }
             }
             Event::Delete(key, version) => {
                 let before = self.write(|objects| {
-                    objects.told(version);
+                    objects.delivered(version);
                     // Unless the cache already has an object that we created in its place.
                     (!objects.is_outdated(&key, version)).then(|| objects.remove(&key)).flatten()
                 });
                 if before.is_some() {
-                    tell(followers, before.as_ref(), None, false);
+                    notify(followers, before.as_ref(), None, false);
                 }
             }
             Event::Init => (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new()),
@@ -244,8 +244,8 @@ impl<K: Object> Cache<K> {
         let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
         let (news, gone, changed) = self.write(|objects| {
             objects.listed();
-            listed.values().for_each(|known| objects.told(known.version()));
-            misfits.values().for_each(|misfit| objects.told(misfit.number()));
+            listed.values().for_each(|known| objects.delivered(known.version()));
+            misfits.values().for_each(|misfit| objects.delivered(misfit.number()));
             objects.keep_misfits(|key| !ours(key) || misfits.contains_key(key));
             let missing = |key: &Key| ours(key) && !listed.contains_key(key) && !misfits.contains_key(key);
             let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
@@ -269,11 +269,11 @@ impl<K: Object> Cache<K> {
         });
         news.iter().for_each(|misfit| self.report(misfit));
         for before in gone {
-            tell(followers, Some(&before), None, false);
+            notify(followers, Some(&before), None, false);
         }
-        let told = followers.iter().any(|one| one.initial);
-        for (before, after) in changed.iter().filter(|_| told || !initial) {
-            tell(followers, before.as_ref(), Some(&*after.object()), initial);
+        let wants_initial = followers.iter().any(|one| one.initial);
+        for (before, after) in changed.iter().filter(|_| wants_initial || !initial) {
+            notify(followers, before.as_ref(), Some(&*after.object()), initial);
         }
         if initial {
             self.lacking.send_modify(|lacking| *lacking = lacking.saturating_sub(1));
@@ -329,7 +329,7 @@ impl<K: Object> Cache<K> {
                 && self.is_watched(&object, shown.as_deref());
             learns.then(|| objects.put(key, known))
         });
-        tell_of(followers, put, &object);
+        notify_of_put(followers, put, &object);
     }
 
     /// Returns whether a watch covers the object. Otherwise changes and deletions of it would not be noticed.
@@ -363,22 +363,22 @@ impl<K: Resource> std::fmt::Debug for Cache<K> {
     }
 }
 
-fn tell_of<K: Object>(followers: &[Follower<K>], put: Option<Put<K>>, after: &K) {
+fn notify_of_put<K: Object>(followers: &[Follower<K>], put: Option<Put<K>>, after: &K) {
     match put {
-        Some(Put::New) => tell(followers, None, Some(after), false),
-        Some(Put::InsteadOf(before)) => tell(followers, Some(&before), Some(after), false),
+        Some(Put::New) => notify(followers, None, Some(after), false),
+        Some(Put::InsteadOf(before)) => notify(followers, Some(&before), Some(after), false),
         Some(Put::Same) | None => {}
     }
 }
 
 /// Notifies the followers of a change.
-fn tell<K: Object>(followers: &[Follower<K>], before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
+fn notify<K: Object>(followers: &[Follower<K>], before: Option<&Packed<K>>, after: Option<&K>, initial: bool) {
     if followers.is_empty() {
         return;
     }
     let before = before.map(Packed::object);
     let change = Change { before: before.as_deref(), after, initial };
     for follower in followers.iter().filter(|follower| follower.initial || !initial) {
-        (follower.tell)(&change);
+        (follower.notify)(&change);
     }
 }

@@ -231,7 +231,7 @@ impl<K> Objects<K> {
     }
 
     /// Records that a watch has delivered this version.
-    pub(super) fn told(&mut self, version: Option<u64>) {
+    pub(super) fn delivered(&mut self, version: Option<u64>) {
         self.newest = self.newest.max(version.unwrap_or_default());
     }
 

@@ -111,7 +111,7 @@ impl<K: Object> Reflector<K> {
                 let version = page.metadata.resource_version.filter(|version| !version.is_empty());
                 let version = version.ok_or(Error::NoResourceVersion)?;
                 self.cache.apply(Event::InitDone, &mut self.listing);
-                self.told(version.clone());
+                self.caught_up(version.clone());
                 return Ok(version);
             };
             wanted = Page::next(after, count, text.len());
@@ -142,12 +142,12 @@ impl<K: Object> Reflector<K> {
             return Err(Error::NoResourceVersion);
         }
         self.cache.apply(event, &mut self.listing);
-        self.told(version);
+        self.caught_up(version);
         Ok(())
     }
 
     /// The cache is complete up to this version, so the watch is healthy. An incomplete list does not show that.
-    fn told(&mut self, version: String) {
+    fn caught_up(&mut self, version: String) {
         self.version = Some(version);
         self.failures = 0;
         self.trouble.is_over();

@@ -247,7 +247,7 @@ mod tests {
         }
         let text = r#"{"word":"secret"}"#;
         let error = serde_json::from_str::<Note>(text).unwrap_err();
-        let told = misfit(text, &error);
-        assert!(told.ends_with("the value is invalid") && !told.contains("secret"), "{told}");
+        let message = misfit(text, &error);
+        assert!(message.ends_with("the value is invalid") && !message.contains("secret"), "{message}");
     }
 }

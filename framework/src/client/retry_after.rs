@@ -23,20 +23,20 @@ const MOST_BYTES: usize = 64 << 10;
 pub struct RetryAfter;
 
 impl<S> Layer<S> for RetryAfter {
-    type Service = Told<S>;
+    type Service = RetryAfterService<S>;
 
-    fn layer(&self, inner: S) -> Told<S> {
-        Told { inner }
+    fn layer(&self, inner: S) -> RetryAfterService<S> {
+        RetryAfterService { inner }
     }
 }
 
 /// A service behind [`RetryAfter`].
 #[derive(Clone, Debug)]
-pub struct Told<S> {
+pub struct RetryAfterService<S> {
     inner: S,
 }
 
-impl<S, A, B> Service<Request<A>> for Told<S>
+impl<S, A, B> Service<Request<A>> for RetryAfterService<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -57,7 +57,7 @@ where
         async move {
             let answer = answer.await.map_err(Into::into)?;
             match asked_for(&answer) {
-                Some(seconds) => tell(answer, seconds).await,
+                Some(seconds) => with_retry_after(answer, seconds).await,
                 None => Ok(answer.map(Either::Left)),
             }
         }
@@ -74,7 +74,7 @@ fn asked_for<B>(answer: &Response<B>) -> Option<u32> {
     answer.headers().get(header::RETRY_AFTER).filter(|_| refused)?.to_str().ok()?.trim().parse().ok()
 }
 
-async fn tell<B>(answer: Response<B>, seconds: u32) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
+async fn with_retry_after<B>(answer: Response<B>, seconds: u32) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -104,7 +104,7 @@ where
 mod tests {
     use super::*;
 
-    async fn told(code: u16, retry_after: Option<&str>, body: &'static str) -> (u16, String) {
+    async fn respond(code: u16, retry_after: Option<&str>, body: &'static str) -> (u16, String) {
         let retry_after = retry_after.map(ToOwned::to_owned);
         let mut service = RetryAfter.layer(tower::service_fn(move |_: Request<()>| {
             let mut answer = Response::builder().status(code);
@@ -121,13 +121,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_time_is_in_the_status_whether_there_was_one_or_not() {
-        let (code, body) = told(429, Some("7"), "Too many requests, please try again later.").await;
+        let (code, body) = respond(429, Some("7"), "Too many requests, please try again later.").await;
         let status: Status = serde_json::from_str(&body).unwrap();
         assert_eq!((code, status.code, status.reason.as_str()), (429, 429, "TooManyRequests"));
         assert_eq!(status.details.unwrap().retry_after_seconds, 7);
 
         let body = r#"{"kind":"Status","code":503,"reason":"X","details":{"name":"a","retryAfterSeconds":9}}"#;
-        let (_, body) = told(503, Some("7"), body).await;
+        let (_, body) = respond(503, Some("7"), body).await;
         let details = serde_json::from_str::<Status>(&body).unwrap().details.unwrap();
         assert_eq!((details.name.as_str(), details.retry_after_seconds), ("a", 9));
     }
@@ -137,7 +137,7 @@ mod tests {
         for (code, retry_after) in
             [(200, Some("7")), (429, None), (429, Some("Wed, 21 Oct 2015 07:28:00 GMT")), (404, Some("1"))]
         {
-            assert_eq!(told(code, retry_after, "text").await, (code, "text".to_owned()));
+            assert_eq!(respond(code, retry_after, "text").await, (code, "text".to_owned()));
         }
     }
 }

@@ -18,17 +18,17 @@ const SPACING: Duration = Duration::from_millis(100);
 
 /// Publishes one event for each version of an invalid object, for as long as it is polled.
 pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, client: Client) -> Infallible {
-    let (mut another, mut told) = (cache.another_misfit(), HashMap::new());
+    let (mut another, mut reported) = (cache.another_misfit(), HashMap::new());
     loop {
         another.mark_unchanged();
         let misfits = cache.misfits();
-        let mut told_before = std::mem::take(&mut told);
+        let mut reported_before = std::mem::take(&mut reported);
         for misfit in misfits {
-            if told_before.remove(&misfit.key).as_ref() != Some(&misfit.version) {
-                tell(controller, cache, &client, &misfit).await;
+            if reported_before.remove(&misfit.key).as_ref() != Some(&misfit.version) {
+                publish_event(controller, cache, &client, &misfit).await;
                 tokio::time::sleep(SPACING).await;
             }
-            told.insert(misfit.key, misfit.version);
+            reported.insert(misfit.key, misfit.version);
         }
         if another.changed().await.is_err() {
             // The cache owns the sender.
@@ -37,7 +37,7 @@ pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, clie
     }
 }
 
-async fn tell<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &InvalidObject) {
+async fn publish_event<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &InvalidObject) {
     let [api_version, kind] = cache.kind().types().map(|(_, value)| Some(value.into_owned()));
     let object = ObjectReference {
         api_version,

@@ -101,15 +101,15 @@ fn beside(list: &str, container: Container, present: &mut Vec<Container>, proble
 }
 
 /// How many differences a message has at most.
-const TOLD: usize = 3;
+const LISTED_DIFFERENCES: usize = 3;
 
 fn same(list: &str, name: &str, differences: &[String], problems: &mut Problems) {
     if differences.is_empty() {
         return;
     }
-    let more = differences.len().saturating_sub(TOLD);
+    let more = differences.len().saturating_sub(LISTED_DIFFERENCES);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-    let told = differences[..differences.len().min(TOLD)].join(", ");
-    let found = format!("exists, and differs from the injected one: {told}{more}");
+    let listed = differences[..differences.len().min(LISTED_DIFFERENCES)].join(", ");
+    let found = format!("exists, and differs from the injected one: {listed}{more}");
     problems.collision(format!("spec.{list}[{name}]"), found, "rename or remove it");
 }

@@ -11,11 +11,11 @@ use crate::telemetry::Telemetry;
 const MOST_BYTES: usize = 4 << 10;
 
 pub(super) fn pages(telemetry: &Telemetry) -> Router {
-    let log = get(tell).put(change).layer(DefaultBodyLimit::max(MOST_BYTES));
+    let log = get(show).put(change).layer(DefaultBodyLimit::max(MOST_BYTES));
     Router::new().route("/debug/log", log).with_state(telemetry.clone())
 }
 
-async fn tell(State(telemetry): State<Telemetry>) -> String {
+async fn show(State(telemetry): State<Telemetry>) -> String {
     format!("{}\n", telemetry.log_filter())
 }
 

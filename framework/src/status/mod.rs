@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn an_equal_condition_changes_nothing_and_only_transitions_are_reported() {
         let mut conditions = vec![Condition { type_: "Theirs".to_owned(), status: "True".to_owned(), ..other() }];
-        let told = Report::ready("Full", "").put_on(&mut conditions, Some(1), second(10));
+        let transitions = Report::ready("Full", "").put_on(&mut conditions, Some(1), second(10));
         let expected = Transition { condition: READY, from: String::new(), to: "True".to_owned() };
-        assert_eq!(told, [expected]);
+        assert_eq!(transitions, [expected]);
         let before = conditions.clone();
         assert!(Report::ready("Full", "").put_on(&mut conditions, Some(1), second(20)).is_empty());
         assert_eq!(conditions, before);

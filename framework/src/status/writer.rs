@@ -116,13 +116,13 @@ impl StatusWriter {
             Err(error) => return Err(error),
         }
         // One event for all transitions of a report.
-        if transitions.iter().any(is_told) {
-            self.tell(client, cache.kind(), object, report).await;
+        if transitions.iter().any(is_reported) {
+            self.publish_event(client, cache.kind(), object, report).await;
         }
         Ok(true)
     }
 
-    async fn tell<K>(&self, client: &Client, kind: &Kind<K>, object: &K, report: &Report)
+    async fn publish_event<K>(&self, client: &Client, kind: &Kind<K>, object: &K, report: &Report)
     where
         K: Object,
     {
@@ -144,7 +144,7 @@ impl StatusWriter {
     }
 }
 
-fn is_told(transition: &Transition) -> bool {
+fn is_reported(transition: &Transition) -> bool {
     match transition.condition {
         // A new object is not ready: no transition.
         READY => transition.to == "True" || transition.from == "True",

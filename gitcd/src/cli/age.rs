@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn an_age_is_printed_in_its_largest_unit() {
-        let told = [0, 59, 60, 3599, 7200, 86_400 * 40, 86_400 * 800].map(words);
-        assert_eq!(told, ["0s", "59s", "1m", "59m", "2h", "40d", "2y"]);
+        let formatted = [0, 59, 60, 3599, 7200, 86_400 * 40, 86_400 * 800].map(words);
+        assert_eq!(formatted, ["0s", "59s", "1m", "59m", "2h", "40d", "2y"]);
     }
 }

@@ -61,8 +61,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let more = lines.len() > args.limit || history.is_cut;
     lines.truncate(args.limit);
     if args.json {
-        let told: Vec<_> = lines.iter().map(|line| json(&repository, &names, &history, line)).collect();
-        trishanku_stdio::println!("{:#}", serde_json::json!({ "lines": told, "more": more }));
+        let objects: Vec<_> = lines.iter().map(|line| json(&repository, &names, &history, line)).collect();
+        trishanku_stdio::println!("{:#}", serde_json::json!({ "lines": objects, "more": more }));
         return Ok(());
     }
     Ok(draw::print(&mut trishanku_stdio::stdout(), &repository, &names, &history, &lines, more)?)

@@ -92,7 +92,7 @@ fn files(args: &Args) -> anyhow::Result<ExitCode> {
     let base_value = Some(&base.value[..]).filter(|value| !value.is_empty());
     let merged = merge(&schemas, policy, base_value, Some(ours.side()?), Some(theirs.side()?));
     for conflict in &merged.conflicts {
-        tell(&what, conflict);
+        print_conflict(&what, conflict);
     }
     let result = match merged.outcome {
         Outcome::Ours => ours.blob,
@@ -151,10 +151,10 @@ fn sound(what: &str, ours: &File, base: &File, theirs: &File) -> anyhow::Result<
     Ok(())
 }
 
-fn tell(what: &str, Conflict { field, kept, lost }: &Conflict) {
-    let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
+fn print_conflict(what: &str, Conflict { field, kept, lost }: &Conflict) {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
     let field = if field.is_empty() { "the whole object" } else { field };
-    let line = format!("{what}: {field}: kept {}, lost {}", told(kept), told(lost));
+    let line = format!("{what}: {field}: kept {}, lost {}", text(kept), text(lost));
     // File contents are external text, which must not move the cursor.
     trishanku_stdio::eprintln!("{}", line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>());
 }

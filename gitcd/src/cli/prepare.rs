@@ -115,7 +115,7 @@ async fn in_time(
     began: Instant,
     patience: Duration,
 ) -> Result<Result<Prepared, PrepareError>, Panicked> {
-    let mut told = String::new();
+    let mut last_error = String::new();
     loop {
         let (own, theirs, how) = (config.clone(), remote.clone(), how.clone());
         let done = blocking::run("prepare the branch", move || prepare(&own, &theirs, &how)).await?;
@@ -124,10 +124,10 @@ async fn in_time(
             _ => return Ok(done),
         };
         let left = patience.saturating_sub(elapsed);
-        if error != told {
+        if error != last_error {
             clear();
             trishanku_stdio::eprintln!("waiting for up to {} s: {error}", left.as_secs_f64().ceil());
-            told = error;
+            last_error = error;
         }
         tokio::time::sleep((elapsed / 4).clamp(LOOK_AGAIN, LONGEST_PAUSE).min(left)).await;
     }

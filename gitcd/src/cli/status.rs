@@ -48,22 +48,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let answers = runtime.block_on(futures::future::join_all(asked));
     let mut is_good = true;
     let mut out = trishanku_stdio::stdout();
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for (url, answer) in args.endpoint.iter().zip(answers) {
         match answer {
             Ok((text, status)) => {
                 is_good &= status.is_good();
                 if args.json {
-                    told.push(json!({ "endpoint": url, "status": text }));
+                    statuses.push(json!({ "endpoint": url, "status": text }));
                 } else {
-                    told.push(json!(null));
+                    statuses.push(json!(null));
                     table::print(&mut out, url, &status, args.endpoint.len() > 1)?;
                 }
             }
             Err(error) => {
                 is_good = false;
                 if args.json {
-                    told.push(json!({ "endpoint": url, "error": format!("{error:#}") }));
+                    statuses.push(json!({ "endpoint": url, "error": format!("{error:#}") }));
                 } else {
                     out.flush()?;
                     trishanku_stdio::eprintln!("gitcd: {url}: {error:#}");
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&told)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&statuses)?)?;
     }
     out.flush()?;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -159,8 +159,8 @@ mod tests {
             (b"\xff", "no server"),
         ] {
             let error = access.check("git-cred", url).unwrap_err().to_string();
-            let is_told = [words, "Secret \"git-cred\"", "sent to api.github.com", "spec.credentialsSecretName"];
-            assert!(is_told.iter().all(|part| error.contains(part)) && !error.contains("secret@"), "{error}");
+            let expected = [words, "Secret \"git-cred\"", "sent to api.github.com", "spec.credentialsSecretName"];
+            assert!(expected.iter().all(|part| error.contains(part)) && !error.contains("secret@"), "{error}");
             assert!(!error.contains("ghp"), "{error}");
         }
         let access = Access::new(None, b"0123.ABCDEF", None, &servers).unwrap();

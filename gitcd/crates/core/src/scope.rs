@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_merge_commit_tells_its_scope() {
+    fn a_merge_commit_records_its_scope() {
         let oid = "07".repeat(20);
         let mut scope = Scope::new("^/a/[%\u{e9}]", "b$").unwrap();
         scope.leave_out(b"/a/%\n");

@@ -111,7 +111,7 @@ fn joined(path: &str, name: &str) -> String {
 
 /// Returns the field that identifies the items of both lists, if any.
 fn name_of(one: &[Value], other: &[Value]) -> Option<&'static str> {
-    let tells = |name: &str, items: &[Value]| {
+    let identifies = |name: &str, items: &[Value]| {
         let mut seen = BTreeSet::new();
         items
             .iter()
@@ -120,7 +120,7 @@ fn name_of(one: &[Value], other: &[Value]) -> Option<&'static str> {
     if one.is_empty() && other.is_empty() {
         return None;
     }
-    NAMES.into_iter().find(|name| tells(name, one) && tells(name, other))
+    NAMES.into_iter().find(|name| identifies(name, one) && identifies(name, other))
 }
 
 fn named(path: &str, name: &str, (one, other): (&[Value], &[Value]), found: &mut Vec<Field>) {
@@ -156,7 +156,7 @@ fn shown(value: Option<&Value>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(from: Option<&str>, to: Option<&str>) -> Vec<String> {
+    fn differences(from: Option<&str>, to: Option<&str>) -> Vec<String> {
         let fields = between(from.map(str::as_bytes), to.map(str::as_bytes));
         let text = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         fields.into_iter().map(|field| format!("{}: {} > {}", field.path, text(field.from), text(field.to))).collect()
@@ -167,7 +167,7 @@ mod tests {
         let one = r#"{"a":1,"b":{"c":"x","d.e/f":2},"l":[{"name":"p","i":1},{"name":"q"}],"n":[1,2],"g":[1]}"#;
         let other = r#"{"b":{"c":"y","d.e/f":3},"l":[{"name":"q"},{"name":"p","i":2},{"name":"r"}],"n":[1,3],"g":[1,2],"h":{"k":1}}"#;
         assert_eq!(
-            told(Some(one), Some(other)),
+            differences(Some(one), Some(other)),
             [
                 "a: 1 > -",
                 "b.c: \"x\" > \"y\"",
@@ -179,13 +179,13 @@ mod tests {
                 "h: - > {\"k\":1}",
             ]
         );
-        assert!(told(Some(one), Some(one)).is_empty());
+        assert!(differences(Some(one), Some(one)).is_empty());
     }
 
     #[test]
     fn created_and_deleted_objects_are_shown_by_their_top_level_fields() {
-        assert_eq!(told(None, Some("{\"a\":{\"b\":1},\"c\":2}")), ["a: - > {\"b\":1}", "c: - > 2"]);
-        assert_eq!(told(Some("a: 1\n"), None), ["a: 1 > -"]);
+        assert_eq!(differences(None, Some("{\"a\":{\"b\":1},\"c\":2}")), ["a: - > {\"b\":1}", "c: - > 2"]);
+        assert_eq!(differences(Some("a: 1\n"), None), ["a: 1 > -"]);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let one =
             r#"{"kind":"Secret","metadata":{"name":"s","annotations":{"a.b/c":"{x}"}},"data":{"k":"x"},"type":"t"}"#;
         let other = one.replace('x', "y").replace("\"t\"", "\"u\"");
-        let told = |from: Option<&str>, exposure| {
+        let printed = |from: Option<&str>, exposure| {
             let fields = hidden(between(from.map(str::as_bytes), Some(other.as_bytes())), exposure);
             let text = |text: Option<String>| text.unwrap_or_else(|| "-".into());
             let line = |field: Field| format!("{}: {} > {}", field.path, text(field.from), text(field.to));
@@ -201,11 +201,11 @@ mod tests {
         };
         let annotation = "metadata.annotations[\"a.b/c\"]: (secret) > (secret)";
         let names = [annotation, "data.k: (secret) > (secret)", "type: \"t\" > \"u\""];
-        assert_eq!(told(Some(one), Exposure::Names), names);
+        assert_eq!(printed(Some(one), Exposure::Names), names);
         let created = ["kind: - > \"Secret\"", "metadata: - > (secret)", "data: - > (secret)", "type: - > \"u\""];
-        assert_eq!(told(None, Exposure::Names), created);
+        assert_eq!(printed(None, Exposure::Names), created);
         let identity = [annotation, "data: (secret) > (secret)", "type: (secret) > (secret)"];
-        assert_eq!(told(Some(one), Exposure::Identity), identity);
+        assert_eq!(printed(Some(one), Exposure::Identity), identity);
         let fields =
             hidden(between(Some(br#"{"spec":{"a":1}}"#), Some(br#"{"spec":{"a":2,"b":3}}"#)), Exposure::Identity);
         assert_eq!(fields.len(), 1, "{fields:?}");
@@ -214,14 +214,14 @@ mod tests {
     #[test]
     fn a_change_of_order_alone_is_shown_as_such() {
         let (one, other) = (r#"{"l":[{"name":"p"},{"name":"q"}]}"#, r#"{"l":[{"name":"q"},{"name":"p"}]}"#);
-        assert_eq!(told(Some(one), Some(other)), ["l (order): [p, q] > [q, p]"]);
+        assert_eq!(differences(Some(one), Some(other)), ["l (order): [p, q] > [q, p]"]);
     }
 
     #[test]
     fn a_value_that_is_no_object_is_one_field_and_managed_fields_are_one_too() {
-        assert_eq!(told(Some("x"), Some("y")), [": x > y"]);
-        assert_eq!(told(Some("x"), None), [": x > -"]);
+        assert_eq!(differences(Some("x"), Some("y")), [": x > y"]);
+        assert_eq!(differences(Some("x"), None), [": x > -"]);
         let with = |manager: &str| format!(r#"{{"metadata":{{"managedFields":[{{"manager":"{manager}"}}]}}}}"#);
-        assert_eq!(told(Some(&with("a")), Some(&with("b"))), ["metadata.managedFields: … > …"]);
+        assert_eq!(differences(Some(&with("a")), Some(&with("b"))), ["metadata.managedFields: … > …"]);
     }
 }

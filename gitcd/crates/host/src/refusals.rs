@@ -48,12 +48,12 @@ pub(super) struct Refusals {
 #[derive(Debug)]
 struct Complaints {
     throttle: LogThrottle,
-    unheard: u64,
+    suppressed: u64,
 }
 
 impl Default for Refusals {
     fn default() -> Self {
-        let new = || Mutex::new(Complaints { throttle: LogThrottle::every(EVERY), unheard: 0 });
+        let new = || Mutex::new(Complaints { throttle: LogThrottle::every(EVERY), suppressed: 0 });
         Self { unknown: new(), nobody: new(), forbidden: new() }
     }
 }
@@ -62,16 +62,16 @@ impl Complaints {
     /// Returns how many refusals were suppressed since the last logged one, if this one is to be logged.
     fn due(&mut self, now: Instant) -> Option<u64> {
         if self.throttle.admits(now) {
-            return Some(std::mem::take(&mut self.unheard));
+            return Some(std::mem::take(&mut self.suppressed));
         }
-        self.unheard += 1;
+        self.suppressed += 1;
         None
     }
 }
 
 impl Refusals {
     /// Logs a request that failed for lack of access.
-    pub(super) fn tell(&self, problem: &Problem, asker: &Asker) {
+    pub(super) fn log(&self, problem: &Problem, asker: &Asker) {
         let Asker { address, path, shows_token, user } = asker;
         let address = address.map(tracing::field::display);
         let due = |complaints: &Mutex<Complaints>| complaints.lock().due(Instant::now());
@@ -102,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_flood_one_is_told_with_how_many_others_there_were() {
-        let mut complaints = Complaints { throttle: LogThrottle::every(EVERY), unheard: 0 };
+    fn of_a_flood_one_is_logged_with_the_number_of_suppressed_ones() {
+        let mut complaints = Complaints { throttle: LogThrottle::every(EVERY), suppressed: 0 };
         let start = Instant::now();
-        let told: Vec<_> = (0..6).filter_map(|at| complaints.due(start + Duration::from_millis(40) * at)).collect();
-        assert_eq!(told, [0, 2]);
+        let logged: Vec<_> = (0..6).filter_map(|at| complaints.due(start + Duration::from_millis(40) * at)).collect();
+        assert_eq!(logged, [0, 2]);
     }
 }

@@ -53,7 +53,7 @@ pub(super) async fn handle(State(host): State<Arc<Inner>>, request: Request) -> 
     match respond(&host, request, &mut asker).await {
         Ok(response) => response,
         Err(problem) => {
-            host.refusals.tell(&problem, &asker);
+            host.refusals.log(&problem, &asker);
             problem.into_response()
         }
     }

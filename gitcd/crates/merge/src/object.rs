@@ -287,8 +287,8 @@ fn opaque(prefer: Prefer, sides: &[Option<Side<'_>>; 2], of_side: impl Fn(usize)
         Prefer::Side(side) => side,
         Prefer::Later => 1,
     };
-    let tell = |side: usize| sides[side].map(|side| format!("blob {}", hex(&side.hash)));
-    let conflict = Conflict { field: String::new(), kept: tell(winner), lost: tell(1 - winner) };
+    let blob = |side: usize| sides[side].map(|side| format!("blob {}", hex(&side.hash)));
+    let conflict = Conflict { field: String::new(), kept: blob(winner), lost: blob(1 - winner) };
     Merged { outcome: of_side(winner), conflicts: vec![conflict] }
 }
 

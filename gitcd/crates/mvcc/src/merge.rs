@@ -173,7 +173,7 @@ impl Store {
 }
 
 /// Limit of conflicts listed in a merge commit; further ones are only counted.
-const TOLD: usize = 200;
+const LISTED_CONFLICTS: usize = 200;
 
 /// Decides the writes of a merge on top of the newest state. Parses only the values of keys that were written in the last moment.
 ///
@@ -243,18 +243,19 @@ pub(super) fn version(write: Write, index: &Index) -> Arc<Version> {
 /// branch.
 fn notes(conflicts: &[(Bytes, Conflict)], trailers: &str) -> String {
     let mut text = String::new();
-    for (key, Conflict { field, kept, lost }) in conflicts.iter().take(TOLD) {
-        let told = |value: &Option<String>| match value {
+    for (key, Conflict { field, kept, lost }) in conflicts.iter().take(LISTED_CONFLICTS) {
+        let escaped = |value: &Option<String>| match value {
             Some(value) => escape(value.as_bytes()),
             None => "nothing".to_owned(),
         };
         let space = if field.is_empty() { "" } else { " " };
         let (key, field) = (escape(key), escape(field.as_bytes()));
-        writeln!(text, "Conflict: {key}{space}{field}: kept {}, lost {}", told(kept), told(lost))
+        writeln!(text, "Conflict: {key}{space}{field}: kept {}, lost {}", escaped(kept), escaped(lost))
             .expect("writing to a string does not fail");
     }
-    if conflicts.len() > TOLD {
-        writeln!(text, "And {} more conflicts", conflicts.len() - TOLD).expect("writing to a string does not fail");
+    if conflicts.len() > LISTED_CONFLICTS {
+        writeln!(text, "And {} more conflicts", conflicts.len() - LISTED_CONFLICTS)
+            .expect("writing to a string does not fail");
     }
     if !trailers.is_empty() {
         if !text.is_empty() {

@@ -135,7 +135,7 @@ impl Incoming {
             handshakes: JoinSet::new(),
             resume_at: None,
             complaints: LogThrottle::every(COMPLAIN_EVERY),
-            handshake_complaints: Complaints { throttle: LogThrottle::every(COMPLAIN_EVERY), unheard: 0 },
+            handshake_complaints: Complaints { throttle: LogThrottle::every(COMPLAIN_EVERY), suppressed: 0 },
         }
     }
 
@@ -256,16 +256,16 @@ async fn handshake(
 #[derive(Debug)]
 struct Complaints {
     throttle: LogThrottle,
-    unheard: u64,
+    suppressed: u64,
 }
 
 impl Complaints {
     fn about(&mut self, address: SocketAddr, error: &io::Error) {
         if self.throttle.admits(Instant::now()) {
-            let others = std::mem::take(&mut self.unheard);
+            let others = std::mem::take(&mut self.suppressed);
             tracing::warn!(%address, %error, others, "TLS handshake failed");
         } else {
-            self.unheard += 1;
+            self.suppressed += 1;
             tracing::debug!(%address, %error, "TLS handshake failed");
         }
     }

@@ -175,11 +175,11 @@ async fn drive<F, B>(
     });
     let mut watchdog = Watchdog::new(patience, activity.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(coalescer.clone()), service));
-    let heard = coalescer.clone();
+    let client = coalescer.clone();
     let mut goodbye = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
         // Before the client's first bytes it is unknown whether it speaks HTTP/2, so it cannot be sent a GOAWAY.
-        let _ = tokio::time::timeout(LINGER, heard.heard()).await;
+        let _ = tokio::time::timeout(LINGER, client.wait_for_input()).await;
     });
     let (mut is_stopping, mut is_silent) = (false, false);
     poll_fn(|cx| {

@@ -258,10 +258,10 @@ impl Follower {
                 Ok(_) => doubt.everything = true,
                 Err(_) => {}
             }
-            self.hear(&mut doubt);
+            self.read_events(&mut doubt);
             let burst_end = Instant::now() + BURST;
             while doubt.is_any() && Instant::now() < burst_end && self.wait_for_more() {
-                self.hear(&mut doubt);
+                self.read_events(&mut doubt);
             }
             if Instant::now() >= due {
                 doubt.everything = true;
@@ -332,9 +332,9 @@ impl Follower {
         matches!(poll(&mut sources, Timespec::try_from(QUIET).ok().as_ref()), Ok(1..))
     }
 
-    fn hear(&mut self, doubt: &mut DirtySet) {
+    fn read_events(&mut self, doubt: &mut DirtySet) {
         if let Some(notifier) = &mut self.notifier {
-            notifier.hear(doubt);
+            notifier.read_events(doubt);
         }
     }
 
@@ -378,7 +378,7 @@ mod deaf {
             match *self {}
         }
 
-        pub(super) fn hear(&mut self, _doubt: &mut DirtySet) {
+        pub(super) fn read_events(&mut self, _doubt: &mut DirtySet) {
             match *self {}
         }
     }

@@ -110,7 +110,7 @@ impl Dispatcher {
                 }
                 None => front.pages.clone().oneshot(request).await.unwrap_or_else(|never| match never {}),
             };
-            front.origins.tell(origin.as_ref(), response.headers_mut());
+            front.origins.add_headers(origin.as_ref(), response.headers_mut());
             response
         };
         Answer { front: self.clone(), counted: None, deadline: Deadline::Never, state: State::Plain(Box::pin(answer)) }

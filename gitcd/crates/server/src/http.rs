@@ -79,14 +79,14 @@ async fn status_without_values(State(source): State<Arc<Source>>) -> Response {
 
 async fn status_as(source: Arc<Source>, shown: fn(Status) -> Status) -> Response {
     // Reads commits.
-    let told = blocking::run("collect the status", move || {
+    let collected = blocking::run("collect the status", move || {
         let mut status = source.status.status();
         let connections = ConnectionStatus::of(&source.network);
         status.branches.iter_mut().for_each(|branch| branch.connections = Some(connections));
         serde_json::to_string(&shown(status))
     });
     let failed = |error: &dyn std::fmt::Display| access::error(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
-    match told.await {
+    match collected.await {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body + "\n").into_response(),
         Ok(Err(error)) => failed(&error),
         Err(error) => failed(&error),

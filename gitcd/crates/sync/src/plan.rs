@@ -184,7 +184,7 @@ pub fn plan(
     let may_differ = !rules.scope.is_everything() || !meeting.scopes.is_empty();
     let same_tree = our_commit.tree == their_commit.tree;
     // Even if the trees are equal, later edits may have replaced a value that both have.
-    let may_be_neither = edits::may_tell(&meeting, ours);
+    let may_be_neither = edits::may_matter(&meeting, ours);
     if !same_tree || may_differ || may_be_neither {
         planner.schemas = planner.schemas([our_commit.tree, their_commit.tree])?;
         planner.is_kubernetes = planner.holds_kubernetes([our_commit.tree, their_commit.tree])?;

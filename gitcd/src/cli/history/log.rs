@@ -157,32 +157,32 @@ fn word(version: Option<&Version>) -> &'static str {
 }
 
 fn to_json(Entry { version, commit, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
-    let mut told = json!({
+    let mut entry = json!({
         "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
         "version": version.as_ref().and_then(|version| version.version),
         "time": commit.time, "by": commit.by(), "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
     });
     if let Some(fields) = fields {
-        told["fields"] = fields.iter().map(super::diff::to_json).collect();
+        entry["fields"] = fields.iter().map(super::diff::to_json).collect();
     }
     if !conflicts.is_empty() {
         let conflict = |Conflict { field, kept, lost }: &Conflict| json!({"path": field, "kept": kept, "lost": lost});
-        told["conflicts"] = conflicts.iter().map(conflict).collect();
+        entry["conflicts"] = conflicts.iter().map(conflict).collect();
     }
-    told
+    entry
 }
 
 fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result<()> {
     let commits = history.commits(args.limit.get(), since)?;
     if args.json {
-        let told = commits.iter().map(|(revisions, commit)| {
+        let entries = commits.iter().map(|(revisions, commit)| {
             let revisions = revisions.map(|own| json!({ "first": own.first, "last": own.last }));
             json!({
                 "revisions": revisions, "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
                 "subject": commit.subject(),
             })
         });
-        return print_json(&json!(told.collect::<Vec<_>>()));
+        return print_json(&json!(entries.collect::<Vec<_>>()));
     }
     let mut rows = vec![["REVISION", "WHEN", "COMMIT", "WHAT", "BY"].map(ToOwned::to_owned).to_vec()];
     for (revisions, commit) in &commits {

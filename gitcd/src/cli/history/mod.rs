@@ -77,9 +77,9 @@ impl Printing {
 }
 
 /// Prints JSON.
-fn print_json(told: &serde_json::Value) -> anyhow::Result<()> {
+fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     use std::io::Write as _;
-    Ok(writeln!(trishanku_stdio::plain_stdout(), "{told:#}")?)
+    Ok(writeln!(trishanku_stdio::plain_stdout(), "{value:#}")?)
 }
 
 /// Notes that a state is not exactly that of the requested revision.

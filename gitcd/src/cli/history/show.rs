@@ -48,14 +48,14 @@ pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &s
     };
     if json {
         let record = known.map(|known| known.record);
-        let told = json!({
+        let output = json!({
             "key": text_or_base64(&key), "at": moment.revision, "commit": moment.commit.oid.to_string(),
             "create_revision": record.map(|record| record.create_revision),
             "mod_revision": record.map(|record| record.mod_revision),
             "version": record.map(|record| record.version),
             "value": text_or_base64(&value),
         });
-        return print_json(&told);
+        return print_json(&output);
     }
     if known.is_none_or(|known| known.record.mod_revision > moment.revision) && history.is_data(&key) {
         note(when, moment.revision);

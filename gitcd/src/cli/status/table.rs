@@ -58,8 +58,8 @@ pub(super) fn print(out: &mut impl Write, url: &str, status: &Status, named: boo
                 writeln!(out, "    {BAD}{}{BAD:#}", one_line(error))?;
             }
         }
-        let told = [("writes refused", &branch.writes_refused), ("cannot be merged", &branch.error)];
-        for (what, error) in told {
+        let errors = [("writes refused", &branch.writes_refused), ("cannot be merged", &branch.error)];
+        for (what, error) in errors {
             if let Some(error) = error {
                 writeln!(out, "  {BAD}{what}:{BAD:#} {}", one_line(error))?;
             }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_refused_without_telling_a_token() {
+    fn a_wrong_file_is_refused_without_showing_a_token() {
         for wrong in [
             "- {user: a, token: s3cret, token-sha256: s3cret}",
             "- {user: a, token-sha256: s3cret}",

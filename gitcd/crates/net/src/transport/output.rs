@@ -68,7 +68,7 @@ impl WriteCoalescer {
     }
 
     /// Waits until the client has sent something.
-    pub(super) async fn heard(&self) {
+    pub(super) async fn wait_for_input(&self) {
         poll_fn(|cx| {
             let mut output = self.0.lock();
             if output.received > 0 {

@@ -73,16 +73,16 @@ impl Notifier {
     }
 
     /// Reads all pending notifications.
-    pub(super) fn hear(&mut self, doubt: &mut DirtySet) {
+    pub(super) fn read_events(&mut self, doubt: &mut DirtySet) {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
-        let mut heard = Vec::new();
+        let mut events = Vec::new();
         let mut reader = Reader::new(&self.events, &mut buffer);
         // Ends when there are no more.
         while let Ok(event) = reader.next() {
             let name = event.file_name().and_then(|name| name.to_str().ok()).map(ToOwned::to_owned);
-            heard.push((event.wd(), event.events(), name));
+            events.push((event.wd(), event.events(), name));
         }
-        for (watch, flags, name) in heard {
+        for (watch, flags, name) in events {
             self.take(watch, flags, name.as_deref(), doubt);
         }
     }

@@ -32,7 +32,7 @@ impl Origins {
     }
 
     /// Adds the CORS headers for a page that is allowed.
-    pub(crate) fn tell(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(crate) fn add_headers(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         let allowed = match origin {
             _ if self.any => HeaderValue::from_static("*"),
             Some(origin) if self.allows(origin) => origin.clone(),
@@ -65,9 +65,9 @@ mod tests {
             let origins = Origins::parse(list);
             assert_eq!(origins.check(&page).is_ok(), allowed, "{list}");
             assert!(origins.check(&HeaderMap::new()).is_ok(), "{list}");
-            let mut told = HeaderMap::new();
-            origins.tell(page.get(header::ORIGIN), &mut told);
-            assert_eq!(!told.is_empty(), allowed, "{list}");
+            let mut headers = HeaderMap::new();
+            origins.add_headers(page.get(header::ORIGIN), &mut headers);
+            assert_eq!(!headers.is_empty(), allowed, "{list}");
         }
     }
 }

@@ -30,29 +30,29 @@ pub(super) async fn both_ways<F>(
 where
     F: Future<Output = Response<Body>>,
 {
-    let (tell, broken) = oneshot::channel();
+    let (sender, broken) = oneshot::channel();
     let timeout = forwarded.timeout;
-    let body = Body::from_stream(messages(route, values, tell));
+    let body = Body::from_stream(messages(route, values, sender));
     let response = call(forwarded.request(route, body)).await;
     answer(route, response, timeout, Some(broken)).await
 }
 
-/// Converts the client's messages to gRPC's, up to the first invalid one, whose error is sent to `tell`.
+/// Converts the client's messages to gRPC's, up to the first invalid one, whose error is sent to `sender`.
 fn messages(
     route: &'static Route,
     values: Values,
-    tell: oneshot::Sender<Status>,
+    sender: oneshot::Sender<Status>,
 ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
-    stream::unfold((values, tell), move |(mut values, tell)| async move {
+    stream::unfold((values, sender), move |(mut values, sender)| async move {
         let object = match values.next().await {
             Ok(object) => object.map(|object| route.encode(&object)),
             Err(status) => Some(Err(status)),
         };
         match object? {
-            Ok(message) => Some((Ok(frames::framed(&message)), (values, tell))),
+            Ok(message) => Some((Ok(frames::framed(&message)), (values, sender))),
             Err(status) => {
                 // Fails if the response has already ended.
-                let _ = tell.send(status);
+                let _ = sender.send(status);
                 None
             }
         }
@@ -103,7 +103,7 @@ impl Lines {
             biased;
             message = self.messages.next() => message?,
             () = over(&mut self.deadline) => return Err(Status::deadline_exceeded("context deadline exceeded")),
-            status = told(&mut self.broken) => return Err(status),
+            status = client_error(&mut self.broken) => return Err(status),
         };
         let Some(message) = message else {
             // The method may have ended because of an invalid message.
@@ -126,11 +126,11 @@ async fn over(deadline: &mut Option<Pin<Box<Sleep>>>) {
     }
 }
 
-async fn told(broken: &mut Option<Broken>) -> Status {
+async fn client_error(broken: &mut Option<Broken>) -> Status {
     if let Some(receiver) = broken {
-        let told = receiver.await;
+        let outcome = receiver.await;
         *broken = None;
-        if let Ok(status) = told {
+        if let Ok(status) = outcome {
             return status;
         }
     }

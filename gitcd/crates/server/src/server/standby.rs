@@ -49,7 +49,7 @@ pub(super) async fn wait(
     supervisor: &Supervisor,
     attempts: &Arc<Attempts>,
 ) -> Result<Turn, ServeError> {
-    let (pushed, told) = watch::channel(None);
+    let (pushed, updates) = watch::channel(None);
     let mut standby = Standby::new(config, ports, pages)?;
     let opening = async {
         // The lock first: its holder is the only server of the branch on this machine.
@@ -67,7 +67,7 @@ pub(super) async fn wait(
     };
     let (opened, lease) = tokio::select! {
         opened = Box::pin(opening) => opened?,
-        never = standby.run(told), if settings.hot_standby => match never {},
+        never = standby.run(updates), if settings.hot_standby => match never {},
     };
     let (listeners, pages) = standby.end()?;
     let listeners = if listeners.is_empty() { ports.bind().await? } else { listeners };

@@ -160,7 +160,7 @@ impl Reporter {
 
     fn remotes_of(&self, known: &Known) -> Vec<Remote> {
         let remotes = self.puller.remotes().iter();
-        let told = remotes.map(|remote| {
+        let statuses = remotes.map(|remote| {
             let mut known = known.get(&remote.name).cloned().unwrap_or_default();
             let problem = self.lease.as_deref().and_then(|lease| lease.problem(&remote.name));
             if let Some((condition, said)) = problem.filter(|_| known.condition == Condition::Synced) {
@@ -184,7 +184,7 @@ impl Reporter {
                 known,
             }
         });
-        told.collect()
+        statuses.collect()
     }
 
     /// Counts the commits that the remote has and we do not.

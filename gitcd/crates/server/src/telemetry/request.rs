@@ -25,7 +25,7 @@ pub(super) fn traced(routes: axum::Router, branch: Arc<str>) -> axum::Router {
 async fn trace(branch: Arc<str>, request: Request, next: Next) -> Response {
     let Some(span) = begin(&branch, &request) else { return next.run(request).await };
     let response = next.run(request).instrument(span.clone()).await;
-    let mut outcome = Outcome { span, told: false };
+    let mut outcome = Outcome { span, recorded: false };
     // An error without a message has its status in the headers; otherwise it follows the last message.
     outcome.read(response.headers());
     response.map(|body| {
@@ -79,17 +79,17 @@ impl Extractor for Headers<'_> {
 /// Ends the span with the response, or when the client disconnects before.
 struct Outcome {
     span: Span,
-    told: bool,
+    recorded: bool,
 }
 
 impl Outcome {
     fn read(&mut self, headers: &HeaderMap) {
         let Some(code) = headers.get("grpc-status") else { return };
-        self.tell(Code::from_bytes(code.as_bytes()));
+        self.record(Code::from_bytes(code.as_bytes()));
     }
 
-    fn tell(&mut self, code: Code) {
-        self.told = true;
+    fn record(&mut self, code: Code) {
+        self.recorded = true;
         // Entered, since a span ends when it is exited for the last time.
         self.span.in_scope(|| {
             self.span.record("rpc.grpc.status_code", code as i64);
@@ -111,8 +111,8 @@ impl Outcome {
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        if !self.told {
-            self.tell(Code::Cancelled);
+        if !self.recorded {
+            self.record(Code::Cancelled);
         }
     }
 }

@@ -36,7 +36,7 @@ const OF_A_KEY: usize = 256;
 
 /// Returns whether the last edits may differ from what the merge bases show. If a merge left keys out, the bases alone decide,
 /// because which merges left a key out differs from key to key.
-pub(super) fn may_tell(meeting: &MergeBases, ours: Oid) -> bool {
+pub(super) fn may_matter(meeting: &MergeBases, ours: Oid) -> bool {
     meeting.scopes.is_empty() && !meeting.bases.is_empty() && meeting.bases != [ours]
 }
 
@@ -76,7 +76,7 @@ impl std::convert::From<Base> for Meant {
 impl Planner<'_, '_> {
     /// Finds the edits. Adds the keys that theirs edited although they equal all bases.
     pub(super) fn edited(&mut self, theirs: &mut Changes) -> Result<(), PlanError> {
-        if !may_tell(&self.meeting, self.ours) {
+        if !may_matter(&self.meeting, self.ours) {
             return Ok(());
         }
         let found = match self.find_edits(theirs) {
@@ -160,10 +160,10 @@ impl Planner<'_, '_> {
         let of = |edits: &ByKey| edits.get(relative).cloned().unwrap_or_default();
         let (our_edits, their_edits) = (of(&self.edits.ours), of(&self.edits.theirs));
         let has_both = !our_edits.is_empty() && !their_edits.is_empty();
-        let is_told = if ours == theirs { has_both } else { !our_edits.is_empty() || !their_edits.is_empty() };
+        let is_relevant = if ours == theirs { has_both } else { !our_edits.is_empty() || !their_edits.is_empty() };
         // True for most keys: the base leads to the same result, and nothing has to be read.
         let is_plain = our_edits.is_empty() && base.is(ours) || their_edits.is_empty() && base.is(theirs);
-        if !is_told || is_plain || our_edits.len() + their_edits.len() > OF_A_KEY {
+        if !is_relevant || is_plain || our_edits.len() + their_edits.len() > OF_A_KEY {
             return Ok(base.into());
         }
         let mut edits: Vec<(Edit, From)> = Vec::new();
@@ -335,7 +335,7 @@ pub(super) fn corrected(
     exposure: impl FnOnce() -> Exposure,
 ) -> Merged {
     let mut conflicts = merged.conflicts;
-    let mut tell = |field: String| {
+    let mut report = |field: String| {
         let lost = Some("the value on both sides, which later edits had replaced".into());
         conflicts.push(Conflict { field, kept: None, lost });
     };
@@ -344,7 +344,7 @@ pub(super) fn corrected(
         Then::Whole(value) => {
             let loses = |side: &Bytes| gitcd_merge::has_edit_of_a_person(None, side);
             if value.is_some() || [ours, theirs].into_iter().flatten().any(loses) {
-                tell(String::new());
+                report(String::new());
             }
             value.map_or(Outcome::Deleted, |value| Outcome::New(value.into()))
         }
@@ -365,7 +365,7 @@ pub(super) fn corrected(
             let exposure = exposure();
             for (path, value) in fields {
                 put(&mut map, &path, value);
-                tell(exposure.path(&path.join(".")).to_owned());
+                report(exposure.path(&path.join(".")).to_owned());
             }
             Outcome::New(Value::Map(map).write_over(syntax, value.unwrap_or_default()))
         }
