@@ -61,6 +61,6 @@ fn an_error_that_cannot_be_printed_changes_no_status() {
     let folder = tempfile::tempdir().unwrap();
     let failed = trishanku(folder.path(), &["lint", "-f", "missing.yaml"]).output().unwrap();
     assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
-    let unheard = trishanku(folder.path(), &["lint", "-f", "missing.yaml"]).stderr(closed()).output().unwrap();
-    assert_eq!(unheard.status.code(), Some(1));
+    let without_stderr = trishanku(folder.path(), &["lint", "-f", "missing.yaml"]).stderr(closed()).output().unwrap();
+    assert_eq!(without_stderr.status.code(), Some(1));
 }

@@ -35,15 +35,15 @@ fn written(path: &Path) -> Option<Identity> {
 
 /// A wrapper is stopped first: its child must not exit before it. Then the child is stopped, too.
 #[tokio::test]
-async fn a_wrapper_is_told_before_its_child_which_does_not_outlive_it() {
+async fn a_wrapper_is_stopped_before_its_child_which_does_not_outlive_it() {
     let dir = TempDir::new().expect("the temp folder is writable");
     let folder = dir.path();
     let wrapper = "sh -c 'trap \"echo child >> stops; exit 0\" TERM; while :; do sleep 0.05; done' & echo $! > child
         trap 'sleep 0.3; echo wrapper >> stops; exit 0' TERM; wait";
     let file = folder.join("state.json");
-    let mut tell = |_| {};
+    let mut notify = |_| {};
     let components = vec![component(folder, None, wrapper)];
-    let supervisor = Supervisor::new(components, State::default(), file, &mut tell).expect("order is valid");
+    let supervisor = Supervisor::new(components, State::default(), file, &mut notify).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let mut child = None;
     let story = async {
@@ -65,9 +65,9 @@ async fn what_is_prepared_is_known_to_whoever_ends_it_without_a_supervisor() {
     let dir = TempDir::new().expect("the temp folder is writable");
     let (folder, file) = (dir.path(), dir.path().join("state.json"));
     let prepare = "sh -c 'while :; do sleep 0.05; done' & echo $! > child; wait";
-    let mut tell = |_| {};
+    let mut notify = |_| {};
     let components = vec![component(folder, Some(prepare), "exit 0")];
-    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("order is valid");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut notify).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let story = async {
         let mut child = None;

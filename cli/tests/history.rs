@@ -158,19 +158,19 @@ fn it_is_the_branch_of_the_desk_unless_another_heaven_is_named() {
             String::from_utf8(output.stdout).expect("the output is UTF-8").lines().map(ToOwned::to_owned).collect();
         (Path::new(&words[2]).file_name().unwrap().to_string_lossy().into_owned(), words[3..5].join(" "))
     };
-    let told = |name: &str, metadata: &str| {
+    let expected = |name: &str, metadata: &str| {
         let references = format!(
             "--data-reference-names=default=refs/heads/{name}/data --metadata-reference-names=default={metadata}"
         );
         (format!("{name}.git"), references)
     };
     let plane = Plane::new(Form::Manifests, &["merge", "kcm", "desk", "old"]);
-    assert_eq!(branch(&plane, &[]), told("desk", "refs/heads/desk/metadata"));
-    assert_eq!(branch(&plane, &["--heaven", "kcm"]), told("kcm", "refs/heads/kcm/metadata"));
+    assert_eq!(branch(&plane, &[]), expected("desk", "refs/heads/desk/metadata"));
+    assert_eq!(branch(&plane, &["--heaven", "kcm"]), expected("kcm", "refs/heads/kcm/metadata"));
     // As in records of older versions.
-    assert_eq!(branch(&plane, &["--heaven", "old"]), told("old", "refs/gitcd/metadata/old/data"));
+    assert_eq!(branch(&plane, &["--heaven", "old"]), expected("old", "refs/gitcd/metadata/old/data"));
     let plane = Plane::new(Form::Manifests, &["merge", "kcm"]);
-    assert_eq!(branch(&plane, &[]), told("kcm", "refs/heads/kcm/metadata"));
+    assert_eq!(branch(&plane, &[]), expected("kcm", "refs/heads/kcm/metadata"));
     let plane = Plane::new(Form::Central, &[]);
     repository(plane.home().dir(), "repo");
     let (folder, references) = branch(&plane, &[]);

@@ -13,7 +13,7 @@ fn lint_with(path: &Path, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn our_samples_are_as_they_should_be_and_what_is_not_is_told_with_its_file() {
+fn our_samples_are_as_they_should_be_and_what_is_not_is_reported_with_its_file() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize/samples");
     let output = lint(&samples);
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
@@ -29,10 +29,10 @@ spec:
 ";
     std::fs::write(&bad, text).expect("the temporary folder is writable");
     let output = lint(&bad);
-    let told = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let at = "TrishankuHeaven a: spec.gitcd.git.remotes[0].repo: a password does not belong in a URL";
-    assert!(told.contains("bad.yaml") && told.contains(at) && !told.contains("secret@"), "{told}");
+    assert!(stdout.contains("bad.yaml") && stdout.contains(at) && !stdout.contains("secret@"), "{stdout}");
     let output = lint(&folder.path().join("none.yaml"));
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("none.yaml"), "{output:?}");
 }
@@ -56,7 +56,7 @@ fn folders_in_folders_are_looked_into_if_that_is_asked_for() {
     ] {
         std::fs::write(folder.path().join(path), text).expect("the temporary folder is writable");
     }
-    let told = |flags: &[&str]| {
+    let reported = |flags: &[&str]| {
         let output = lint_with(folder.path(), flags);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -65,9 +65,9 @@ fn folders_in_folders_are_looked_into_if_that_is_asked_for() {
         objects.iter().map(|object| (*object).to_owned()).collect::<Vec<_>>()
     };
     let at = |path: &str, name: &str| format!("{}: TrishankuHeaven {name}", folder.path().join(path).display());
-    assert_eq!(told(&[]), [at("z.yaml", "outer")]);
+    assert_eq!(reported(&[]), [at("z.yaml", "outer")]);
     for flag in ["-R", "--recursive"] {
-        assert_eq!(told(&[flag]), [at("z.yaml", "outer"), at("b/c/list.yml", "inner")]);
+        assert_eq!(reported(&[flag]), [at("z.yaml", "outer"), at("b/c/list.yml", "inner")]);
     }
 }
 
@@ -81,30 +81,30 @@ fn manifests_and_files_of_a_branch_are_checked_as_a_gitcd_checks_them() {
         path
     };
     let map = |data: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {data}\n");
-    let told = |path: &Path| {
+    let report = |path: &Path| {
         let output = lint(path);
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let port = "data.port: is a number, but must be a string; put it in quotes";
     // Several documents, each with the lines of the file.
     let file = write("m/maps.yaml", &format!("{}---\n{}---\nspelled: no manifest\n", map("{}"), map("{port: 8080}")));
-    assert_eq!(told(&file), (Some(1), format!("{}: line 9: {port}\n", file.display())));
+    assert_eq!(report(&file), (Some(1), format!("{}: line 9: {port}\n", file.display())));
     let list = write(
         "m/list.json",
         r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","data":{"port":1}}]}"#,
     );
-    assert_eq!(told(&list), (Some(1), format!("{}: line 1: items[0].{port}\n", list.display())));
+    assert_eq!(report(&list), (Some(1), format!("{}: line 1: items[0].{port}\n", list.display())));
     let unknown = write("m/unknown.yaml", &(map("{}") + "dota: {}\n"));
-    let (code, text) = told(&unknown);
+    let (code, text) = report(&unknown);
     assert!(code == Some(0) && text.contains("line 5: dota: warning: Kubernetes does not know"), "{code:?} {text}");
     // A file of a branch, by its path.
     let file = write("b/configmaps/default/a", &map("{port: 8080}"));
-    assert_eq!(told(&file), (Some(1), format!("{}: line 4: {port}\n", file.display())));
+    assert_eq!(report(&file), (Some(1), format!("{}: line 4: {port}\n", file.display())));
     write("b/configmaps/default/b", &map("{}"));
     write("b/namespaces/default", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n");
     write("b/README.md", "# Ours\n");
     write("b/.git/config", "[core]\n");
-    let (code, text) = told(&folder.path().join("b"));
+    let (code, text) = report(&folder.path().join("b"));
     let mut lines: Vec<_> = text.lines().map(|line| line.rsplit_once("/b/").map_or(line, |(_, rest)| rest)).collect();
     lines.sort_unstable();
     assert_eq!(code, Some(1));
@@ -140,9 +140,9 @@ spec: {size: big}
     let file = folder.path().join("all.yaml");
     std::fs::write(&file, text).expect("the temporary folder is writable");
     let output = lint(&file);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("line 15: spec.size: is a string, but must be a whole number"), "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("line 15: spec.size: is a string, but must be a whole number"), "{stdout}");
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
 }
 
 const TEMPLATE: &str = "\
@@ -215,8 +215,8 @@ fn a_wrong_group_and_a_kind_in_the_wrong_case_are_named_with_the_right_one() {
     ] {
         std::fs::write(&file, TEMPLATE.replace(from, to)).expect("the temporary folder is writable");
         let output = lint(&file);
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let remedy = if to == "trishankuheaven" { "use TrishankuHeaven" } else { right };
-        assert!(output.status.code() == Some(1) && told.contains(expected) && told.contains(remedy), "{told}");
+        assert!(output.status.code() == Some(1) && stdout.contains(expected) && stdout.contains(remedy), "{stdout}");
     }
 }

@@ -26,7 +26,7 @@ fn component(folder: &Path, name: &str, text: &str, after: &[&str]) -> Component
     Component { takes_turns: true, probe: Probe::Run(script(folder, "test -e serving")), ..usual }
 }
 
-async fn told(notices: &mut UnboundedReceiver<Notice>, what: &str, is_it: impl Fn(&Notice) -> bool) {
+async fn wait_for(notices: &mut UnboundedReceiver<Notice>, what: &str, is_it: impl Fn(&Notice) -> bool) {
     let wait = async { while !is_it(&notices.recv().await.expect("the supervisor runs")) {} };
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("no notice: {what}"));
 }
@@ -40,7 +40,7 @@ async fn until(what: &str, mut look: impl FnMut() -> bool) {
 }
 
 async fn ready(notices: &mut UnboundedReceiver<Notice>, name: &str) {
-    told(notices, name, |notice| matches!(notice, Notice::Ready { component, .. } if component == name)).await;
+    wait_for(notices, name, |notice| matches!(notice, Notice::Ready { component, .. } if component == name)).await;
 }
 
 #[tokio::test]
@@ -58,13 +58,13 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
         // Of another heaven that merely starts later: it is not affected.
         component(folder, "b/gitcd", "exec sleep 600", &["a/gitcd"]),
     ];
-    let (tell, mut notices) = mpsc::unbounded_channel();
-    let mut tell = move |notice| drop(tell.send(notice));
+    let (sender, mut notices) = mpsc::unbounded_channel();
+    let mut notify = move |notice| drop(sender.send(notice));
     let file = folder.join("state.json");
-    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("order is valid");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut notify).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let story = async {
-        told(&mut notices, "it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
+        wait_for(&mut notices, "it stands by", |notice| matches!(notice, Notice::StandingBy { .. })).await;
         let state = State::load(&file).expect("the state was saved");
         assert_eq!((state.phase, started()), (Phase::Ready, 0));
         assert!(state.components[..3].iter().all(|component| component.condition == Condition::Waiting));
@@ -75,7 +75,7 @@ async fn what_comes_after_a_server_runs_only_while_it_is_its_turn() {
         until("the first start", || started() == 1).await;
 
         std::fs::remove_file(&turn).expect("it exists");
-        told(&mut notices, "the end of the turn", |notice| matches!(notice, Notice::Restarting(..))).await;
+        wait_for(&mut notices, "the end of the turn", |notice| matches!(notice, Notice::Restarting(..))).await;
         until("all to wait", || {
             let state = State::load(&file).expect("the state was saved");
             let [store, slow, app, other] = &state.components[..] else { panic!("{state:?}") };
@@ -112,10 +112,10 @@ async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_r
         warm,
         component(folder, "a/app", "echo it >> app; exec sleep 600", &["a/warm"]),
     ];
-    let (tell, mut notices) = mpsc::unbounded_channel();
-    let mut tell = move |notice| drop(tell.send(notice));
+    let (sender, mut notices) = mpsc::unbounded_channel();
+    let mut notify = move |notice| drop(sender.send(notice));
     let file = folder.join("state.json");
-    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut tell).expect("order is valid");
+    let supervisor = Supervisor::new(components, State::default(), file.clone(), &mut notify).expect("order is valid");
     let (stop, mut stops) = mpsc::channel(1);
     let is_warm = || {
         let state = State::load(&file).expect("the state was saved");
@@ -127,7 +127,7 @@ async fn what_starts_at_a_standby_is_warm_when_its_turn_comes_and_holds_up_the_r
     };
     let events = async {
         let waits = |notice: &Notice| matches!(notice, Notice::StandingBy { component } if component == "a/warm");
-        told(&mut notices, "it stands by", waits).await;
+        wait_for(&mut notices, "it stands by", waits).await;
         until("it to be warm", || is_warm() && started("warm") == 1).await;
         assert_eq!(started("app"), 0);
         std::fs::write(&turn, "").expect("the folder is writable");

@@ -68,10 +68,10 @@ async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     tracing::dispatcher::set_global_default(subscriber.with_writer(move || writer.clone()).finish().into()).unwrap();
 
     write(&mut ApplySet::of(&owner, echo(), "test").dry_run()).await;
-    let told = lines.take();
+    let logged = lines.take();
     let line = r#"INFO trishanku_framework::apply: would change + data.level: "3" kind=ConfigMap object=plant/level"#;
-    assert!(told.contains(line), "{told}");
-    assert!(told.contains("would change + data.password: (hidden)") && !told.contains(of_debug), "{told}");
+    assert!(logged.contains(line), "{logged}");
+    assert!(logged.contains("would change + data.password: (hidden)") && !logged.contains(of_debug), "{logged}");
 
     let mut set = ApplySet::of(&owner, echo(), "test");
     write(&mut set).await;
@@ -80,6 +80,6 @@ async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     assert!(more.contains(of_debug) && more.contains("DEBUG") && !more.contains("would"), "{more}");
     assert!(more.contains("changed + data.password: (hidden)"), "{more}");
     for secret in ["open sesame", "b3BlbiBzZXNhbWU"] {
-        assert!(!told.contains(secret) && !more.contains(secret), "{told}{more}");
+        assert!(!logged.contains(secret) && !more.contains(secret), "{logged}{more}");
     }
 }

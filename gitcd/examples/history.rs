@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     write(folder.path(), commits, keys)?;
     println!("{commits} commits over {keys} keys, a flush for each {FLUSH}: written in {:.1?}", started.elapsed());
-    tell(folder.path(), keys)?;
+    print_versions(folder.path(), keys)?;
 
     let repository = git2::Repository::open(config(folder.path()).repository)?;
     repository.find_reference("refs/gitcd/metadata/main")?.delete()?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (branch, found) = Branch::adopt(config(folder.path()), takeover)?;
     println!("metadata of {} keys derived from {found} commits in {:.1?}", branch.keys(), started.elapsed());
-    tell(folder.path(), keys)
+    print_versions(folder.path(), keys)
 }
 
 /// Writes the first half of the keys in one commit, then one commit for each other key or update.
@@ -73,7 +73,7 @@ fn write(folder: &Path, commits: usize, keys: usize) -> Result<(), Box<dyn std::
 }
 
 /// Lists the versions of a key written early, in the middle and late.
-fn tell(folder: &Path, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
+fn print_versions(folder: &Path, keys: usize) -> Result<(), Box<dyn std::error::Error>> {
     for (what, key) in [("an early key", 1), ("a key of the middle", keys * 3 / 4), ("a late key", keys * 99 / 100)] {
         let mut times = Vec::new();
         let mut versions = 0;

@@ -53,7 +53,7 @@ fn an_error_that_cannot_be_printed_changes_no_status() {
     for (args, code) in
         [(&["verify", "--repo=missing.git"][..], 2), (&["log", "--repo=missing.git"], 1), (&["nonsense"], 2)]
     {
-        let unheard = gitcd(folder.path(), args).stderr(closed()).output().unwrap();
-        assert_eq!(unheard.status.code(), Some(code), "{args:?}");
+        let without_stderr = gitcd(folder.path(), args).stderr(closed()).output().unwrap();
+        assert_eq!(without_stderr.status.code(), Some(code), "{args:?}");
     }
 }

@@ -118,8 +118,8 @@ async fn main() -> ExitCode {
     // Finishes what the first one may have left.
     let second = run(&cluster, "restarted").await;
     let all = heavens.list(&ListParams::default()).await.unwrap().items;
-    let told = all.iter().filter(|heaven| heaven.status.as_ref().is_some_and(|status| status.conditions.len() >= 3));
-    assert_eq!(told.count(), HEAVENS, "not all are set up");
+    let set_up = all.iter().filter(|heaven| heaven.status.as_ref().is_some_and(|status| status.conditions.len() >= 3));
+    assert_eq!(set_up.count(), HEAVENS, "not all are set up");
     let before = writes(&cluster);
     let third = run(&cluster, "restarted without changes").await;
     assert_eq!(before, writes(&cluster), "a restart without changes must not write");

@@ -59,8 +59,8 @@ pub(super) async fn measure(
     let sides = [(&pair.one, &pair.other, spaces[0]), (&pair.other, &pair.one, spaces[1])];
     let [first, second] = sides.map(|(from, to, space)| async move {
         let events = watch(to, space).await?;
-        let (written, heard) = tokio::join!(write(from, space, plan, start), hear(events, space, start));
-        written.map(|()| heard)?
+        let (written, latencies) = tokio::join!(write(from, space, plan, start), receive(events, space, start));
+        written.map(|()| latencies)?
     });
     let (first, second) = tokio::try_join!(first, second)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -118,17 +118,17 @@ async fn watch(target: &Target, space: KeySpace) -> Result<Streaming<WatchRespon
 }
 
 /// Returns the latency of each write in milliseconds.
-async fn hear(mut events: Streaming<WatchResponse>, space: KeySpace, start: Instant) -> Result<Vec<f64>> {
+async fn receive(mut events: Streaming<WatchResponse>, space: KeySpace, start: Instant) -> Result<Vec<f64>> {
     let wanted = space.keys as usize;
-    let mut heard = Vec::with_capacity(wanted);
-    while heard.len() < wanted {
+    let mut latencies = Vec::with_capacity(wanted);
+    while latencies.len() < wanted {
         let message = tokio::time::timeout(PATIENCE, events.message()).await;
-        let message = message.with_context(|| format!("{} of {wanted} writes arrived", heard.len()))??;
+        let message = message.with_context(|| format!("{} of {wanted} writes arrived", latencies.len()))??;
         let now = start.elapsed().as_nanos() as u64;
         for event in message.context("the watch stream ended")?.events {
             let stamp = event.kv.and_then(|pair| stamp_of(&pair.value)).context("an event without a stamp")?;
-            heard.push(now.saturating_sub(stamp) as f64 / 1e6);
+            latencies.push(now.saturating_sub(stamp) as f64 / 1e6);
         }
     }
-    Ok(heard)
+    Ok(latencies)
 }

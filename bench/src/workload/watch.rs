@@ -82,17 +82,17 @@ async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
     // If a reader fails, writers would wait for it forever, so both are polled.
     let load = closed_loop(target, writers.collect(), length);
     tokio::pin!(load);
-    let mut heard = Vec::new();
+    let mut tallies = Vec::new();
     let written = loop {
         tokio::select! {
             written = &mut load => break written?.operations,
-            Some(early) = readers.join_next() => heard.push(early.context("a watcher panicked")??),
+            Some(early) = readers.join_next() => tallies.push(early.context("a watcher panicked")??),
         }
     };
     total.send_replace(Some(written));
     let rest = async {
         while let Some(finished) = readers.join_next().await {
-            heard.push(finished.context("a watcher panicked")??);
+            tallies.push(finished.context("a watcher panicked")??);
         }
         anyhow::Ok(())
     };
@@ -100,7 +100,7 @@ async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
         .await
         .with_context(|| format!("{written} events have not reached all watchers"))??;
     let mut tally = Tally::new();
-    for stream in heard {
+    for stream in tallies {
         let elapsed = tally.elapsed.max(stream.elapsed);
         tally.add(&stream);
         tally.elapsed = elapsed;
@@ -156,11 +156,11 @@ impl Flow {
     fn received(&self, stream: usize, events: u64) {
         self.received[stream].fetch_add(events, Ordering::Relaxed);
         let slowest = self.received.iter().map(|all| all.load(Ordering::Relaxed));
-        let heard_by_all = slowest.min().unwrap_or(0) / WATCHERS_PER_STREAM as u64;
+        let received_by_all = slowest.min().unwrap_or(0) / WATCHERS_PER_STREAM as u64;
         let mut given = self.given.lock().expect("no thread panics while holding the lock");
-        if heard_by_all > *given {
-            self.room.add_permits((heard_by_all - *given) as usize);
-            *given = heard_by_all;
+        if received_by_all > *given {
+            self.room.add_permits((received_by_all - *given) as usize);
+            *given = received_by_all;
         }
     }
 }

@@ -294,7 +294,7 @@ fn agree(world: &World, ledger: &Ledger, deadline: Deadline) -> anyhow::Result<(
         ensure!(since.elapsed() >= QUIET, "the branches have just moved");
         ledger.check(world)?;
         for (object, generation) in &changed {
-            is_told(world, object, *generation)?;
+            is_ready(world, object, *generation)?;
         }
         Ok(Some(()))
     })
@@ -315,7 +315,7 @@ fn change(world: &World, number: usize) -> anyhow::Result<Vec<(String, i64)>> {
 }
 
 /// Whether the manager reports an object as ready, at this generation or a later one.
-fn is_told(world: &World, object: &str, generation: i64) -> anyhow::Result<()> {
+fn is_ready(world: &World, object: &str, generation: i64) -> anyhow::Result<()> {
     let found = world.cluster().object(object)?;
     let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready");

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         survives::a_component_is_upgraded_and_set_back_and_its_branch_goes_on,
         survives::a_heaven_with_a_volume_claim_loses_nothing_with_its_pod,
         headless::a_headless_cluster_is_made_as_the_documentation_says,
-        trouble::what_is_wrong_is_told_with_a_reason_and_what_the_documentation_says_of_it_helps,
+        trouble::what_is_wrong_is_reported_with_a_reason_and_what_the_documentation_says_of_it_helps,
         survives::the_manager_is_killed_upgraded_and_downgraded_and_no_heaven_restarts,
         survives::a_clone_is_a_backup_from_which_all_begin_again,
         chaos::whatever_is_killed_or_cut_off_all_agree_soon_after_and_nothing_acknowledged_is_lost,

@@ -20,7 +20,7 @@ const IMAGE: &str = "registry.k8s.io/pause:3.10.1";
 
 /// Faults, one after the other: each must be reported with the documented condition and reason, and disappear by the documented
 /// remedy.
-pub(crate) fn what_is_wrong_is_told_with_a_reason_and_what_the_documentation_says_of_it_helps(
+pub(crate) fn what_is_wrong_is_reported_with_a_reason_and_what_the_documentation_says_of_it_helps(
     world: &Arc<World>,
 ) -> anyhow::Result<()> {
     world.kubectl(&format!("create namespace {NAMESPACE}"))?;
@@ -45,29 +45,29 @@ fn before_there_is_a_pod(world: &World) -> anyhow::Result<()> {
     // An incomplete Secret created by a user.
     kubectl(world, "create secret generic troubled-admin --from-literal=tls.crt=")?;
     world.cluster().apply(&heaven("gitcd").to_string())?;
-    let told = told(world, "CertificatesReady", "SecretIncomplete")?;
-    ensure!(told.message.contains("troubled-admin") && told.advice.contains("delete it"), "{told:?}");
+    let fault = wait_for_fault(world, "CertificatesReady", "SecretIncomplete")?;
+    ensure!(fault.message.contains("troubled-admin") && fault.advice.contains("delete it"), "{fault:?}");
     kubectl(world, "delete secret troubled-admin")?;
 
     // A ConfigMap that a user should have created.
-    let told = self::told(world, "Ready", "NotFound")?;
-    ensure!(told.message.contains("\"troubled-own\"") && told.advice.contains("make it"), "{told:?}");
+    let fault = wait_for_fault(world, "Ready", "NotFound")?;
+    ensure!(fault.message.contains("\"troubled-own\"") && fault.advice.contains("make it"), "{fault:?}");
     kubectl(world, "create configmap troubled-own")?;
 
     // A pod template with a reserved container name.
-    let told = self::told(world, "Stalled", "InvalidPodTemplate")?;
+    let fault = wait_for_fault(world, "Stalled", "InvalidPodTemplate")?;
     let file = world.file("troubled.json");
     std::fs::write(&file, heaven("gitcd").to_string())?;
-    ensure!(told.advice.contains("`trishanku lint -f FILE`"), "{told:?}");
+    ensure!(fault.advice.contains("`trishanku lint -f FILE`"), "{fault:?}");
     let lint = Command::new(programs::folder()?.join("trishanku")).args(["lint", "-f"]).arg(&file).output()?;
     let found = String::from_utf8_lossy(&lint.stdout).into_owned();
-    ensure!(lint.status.code() == Some(1) && found.contains(&told.message), "{told:?}\n{found}");
+    ensure!(lint.status.code() == Some(1) && found.contains(&fault.message), "{fault:?}\n{found}");
 
     // The rights of a version that created no pods.
     let rights = Rights::without_deployments(world)?;
     world.cluster().apply(&heaven("app").to_string())?;
-    let told = self::told(world, "Ready", "Forbidden")?;
-    ensure!(told.message.contains("deployments") && told.advice.contains("`deploy/kustomize/rbac`"), "{told:?}");
+    let fault = wait_for_fault(world, "Ready", "Forbidden")?;
+    ensure!(fault.message.contains("deployments") && fault.advice.contains("`deploy/kustomize/rbac`"), "{fault:?}");
     rights.give_back()
 }
 
@@ -80,8 +80,8 @@ struct Branch<'w> {
 impl<'w> Branch<'w> {
     /// The branch to start from is missing, until it is pushed.
     fn missing(world: &'w World) -> anyhow::Result<Self> {
-        let told = told(world, "Ready", "MinimumReplicasUnavailable")?;
-        ensure!(told.advice.contains("`git-pre`"), "{told:?}");
+        let fault = wait_for_fault(world, "Ready", "MinimumReplicasUnavailable")?;
+        ensure!(fault.advice.contains("`git-pre`"), "{fault:?}");
         until("git-pre to log the reason", || {
             let log = kubectl(world, &format!("logs deployment/{NAME}-heaven --container=git-pre"))?;
             ensure!(log.contains("upstream/data"), "{log}");
@@ -119,19 +119,19 @@ fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
         kubectl(world, &format!("patch secret git-credentials --type=merge --patch={patch}"))
     };
     password("another")?;
-    let told = self::told(world, "Synced", "Denied")?;
-    ensure!(told.advice.contains("`credentialsSecretName`") && !told.message.contains(TOKEN), "{told:?}");
+    let fault = wait_for_fault(world, "Synced", "Denied")?;
+    ensure!(fault.advice.contains("`credentialsSecretName`") && !fault.message.contains(TOKEN), "{fault:?}");
     branch.take_away()?;
     password(TOKEN)?;
-    let told = self::told(world, "Synced", "NoBranch")?;
-    ensure!(told.message.contains("upstream/data"), "{told:?}");
+    let fault = wait_for_fault(world, "Synced", "NoBranch")?;
+    ensure!(fault.message.contains("upstream/data"), "{fault:?}");
     branch.make()?;
     world.until_condition(&object(), "Synced")?;
     way(world, false)?;
     // An open connection survives, so gitcd has to open a new one.
     kill_gitcd(world)?;
-    let told = self::told(world, "Synced", "Unreachable")?;
-    ensure!(told.advice.contains("route"), "{told:?}");
+    let fault = wait_for_fault(world, "Synced", "Unreachable")?;
+    ensure!(fault.advice.contains("route"), "{fault:?}");
     way(world, true)?;
     world.until_condition(&object(), "Synced")
 }
@@ -139,14 +139,14 @@ fn its_remote(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
 /// The heaven is deleted with an unpushed object while its remote has no branch.
 fn the_last_push(world: &World, branch: &Branch<'_>) -> anyhow::Result<()> {
     branch.take_away()?;
-    self::told(world, "Synced", "NoBranch")?;
+    wait_for_fault(world, "Synced", "NoBranch")?;
     let heaven = world.heaven(NAMESPACE, NAME, &format!("{NAME}-admin"))?;
     heaven.kubectl("create configmap left")?;
     drop(heaven);
     kubectl(world, &format!("delete trishankuheaven {NAME} --wait=false"))?;
-    let told = self::told(world, "Ready", "WaitingForLastPush")?;
-    let command = told.advice.split('`').find_map(|text| text.strip_prefix("kubectl annotate trishankuheaven NAME "));
-    let command = command.with_context(|| format!("the documentation has no command for {told:?}"))?;
+    let fault = wait_for_fault(world, "Ready", "WaitingForLastPush")?;
+    let command = fault.advice.split('`').find_map(|text| text.strip_prefix("kubectl annotate trishankuheaven NAME "));
+    let command = command.with_context(|| format!("the documentation has no command for {fault:?}"))?;
     kubectl(world, &format!("annotate trishankuheaven {NAME} {command}"))?;
     kubectl(world, &format!("wait --for=delete trishankuheaven/{NAME} --timeout=2m")).map(drop)
 }
@@ -158,7 +158,7 @@ fn kubectl(world: &World, words: &str) -> anyhow::Result<String> {
 
 /// A reported condition of the heaven.
 #[derive(Debug)]
-struct Told {
+struct Fault {
     message: String,
     /// The documentation's advice.
     advice: String,
@@ -169,7 +169,7 @@ fn object() -> String {
 }
 
 /// Waits until a condition has this reason, which the documentation must list.
-fn told(world: &World, condition: &str, reason: &str) -> anyhow::Result<Told> {
+fn wait_for_fault(world: &World, condition: &str, reason: &str) -> anyhow::Result<Fault> {
     let advice = World::advice(condition, reason)?;
     // `Stalled` reports a fault if true, the others if false.
     let wrong = if condition == "Stalled" { "True" } else { "False" };
@@ -180,7 +180,7 @@ fn told(world: &World, condition: &str, reason: &str) -> anyhow::Result<Told> {
         let found = found.with_context(|| format!("no condition {condition}"))?;
         ensure!(found["status"] == wrong && found["reason"] == reason, "{found}");
         let message = found["message"].as_str().unwrap_or_default().to_owned();
-        Ok(Some(Told { message, advice: advice.clone() }))
+        Ok(Some(Fault { message, advice: advice.clone() }))
     })
 }
 

@@ -125,9 +125,9 @@ impl World {
             let object = self.cluster().object(of)?;
             let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let found = conditions.iter().find(|found| found["type"] == condition);
-            let told = |field: &str| found.map_or("", |found| found[field].as_str().unwrap_or_default());
-            last = format!("{} {}", told("reason"), told("message"));
-            ensure!(told("status") == "True", "{last}");
+            let value = |field: &str| found.map_or("", |found| found[field].as_str().unwrap_or_default());
+            last = format!("{} {}", value("reason"), value("message"));
+            ensure!(value("status") == "True", "{last}");
             Ok(Some(()))
         });
         found.with_context(|| last.clone())

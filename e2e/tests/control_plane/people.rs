@@ -300,12 +300,12 @@ pub(crate) fn informers_follow_merges_of_hundreds_of_keys(cluster: &Arc<Cluster>
     let made = |cluster: &Cluster| -> anyhow::Result<Vec<(String, String, bool)>> {
         let list = cluster.object("configmaps -n many")?;
         let items = list["items"].as_array().context("the list has no items")?;
-        let told = items.iter().map(|item| {
+        let maps = items.iter().map(|item| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
             let has_identity = item["metadata"]["uid"].is_string() && item["metadata"]["creationTimestamp"].is_string();
             (text(&item["metadata"]["name"]), text(&item["data"]["n"]), has_identity)
         });
-        Ok(told.filter(|(name, ..)| name.starts_with("made")).collect())
+        Ok(maps.filter(|(name, ..)| name.starts_with("made")).collect())
     };
     wait::until_true("all objects to exist", || Ok(made(cluster)?.len() == MAPS))?;
     ensure!(made(cluster)?.iter().all(|(_, _, has_identity)| *has_identity), "all objects must have an identity");

@@ -15,7 +15,7 @@ use trishanku_e2e::{Options, Order, Scenario, Shape, is_long, run, scenarios};
 
 fn main() -> ExitCode {
     let mut star = scenarios![
-        show::the_demo_tells_which_branch_did_what,
+        show::the_demo_shows_which_branch_did_what,
         show::a_kept_demo_stays_when_others_run,
         deleted::what_is_deleted_a_moment_after_it_was_created_stays_deleted,
         quiet::no_branch_moves_for_a_minute,
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     // With a third-party controller.
     let mut mesh = scenarios![
         any::mesh_somebody_elses_controller_works_in_a_heaven_of_its_own,
-        show::mesh_the_demo_tells_which_branch_did_what,
+        show::mesh_the_demo_shows_which_branch_did_what,
         deleted::mesh_what_is_deleted_a_moment_after_it_was_created_stays_deleted,
         quiet::mesh_no_branch_moves_for_a_while,
         quiet::mesh_a_node_that_lives_changes_its_lease_and_nothing_else,

@@ -86,14 +86,14 @@ fn lives(cluster: &Cluster, every: Duration, span: Duration) -> anyhow::Result<(
             let repository = cluster.heaven(heaven)?.repository;
             let range = format!("{from}..{to}");
             let changed = git::run(&repository, &["diff", "--name-only", from, to])?;
-            let told = || git::run(&repository, &["log", "--stat", "--format=%h %cn %s", &range]).unwrap_or_default();
-            ensure!(changed.trim() == format!("leases/{LEASE}"), "{heaven} has changes of {changed}:\n{}", told());
+            let log = || git::run(&repository, &["log", "--stat", "--format=%h %cn %s", &range]).unwrap_or_default();
+            ensure!(changed.trim() == format!("leases/{LEASE}"), "{heaven} has changes of {changed}:\n{}", log());
             let count = |what: &str| -> anyhow::Result<u32> {
                 Ok(git::run(&repository, &["rev-list", "--count", what, &range])?.trim().parse()?)
             };
             let (own, merges) = (count("--no-merges")?, count("--merges")?);
             let is_all = if is_long() { own == renewals } else { own > 0 && own <= renewals };
-            ensure!(is_all && merges <= renewals, "{heaven}: {own} commits, {merges} merges:\n{}", told());
+            ensure!(is_all && merges <= renewals, "{heaven}: {own} commits, {merges} merges:\n{}", log());
             counted.push(format!("{heaven}: {renewals} renewals in {took:?} made {own} commits and {merges} merges"));
         }
         Ok(Some(counted))

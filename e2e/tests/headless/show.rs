@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use trishanku_e2e::{Cluster, git};
 
-pub(crate) fn the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+pub(crate) fn the_demo_shows_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let output = cluster.trishanku().args(["demo", "--json", "--replicas=4"]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout)?;
@@ -60,8 +60,8 @@ pub(crate) fn a_kept_demo_stays_when_others_run(cluster: &Arc<Cluster>) -> anyho
     Ok(())
 }
 
-pub(crate) fn mesh_the_demo_tells_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
-    the_demo_tells_which_branch_did_what(cluster)
+pub(crate) fn mesh_the_demo_shows_which_branch_did_what(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
+    the_demo_shows_which_branch_did_what(cluster)
 }
 
 /// `status` and `graph` of branches that agree.
@@ -83,9 +83,9 @@ fn status(cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(merged.max().is_some_and(|at| now.abs_diff(at) < 600), "{name} has never merged: {heaven}");
     }
     let table = cluster.trishanku().arg("status").output()?;
-    let told = String::from_utf8_lossy(&table.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&table.stdout).into_owned();
     for column in ["HEAVEN", "BRANCH", "BEHIND", "LAST MERGE", "CONFLICTS", "RESTARTS"] {
-        ensure!(table.status.success() && told.contains(column), "no {column} in {told}");
+        ensure!(table.status.success() && printed.contains(column), "no {column} in {printed}");
     }
     let graph = cluster.trishanku().args(["graph", "--limit=200"]).output()?;
     let drawn = String::from_utf8_lossy(&graph.stdout).into_owned();
@@ -104,8 +104,8 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
     }
     // Every heaven reports that it was the desk's, whichever kube-apiserver made the change.
     let output = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "svc/kubernetes"]).output()?;
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(told.lines().last().is_some_and(|first| first.contains("desk (kube-apiserver")), "{told}");
+    let entries = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(entries.lines().last().is_some_and(|first| first.contains("desk (kube-apiserver")), "{entries}");
     // Kinds that the store defines are resolved, also in a branch that started from another one.
     let unknown = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "raingauge/nothing"]).output()?;
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -114,8 +114,8 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     ensure!(!missing.status.success() && said.contains("has kubernetes"), "{said}");
     let diff = cluster.trishanku().args(["diff", "--since=12h", "--json", "-n", "default"]).output()?;
-    let told: Value = serde_json::from_slice(&diff.stdout)?;
-    let keys: Vec<_> = told["keys"].as_array().into_iter().flatten().filter_map(|key| key["key"].as_str()).collect();
+    let changes: Value = serde_json::from_slice(&diff.stdout)?;
+    let keys: Vec<_> = changes["keys"].as_array().into_iter().flatten().filter_map(|key| key["key"].as_str()).collect();
     ensure!(diff.status.code() == Some(1) && keys.contains(&"/registry/services/specs/default/kubernetes"), "{keys:?}");
     ensure!(keys.iter().all(|key| key.split('/').any(|part| part == "default")), "{keys:?}");
     Ok(())

@@ -105,11 +105,11 @@ fn a_container_finds_what_its_pod_would_have() {
     machine.until("the container to have finished its report", || {
         machine.path("plane/heavens/mine/volumes/out/done").exists()
     });
-    let told = machine.read("plane/heavens/mine/volumes/out/report");
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines[..3], ["greeting=hello, world", "secret=hush", "init=ran"], "{told}");
+    let report = machine.read("plane/heavens/mine/volumes/out/report");
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines[..3], ["greeting=hello, world", "secret=hush", "init=ran"], "{report}");
     // With the kubeconfig at the given path, it has reached its own kube-apiserver.
-    assert!(lines[3].contains("\"major\": \"1\"") || told.contains("gitVersion"), "{told}");
+    assert!(lines[3].contains("\"major\": \"1\"") || report.contains("gitVersion"), "{report}");
     assert!(kubectl.run(&["get", "namespaces"]).is_ok());
     // Once killed, it restarts.
     machine.until("the container to run", || {

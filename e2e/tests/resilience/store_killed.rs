@@ -70,7 +70,7 @@ fn write_while_killing(cluster: &Cluster, namespace: &str) -> anyhow::Result<BTr
             for batch in 0..BATCHES {
                 create(cluster, namespace, batch * BATCH..(batch + 1) * BATCH)?;
                 // If the killer has failed, its error is the one to report.
-                let _unheard = batches.send(batch);
+                let _sent = batches.send(batch);
             }
             anyhow::Ok(())
         });

@@ -44,29 +44,29 @@ fn misfit(name: &str, version: u32) -> Read<ConfigMap> {
 
 /// A cache, and the changes that a follower of it has received, as `name: old version -> new version`.
 fn followed(watches: usize) -> (Cache<ConfigMap>, Arc<Mutex<Vec<String>>>) {
-    let (cache, told) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
-    let tells = told.clone();
+    let (cache, changes) = (Cache::<ConfigMap>::new(Kind::known(), watches), Arc::new(Mutex::new(Vec::new())));
+    let received = changes.clone();
     cache.follow(move |change| {
         let version = |map: Option<&ConfigMap>| map.and_then(ResourceExt::resource_version).unwrap_or_default();
         let text = format!("{}: {} -> {}", change.object().name_any(), version(change.before), version(change.after));
-        tells.lock().unwrap().push(if change.initial { format!("initial {text}") } else { text });
+        received.lock().unwrap().push(if change.initial { format!("initial {text}") } else { text });
     });
-    (cache, told)
+    (cache, changes)
 }
 
-fn take(told: &Mutex<Vec<String>>) -> Vec<String> {
-    let mut told = std::mem::take(&mut *told.lock().unwrap());
-    told.sort();
-    told
+fn take(changes: &Mutex<Vec<String>>) -> Vec<String> {
+    let mut changes = std::mem::take(&mut *changes.lock().unwrap());
+    changes.sort();
+    changes
 }
 
 #[test]
 fn a_list_after_a_gap_yields_exactly_what_vanished_changed_and_appeared() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 1), map("x", "b", 2), map("x", "c", 3)]);
-    assert_eq!(take(&told), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
+    assert_eq!(take(&changes), ["initial a:  -> 1", "initial b:  -> 2", "initial c:  -> 3"]);
     list(&cache, &mut listing, vec![map("x", "b", 2), map("x", "c", 4), map("x", "d", 5)]);
-    assert_eq!(take(&told), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
+    assert_eq!(take(&changes), ["a: 1 -> ", "c: 3 -> 4", "d:  -> 5"]);
     assert_eq!((cache.len(), cache.get(&Key::namespaced("x", "a"))), (3, None));
     assert!(cache.all().iter().all(|map| map.metadata.managed_fields.is_none()));
 }
@@ -91,40 +91,40 @@ fn what_was_as_wanted_is_so_until_there_is_another_version() {
 
 #[test]
 fn a_list_that_did_not_end_changes_nothing() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 1)]);
-    take(&told);
+    take(&changes);
     cache.apply(Event::Init, &mut listing);
     cache.apply(Event::InitApply(read(&map("x", "b", 2))), &mut listing);
     list(&cache, &mut listing, vec![map("x", "a", 1)]);
-    assert_eq!((take(&told), cache.len()), (Vec::new(), 1));
+    assert_eq!((take(&changes), cache.len()), (Vec::new(), 1));
 }
 
 #[test]
 fn the_watch_of_one_namespace_says_nothing_of_others_and_all_have_to_be_complete() {
-    let (cache, told) = followed(2);
+    let (cache, changes) = followed(2);
     let listing = |namespace: &str| Listing::of(Some(namespace.to_owned()));
     let (mut x, mut y) = (listing("x"), listing("y"));
     list(&cache, &mut x, vec![map("x", "a", 1)]);
     assert!(!cache.is_synced());
     list(&cache, &mut y, vec![map("y", "b", 2)]);
     assert!(cache.is_synced());
-    take(&told);
+    take(&changes);
     list(&cache, &mut y, Vec::new());
-    assert_eq!((take(&told), cache.len()), (vec!["b: 2 -> ".to_owned()], 1));
+    assert_eq!((take(&changes), cache.len()), (vec!["b: 2 -> ".to_owned()], 1));
 }
 
 #[test]
 fn an_object_that_was_replaced_by_one_of_the_same_name_changed() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 1)]);
-    take(&told);
+    take(&changes);
     let mut other = map("x", "a", 1);
     other.metadata.uid = Some("other".to_owned());
     cache.apply(Event::Apply(read(&other)), &mut listing);
     cache.apply(gone(&map("x", "a", 2)), &mut listing);
     cache.apply(gone(&map("x", "a", 2)), &mut listing);
-    assert_eq!(take(&told), ["a: 1 -> ", "a: 1 -> 1"]);
+    assert_eq!(take(&changes), ["a: 1 -> ", "a: 1 -> 1"]);
 }
 
 #[test]
@@ -154,29 +154,29 @@ fn what_an_owner_controls_follows_every_change() {
 
 #[test]
 fn the_response_to_a_write_counts_until_the_watch_is_newer_and_restores_nothing() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 5)]);
-    take(&told);
+    take(&changes);
     let version = || cache.get(&Key::namespaced("x", "a")).and_then(|map| map.resource_version());
     let lists = cache.lists();
     cache.learn(map("x", "a", 9), lists);
-    assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
+    assert_eq!((version().as_deref(), take(&changes)), (Some("9"), vec!["a: 5 -> 9".to_owned()]));
     // The watch delivers an older version, and this one.
     cache.apply(Event::Apply(read(&map("x", "a", 7))), &mut listing);
     cache.apply(Event::Apply(read(&map("x", "a", 9))), &mut listing);
-    assert_eq!((version().as_deref(), take(&told)), (Some("9"), vec![]));
+    assert_eq!((version().as_deref(), take(&changes)), (Some("9"), vec![]));
     // It is deleted before the response to another write arrives.
     cache.apply(gone(&map("x", "a", 12)), &mut listing);
     cache.learn(map("x", "a", 11), lists);
-    assert_eq!((version(), take(&told)), (None, vec!["a: 9 -> ".to_owned()]));
+    assert_eq!((version(), take(&changes)), (None, vec!["a: 9 -> ".to_owned()]));
     // A list shows its deletion before the response arrives.
     list(&cache, &mut listing, Vec::new());
     cache.learn(map("x", "a", 13), lists);
-    assert_eq!((version(), take(&told)), (None, vec![]));
+    assert_eq!((version(), take(&changes)), (None, vec![]));
 }
 
 #[test]
-fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
+fn nothing_is_learned_whose_deletion_no_watch_would_report() {
     let mut labelled = map("x", "a", 5);
     labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
     let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
@@ -201,17 +201,17 @@ fn nothing_is_learned_that_no_watch_would_tell_the_end_of() {
 
 #[test]
 fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or_goes() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     let misfits = |cache: &Cache<ConfigMap>| {
         let mut misfits: Vec<_> = cache.misfits().iter().map(|it| format!("{} at {}", it.key, it.version)).collect();
         misfits.sort();
         assert_eq!(cache.misfits.get(), misfits.len() as i64);
         misfits
     };
-    let mut told_of_misfits = cache.another_misfit();
+    let mut misfit_notices = cache.another_misfit();
     let mut is_news = || {
-        let news = told_of_misfits.has_changed().unwrap();
-        told_of_misfits.mark_unchanged();
+        let news = misfit_notices.has_changed().unwrap();
+        misfit_notices.mark_unchanged();
         news
     };
     cache.apply(Event::Init, &mut listing);
@@ -220,7 +220,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     }
     cache.apply(Event::InitDone, &mut listing);
     assert_eq!(
-        (cache.is_synced(), take(&told)),
+        (cache.is_synced(), take(&changes)),
         (true, vec!["initial a:  -> 1".to_owned(), "initial c:  -> 3".into()])
     );
     assert_eq!((misfits(&cache), is_news()), (vec!["x/b at 2".to_owned(), "x/d at 4".into()], true));
@@ -232,7 +232,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     cache.apply(Event::Apply(misfit("c", 6)), &mut listing);
     cache.apply(Event::Delete(Key::namespaced("x", "d"), Some(7)), &mut listing);
     cache.apply(Event::Apply(misfit("e", 8)), &mut listing);
-    assert_eq!(take(&told), ["b:  -> 5", "c: 3 -> "]);
+    assert_eq!(take(&changes), ["b:  -> 5", "c: 3 -> "]);
     assert_eq!((misfits(&cache), is_news()), (vec!["x/c at 6".to_owned(), "x/e at 8".into()], true));
     assert_eq!(cache.len(), 2);
 
@@ -247,9 +247,9 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
 
 #[test]
 fn a_learned_object_equals_the_watched_one_of_its_version_in_any_encoding() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     list(&cache, &mut listing, vec![map("x", "a", 5)]);
-    take(&told);
+    take(&changes);
     let key = Key::namespaced("x", "a");
     cache.learn(map("x", "a", 9), cache.lists());
     let learned = cache.known(&key).unwrap();
@@ -257,16 +257,16 @@ fn a_learned_object_equals_the_watched_one_of_its_version_in_any_encoding() {
     let text = r#"{"data":null,"metadata":{"resourceVersion":"9","namespace":"x","name":"a"},"more":1}"#;
     cache.apply(Event::Apply(read_text(text)), &mut listing);
     let known = cache.known(&key).unwrap();
-    assert_eq!((take(&told), known.settled()), (vec!["a: 5 -> 9".to_owned()], Some([1; 16])));
+    assert_eq!((take(&changes), known.settled()), (vec!["a: 5 -> 9".to_owned()], Some([1; 16])));
     // From now on the text is the apiserver's.
     assert_eq!(known.object().value()["more"], 1);
     list(&cache, &mut listing, vec![map("x", "a", 9)]);
-    assert_eq!(take(&told), ["a: 9 -> 9"]);
+    assert_eq!(take(&changes), ["a: 9 -> 9"]);
 }
 
 #[test]
 fn what_was_made_anew_is_not_taken_for_what_was_there_before() {
-    let ((cache, told), mut listing) = (followed(1), Listing::of(None));
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
     let of = |uid: &str, version| {
         let mut map = map("x", "a", version);
         map.metadata.uid = Some(uid.to_owned());
@@ -274,14 +274,14 @@ fn what_was_made_anew_is_not_taken_for_what_was_there_before() {
     };
     list(&cache, &mut listing, vec![of("old", 5)]);
     cache.learn(of("new", 9), cache.lists());
-    assert_eq!(take(&told), ["a: 5 -> 9", "initial a:  -> 5"]);
+    assert_eq!(take(&changes), ["a: 5 -> 9", "initial a:  -> 5"]);
     // The watch delivers the deletion of the old one.
     cache.apply(Event::Apply(read(&of("old", 7))), &mut listing);
     cache.apply(gone(&of("old", 8)), &mut listing);
     cache.apply(Event::Apply(read(&of("new", 9))), &mut listing);
-    assert_eq!((take(&told), cache.len()), (vec![], 1));
+    assert_eq!((take(&changes), cache.len()), (vec![], 1));
     cache.apply(gone(&of("new", 10)), &mut listing);
-    assert_eq!((take(&told), cache.len()), (vec!["a: 9 -> ".to_owned()], 0));
+    assert_eq!((take(&changes), cache.len()), (vec!["a: 9 -> ".to_owned()], 0));
 }
 
 #[test]
@@ -289,10 +289,10 @@ fn changes_are_delivered_in_order_from_any_source() {
     const LAST: u32 = 40_000;
     let cache = Cache::<ConfigMap>::new(Kind::known(), 1);
     let (last, mut listing) = (Arc::new(Mutex::new(0)), Listing::of(None));
-    let told = last.clone();
+    let seen = last.clone();
     cache.follow(move |change| {
         let version: u32 = change.after.and_then(ResourceExt::resource_version).unwrap().parse().unwrap();
-        let before = std::mem::replace(&mut *told.lock().unwrap(), version);
+        let before = std::mem::replace(&mut *seen.lock().unwrap(), version);
         assert!(before < version, "{version} was reported after {before}");
     });
     list(&cache, &mut listing, vec![map("x", "a", 1)]);

@@ -9,7 +9,7 @@ use trishanku_framework::{Failure, Retry};
 
 use crate::heaven::{Heaven, controller_manager, template};
 
-fn told(error: &InjectError) -> Vec<String> {
+fn messages(error: &InjectError) -> Vec<String> {
     error.problems().iter().map(ToString::to_string).collect()
 }
 
@@ -36,7 +36,7 @@ fn all_collisions_are_reported_together_with_field_and_remedy() {
     }}));
     let error = Heaven::default().inject(&users).unwrap_err();
     assert_eq!(
-        told(&error),
+        messages(&error),
         [
             "spec.containers[git-pre]: has the name of an injected container; give it another name",
             "spec.securityContext.runAsUser: is 0, and these injected containers must not run as root: git-pre, gitcd-init, gitcd; set the user of the \
@@ -77,12 +77,12 @@ fn a_private_volume_is_not_mounted_by_the_users_containers() {
     };
     let error = inject(&app(&mounts)).unwrap_err();
     let expected = "spec.containers[app].volumeMounts[/keys]: is volume \"keys\", which only injected containers may mount; remove it";
-    assert_eq!(told(&error), [expected]);
+    assert_eq!(messages(&error), [expected]);
     // Also if the template has such a volume itself.
     let mut theirs = app(&mounts);
     theirs.spec.as_mut().unwrap().volumes =
         Some(serde_json::from_value(json!([{"name": "keys", "emptyDir": {"medium": "Memory"}}])).unwrap());
-    assert_eq!(told(&inject(&theirs).unwrap_err()), [expected]);
+    assert_eq!(messages(&inject(&theirs).unwrap_err()), [expected]);
     // What was injected stays valid, but cannot be added to.
     let once = inject(&app(&json!({"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}))).unwrap();
     assert_eq!(inject(&once).unwrap(), once);
@@ -91,7 +91,7 @@ fn a_private_volume_is_not_mounted_by_the_users_containers() {
     maker["env"] = json!([{"name": "PATH", "value": "/shared"}]);
     maker["volumeMounts"].as_array_mut().unwrap().push(json!({"name": "shared", "mountPath": "/keys/"}));
     assert_eq!(
-        told(&inject(&template(more)).unwrap_err()),
+        messages(&inject(&template(more)).unwrap_err()),
         [
             "spec.initContainers[maker].env[PATH]: is not in the injected container; remove it",
             "spec.initContainers[maker].volumeMounts[/keys/]: is not in the injected container; remove it",
@@ -126,7 +126,7 @@ fn a_kubeconfig_that_the_user_has_already_is_left_to_the_user_if_it_is_the_same(
     let elsewhere =
         app(&json!({"env": [{"name": "KUBECONFIG", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
     let expected = "spec.containers[app].env[KUBECONFIG]: has a value from another source; remove it, or do not request a kubeconfig in this container";
-    assert_eq!(told(&Heaven::default().inject(&elsewhere).unwrap_err()), [expected]);
+    assert_eq!(messages(&Heaven::default().inject(&elsewhere).unwrap_err()), [expected]);
     let without = Heaven { kubeconfig: None, ..Heaven::default() };
     assert_eq!(without.inject(&elsewhere).unwrap().spec.unwrap().containers, elsewhere.spec.unwrap().containers);
 }
@@ -143,7 +143,7 @@ fn a_kubeconfig_goes_to_those_that_are_named() {
     assert_eq!(with.iter().map(|container| container.name.as_str()).collect::<Vec<_>>(), ["kcm"]);
     let expected =
         "spec.containers[gitcd]: does not exist, and should get a kubeconfig; containers: wait, kcm; name one of these";
-    assert_eq!(told(&named("gitcd").inject(&controller_manager()).unwrap_err()), [expected]);
+    assert_eq!(messages(&named("gitcd").inject(&controller_manager()).unwrap_err()), [expected]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn what_a_runtime_could_not_mount_is_a_collision() {
     let inside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven/cache"}]}));
     let expected = "spec.containers[app].volumeMounts[/var/run/heaven/cache]: is inside /var/run/heaven, where the read-only folder of the \
                     kubeconfig would be; request the kubeconfig in another folder, or as a file";
-    assert_eq!(told(&Heaven::default().inject(&inside).unwrap_err()), [expected]);
+    assert_eq!(messages(&Heaven::default().inject(&inside).unwrap_err()), [expected]);
 
     let mut around = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run"}]}));
     assert!(Heaven::default().inject(&around).is_ok());
@@ -159,7 +159,7 @@ fn what_a_runtime_could_not_mount_is_a_collision() {
         serde_json::from_value(json!([{"name": "mine", "configMap": {"name": "x"}}])).unwrap();
     let expected = "spec.containers[app].volumeMounts[/var/run]: is read-only, and contains /var/run/heaven, where the kubeconfig would be; request \
                     the kubeconfig in another folder";
-    assert_eq!(told(&Heaven::default().inject(&around).unwrap_err()), [expected]);
+    assert_eq!(messages(&Heaven::default().inject(&around).unwrap_err()), [expected]);
     // Beside the folder, not inside it.
     let beside = app(&json!({"volumeMounts": [{"name": "mine", "mountPath": "/var/run/heaven2"}]}));
     assert!(Heaven::default().inject(&beside).is_ok());
@@ -171,7 +171,7 @@ fn an_older_injection_is_a_collision() {
     let newer = Heaven { apiserver: "kube-apiserver:newer".to_owned(), ..Heaven::default() };
     let expected = "spec.initContainers[kube-apiserver]: exists, and differs from the injected one: image is \"registry.k8s.io/kube-apiserver:v1.36.3\"; rename \
                     or remove it";
-    assert_eq!(told(&newer.inject(&injected).unwrap_err()), [expected]);
+    assert_eq!(messages(&newer.inject(&injected).unwrap_err()), [expected]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn who_waits_stays_behind_those_that_it_waits_for() {
     let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
     containers.swap(2, 3);
     let expected = "spec.initContainers[kube-apiserver]: comes before \"gitcd\", which it has to wait for; move it behind that, or remove both";
-    assert_eq!(told(&Heaven::default().inject(&swapped).unwrap_err()), [expected]);
+    assert_eq!(messages(&Heaven::default().inject(&swapped).unwrap_err()), [expected]);
     // A missing container is inserted where it has to be, and the existing ones stay where they are.
     let containers = swapped.spec.as_mut().unwrap().init_containers.as_mut().unwrap();
     containers.swap(2, 3);
@@ -254,5 +254,5 @@ fn invalid_additions_are_reported_too() {
     });
     let error = injector.finish().unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("InvalidInjection", Retry::Terminal));
-    insta::assert_snapshot!(told(&error).join("\n"));
+    insta::assert_snapshot!(messages(&error).join("\n"));
 }

@@ -58,11 +58,11 @@ async fn an_apiserver_that_is_away_is_asked_seldom_and_nothing_old_is_done_when_
     let metrics = manager.metrics();
     let leads = async |leads: bool| {
         let line = format!(r#"leader_election_master_status{{name="tank"}} {}"#, u8::from(leads));
-        let told = wait::until(format!("{line:?}"), async || {
+        let reported = wait::until(format!("{line:?}"), async || {
             let text = metrics.text();
             if text.contains(&line) { Ok(()) } else { Err(text) }
         });
-        told.await.unwrap();
+        reported.await.unwrap();
     };
     let running = run(manager);
     let names: Vec<_> = (0..TANKS).map(|number| format!("tank-{number}")).collect();

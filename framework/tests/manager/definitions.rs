@@ -163,10 +163,10 @@ async fn names_of_another_definition_are_reported() {
     let client = cluster.client();
     Definitions::of::<Pump>().apply(&client, "test").await.unwrap();
     let second = Definitions::of::<Pulley>().within(Duration::from_secs(2)).apply(&client, "test").await.unwrap_err();
-    let told = second.to_string();
+    let message = second.to_string();
     assert!(
-        matches!(second, DefinitionError::NotServed { .. }) && told.contains(r#""pu" is already in use"#),
-        "{told}"
+        matches!(second, DefinitionError::NotServed { .. }) && message.contains(r#""pu" is already in use"#),
+        "{message}"
     );
 }
 

@@ -202,8 +202,8 @@ async fn a_missing_kind_is_reported_and_one_under_another_name_is_awaited() {
     let client = cluster.client();
     for (group, kind) in [("nothing.test", "Pump"), ("apps", "Pump")] {
         let missing = Kind::<DynamicObject>::discover(&client, &GroupVersionKind::gvk(group, "v1", kind)).await;
-        let told = missing.unwrap_err().to_string();
-        assert!(told.contains(&format!("no Pump in {group}/v1: install its definition")), "{told}");
+        let message = missing.unwrap_err().to_string();
+        assert!(message.contains(&format!("no Pump in {group}/v1: install its definition")), "{message}");
     }
 
     // A kind from an `ApiResource`, before the apiserver serves it.

@@ -131,7 +131,7 @@ struct Pumps {
 }
 
 impl Pumps {
-    async fn tell(&self, tank: &Tank, context: &Context, report: &Report) -> kube::Result<bool> {
+    async fn write_status(&self, tank: &Tank, context: &Context, report: &Report) -> kube::Result<bool> {
         let (before, mut status) = (tank.status.as_ref(), tank.status.clone().unwrap_or_default());
         // A new level each time, so that the object's version changes.
         status.level += 1;
@@ -145,7 +145,7 @@ impl Reconciler for Pumps {
 
     async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Action, Problem> {
         self.pump.held.store(1, Ordering::SeqCst);
-        self.tell(&tank, &context, &Report::ready("Pumping", "")).await?;
+        self.write_status(&tank, &context, &Report::ready("Pumping", "")).await?;
         Ok(Action::Change)
     }
 
@@ -155,7 +155,7 @@ impl Reconciler for Pumps {
 
     async fn clean_up(&self, tank: Arc<Tank>, context: Context) -> Result<CleanedUp, Problem> {
         let given_back = self.pump.give_back();
-        self.tell(&tank, &context, &Report::of(&given_back)).await?;
+        self.write_status(&tank, &context, &Report::of(&given_back)).await?;
         given_back
     }
 }
@@ -179,8 +179,10 @@ async fn an_object_whose_clean_up_fails_stays_says_why_is_tried_less_and_less_of
     api.delete("a", &DeleteParams::default()).await.unwrap();
     let broken = wait::until_object(&api, "a", "its status has the reason", says("Broken")).await.unwrap();
     let conditions = broken.status.as_ref().unwrap().conditions.iter();
-    let told: Vec<_> = conditions.map(|told| format!("{}={}: {}", told.type_, told.status, told.message)).collect();
-    assert_eq!(told, ["Ready=False: it does not work", "Reconciling=True: it does not work"]);
+    let shown: Vec<_> = conditions
+        .map(|condition| format!("{}={}: {}", condition.type_, condition.status, condition.message))
+        .collect();
+    assert_eq!(shown, ["Ready=False: it does not work", "Reconciling=True: it does not work"]);
 
     let asked = || pump.asked.lock().unwrap().clone();
     let tries = wait::until("six tries", async || {

@@ -98,15 +98,15 @@ async fn one_invalid_object_does_not_block_the_others() {
     assert_eq!(health.ready(), Ok(()));
     left_out(&metrics, 1).await;
     let events: Api<Event> = Api::namespaced(cluster.client(), &namespace);
-    let told = wait::until("an event about it", async || {
+    let event = wait::until("an event about it", async || {
         let events = events.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
         let unreadable = events.items.iter().find(|event| event.reason.as_deref() == Some("Unreadable"));
         unreadable.cloned().ok_or_else(|| format!("{:?}", events.items))
     });
-    let told = told.await.unwrap();
-    assert_eq!(told.regarding.unwrap().name.as_deref(), Some("bad"));
+    let event = event.await.unwrap();
+    assert_eq!(event.regarding.unwrap().name.as_deref(), Some("bad"));
     let note = "not reconciled, because it does not match its type: spec.level: invalid type: string, expected i32";
-    assert_eq!(told.note.as_deref(), Some(note));
+    assert_eq!(event.note.as_deref(), Some(note));
 
     // An invalid object becomes valid, and a valid one invalid.
     set(&api, "bad", json!(2)).await;
@@ -128,10 +128,13 @@ async fn one_invalid_object_does_not_block_the_others() {
     create(&api, "last", json!(3)).await;
     log.until(1, "last at 3").await;
     let text = lines.text();
-    let told: Vec<_> =
+    let skipped: Vec<_> =
         text.lines().filter(|line| line.contains("skipped an object that its type cannot represent")).collect();
-    assert_eq!(told.len(), 2, "{text}");
-    assert!(told[0].contains("bad") && told[1].contains("good") && told[0].contains("spec.level"), "{told:?}");
+    assert_eq!(skipped.len(), 2, "{text}");
+    assert!(
+        skipped[0].contains("bad") && skipped[1].contains("good") && skipped[0].contains("spec.level"),
+        "{skipped:?}"
+    );
     assert!(!text.contains("hidden"), "{text}");
 
     api.delete("good", &DeleteParams::default()).await.unwrap();

@@ -84,9 +84,9 @@ async fn a_status_reports_success_and_failure_once_and_events_report_transitions
     api.patch_status("a", &PatchParams::apply("inspector"), &theirs("VeryTight")).await.unwrap();
 
     let events: Api<Event> = Api::namespaced(cluster.client(), &namespace);
-    let told = wait::until("five events", async || {
+    let published = wait::until("five events", async || {
         let list = events.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-        let mut told: Vec<_> = list
+        let mut published: Vec<_> = list
             .iter()
             .map(|event| {
                 let regarding = event.regarding.as_ref().and_then(|object| object.name.clone()).unwrap_or_default();
@@ -94,14 +94,14 @@ async fn a_status_reports_success_and_failure_once_and_events_report_transitions
                 (event.creation_timestamp(), format!("{} {} {regarding}", text(&event.type_), text(&event.reason)))
             })
             .collect();
-        told.sort();
-        let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
-        if told.len() >= 5 { Ok(told) } else { Err(format!("{told:?}")) }
+        published.sort();
+        let published: Vec<_> = published.into_iter().map(|(_, event)| event).collect();
+        if published.len() >= 5 { Ok(published) } else { Err(format!("{published:?}")) }
     });
-    let mut told = told.await.unwrap();
+    let mut published = published.await.unwrap();
     // Events of the same second have no order.
-    told.sort();
+    published.sort();
     let ready = "Normal Succeeded a";
-    assert_eq!(told, [ready, ready, "Warning Broken a", "Warning Terminal a", "Warning Terminal a"]);
+    assert_eq!(published, [ready, ready, "Warning Broken a", "Warning Terminal a", "Warning Terminal a"]);
     running.stop().await;
 }

@@ -154,8 +154,8 @@ async fn of_remotes_of_one_repository_each_knows_what_another_one_has_brought() 
         source.commit().await;
         let is_there = || merge.get(&key(number)).is_some() && there(&source, "merge") == Some(merge.head());
         eventually("the merge to be pushed", is_there).await;
-        let told = || ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()));
-        eventually("both remotes to record the push", told).await;
+        let is_recorded = || ["main", "still"].iter().all(|name| status(name).pushed == Some(merge.head().to_string()));
+        eventually("both remotes to record the push", is_recorded).await;
     }
     // On a busy machine a remote may miss the notification and fetch by itself.
     let looks = status("still").pulls - before;

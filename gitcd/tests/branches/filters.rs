@@ -107,6 +107,6 @@ async fn a_ring_whose_branches_take_different_parts_comes_to_rest() {
     assert_eq!(two.get(SECRET).as_deref(), Some("1"));
     assert_eq!(one.get("/registry/configmaps/n/c"), None);
     // A pull without changes within the scope counts as caught up.
-    let told = one.server().puller().statuses().all()["next"].clone();
-    assert_eq!(told.merged, told.seen);
+    let status = one.server().puller().statuses().all()["next"].clone();
+    assert_eq!(status.merged, status.seen);
 }

@@ -86,9 +86,9 @@ impl Process {
                 return Client(client);
             }
             let ended = self.child.try_wait().unwrap();
-            let told = || std::fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(ended.is_none(), "gitcd serve exited at startup, {ended:?}:\n{}", told());
-            assert!(start.elapsed() < PATIENCE, "gitcd serve is not listening after {PATIENCE:?}:\n{}", told());
+            let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+            assert!(ended.is_none(), "gitcd serve exited at startup, {ended:?}:\n{}", log());
+            assert!(start.elapsed() < PATIENCE, "gitcd serve is not listening after {PATIENCE:?}:\n{}", log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

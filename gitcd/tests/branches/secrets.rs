@@ -28,6 +28,6 @@ async fn a_merge_commit_has_nothing_of_a_secret() {
         let line = format!("Conflict: {key} {field}: kept (secret), lost (secret)\n");
         assert!(message.contains(&line), "{message}");
     }
-    let told = format!("{message}{:?}", one.server().puller().statuses().all());
-    assert!(!["b2xk", "b25l", "b3RoZXI"].iter().any(|value| told.contains(value)), "{told}");
+    let shown = format!("{message}{:?}", one.server().puller().statuses().all());
+    assert!(!["b2xk", "b25l", "b3RoZXI"].iter().any(|value| shown.contains(value)), "{shown}");
 }

@@ -56,7 +56,7 @@ async fn fields_of_both_survive_and_both_make_the_same_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_is_told_in_the_commit_and_counted() {
+async fn a_conflict_is_reported_in_the_commit_and_counted() {
     let (one, other) = pair().await;
     one.put(KEY, &map("a", r#"{"x":"1"}"#)).await;
     one.pull().await;
@@ -430,9 +430,9 @@ async fn elements_of_a_custom_resources_list_are_merged_as_its_definition_in_the
         "an atomic list must come from one side: {whole:?}"
     );
     let message = one.message();
-    let told: Vec<_> = message.lines().filter(|line| line.starts_with("Conflict: ")).collect();
+    let conflicts: Vec<_> = message.lines().filter(|line| line.starts_with("Conflict: ")).collect();
     assert!(
-        matches!(&told[..], [told] if told.contains("/gadgets/n/w spec.parts")),
+        matches!(&conflicts[..], [conflict] if conflict.contains("/gadgets/n/w spec.parts")),
         "only the atomic list conflicts: {message}"
     );
 }

@@ -11,10 +11,10 @@ use crate::support::{Repository, eventually};
 
 /// The writes acknowledged to clients, by revision.
 #[derive(Default)]
-struct Told(BTreeMap<i64, (String, String)>);
+struct AcknowledgedWrites(BTreeMap<i64, (String, String)>);
 
-impl Told {
-    fn tell(&mut self, revision: i64, name: &str, data: &str) {
+impl AcknowledgedWrites {
+    fn record(&mut self, revision: i64, name: &str, data: &str) {
         let meaning = (name.to_owned(), data.to_owned());
         let before = self.0.insert(revision, meaning.clone());
         assert!(before.is_none_or(|before| before == meaning), "revision {revision} was assigned twice");
@@ -55,14 +55,14 @@ async fn lose_disks(with_lease: bool) {
     let upstream = Upstream::new();
     let arguments: &[&str] =
         if with_lease { &["--writer-lease=2s"] } else { &["--remote-names=origin", "--push-after-merges=true"] };
-    let mut told = Told::default();
+    let mut acknowledged = AcknowledgedWrites::default();
     let mut node = Node::first(&upstream, arguments);
     node.serves().await;
     for life in 0..2 {
         let client = node.server.client().await;
         let name = format!("kept-{life}");
-        told.tell(write(&client, &name, "{}").await, &name, "{}");
-        told.tell(write(&client, "a", "{}").await, "a", "{}");
+        acknowledged.record(write(&client, &name, "{}").await, &name, "{}");
+        acknowledged.record(write(&client, "a", "{}").await, "a", "{}");
         pushed(&node).await;
         node.cut_off();
         // Acknowledged to clients, then lost with the disk.
@@ -70,7 +70,7 @@ async fn lose_disks(with_lease: bool) {
         for number in 0..5 {
             let data = format!(r#"{{"life":"{life}","number":"{number}"}}"#);
             last = write(&client, "lost", &data).await;
-            told.tell(last, "lost", &data);
+            acknowledged.record(last, "lost", &data);
         }
         node.server.kill();
         let mut next = if with_lease { Node::fresh(&upstream, arguments) } else { cloned(&upstream, arguments) };

@@ -41,9 +41,9 @@ impl Load {
         let before = self.revisions[by].load(Ordering::SeqCst);
         let looked = tokio::time::timeout(LEASE * 4, client.range(get(&key("k0")))).await;
         let Ok(Ok(answer)) = looked else { return };
-        let told = answer.into_inner().header.expect("a response has a header").revision;
-        assert!(told >= before, "server {by} reported revision {told} after {before}");
-        self.revisions[by].fetch_max(told, Ordering::SeqCst);
+        let revision = answer.into_inner().header.expect("a response has a header").revision;
+        assert!(revision >= before, "server {by} reported revision {revision} after {before}");
+        self.revisions[by].fetch_max(revision, Ordering::SeqCst);
     }
 }
 
@@ -66,8 +66,8 @@ async fn write(load: Arc<Load>, by: usize, address: SocketAddr) {
             match put.await {
                 Ok(Ok(answer)) => {
                     load.acknowledged.lock().push(Acknowledged { at: Instant::now(), by, name });
-                    let told = answer.into_inner().header.expect("a response has a header").revision;
-                    load.revisions[by].fetch_max(told, Ordering::SeqCst);
+                    let revision = answer.into_inner().header.expect("a response has a header").revision;
+                    load.revisions[by].fetch_max(revision, Ordering::SeqCst);
                 }
                 _ => break,
             }

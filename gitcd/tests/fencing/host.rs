@@ -151,7 +151,7 @@ async fn a_host_that_hangs_ends_the_lease_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_may_not_have_the_lease_is_told_what_it_takes() {
+async fn a_server_that_may_not_have_the_lease_reports_what_it_takes() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let (root, port) = (folder.path().join("root"), free_port());
     std::fs::create_dir(&root).expect("the folder is writable");

@@ -46,10 +46,10 @@ async fn a_hot_standby_shows_what_was_pushed_with_the_writers_revisions_and_take
     assert!(created.created && created.header.expect("a response has a header").revision >= b);
     let c = write(&writer, "c", "{\"x\":\"1\"}").await;
     let gone = writer.delete_range(delete(&key("a"))).await.ok().header.expect("a response has a header").revision;
-    let told = watching.events(2).await;
-    let told: Vec<_> =
-        told.iter().map(|(_, event)| (event.r#type(), event.kv.as_ref().map(|kv| kv.mod_revision))).collect();
-    assert_eq!(told, [(EventType::Put, Some(c)), (EventType::Delete, Some(gone))]);
+    let events = watching.events(2).await;
+    let events: Vec<_> =
+        events.iter().map(|(_, event)| (event.r#type(), event.kv.as_ref().map(|kv| kv.mod_revision))).collect();
+    assert_eq!(events, [(EventType::Put, Some(c)), (EventType::Delete, Some(gone))]);
     same(&writer, &reader).await;
 
     for refused in [

@@ -76,15 +76,15 @@ async fn without_its_remote_a_writer_stops_in_time_and_goes_on_when_it_is_back()
     })
     .await;
     // New connections get an error; older ones are cut, as an acknowledgement may be in flight on them.
-    let told = node.server.client().await;
-    assert_eq!(told.put(put("/registry/x", "1")).await.refused(Code::Unavailable), "etcdserver: no leader");
-    assert_eq!(told.range(get("/registry/bound")).await.refused(Code::Unavailable), "etcdserver: no leader");
-    assert_eq!(told.keep_alive(7).await.refused(Code::Unavailable), "etcdserver: no leader");
+    let fresh = node.server.client().await;
+    assert_eq!(fresh.put(put("/registry/x", "1")).await.refused(Code::Unavailable), "etcdserver: no leader");
+    assert_eq!(fresh.range(get("/registry/bound")).await.refused(Code::Unavailable), "etcdserver: no leader");
+    assert_eq!(fresh.keep_alive(7).await.refused(Code::Unavailable), "etcdserver: no leader");
     let serializable = RangeRequest { serializable: true, ..get("/registry/bound") };
-    assert_eq!(told.range(serializable).await.ok().kvs.len(), 1);
+    assert_eq!(fresh.range(serializable).await.ok().kvs.len(), 1);
     let cut = client.put(put("/registry/x", "1")).await.result();
     assert!(cut.is_err(), "{cut:?}");
-    let member = told.status(gitcd::proto::etcdserverpb::StatusRequest {}).await.ok();
+    let member = fresh.status(gitcd::proto::etcdserverpb::StatusRequest {}).await.ok();
     assert_eq!((member.leader, &*member.errors), (0, &["etcdserver: no leader".to_owned()][..]));
     let branch = node.status().await;
     assert_eq!(branch.role, "suspended");

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::build::{list, put};
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
-use crate::{gitcd, told};
+use crate::{gitcd, gitcd_json};
 
 /// Creates an empty repository with stock Git.
 pub(super) fn bare(path: &Path) -> Repository {
@@ -156,10 +156,10 @@ async fn every_key_has_the_revisions_that_follow_from_its_commits() {
         "1",
         "one metadata commit for the whole history"
     );
-    let verified = told(repository.path(), &["verify", "--json"]);
+    let verified = gitcd_json(repository.path(), &["verify", "--json"]);
     assert_eq!(verified["findings"], serde_json::json!([]), "seed {seed}: {verified:#}");
     for (key, ([_, last, version, _], _)) in &keys {
-        let log = told(repository.path(), &["log", "--json", key]);
+        let log = gitcd_json(repository.path(), &["log", "--json", key]);
         assert_eq!(
             (&log[0]["revision"], &log[0]["version"]),
             (&(*last).into(), &(*version).into()),
@@ -219,7 +219,7 @@ fn what_was_before_init_is_not_taken_for_nothing() {
     }
     let same = gitcd(repository.path(), &["diff", "--since=3"]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
-    let all = told(repository.path(), &["diff", "--since=nothing", "--json"]);
+    let all = gitcd_json(repository.path(), &["diff", "--since=nothing", "--json"]);
     assert_eq!((&all["from"], &all["to"]), (&json!(0), &json!(3)), "{all:#}");
     let keys: Vec<_> = all["keys"].as_array().unwrap().iter().map(|key| (&key["key"], &key["what"])).collect();
     assert_eq!(keys, [(&json!("/registry/a"), &json!("create"))]);

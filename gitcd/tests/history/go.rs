@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::existing::{Keys, Stream, bare, complaint, init, served};
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
-use crate::{gitcd, told};
+use crate::{gitcd, gitcd_json};
 
 /// What the Go implementation stores for a key: create revision, mod revision, version, and the lease if any.
 type Numbers = (i64, i64, i64, Option<i64>);
@@ -121,11 +121,11 @@ async fn what_the_go_implementation_wrote_is_refused_until_it_is_converted_and_t
         references[1],
         "the old metadata must stay in the history"
     );
-    let verified = told(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
+    let verified = gitcd_json(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
     assert_eq!((&verified["findings"], &verified["revision"]), (&json!([]), &json!(7)), "{verified:#}");
-    let log = told(repository.path(), &["log", "--json", "pods/n/a"]);
-    let told_of: Vec<_> = log.as_array().unwrap().iter().map(|one| (&one["what"], &one["revision"])).collect();
-    assert_eq!(told_of, [(&json!("update"), &json!(3)), (&json!("create"), &json!(null))], "{log:#}");
+    let log = gitcd_json(repository.path(), &["log", "--json", "pods/n/a"]);
+    let listed: Vec<_> = log.as_array().unwrap().iter().map(|one| (&one["what"], &one["revision"])).collect();
+    assert_eq!(listed, [(&json!("update"), &json!(3)), (&json!("create"), &json!(null))], "{log:#}");
     assert!(String::from_utf8_lossy(&init(repository).stdout).contains("already exists"));
     assert_eq!(served(folder.path()).await, (store.expected(), 7));
     repository.fsck();

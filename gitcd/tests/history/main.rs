@@ -27,7 +27,7 @@ fn gitcd(repository: &Path, arguments: &[&str]) -> Output {
     command.output().expect("gitcd can be started")
 }
 
-fn told(repository: &Path, arguments: &[&str]) -> Value {
+fn gitcd_json(repository: &Path, arguments: &[&str]) -> Value {
     let output = gitcd(repository, arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
@@ -147,7 +147,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
         if wanted.is_empty() {
             continue;
         }
-        let log = told(repository, &["log", "--json", "--limit=1000", "-p", key]);
+        let log = gitcd_json(repository, &["log", "--json", "--limit=1000", "-p", key]);
         let is_data = key.starts_with("/registry/");
         let found: Vec<_> =
             log.as_array().unwrap().iter().map(|one| (one["what"].clone(), one["revision"].clone())).collect();
@@ -165,7 +165,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
             assert_eq!(fields.is_empty(), at(revision) == at(revision - 1), "seed {seed}, {key}: {one:#}");
         }
     }
-    let verified = told(repository, &["verify", "--json"]);
+    let verified = gitcd_json(repository, &["verify", "--json"]);
     let data = store.at(i64::MAX).keys().filter(|key| key.starts_with("/registry/")).count();
     assert_eq!((&verified["findings"], &verified["keys"]), (&json!([]), &json!(data)), "seed {seed}: {verified:#}");
     let last = *store.written.keys().next_back().unwrap();
@@ -173,7 +173,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
         let revision = rng.random_range(2..=last);
         let at = store.at(revision);
         let data: Vec<_> = at.keys().filter(|key| key.starts_with("/registry/")).collect();
-        let listed = told(repository, &["at", &revision.to_string(), "list", "--json"]);
+        let listed = gitcd_json(repository, &["at", &revision.to_string(), "list", "--json"]);
         assert_eq!(listed["keys"], json!(data), "seed {seed}, revision {revision}");
         for key in KEYS.iter().filter(|key| key.starts_with("/registry/")) {
             let output = gitcd(repository, &["show", &format!("--at={revision}"), key]);
@@ -183,7 +183,7 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
         }
         let other = rng.random_range(2..=last);
         let (from, to) = (revision.min(other), revision.max(other));
-        let diff = told(repository, &["diff", "--json", &format!("--since={from}"), &format!("--until={to}")]);
+        let diff = gitcd_json(repository, &["diff", "--json", &format!("--since={from}"), &format!("--until={to}")]);
         let (before, after) = (store.at(from), store.at(to));
         let differs = |key: &&&str| key.starts_with("/registry/") && before.get(**key) != after.get(**key);
         let mut wanted: Vec<_> = KEYS.iter().filter(differs).map(ToString::to_string).collect();
@@ -203,19 +203,19 @@ async fn the_same_value_put_again_is_a_version_without_changes() {
         store.committed().await;
     }
     let repository = store.committed().await;
-    let log = told(repository.path(), &["log", "--json", "-p", KEYS[0]]);
-    let told: Vec<_> =
+    let log = gitcd_json(repository.path(), &["log", "--json", "-p", KEYS[0]]);
+    let versions: Vec<_> =
         log.as_array().unwrap().iter().map(|one| (&one["what"], &one["version"], &one["fields"])).collect();
-    assert_eq!(told.len(), 3, "{log:#}");
-    assert!(told.iter().all(|(_, _, fields)| fields.as_array().unwrap().is_empty()), "{log:#}");
+    assert_eq!(versions.len(), 3, "{log:#}");
+    assert!(versions.iter().all(|(_, _, fields)| fields.as_array().unwrap().is_empty()), "{log:#}");
     assert_eq!(
-        told.iter().map(|(what, ..)| what.as_str().unwrap()).collect::<Vec<_>>(),
+        versions.iter().map(|(what, ..)| what.as_str().unwrap()).collect::<Vec<_>>(),
         ["update", "update", "create"]
     );
 }
 
 #[tokio::test]
-async fn people_and_clients_are_told_apart_and_fields_are_shown() {
+async fn people_and_clients_are_distinguished_and_fields_are_shown() {
     let mut store = Store::start(&[]).await;
     let key = "/registry/configmaps/shop/prices";
     let value = |tea: &str, more: &str| {
@@ -264,7 +264,7 @@ async fn people_and_clients_are_told_apart_and_fields_are_shown() {
     assert_eq!(diff.status.code(), Some(1));
     let text = String::from_utf8(diff.stdout).unwrap();
     assert!(text.contains("~ /registry/configmaps/shop/prices\n    ~ data.tea: \"3\" → \"5\"\n"), "{text}");
-    let all = told(repository.path(), &["diff", "--since=1h", "--json"]);
+    let all = gitcd_json(repository.path(), &["diff", "--since=1h", "--json"]);
     assert_eq!((&all["from"], &all["keys"][0]["what"]), (&json!(0), &json!("create")), "{all:#}");
     let same = gitcd(repository.path(), &["diff", "--since=now"]);
     assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0), "{same:?}");
@@ -346,7 +346,7 @@ async fn pair() -> (tempfile::TempDir, [Store; 2]) {
 }
 
 #[tokio::test]
-async fn each_of_two_that_merge_one_another_tells_its_own_history() {
+async fn each_of_two_that_merge_one_another_shows_its_own_history() {
     let (_folder, [mut one, mut other]) = pair().await;
     let mut own: [Vec<i64>; 2] = Default::default();
     for round in 0..8 {
@@ -371,7 +371,7 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
     }
     for (store, key, own) in [(&one, "/registry/k/one", &own[0]), (&other, "/registry/k/other", &own[1])] {
         let repository = store.server.repository();
-        let log = told(repository.path(), &["log", "--json", "-p", "--limit=1000", key]);
+        let log = gitcd_json(repository.path(), &["log", "--json", "-p", "--limit=1000", key]);
         let wanted: Vec<i64> = own.iter().rev().copied().collect();
         let found: Vec<_> =
             log.as_array().unwrap().iter().map(|one| one["revision"].as_i64().unwrap_or_default()).collect();
@@ -381,7 +381,7 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
         }
         // The other store's changes are in the log, too, complete however they were merged.
         let theirs = if key.ends_with("one") { "/registry/k/other" } else { "/registry/k/one" };
-        let log = told(repository.path(), &["log", "--json", "-p", "--limit=1000", theirs]);
+        let log = gitcd_json(repository.path(), &["log", "--json", "-p", "--limit=1000", theirs]);
         let last = |one: &Value| {
             one["fields"].as_array().unwrap().iter().find(|field| field["path"] == "n").map(|field| field["to"].clone())
         };
@@ -389,13 +389,13 @@ async fn each_of_two_that_merge_one_another_tells_its_own_history() {
         let revisions = log.as_array().unwrap().iter().filter_map(|one| one["revision"].as_i64());
         assert!(revisions.is_sorted_by(|one, other| one > other), "{log:#}");
         // The branch's log has all own commits, with their revisions.
-        let branch = told(repository.path(), &["log", "--json", "--limit=1000"]);
+        let branch = gitcd_json(repository.path(), &["log", "--json", "--limit=1000"]);
         let lasts: Vec<_> =
             branch.as_array().unwrap().iter().filter_map(|one| one["revisions"]["last"].as_i64()).collect();
         assert!(lasts.is_sorted_by(|one, other| one > other), "{branch:#}");
         for revision in own {
             assert!(lasts.contains(revision), "{revision}: {branch:#}");
-            let value = told(repository.path(), &["show", "--json", &format!("--at={revision}"), key]);
+            let value = gitcd_json(repository.path(), &["show", "--json", &format!("--at={revision}"), key]);
             let at = own.iter().position(|one| one == revision).unwrap();
             assert!(value["value"].as_str().unwrap().contains(&format!("\"n\":{at}}}")), "{revision}: {value:#}");
         }
@@ -416,10 +416,10 @@ async fn in_a_shallow_clone_history_ends_where_that_does() {
     let url = format!("file://{}", from.path().display());
     let names = ["+refs/heads/*:refs/heads/*", "+refs/gitcd/*:refs/gitcd/*"];
     Repository::at(&clone).git(&["fetch", "-q", "--depth=3", &url, names[0], names[1]]);
-    let log = told(&clone, &["log", "--json", KEYS[0]]);
+    let log = gitcd_json(&clone, &["log", "--json", KEYS[0]]);
     let found = log.as_array().unwrap().len();
     assert!((1..6).contains(&found), "{log:#}");
-    assert!(!told(&clone, &["log", "--json"]).as_array().unwrap().is_empty());
+    assert!(!gitcd_json(&clone, &["log", "--json"]).as_array().unwrap().is_empty());
     for early in [&["at", "2", "list"][..], &["diff", "--since=2"], &["diff", "--since=1970-01-01"]] {
         let early = gitcd(&clone, early);
         let said = String::from_utf8_lossy(&early.stderr).into_owned();
@@ -439,7 +439,7 @@ async fn what_is_gone_and_what_is_called_oddly_is_found() {
     store.committed().await;
     store.delete("/registry/a/b").await;
     let repository = store.committed().await;
-    let listed = told(repository.path(), &["at", &revision.to_string(), "list", "--json"]);
+    let listed = gitcd_json(repository.path(), &["at", &revision.to_string(), "list", "--json"]);
     assert_eq!(listed["keys"], json!(["/registry/a/b"]), "the prefix is recorded");
     assert_eq!(gitcd(repository.path(), &["show", "foo"]).stdout, b"bar");
 }
@@ -465,7 +465,7 @@ async fn a_branch_that_is_not_what_its_metadata_says_is_found_out() {
     let metadata = repository.git(&["rev-parse", "refs/gitcd/metadata/main^{tree}"]);
     let metadata = repository.git(&["commit-tree", "-p", data.trim(), "-m", "metadata at revision 4", metadata.trim()]);
     repository.git(&["update-ref", "refs/gitcd/metadata/main", metadata.trim()]);
-    let verified = told(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
+    let verified = gitcd_json(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
     let findings: Vec<_> = verified["findings"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
     for words in [
         "a/b",

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::build::put;
 use crate::support::{DATA, Kind, Launch, METADATA, Repository};
-use crate::{gitcd, told, tree};
+use crate::{gitcd, gitcd_json, tree};
 
 /// A branch with three keys in its data and one in its metadata; its server has stopped.
 async fn store() -> (tempfile::TempDir, Repository) {
@@ -44,7 +44,7 @@ async fn every_kind_of_damage_is_found_and_named() {
     let (_folder, repository) = store().await;
     let good = repository.reference(METADATA);
     let keys = repository.git(&["cat-file", "blob", &format!("{METADATA}:keys")]);
-    let verify = || told(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
+    let verify = || gitcd_json(repository.path(), &["verify", "--json", "--key-prefixes=/registry"]);
     let verified = verify();
     assert_eq!((&verified["findings"], &verified["keys"], &verified["local_keys"]), (&json!([]), &json!(3), &json!(1)));
     assert_eq!(verified["bytes"], json!(8 + 4 + 2 + 1), "{verified:#}");

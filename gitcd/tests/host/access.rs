@@ -42,7 +42,7 @@ const FETCH: &str = "git-upload-pack";
 const PUSH: &str = "git-receive-pack";
 
 #[test]
-fn rights_decide_and_names_are_not_told() {
+fn rights_decide_and_names_are_not_shown() {
     let host = host(&[]);
     for (authorization, name, service, expected) in [
         ("", "a", FETCH, 401),

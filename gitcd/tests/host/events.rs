@@ -47,7 +47,7 @@ impl Follower {
 }
 
 #[test]
-fn own_and_foreign_changes_are_told_to_everybody_who_follows() {
+fn own_and_foreign_changes_are_sent_to_everybody_who_follows() {
     let mut host = Host::start(&[]);
     let work = host.work("work");
     let first = work.id("HEAD");

@@ -58,10 +58,10 @@ async fn the_owner_decides_about_its_references_and_about_no_others() {
         work.git(&["push", "--quiet", "origin", "main", "main:refs/heads/other"]);
         assert_eq!((stored.id("main"), stored.id("other")), (first.clone(), first.clone()));
         let second = work.commit("second");
-        let told = work.run(&["push", "--quiet", "origin", "main:refs/for/main"]);
-        assert!(told.status.success(), "{told:?}");
-        let told = String::from_utf8_lossy(&told.stderr);
-        assert!(told.lines().any(|line| line.trim_end() == "remote: merged as asked"), "{told}");
+        let pushed = work.run(&["push", "--quiet", "origin", "main:refs/for/main"]);
+        assert!(pushed.status.success(), "{pushed:?}");
+        let stderr = String::from_utf8_lossy(&pushed.stderr);
+        assert!(stderr.lines().any(|line| line.trim_end() == "remote: merged as asked"), "{stderr}");
         assert_eq!(stored.id("main"), second);
         assert!(!stored.references().contains("refs/for"));
         let third = work.commit("third");

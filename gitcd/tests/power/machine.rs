@@ -18,12 +18,12 @@ pub(crate) struct Machine {
     mount: Option<Mount>,
     mounts: TempDir,
     random: StdRng,
-    pub(crate) told: Told,
+    pub(crate) faults: Faults,
 }
 
 /// Counts what was done to the machine.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Faults {
     pub(crate) cuts: usize,
     /// Servers that were killed without a power loss.
     pub(crate) kills: usize,
@@ -38,7 +38,7 @@ impl Machine {
             mount: None,
             mounts,
             random: StdRng::seed_from_u64(seed),
-            told: Told::default(),
+            faults: Faults::default(),
         };
         machine.power_on();
         machine
@@ -102,7 +102,7 @@ impl Machine {
     /// Remounts the disk without loss, as after a kill of the process that used it.
     pub(crate) fn remount(&mut self) {
         self.mount = None;
-        self.told.kills += 1;
+        self.faults.kills += 1;
         self.power_on();
     }
 
@@ -111,8 +111,8 @@ impl Machine {
         self.mount = None;
         let (seed, off) = (self.random.random(), [0, 60, 3600, 90_000][self.random.random_range(0..4)]);
         let tally = self.disk.cut(seed, Duration::from_secs(off));
-        self.told.cuts += 1;
-        self.told.tally += tally;
+        self.faults.cuts += 1;
+        self.faults.tally += tally;
         self.power_on();
         let Tally { kept_writes, dropped_writes, torn_writes, kept_entries, dropped_entries } = tally;
         format!(
@@ -156,7 +156,7 @@ impl Machine {
     }
 
     fn power_on(&mut self) {
-        let at = self.mounts.path().join((self.told.cuts + self.told.kills).to_string());
+        let at = self.mounts.path().join((self.faults.cuts + self.faults.kills).to_string());
         std::fs::create_dir(&at).expect("the temporary folder is writable");
         self.mount = Some(self.disk.mount(&at).expect("this machine can mount the disk"));
     }

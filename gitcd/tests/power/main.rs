@@ -66,7 +66,7 @@ async fn what_was_acknowledged_or_seen_survives_a_loss_of_power() {
             println!("cycle {done} of {cycles}, {order:?}, {said}: {run}");
         }
         run.stop_and_compare().await;
-        println!("{:?}", machine.told);
+        println!("{:?}", machine.faults);
     }
 }
 

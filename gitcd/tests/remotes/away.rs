@@ -11,8 +11,8 @@ async fn write(first: &Follower, second: &Follower, word: &str) {
         first.put(ONE, value).await;
         second.put(OTHER, value).await;
     }
-    first.tells(Condition::Unreachable, &[word]).await;
-    second.tells(Condition::Unreachable, &[word]).await;
+    first.fails_with(Condition::Unreachable, &[word]).await;
+    second.fails_with(Condition::Unreachable, &[word]).await;
 }
 
 /// Checks that both followers get each other's writes once the remote is back.
@@ -56,7 +56,7 @@ async fn followers_of_a_host_write_on_while_it_is_away() {
 
 /// Only the host's change notifications trigger a pull: the poll interval is an hour, and this follower has no writes.
 #[tokio::test]
-async fn who_only_follows_a_host_is_told_again_when_it_is_back() {
+async fn who_only_follows_a_host_is_notified_again_when_it_is_back() {
     let mut host = Host::open().await;
     let upstream = host.make();
     let first = Following::new(&host.url()).start().await;
@@ -64,7 +64,7 @@ async fn who_only_follows_a_host_is_told_again_when_it_is_back() {
     first.put(ONE, "1").await;
     second.has(ONE, "1").await;
     host.kill();
-    second.tells(Condition::Unreachable, &[&format!("127.0.0.1:{}", host.port())]).await;
+    second.fails_with(Condition::Unreachable, &[&format!("127.0.0.1:{}", host.port())]).await;
     host.start().await;
     second.is(Condition::Synced).await;
     first.put(ONE, "2").await;

@@ -12,7 +12,7 @@ fn following(url: &str) -> Following {
 }
 
 /// Checks that branch and metadata are pushed repeatedly while pulls fail.
-async fn pushes(follower: &Follower, upstream: &Repository, told: Condition, round: &str) {
+async fn pushes(follower: &Follower, upstream: &Repository, condition: Condition, round: &str) {
     for value in [format!("{round} 1"), format!("{round} 2")] {
         follower.put(ONE, &value).await;
         holds(upstream, ONE, &value).await;
@@ -22,7 +22,7 @@ async fn pushes(follower: &Follower, upstream: &Repository, told: Condition, rou
             (is_there.status.success() && upstream.committed_revision() >= wanted).then_some(())
         };
         eventually("the metadata on the remote", metadata).await;
-        follower.tells(told, &[]).await;
+        follower.fails_with(condition, &[]).await;
     }
 }
 
@@ -35,7 +35,7 @@ async fn goes_on(upstream: Repository, url: &str) {
     let content = std::fs::read(&file).expect("the temporary folder is writable");
     std::fs::remove_file(&file).expect("the temporary folder is writable");
     upstream.git(&["update-ref", "refs/heads/theirs", &theirs]);
-    follower.tells(Condition::Damaged, &[]).await;
+    follower.fails_with(Condition::Damaged, &[]).await;
     pushes(&follower, &upstream, Condition::Damaged, "damaged").await;
     std::fs::write(&file, content).expect("the temporary folder is writable");
     follower.has("/registry/configmaps/n/new", "theirs").await;

@@ -34,8 +34,8 @@ async fn no_room(upstream: Repository, url: &str) {
     disk.fill();
     let large = noise();
     writer.put(ONE, &large).await;
-    let told = is(&server, Condition::NoSpace).await;
-    assert!(told.error.is_some_and(|error| error.contains("pace")), "the error does not mention the missing space");
+    let known = is(&server, Condition::NoSpace).await;
+    assert!(known.error.is_some_and(|error| error.contains("pace")), "the error does not mention the missing space");
     assert_eq!(client.range(get(ONE)).await.ok().kvs[0].value, "small");
     // The journal has preallocated some space.
     client.put(put(OTHER, "written meanwhile")).await.ok();

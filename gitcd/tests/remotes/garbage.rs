@@ -44,7 +44,7 @@ fn damage(repository: &Repository, kind: &str, id: &str) {
 
 /// Pushes a commit whose blob, tree or commit is damaged in each of these ways; each is reported, then repaired and merged.
 async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
-    let told = Condition::Damaged;
+    let expected = Condition::Damaged;
     let writer = Following::new(url).start().await;
     writer.put(ONE, "1").await;
     holds(&upstream, ONE, "1").await;
@@ -68,10 +68,10 @@ async fn repaired(upstream: Repository, url: &str, ways: &[(&str, &str)]) {
         std::fs::write(reference.with_extension("new"), format!("{made}\n")).expect("the temporary folder is writable");
         std::fs::rename(reference.with_extension("new"), reference).expect("the temporary folder is writable");
         // Local writes must succeed meanwhile, and nothing of the damaged commit may be merged.
-        writer.tells(told, &[]).await;
+        writer.fails_with(expected, &[]).await;
         writer.put(OTHER, &value).await;
         nothing_wrong(&writer, &ways[..round]).await;
-        assert_eq!(remote(&writer.server).await.condition, told, "{value}");
+        assert_eq!(remote(&writer.server).await.condition, expected, "{value}");
         let error = remote(&writer.server).await.error.unwrap_or_default();
         assert!(error.contains(object.as_str()), "{object} is not named: {error}");
         let _damaged = std::fs::remove_file(&file);
@@ -102,7 +102,7 @@ const WAYS: [(&str, &str); 6] = [
 ];
 
 #[tokio::test]
-async fn a_damaged_folder_is_told_and_gone_on_with_when_it_is_repaired() {
+async fn a_damaged_folder_is_reported_and_gone_on_with_when_it_is_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let upstream = bare(&folder);
     let url = upstream.path().display().to_string();
@@ -110,7 +110,7 @@ async fn a_damaged_folder_is_told_and_gone_on_with_when_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn a_damaged_repository_of_a_host_is_told_and_gone_on_with_when_it_is_repaired() {
+async fn a_damaged_repository_of_a_host_is_reported_and_gone_on_with_when_it_is_repaired() {
     let host = Host::open().await;
     // Git's reference advertisement omits references to unreadable commits, so the last way does not apply.
     repaired(host.make(), &host.url(), &WAYS[..5]).await;

@@ -58,7 +58,7 @@ async fn deleted(upstream: Repository, url: &str) {
     reader.has(OTHER, "2").await;
     drop(both);
     upstream.git(&["update-ref", "-d", DATA]);
-    reader.tells(Condition::NoBranch, &[DATA]).await;
+    reader.fails_with(Condition::NoBranch, &[DATA]).await;
     reader.has(ONE, "1").await;
     // The next push must create the branch again.
     let writer = Following::new(url).start().await;

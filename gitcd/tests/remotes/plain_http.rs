@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::authority::Authority;
-use crate::secrets::{Told, listener, noting_git};
+use crate::secrets::{ReceivedCredentials, listener, noting_git};
 use crate::support::eventually;
 use crate::world::{Following, ONE, remote};
 
@@ -24,12 +24,12 @@ const OTHER_MACHINE: &str = "0.0.0.0";
 const ALLOWED: &str = "--allow-plain-http-credentials";
 
 /// A server without TLS that asks for credentials, and rejects all.
-async fn rejecting() -> (u16, Told) {
+async fn rejecting() -> (u16, ReceivedCredentials) {
     listener(|| (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=x")]).into_response()).await
 }
 
-fn sent(told: &Told) -> usize {
-    told.lock().expect("no thread panics while holding the lock").iter().flatten().count()
+fn sent(received: &ReceivedCredentials) -> usize {
+    received.lock().expect("no thread panics while holding the lock").iter().flatten().count()
 }
 
 /// Ways to give credentials for a URL, with the URL.
@@ -59,21 +59,21 @@ async fn credentials_are_not_sent_over_plain_http_to_another_machine_unless_it_i
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     for is_program in [false, true] {
         for is_allowed in [false, true] {
-            let (port, told) = rejecting().await;
+            let (port, received) = rejecting().await;
             for (url, flag) in ways(folder.path(), port) {
-                let before = sent(&told);
+                let before = sent(&received);
                 let following = flag.iter().fold(Following::new(&url), Following::argument);
                 let following = if is_allowed { following.argument(ALLOWED) } else { following };
                 let following = if is_program { following.setting("http.userAgent", "special") } else { following };
                 let follower = following.start().await;
                 follower.put(ONE, "1").await;
                 if is_allowed {
-                    follower.tells(Condition::Denied, &[OTHER_MACHINE]).await;
-                    assert!(sent(&told) > before, "{flag:?} {is_program}");
+                    follower.fails_with(Condition::Denied, &[OTHER_MACHINE]).await;
+                    assert!(sent(&received) > before, "{flag:?} {is_program}");
                 } else {
                     let shown = format!("not sent to http://{OTHER_MACHINE}:{port}/up.git");
-                    follower.tells(Condition::Failed, &[&shown, "https://", ALLOWED]).await;
-                    assert_eq!(sent(&told), 0, "{flag:?} {is_program}");
+                    follower.fails_with(Condition::Failed, &[&shown, "https://", ALLOWED]).await;
+                    assert_eq!(sent(&received), 0, "{flag:?} {is_program}");
                 }
                 let error = remote(&follower.server).await.error.unwrap_or_default();
                 assert!(!error.contains("s3cret"), "{error}");
@@ -84,29 +84,29 @@ async fn credentials_are_not_sent_over_plain_http_to_another_machine_unless_it_i
 
 #[tokio::test]
 async fn credential_helpers_of_git_are_not_asked_for_plain_http_to_another_machine() {
-    let (port, told) = rejecting().await;
+    let (port, received) = rejecting().await;
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let asked = folder.path().join("asked");
     let helper = format!("!f() {{ touch '{}'; echo username=ann; echo password=s3cret; }}; f", asked.display());
     let url = format!("http://{OTHER_MACHINE}:{port}/up.git");
     let follower = Following::new(&url).setting("credential.helper", &helper).start().await;
     follower.put(ONE, "1").await;
-    follower.tells(Condition::Denied, &["plain HTTP", "https://", ALLOWED]).await;
-    assert!(!asked.exists() && sent(&told) == 0);
+    follower.fails_with(Condition::Denied, &["plain HTTP", "https://", ALLOWED]).await;
+    assert!(!asked.exists() && sent(&received) == 0);
     drop(follower);
     let follower = Following::new(&url).setting("credential.helper", &helper).argument(ALLOWED).start().await;
     follower.put(ONE, "1").await;
-    eventually("the helper's password", async || (sent(&told) > 0).then_some(())).await;
+    eventually("the helper's password", async || (sent(&received) > 0).then_some(())).await;
     assert!(asked.exists());
 }
 
 #[tokio::test]
 async fn without_credentials_plain_http_is_used_as_before() {
-    let (port, told) = rejecting().await;
+    let (port, received) = rejecting().await;
     let follower = Following::new(&format!("http://{OTHER_MACHINE}:{port}/up.git")).start().await;
     follower.put(ONE, "1").await;
-    follower.tells(Condition::Denied, &[OTHER_MACHINE]).await;
-    assert!(!told.lock().expect("no thread panics while holding the lock").is_empty() && sent(&told) == 0);
+    follower.fails_with(Condition::Denied, &[OTHER_MACHINE]).await;
+    assert!(!received.lock().expect("no thread panics while holding the lock").is_empty() && sent(&received) == 0);
 }
 
 #[test]
@@ -166,7 +166,7 @@ async fn redirecting(authority: &Authority, to: String) -> u16 {
 
 #[tokio::test]
 async fn a_redirection_from_https_to_plain_http_is_not_followed() {
-    let (plain, told) = rejecting().await;
+    let (plain, received) = rejecting().await;
     let authority = Authority::new("trusted");
     let port = redirecting(&authority, format!("http://localhost:{plain}")).await;
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
@@ -183,12 +183,12 @@ async fn a_redirection_from_https_to_plain_http_is_not_followed() {
     };
     let follower = following().start().await;
     follower.put(ONE, "1").await;
-    follower.tells(Condition::Unreachable, &["redirects from https:// to http://", ALLOWED]).await;
+    follower.fails_with(Condition::Unreachable, &["redirects from https:// to http://", ALLOWED]).await;
     assert!(std::fs::read_to_string(&log).unwrap().contains("ls-remote"), "git must have been run");
-    assert!(told.lock().unwrap().is_empty(), "no request must arrive over plain HTTP");
+    assert!(received.lock().unwrap().is_empty(), "no request must arrive over plain HTTP");
     drop(follower);
     // Allowed, it is followed, with the credentials that are for the other server.
     let follower = following().argument(ALLOWED).start().await;
     follower.put(ONE, "1").await;
-    eventually("credentials over plain HTTP", async || (sent(&told) > 0).then_some(())).await;
+    eventually("credentials over plain HTTP", async || (sent(&received) > 0).then_some(())).await;
 }

@@ -70,7 +70,7 @@ async fn a_branch_goes_on_where_the_remote_has_it_and_the_remote_is_not_asked_tw
 }
 
 #[tokio::test]
-async fn a_branch_that_is_nowhere_fails_begins_with_the_other_one_or_begins_empty_as_it_is_told() {
+async fn a_branch_that_is_nowhere_fails_begins_with_the_other_one_or_begins_empty_as_requested() {
     let up = upstream().await;
     let path = up.repository().path().display().to_string();
     let ours = [
@@ -151,10 +151,10 @@ async fn a_branch_that_must_be_there_and_a_remote_that_does_not_answer_are_waite
     // SIGTERM must end the wait.
     let (mut ended, _) = begin();
     let pid = Pid::from_raw(i32::try_from(ended.id()).expect("a process ID fits")).expect("a process ID is not 0");
-    let told = Instant::now();
+    let signalled = Instant::now();
     kill_process(pid, Signal::TERM).expect("the process exists");
     let status = ended.wait().expect("the process exits");
-    assert!(status.code() == Some(1) && told.elapsed() < Duration::from_secs(20), "{status}");
+    assert!(status.code() == Some(1) && signalled.elapsed() < Duration::from_secs(20), "{status}");
     let (waiting, said) = begin();
     assert!(said.contains("late.git"), "the repository must be reported as missing: {said}");
     let made = folder.path().join("made.git");

@@ -90,7 +90,7 @@ async fn race(upstream: &Repository, url: &str) {
 }
 
 #[tokio::test]
-async fn a_lock_that_somebody_left_is_told_of_and_waited_for() {
+async fn a_lock_that_somebody_left_is_reported_and_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let upstream = bare(&folder);
     let follower = Following::new(&upstream.path().display().to_string()).start().await;
@@ -99,7 +99,7 @@ async fn a_lock_that_somebody_left_is_told_of_and_waited_for() {
     let lock = upstream.path().join("refs/heads/main.lock");
     std::fs::write(&lock, "").expect("the temporary folder is writable");
     follower.put(ONE, "2").await;
-    follower.tells(Condition::Raced, &["main.lock"]).await;
+    follower.fails_with(Condition::Raced, &["main.lock"]).await;
     std::fs::remove_file(&lock).expect("the temporary folder is writable");
     holds(&upstream, ONE, "2").await;
     follower.is(Condition::Synced).await;

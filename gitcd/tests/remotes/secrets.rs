@@ -81,18 +81,18 @@ async fn revoked_and_given_back(way: Way, is_program: bool) {
     }
     rights("other-secret");
     follower.put(ONE, "2").await;
-    follower.tells(Condition::Denied, &["127.0.0.1"]).await;
+    follower.fails_with(Condition::Denied, &["127.0.0.1"]).await;
     give(if way == Way::Url { "first-secret" } else { "other-secret" });
     holds(&upstream, ONE, "2").await;
     follower.is(Condition::Synced).await;
-    is_told_to_nobody(&follower, &log, way).await;
+    shows_no_secret(&follower, &log, way).await;
 }
 
-async fn is_told_to_nobody(follower: &Follower, log: &Path, way: Way) {
+async fn shows_no_secret(follower: &Follower, log: &Path, way: Way) {
     let server = &follower.server;
     let process = PathBuf::from(format!("/proc/{}", server.id()));
     let read = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
-    let mut told = vec![
+    let mut texts = vec![
         ("output", server.output()),
         ("arguments", read(&process.join("cmdline"))),
         ("environment", read(&process.join("environ"))),
@@ -100,12 +100,12 @@ async fn is_told_to_nobody(follower: &Follower, log: &Path, way: Way) {
         ("status", server.page("/status").await),
         ("metrics", server.page("/metrics").await),
     ];
-    assert!(!told[1].1.is_empty() && !told[2].1.is_empty());
+    assert!(!texts[1].1.is_empty() && !texts[2].1.is_empty());
     // A URL with credentials is in the configuration by intention.
     if way != Way::Url {
-        told.push(("configuration", read(&server.repository().path().join("config"))));
+        texts.push(("configuration", read(&server.repository().path().join("config"))));
     }
-    for (what, text) in told {
+    for (what, text) in texts {
         assert!(!text.contains("-secret"), "the {what} contains the secret: {text}");
     }
 }
@@ -143,29 +143,29 @@ async fn user_and_password_in_the_address_for_git() {
 /// Starts a server that records the credentials of each request, if any.
 pub(crate) async fn listener(
     answer: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static,
-) -> (u16, Told) {
-    let told = Told::default();
-    let heard = told.clone();
+) -> (u16, ReceivedCredentials) {
+    let received = ReceivedCredentials::default();
+    let recorder = received.clone();
     let handler = move |request: axum::extract::Request| {
         let given =
             request.headers().get("authorization").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        heard.lock().expect("no thread panics while holding the lock").push(given);
+        recorder.lock().expect("no thread panics while holding the lock").push(given);
         let answer = answer();
         async move { answer }
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port exists");
     let port = listener.local_addr().expect("the listener is bound").port();
     tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(handler)).await });
-    (port, told)
+    (port, received)
 }
 
-pub(crate) type Told = std::sync::Arc<std::sync::Mutex<Vec<Option<String>>>>;
+pub(crate) type ReceivedCredentials = std::sync::Arc<std::sync::Mutex<Vec<Option<String>>>>;
 
 #[tokio::test]
 async fn a_redirection_to_another_server_does_not_take_credentials_there() {
     use axum::http::{StatusCode, header};
     use axum::response::IntoResponse as _;
-    let (other, told) =
+    let (other, received) =
         listener(|| (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=x")]).into_response()).await;
     let place = format!("http://localhost:{other}/up.git/info/refs?service=git-upload-pack");
     let (port, first) =
@@ -174,6 +174,6 @@ async fn a_redirection_to_another_server_does_not_take_credentials_there() {
     follower.put(ONE, "1").await;
     eventually("failures", async || (crate::world::remote(&follower.server).await.failures > 1).then_some(())).await;
     assert!(first.lock().unwrap().iter().any(Option::is_some), "the server of the URL must get the credentials");
-    let told = told.lock().unwrap();
-    assert!(!told.is_empty() && told.iter().all(Option::is_none), "{told:?}");
+    let received = received.lock().unwrap();
+    assert!(!received.is_empty() && received.iter().all(Option::is_none), "{received:?}");
 }

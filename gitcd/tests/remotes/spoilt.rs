@@ -17,7 +17,7 @@ async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
     let follower = Following::new(&spoiler.url()).start().await;
     writer.put(ONE, "fine").await;
     follower.has(ONE, "fine").await;
-    for (spoil, told) in [
+    for (spoil, condition) in [
         (Spoil::Page, Condition::Unreachable),
         (Spoil::Noise, Condition::Unreachable),
         (Spoil::Cut, Condition::Unreachable),
@@ -30,9 +30,9 @@ async fn spoilt_answers_bring_nothing_and_leave_nothing_behind() {
         spoiler.set(spoil);
         writer.put(ONE, &now).await;
         holds(&upstream, ONE, &now).await;
-        eventually(&format!("{told:?} for {spoil:?}"), async || {
+        eventually(&format!("{condition:?} for {spoil:?}"), async || {
             let known = remote(&follower.server).await;
-            (known.condition == told && known.failures > 0).then_some(())
+            (known.condition == condition && known.failures > 0).then_some(())
         })
         .await;
         follower.put(OTHER, &now).await;

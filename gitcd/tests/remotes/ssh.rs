@@ -15,7 +15,7 @@ use crate::support::{eventually, free_port};
 use crate::world::{Following, ONE, OTHER, bare, holds};
 
 #[tokio::test]
-async fn ssh_gets_the_key_and_the_hosts_and_its_refusals_are_told() {
+async fn ssh_gets_the_key_and_the_hosts_and_its_refusals_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (upstream, programs) = (bare(&folder), tempfile::tempdir().unwrap());
     let refusal = folder.path().join("refusal");
@@ -56,7 +56,7 @@ async fn ssh_gets_the_key_and_the_hosts_and_its_refusals_are_told() {
     }
     assert!(!called.contains("the-private-secret"));
 
-    for (said, told) in [
+    for (said, condition) in [
         ("git@desk.example: Permission denied (publickey).", Condition::Denied),
         ("Host key verification failed.", Condition::Denied),
         ("ssh: connect to host desk.example port 2222: Connection refused", Condition::Unreachable),
@@ -64,7 +64,7 @@ async fn ssh_gets_the_key_and_the_hosts_and_its_refusals_are_told() {
     ] {
         std::fs::write(&refusal, format!("{said}\n")).unwrap();
         first.put(ONE, said).await;
-        first.tells(told, &[said]).await;
+        first.fails_with(condition, &[said]).await;
         std::fs::remove_file(&refusal).unwrap();
         holds(&upstream, ONE, said).await;
         first.is(Condition::Synced).await;
@@ -80,7 +80,7 @@ async fn without_ssh_the_error_says_what_to_install() {
     let path = String::from_utf8(exec.stdout).unwrap();
     let follower = Following::new("ssh://git@desk.example/x.git").variable("PATH", path.trim()).start().await;
     follower.put(ONE, "1").await;
-    follower.tells(Condition::Unreachable, &["ssh", "install"]).await;
+    follower.fails_with(Condition::Unreachable, &["ssh", "install"]).await;
     drop(folder);
 }
 
@@ -199,7 +199,7 @@ async fn a_real_server_is_followed_and_what_it_refuses_passes() {
     sshd.make_key("next");
     sshd.knows("next");
     first.put(ONE, "without the key").await;
-    first.tells(Condition::Denied, &["Permission denied (publickey"]).await;
+    first.fails_with(Condition::Denied, &["Permission denied (publickey"]).await;
     // `ssh` reads the public key to know which one to offer.
     for file in [".pub", ""] {
         std::fs::copy(sshd.path(&format!("next{file}")), sshd.path(&format!("client{file}"))).unwrap();
@@ -211,14 +211,14 @@ async fn a_real_server_is_followed_and_what_it_refuses_passes() {
     sshd.make_key("other");
     sshd.is_known_by("other");
     first.put(ONE, "to another host").await;
-    first.tells(Condition::Denied, &["Host key verification failed"]).await;
+    first.fails_with(Condition::Denied, &["Host key verification failed"]).await;
     sshd.is_known_by("host");
     holds(&upstream, ONE, "to another host").await;
     first.is(Condition::Synced).await;
 
     sshd.down();
     first.put(ONE, "while sshd is down").await;
-    first.tells(Condition::Unreachable, &["Connection refused"]).await;
+    first.fails_with(Condition::Unreachable, &["Connection refused"]).await;
     sshd.up().await;
     holds(&upstream, ONE, "while sshd is down").await;
     second.has(ONE, "while sshd is down").await;

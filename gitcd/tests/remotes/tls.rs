@@ -58,7 +58,7 @@ async fn an_authority_is_trusted_by_this_process_and_by_git() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_is_told_until_it_is_trusted() {
+async fn a_certificate_of_another_authority_is_reported_until_it_is_trusted() {
     let World { host, trusted, other } = world().await;
     let upstream = host.make();
     let file = host.folder().join("roots.pem");
@@ -68,7 +68,7 @@ async fn a_certificate_of_another_authority_is_told_until_it_is_trusted() {
     let program = Following::new(&host.url()).setting("http.sslCAInfo", &roots).start().await;
     for (follower, key) in [(&native, ONE), (&program, OTHER)] {
         follower.put(key, "kept").await;
-        follower.tells(Condition::Unreachable, &["ertificate"]).await;
+        follower.fails_with(Condition::Unreachable, &["ertificate"]).await;
     }
     assert!(
         !upstream.run(&["rev-parse", "--verify", "--quiet", "main"]).status.success(),
@@ -128,11 +128,11 @@ async fn a_replaced_authority_counts_from_the_next_exchange() {
     let program = Following::new(&host.url()).argument(&flag).setting("http.userAgent", "special").start().await;
     for (follower, key) in [(&native, ONE), (&program, OTHER)] {
         follower.put(key, "kept").await;
-        follower.tells(Condition::Failed, &["ca.crt", "no certificate in PEM"]).await;
+        follower.fails_with(Condition::Failed, &["ca.crt", "no certificate in PEM"]).await;
     }
     std::fs::copy(&other, &file).unwrap();
     for follower in [&native, &program] {
-        follower.tells(Condition::Unreachable, &["add its issuer to", "ca.crt"]).await;
+        follower.fails_with(Condition::Unreachable, &["add its issuer to", "ca.crt"]).await;
     }
     std::fs::copy(&trusted, &file).unwrap();
     for (follower, key) in [(&native, OTHER), (&program, ONE)] {
@@ -195,7 +195,7 @@ async fn the_host_of_a_served_branch_and_a_follower_have_the_files_of_their_secr
     let second = Authority::new("second");
     issue(&second);
     client.put(put(ONE, "2")).await.ok();
-    followers[1].tells(Condition::Unreachable, &["add its issuer to"]).await;
+    followers[1].fails_with(Condition::Unreachable, &["add its issuer to"]).await;
     replace(&secret.join("ca.crt"), second.pem());
     for follower in &followers {
         follower.has(ONE, "2").await;

@@ -105,7 +105,7 @@ impl Follower {
     }
 
     /// Waits until the remote is in this condition, with these words in its error.
-    pub(crate) async fn tells(&self, wanted: Condition, words: &[&str]) {
+    pub(crate) async fn fails_with(&self, wanted: Condition, words: &[&str]) {
         let what = format!("{wanted:?} with {words:?}");
         let known = eventually(&what, async || {
             let known = remote(&self.server).await;

@@ -7,7 +7,7 @@ use crate::support::build::{compact, put};
 use crate::support::same;
 
 #[tokio::test]
-async fn status_tells_of_a_leader_with_a_database() {
+async fn status_reports_a_leader_with_a_database() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
         let answer = client.aside().status(StatusRequest {}).await.ok();

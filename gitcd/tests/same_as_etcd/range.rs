@@ -53,7 +53,7 @@ async fn range_ends_mean_one_key_a_half_open_range_a_prefix_or_all_behind() {
 }
 
 #[tokio::test]
-async fn a_limit_cuts_off_but_count_and_more_tell_of_the_rest() {
+async fn a_limit_cuts_off_but_count_and_more_report_the_rest() {
     same(async |client| {
         fill(&client).await;
         for limit in [-1, 0, 1, 2, 5, 6, 7, 100] {

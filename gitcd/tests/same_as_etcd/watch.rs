@@ -24,7 +24,7 @@ async fn a_watch_is_announced_and_gets_what_happens_from_now_on() {
 }
 
 #[tokio::test]
-async fn a_watch_from_now_on_is_told_the_revision_though_nothing_happens() {
+async fn a_watch_from_now_on_gets_the_revision_though_nothing_happens() {
     same(async |client| {
         client.put(put("/registry/a", "1")).await.ok();
         let mut watching = client.watch();

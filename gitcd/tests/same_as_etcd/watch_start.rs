@@ -135,7 +135,7 @@ async fn compaction_does_not_touch_a_watch_that_is_up_to_date() {
 }
 
 #[tokio::test]
-async fn what_was_before_the_compact_revision_is_not_told_any_more() {
+async fn what_was_before_the_compact_revision_is_not_sent_any_more() {
     same(async |client| {
         for value in ["1", "2", "3"] {
             client.put(put("/registry/a", value)).await.ok();

@@ -18,7 +18,7 @@ const CYCLES: usize = 8;
 
 /// A writer's acknowledged values: its own keys, and its own field of the shared object.
 #[derive(Debug, Default)]
-struct Told {
+struct AcknowledgedValues {
     keys: BTreeMap<String, String>,
     field: Option<i64>,
 }
@@ -31,8 +31,13 @@ fn shared(fields: &serde_json::Map<String, serde_json::Value>) -> String {
 }
 
 /// Writes until `stop` is set, also while the server is down; counts acknowledged writes.
-async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknowledged: Arc<AtomicU64>) -> Told {
-    let (mut client, mut told) = (KvClient::new(channel), Told::default());
+async fn write_on(
+    number: usize,
+    channel: Channel,
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicU64>,
+) -> AcknowledgedValues {
+    let (mut client, mut values) = (KvClient::new(channel), AcknowledgedValues::default());
     let mut round = 0_i64;
     while !stop.load(Ordering::Relaxed) {
         round += 1;
@@ -42,23 +47,23 @@ async fn write_on(number: usize, channel: Channel, stop: Arc<AtomicBool>, acknow
             "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"n\",\"uid\":\"{name}\"}},\"data\":{{\"n\":\"{round}\"}}}}\n"
         );
         if client.put(put(&key, &value)).await.is_ok() {
-            told.keys.insert(key, value);
+            values.keys.insert(key, value);
             acknowledged.fetch_add(1, Ordering::Relaxed);
         } else {
             // The outcome is unknown, so the key is not checked until its next acknowledged write.
-            told.keys.remove(&key);
+            values.keys.remove(&key);
             // While the server is down, writes fail at once.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if round % 5 == 0 {
             match set_field(&mut client, number, round).await {
-                Some(true) => told.field = Some(round),
+                Some(true) => values.field = Some(round),
                 Some(false) => {}
-                None => told.field = None,
+                None => values.field = None,
             }
         }
     }
-    told
+    values
 }
 
 /// Sets the writer's field of the shared object. `Some(false)`: it changed concurrently. `None`: the outcome is unknown.
@@ -114,9 +119,9 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
         servers[victim].restart().await;
     }
     stop.store(true, Ordering::Relaxed);
-    let mut told = Vec::new();
+    let mut all_values = Vec::new();
     for writer in writers {
-        told.push(writer.await.expect("a writer does not panic"));
+        all_values.push(writer.await.expect("a writer does not panic"));
     }
 
     let agreed = eventually("all branches to converge", async || {
@@ -126,13 +131,14 @@ async fn kills_in_the_middle_of_merges_lose_nothing() {
                 return None;
             }
         }
-        let has_all = |told: &Told| told.keys.iter().all(|(key, value)| first.get(key) == Some(value));
-        told.iter().all(has_all).then_some(first)
+        let has_all =
+            |values: &AcknowledgedValues| values.keys.iter().all(|(key, value)| first.get(key) == Some(value));
+        all_values.iter().all(has_all).then_some(first)
     })
     .await;
     let json: serde_json::Value = serde_json::from_str(&agreed[SHARED]).expect("the shared object is JSON");
-    for (number, told) in told.iter().enumerate() {
-        if let Some(round) = told.field {
+    for (number, values) in all_values.iter().enumerate() {
+        if let Some(round) = values.field {
             assert_eq!(
                 json["data"][format!("of{number}")],
                 round.to_string(),

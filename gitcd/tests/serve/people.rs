@@ -334,7 +334,7 @@ async fn edited_by_both_at(launch: Launch) -> (Server, Client, Clone) {
     (server, client, clone)
 }
 
-fn told(server: &Server, words: &[&str]) -> String {
+fn gitcd_output(server: &Server, words: &[&str]) -> String {
     let repository = format!("--repo={}", server.repository().path().display());
     let words = [&[words[0], &repository, "--key-prefixes=default=/registry"], &words[1..]].concat();
     let output = Command::new(env!("CARGO_BIN_EXE_gitcd")).args(&words).output().expect("gitcd can be started");
@@ -356,10 +356,11 @@ async fn who_pushes_hears_of_conflicts_and_so_does_everybody_later() {
     let lines: Vec<_> = said.lines().map(str::trim_end).collect();
     assert_eq!(lines, [format!("remote: {FILE} was changed by others, too:"), format!("remote: {line}")]);
     committed(&server, &client).await;
-    let log = told(&server, &["log", "-p", FILE]);
+    let log = gitcd_output(&server, &["log", "-p", FILE]);
     assert_eq!(log.matches(&format!("! {line}")).count(), 1, "{log}");
-    assert!(!told(&server, &["log", FILE]).contains("conflict"));
-    let json: serde_json::Value = serde_json::from_str(&told(&server, &["log", "-p", "--json", FILE])).expect("JSON");
+    assert!(!gitcd_output(&server, &["log", FILE]).contains("conflict"));
+    let json: serde_json::Value =
+        serde_json::from_str(&gitcd_output(&server, &["log", "-p", "--json", FILE])).expect("JSON");
     let conflicts: Vec<_> = json.as_array().unwrap().iter().filter_map(|entry| entry.get("conflicts")).collect();
     let (kept, lost) = (format!("\"{kept}\""), format!("\"{lost}\""));
     assert_eq!(conflicts, [&serde_json::json!([{"path": "data.tea", "kept": kept, "lost": lost}])]);

@@ -112,7 +112,7 @@ async fn a_server_may_push_to_a_branch_that_another_one_serves() {
 }
 
 #[tokio::test]
-async fn credentials_are_read_again_and_told_to_nobody() {
+async fn credentials_are_read_again_and_shown_to_nobody() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let (tokens, store, port) = (folder.path().join("tokens"), folder.path().join("credentials"), free_port());
     let rights =

@@ -169,7 +169,7 @@ async fn a_merge_is_a_trace_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_collector_with_tls_is_told_if_its_authority_is_trusted() {
+async fn a_collector_with_tls_gets_spans_if_its_authority_is_trusted() {
     let authority = Authority::new("collectors");
     let collector = Collector::secure(&authority.issue("collector")).await;
     let folder = tempfile::tempdir().unwrap();

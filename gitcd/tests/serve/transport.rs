@@ -70,7 +70,7 @@ async fn progress(server: &Server, notes: usize) {
 }
 
 #[tokio::test]
-async fn clients_are_told_how_many_streams_they_may_open() {
+async fn clients_learn_how_many_streams_they_may_open() {
     let server = Launch::new(Kind::Gitcd).argument("--max-concurrent-streams=7").start().await;
     assert_eq!(streams(&server).await, 7);
     let server = Server::start(Kind::Gitcd).await;
@@ -119,7 +119,7 @@ async fn nobody_is_asked_for_a_sign_of_life_if_that_is_off() {
 }
 
 #[tokio::test]
-async fn watchers_are_told_the_revision_as_often_as_the_flag_says() {
+async fn watchers_get_the_revision_as_often_as_the_flag_says() {
     for interval in ["--watch-progress-notify-interval=150ms", "--experimental-watch-progress-notify-interval=1"] {
         let server = Launch::new(Kind::Gitcd).argument(interval).start().await;
         progress(&server, 2).await;

@@ -17,12 +17,12 @@ async fn branches_and_their_remotes_are_a_table_without_colours() {
     let desk = Server::start(Kind::Gitcd).await;
     let server = follower(folder.path(), desk.repository().path()).await;
     write(&desk, "prices", "3").await;
-    let told = eventually("the merge", async || {
-        let told = status(&server).await;
-        let remote = &told.remotes[0];
+    let branch = eventually("the merge", async || {
+        let branch = status(&server).await;
+        let remote = &branch.remotes[0];
         let is_done =
-            told.revision == 2 && remote.lag_commits == Some(0) && remote.known.condition == Condition::Synced;
-        (is_done && told.commit_lag_revisions == 0).then_some(told)
+            branch.revision == 2 && remote.lag_commits == Some(0) && remote.known.condition == Condition::Synced;
+        (is_done && branch.commit_lag_revisions == 0).then_some(branch)
     })
     .await;
     let output = gitcd(&["status", &endpoint(&server)]);
@@ -30,7 +30,7 @@ async fn branches_and_their_remotes_are_a_table_without_colours() {
     assert!(output.status.success(), "{output:?}");
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["BRANCH", "REVISION", "HEAD", "COMMIT", "LAG"]);
-    assert_eq!(lines[1], ["default", "2", &told.head[..10], "none"]);
+    assert_eq!(lines[1], ["default", "2", &branch.head[..10], "none"]);
     assert_eq!(lines[2][..2], ["desk", "Synced"]);
     assert!(table.contains("nothing to merge") && table.contains("nothing rejected") && !table.contains('\u{1b}'));
     assert_eq!(lines.len(), 3, "{table}");
@@ -66,8 +66,8 @@ async fn a_remote_that_is_away_and_a_server_that_is_away_make_it_fail() {
     assert!(text(&output.stdout).contains("default"), "the other server must be listed: {output:?}");
     let output = gitcd(&["status", "--json", &away]);
     assert_eq!(output.status.code(), Some(1));
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(told[0]["error"].as_str().unwrap_or_default().contains("cannot connect"), "{told}");
+    let statuses: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(statuses[0]["error"].as_str().unwrap_or_default().contains("cannot connect"), "{statuses}");
 }
 
 #[tokio::test]
@@ -78,12 +78,13 @@ async fn a_remote_that_is_not_pulled_says_so() {
     repository.git(&["remote", "add", "desk", &desk.repository().path().display().to_string()]);
     let launch = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--remote-names=default=desk:phone");
     let server = launch.start().await;
-    let told = eventually("the conditions of both remotes", async || {
-        let told = status(&server).await;
-        told.remotes.iter().all(|remote| remote.known.error.is_some()).then_some(told)
+    let branch = eventually("the conditions of both remotes", async || {
+        let branch = status(&server).await;
+        branch.remotes.iter().all(|remote| remote.known.error.is_some()).then_some(branch)
     })
     .await;
-    let of = |at: usize| (told.remotes[at].known.condition, told.remotes[at].known.error.clone().unwrap_or_default());
+    let of =
+        |at: usize| (branch.remotes[at].known.condition, branch.remotes[at].known.error.clone().unwrap_or_default());
     assert_eq!(of(0), (Condition::Unknown, "it is not pulled: --pull-ticker-duration is 0".to_owned()));
     assert!(of(1).0 == Condition::Failed && of(1).1.contains("remote add phone URL"), "{:?}", of(1));
     assert!(server.output().contains("it is not pulled"), "{}", server.output());

@@ -83,8 +83,8 @@ fn a_rebase_and_a_cherry_pick_keep_both_changes() {
 fn a_conflict_is_decided_without_markers() {
     let work = diverged(&pod("a:2", "b:1"), &pod("a:3", "b:1"));
     install(&work);
-    let told = work.git(&["merge", "-m", "both", "other"]);
-    assert!(told.contains(&format!("{FILE}: spec.containers[name=web].image: kept")), "{told}");
+    let output = work.git(&["merge", "-m", "both", "other"]);
+    assert!(output.contains(&format!("{FILE}: spec.containers[name=web].image: kept")), "{output}");
     let merged = work.read(FILE);
     assert!(merged == pod("a:2", "b:1") || merged == pod("a:3", "b:1"), "{merged}");
     assert_eq!(work.git(&["status", "--porcelain"]), "");
@@ -96,9 +96,9 @@ fn git_stops_at_a_broken_file_and_keeps_ours() {
     let work = diverged(&ours, &theirs[..theirs.len() / 2]);
     install(&work);
     let merged = work.run(&["merge", "-m", "both", "other"], "");
-    let told = text(&merged.stdout) + &text(&merged.stderr);
-    assert_eq!(merged.status.code(), Some(1), "must be a conflict, not a failed merge: {told}");
-    assert!(told.contains(&format!("gitcd: {FILE}: theirs (")), "{told}");
+    let output = text(&merged.stdout) + &text(&merged.stderr);
+    assert_eq!(merged.status.code(), Some(1), "must be a conflict, not a failed merge: {output}");
+    assert!(output.contains(&format!("gitcd: {FILE}: theirs (")), "{output}");
     assert_eq!((work.read(FILE), work.git(&["ls-files", "--unmerged"]).lines().count()), (ours, 3));
     work.git(&["merge", "--abort"]);
 }
@@ -174,17 +174,17 @@ fn an_edit_of_one_object_does_not_land_in_another_that_git_takes_for_the_same() 
     // Git's default, and the only behaviour of older versions.
     work.git(&["config", "merge.renames", "true"]);
     let merged = work.run(&["merge", "-m", "both", "other"], "");
-    let told = text(&merged.stdout) + &text(&merged.stderr);
-    assert_eq!(merged.status.code(), Some(1), "Git must stop: {told}");
+    let output = text(&merged.stdout) + &text(&merged.stderr);
+    assert_eq!(merged.status.code(), Some(1), "Git must stop: {output}");
     let reason = format!("{production}: metadata.namespace is \"production\" in ours and \"staging\" in the ancestor");
-    assert!(told.contains(&reason), "{told}");
+    assert!(output.contains(&reason), "{output}");
     assert_eq!(work.read(production), settings("production", 1));
     // Without rename detection, an operator decides about staging, and production stays unchanged.
     work.git(&["merge", "--abort"]);
     for command in ["merge", "cherry-pick"] {
         let merged = work.run(&[command, "--strategy=recursive", "-X", "no-renames", "other"], "");
-        let told = text(&merged.stdout) + &text(&merged.stderr);
-        assert!(!merged.status.success() && told.contains("CONFLICT (modify/delete)"), "{command}: {told}");
+        let output = text(&merged.stdout) + &text(&merged.stderr);
+        assert!(!merged.status.success() && output.contains("CONFLICT (modify/delete)"), "{command}: {output}");
         assert_eq!(work.read(production), settings("production", 1), "{command}");
         work.git(&[command, "--abort"]);
     }

@@ -67,10 +67,10 @@ fn json_has_what_is_drawn() {
     let work = history();
     let repo = format!("--repo={}", work.path("").display());
     let output = gitcd(&["graph", &repo, "--json", "other"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["more"], false);
-    let lines = told["lines"].as_array().unwrap();
-    assert_eq!(lines.len(), 3, "{told}");
+    let graph: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(graph["more"], false);
+    let lines = graph["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 3, "{graph}");
     let id = |name: &str| work.git(&["rev-parse", name]).trim().to_owned();
     assert_eq!(lines[0]["commit"], id("other"));
     assert_eq!((&lines[0]["references"][0], &lines[0]["subject"]), (&"other".into(), &"other-3".into()));

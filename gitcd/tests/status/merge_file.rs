@@ -46,28 +46,28 @@ fn merged(arguments: &[&str], [ours, base, theirs]: [&str; 3]) -> (Option<i32>, 
 
 #[test]
 fn different_fields_are_both_kept_and_the_file_stays_readable() {
-    let (code, ours, told) = merged(&[], [&pod("a:2", "b:1"), &pod("a:1", "b:1"), &pod("a:1", "b:2")]);
-    assert_eq!((code, ours, told), (Some(0), pod("a:2", "b:2"), String::new()));
+    let (code, ours, stderr) = merged(&[], [&pod("a:2", "b:1"), &pod("a:1", "b:1"), &pod("a:1", "b:2")]);
+    assert_eq!((code, ours, stderr), (Some(0), pod("a:2", "b:2"), String::new()));
     let (code, printed, _) = merged(&["-p"], [&pod("a:2", "b:1"), &pod("a:1", "b:1"), &pod("a:1", "b:2")]);
     assert_eq!((code, printed), (Some(0), pod("a:2", "b:2")));
 }
 
 #[test]
-fn a_conflict_is_decided_and_told() {
+fn a_conflict_is_decided_and_reported() {
     let sides = [&*pod("a:2", "b:1"), &*pod("a:1", "b:1"), &*pod("a:3", "b:1")];
     for (arguments, kept, lost) in [(&["--ours"][..], "a:2", "a:3"), (&["--theirs"], "a:3", "a:2")] {
-        let (code, ours, told) = merged(&[arguments, &["--key=pods/default/shop"]].concat(), sides);
+        let (code, ours, stderr) = merged(&[arguments, &["--key=pods/default/shop"]].concat(), sides);
         assert_eq!((code, &*ours), (Some(1), &*pod(kept, "b:1")));
         let line = format!("pods/default/shop: spec.containers[name=web].image: kept \"{kept}\", lost \"{lost}\"\n");
-        assert_eq!(told, line);
+        assert_eq!(stderr, line);
     }
     // Without a side given, the result is the same for both orders.
     let (code, one, _) = merged(&[], sides);
     let (_, other, _) = merged(&[], [sides[2], sides[1], sides[0]]);
     assert_eq!((code, &one), (Some(1), &other));
-    let (code, driven, told) = merged(&["--driver"], sides);
+    let (code, driven, stderr) = merged(&["--driver"], sides);
     assert_eq!((code, driven), (Some(0), one));
-    assert!(told.contains("kept"), "{told}");
+    assert!(stderr.contains("kept"), "{stderr}");
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn yaml_stays_yaml() {
 
 #[test]
 fn files_added_by_both_have_no_base() {
-    let (code, ours, told) = merged(&["--ours"], [&pod("a:1", "b:1"), "", &pod("a:1", "b:2")]);
+    let (code, ours, stderr) = merged(&["--ours"], [&pod("a:1", "b:1"), "", &pod("a:1", "b:2")]);
     assert_eq!((code, ours), (Some(1), pod("a:1", "b:1")));
-    assert!(told.contains("spec.containers[name=log].image: kept \"b:1\""), "{told}");
+    assert!(stderr.contains("spec.containers[name=log].image: kept \"b:1\""), "{stderr}");
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn a_broken_file_is_an_error_and_ours_stays() {
         ([&*other, cut, "just text\n"], "theirs"),
     ] {
         for arguments in [&["--key=pods/default/shop"][..], &["--driver", "--key=pods/default/shop"]] {
-            let (code, ours, told) = merged(arguments, sides);
-            assert_eq!((code, &*ours), (Some(2), sides[0]), "{told}");
+            let (code, ours, stderr) = merged(arguments, sides);
+            assert_eq!((code, &*ours), (Some(2), sides[0]), "{stderr}");
             let start = format!("gitcd: pods/default/shop: {broken} (");
-            assert!(told.starts_with(&start) && told.lines().count() == 1 && !told.contains("tea"), "{told}");
+            assert!(stderr.starts_with(&start) && stderr.lines().count() == 1 && !stderr.contains("tea"), "{stderr}");
         }
         let (code, printed, _) = merged(&["-p"], sides);
         assert_eq!((code, &*printed), (Some(2), ""));
@@ -128,9 +128,9 @@ fn an_object_whose_last_finalizer_goes_is_left_to_a_person() {
         format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{{metadata}}}}}"#)
     };
     let (ours, base, theirs) = (ending(r#""x/a""#), ending(r#""x/a","x/b""#), ending(r#""x/b""#));
-    let (code, left, told) = merged(&["--driver", "--key=configmaps/shop/a"], [&ours, &base, &theirs]);
+    let (code, left, stderr) = merged(&["--driver", "--key=configmaps/shop/a"], [&ours, &base, &theirs]);
     assert_eq!((code, left), (Some(1), ours), "Git must stop, as a merge driver cannot delete a file");
-    assert!(told.contains("configmaps/shop/a: being deleted"), "{told}");
+    assert!(stderr.contains("configmaps/shop/a: being deleted"), "{stderr}");
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn versions_of_different_objects_are_no_versions_of_one() {
             [&*ours, &*other(&pod("a:1", "b:1")), &*other(&theirs)],
             [&*other(&ours), &*pod("a:1", "b:1"), &*theirs],
         ] {
-            let (code, left, told) = merged(&["--driver", "--key=pods/default/shop"], sides);
-            assert_eq!((code, &*left), (Some(2), sides[0]), "{told}");
-            assert!(told.starts_with(&format!("gitcd: pods/default/shop: {field} is ")), "{told}");
+            let (code, left, stderr) = merged(&["--driver", "--key=pods/default/shop"], sides);
+            assert_eq!((code, &*left), (Some(2), sides[0]), "{stderr}");
+            assert!(stderr.starts_with(&format!("gitcd: pods/default/shop: {field} is ")), "{stderr}");
         }
     }
     // An object that was deleted and created again has another `uid`, and is merged.
@@ -171,15 +171,18 @@ fn secret(kind: &str, value: &str) -> String {
 #[test]
 fn nothing_of_a_secret_is_printed() {
     let sides = |kind: &str| ["aHVudGVyMg==", "b2xk", "aHVudGVyMw=="].map(|value| secret(kind, value));
-    let has_value = |told: &str| ["aHVudGVy", "b2xk"].iter().any(|value| told.contains(value));
+    let has_value = |stderr: &str| ["aHVudGVy", "b2xk"].iter().any(|value| stderr.contains(value));
     let [ours, base, theirs] = sides("Secret");
-    let (code, _, told) = merged(&["--key=secrets/n/s"], [&ours, &base, &theirs]);
+    let (code, _, stderr) = merged(&["--key=secrets/n/s"], [&ours, &base, &theirs]);
     assert_eq!(code, Some(1));
-    assert!(told.contains("secrets/n/s: data.password: kept (secret), lost (secret)\n"), "{told}");
-    assert!(told.contains("last-applied-configuration") && !has_value(&told), "{told}");
+    assert!(stderr.contains("secrets/n/s: data.password: kept (secret), lost (secret)\n"), "{stderr}");
+    assert!(stderr.contains("last-applied-configuration") && !has_value(&stderr), "{stderr}");
     let [ours, base, theirs] = sides("ConfigMap");
-    let (_, _, told) = merged(&[], [&ours, &base, &theirs]);
-    assert!(has_value(&told), "{told}");
-    let (_, _, told) = merged(&["--secret-kinds=ConfigMap"], [&ours, &base, &theirs]);
-    assert!(told.contains(": data: kept (secret)") && !told.contains("password: kept") && !has_value(&told), "{told}");
+    let (_, _, stderr) = merged(&[], [&ours, &base, &theirs]);
+    assert!(has_value(&stderr), "{stderr}");
+    let (_, _, stderr) = merged(&["--secret-kinds=ConfigMap"], [&ours, &base, &theirs]);
+    assert!(
+        stderr.contains(": data: kept (secret)") && !stderr.contains("password: kept") && !has_value(&stderr),
+        "{stderr}"
+    );
 }

@@ -36,26 +36,26 @@ pub(crate) async fn follower(folder: &Path, other: &Path) -> Server {
 }
 
 #[tokio::test]
-async fn a_branch_and_its_remote_are_told() {
+async fn a_branch_and_its_remote_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Server::start(Kind::Gitcd).await;
     let server = follower(folder.path(), desk.repository().path()).await;
     write(&desk, "prices", "3").await;
     write(&server, "places", "1").await;
-    let told = eventually("the merge", async || {
-        let told = status(&server).await;
-        let remote = &told.remotes[0];
+    let branch = eventually("the merge", async || {
+        let branch = status(&server).await;
+        let remote = &branch.remotes[0];
         let theirs = desk.repository().reference(DATA);
         let is_done =
             remote.known.merges > 0 && remote.known.seen == Some(theirs.clone()) && remote.lag_commits == Some(0);
         let is_synced = remote.known.condition == Condition::Synced && remote.known.merged == Some(theirs);
-        (is_done && is_synced && told.commit_lag_revisions == 0 && told.revision == 3).then_some(told)
+        (is_done && is_synced && branch.commit_lag_revisions == 0 && branch.revision == 3).then_some(branch)
     })
     .await;
-    assert_eq!((&*told.name, &*told.reference, &*told.role), ("default", DATA, "writer"));
-    assert_eq!(told.head, server.repository().reference(DATA));
-    assert_eq!((told.committed_revision, told.compact_revision, told.keys), (3, 0, 2));
-    let remote = &told.remotes[0];
+    assert_eq!((&*branch.name, &*branch.reference, &*branch.role), ("default", DATA, "writer"));
+    assert_eq!(branch.head, server.repository().reference(DATA));
+    assert_eq!((branch.committed_revision, branch.compact_revision, branch.keys), (3, 0, 2));
+    let remote = &branch.remotes[0];
     assert_eq!((&*remote.name, &*remote.reference), ("desk", DATA));
     assert_eq!((remote.lag_more, remote.lag_seconds, remote.known.failures), (false, Some(0), 0));
     assert!(remote.known.fetched_bytes > 0 && remote.known.synced_at >= remote.known.merged_at);
@@ -86,30 +86,30 @@ async fn commits_that_are_not_merged_yet_are_counted() {
     let lock = server.repository().path().join("refs/heads/main.lock");
     std::fs::write(&lock, "").unwrap();
     write(&desk, "prices", "3").await;
-    let told = eventually("a lag", async || {
-        let told = status(&server).await;
-        (told.remotes[0].lag_commits == Some(1)).then_some(told)
+    let branch = eventually("a lag", async || {
+        let branch = status(&server).await;
+        (branch.remotes[0].lag_commits == Some(1)).then_some(branch)
     })
     .await;
-    assert!(!told.remotes[0].lag_more && told.remotes[0].lag_seconds.is_some());
+    assert!(!branch.remotes[0].lag_more && branch.remotes[0].lag_seconds.is_some());
     let figures = server.page("/metrics").await;
     assert!(figures.contains("gitcd_remote_lag_commits{remote=\"desk\"} 1.0"), "{figures}");
     let behind = eventually("a merge that is not committed", async || {
-        let told = status(&server).await;
-        (told.commit_lag_revisions > 0).then_some(told)
+        let branch = status(&server).await;
+        (branch.commit_lag_revisions > 0).then_some(branch)
     })
     .await;
     assert!(behind.revision > behind.committed_revision && behind.commit_lag_seconds > 0.0);
     std::fs::remove_file(&lock).unwrap();
     eventually("no lag", async || {
-        let told = status(&server).await;
-        (told.remotes[0].lag_commits == Some(0) && told.commit_lag_revisions == 0).then_some(())
+        let branch = status(&server).await;
+        (branch.remotes[0].lag_commits == Some(0) && branch.commit_lag_revisions == 0).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn files_of_people_that_do_not_enter_are_told_of_the_branch() {
+async fn files_of_people_that_do_not_enter_are_listed_for_the_branch() {
     let server = Server::start(Kind::Gitcd).await;
     write(&server, "prices", "3").await;
     let repository = server.repository();
@@ -119,12 +119,12 @@ async fn files_of_people_that_do_not_enter_are_told_of_the_branch() {
     work.edit("configmaps/shop/prices", "\"3\"", "\"4\"");
     work.commit("by hand");
     work.git(&["push", "-q", "origin", "HEAD:main"]);
-    let told = eventually("the rejection", async || {
-        let told = status(&server).await;
-        (!told.rejected.is_empty()).then_some(told)
+    let branch = eventually("the rejection", async || {
+        let branch = status(&server).await;
+        (!branch.rejected.is_empty()).then_some(branch)
     })
     .await;
-    assert!(told.rejected.contains_key("configmaps/shop/broken"), "{:?}", told.rejected);
-    assert!(told.remotes.is_empty() && told.merges == 1, "{told:?}");
+    assert!(branch.rejected.contains_key("configmaps/shop/broken"), "{:?}", branch.rejected);
+    assert!(branch.remotes.is_empty() && branch.merges == 1, "{branch:?}");
     assert!(server.page("/metrics").await.contains("gitcd_rejected_files 1.0"));
 }

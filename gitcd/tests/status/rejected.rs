@@ -29,12 +29,12 @@ fn now() -> u64 {
     since.expect("the clock is after 1970").as_secs()
 }
 
-async fn told(server: &Server, what: &str, is_so: impl Fn(&Branch) -> bool) -> Branch {
+async fn wait_for_branch(server: &Server, what: &str, is_so: impl Fn(&Branch) -> bool) -> Branch {
     eventually(what, async || Some(status(server).await).filter(&is_so)).await
 }
 
 #[tokio::test]
-async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
+async fn a_file_of_a_remote_is_listed_until_it_is_corrected() {
     let folder = tempfile::tempdir().unwrap();
     let (path, work) = upstream(folder.path());
     let server = follower(folder.path(), &path).await;
@@ -43,7 +43,7 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
     work.commit("broken");
     work.git(&["push", "-q", "origin", "HEAD:main"]);
     let broken = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
-    let branch = told(&server, "the rejection", |branch| branch.remotes[0].known.rejected.len() == 2).await;
+    let branch = wait_for_branch(&server, "the rejection", |branch| branch.remotes[0].known.rejected.len() == 2).await;
     let known = &branch.remotes[0].known;
     for path in [BROKEN, "link"] {
         let source = &known.rejected_from[path];
@@ -61,7 +61,7 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
     work.git(&["push", "-q", "origin", "HEAD:main"]);
     let last = work.git(&["rev-parse", "HEAD"]).trim().to_owned();
     let is_merged = |branch: &Branch| branch.remotes[0].known.merged.as_ref() == Some(&last);
-    let branch = told(&server, "the other file", is_merged).await;
+    let branch = wait_for_branch(&server, "the other file", is_merged).await;
     let known = &branch.remotes[0].known;
     assert_eq!(known.rejected.len(), 2, "{known:?}");
     assert_eq!(known.rejected_from[BROKEN].commit, broken, "the first commit that was rejected must be kept");
@@ -72,7 +72,8 @@ async fn a_file_of_a_remote_is_told_until_it_is_corrected() {
     work.git(&["rm", "-qf", "link"]);
     work.commit("corrected");
     work.git(&["push", "-q", "origin", "HEAD:main"]);
-    let branch = told(&server, "nothing rejected", |branch| branch.remotes[0].known.rejected.is_empty()).await;
+    let branch =
+        wait_for_branch(&server, "nothing rejected", |branch| branch.remotes[0].known.rejected.is_empty()).await;
     assert!(branch.remotes[0].known.rejected_from.is_empty());
     assert_eq!(branch.remotes[0].known.condition, Condition::Synced);
 }
@@ -85,12 +86,13 @@ async fn a_file_that_stays_broken_makes_no_merges() {
     work.write(BROKEN, "{\"kind\":\n");
     work.commit("broken");
     work.git(&["push", "-q", "origin", "HEAD:main"]);
-    let is_told = |branch: &Branch| !branch.remotes[0].known.rejected.is_empty() && branch.commit_lag_revisions == 0;
-    let first = told(&server, "the rejection", is_told).await;
+    let is_rejected =
+        |branch: &Branch| !branch.remotes[0].known.rejected.is_empty() && branch.commit_lag_revisions == 0;
+    let first = wait_for_branch(&server, "the rejection", is_rejected).await;
     // Two further pulls.
     for _ in 0..2 {
         let last = now();
-        told(&server, "another pull", |branch| branch.remotes[0].known.synced_at > Some(last)).await;
+        wait_for_branch(&server, "another pull", |branch| branch.remotes[0].known.synced_at > Some(last)).await;
     }
     let later = status(&server).await;
     assert_eq!((later.remotes[0].known.merges, &later.head), (first.remotes[0].known.merges, &first.head));
@@ -98,11 +100,11 @@ async fn a_file_that_stays_broken_makes_no_merges() {
 }
 
 #[tokio::test]
-async fn files_of_people_are_told_until_a_push_is_taken() {
+async fn files_of_people_are_listed_until_a_push_is_taken() {
     let port = free_port();
     let server = Launch::new(Kind::Gitcd).argument(format!("--host-listen-urls=http://127.0.0.1:{port}")).start().await;
     write(&server, "prices", "3").await;
-    told(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
+    wait_for_branch(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
     let url = format!("http://127.0.0.1:{port}/repo.git");
     let work = Work::clone(Path::new(&url));
     work.write(BROKEN, "{\"kind\":\n");
@@ -140,7 +142,7 @@ async fn a_push_to_be_tried_is_refused_while_no_kube_apiserver_answers_and_what_
         .start()
         .await;
     write(&server, "prices", "3").await;
-    told(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
+    wait_for_branch(&server, "the commit", |branch| branch.commit_lag_revisions == 0).await;
     let work = Work::clone(Path::new(&format!("http://127.0.0.1:{port}/repo.git")));
     let (_, value) = object("places", "1");
     work.write("configmaps/shop/places", &value);

@@ -44,10 +44,10 @@ fn the_published_flags_are_there() {
     assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("IP:PORT"), "{wrong:?}");
     let hosts = "--github-api-hosts=github.example.org,https://other.example.org";
     let wrong = Command::new(env!("CARGO_BIN_EXE_manager")).arg(hosts).output().unwrap();
-    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(
-        !wrong.status.success() && told.contains("https://other.example.org") && told.contains("not a host"),
-        "{told}"
+        !wrong.status.success() && stderr.contains("https://other.example.org") && stderr.contains("not a host"),
+        "{stderr}"
     );
 }
 
@@ -69,16 +69,16 @@ async fn a_strict_apiserver_takes_everything() {
         assert!(!shown.is_empty());
     }
     run(&["wait", "--for=condition=Established", "crd/trishankuheavens.controllers.trishanku.org.trishanku.org"]);
-    let told = run(&["apply", "--server-side", "--kustomize", &default, "--dry-run=server", "--validate=strict"]);
+    let output = run(&["apply", "--server-side", "--kustomize", &default, "--dry-run=server", "--validate=strict"]);
     for object in [
         "deployment.apps/trishanku-manager",
         "clusterrole.rbac.authorization.k8s.io/trishanku-manager",
         "serviceaccount/trishanku-manager",
     ] {
-        assert!(told.contains(object), "{object}: {told}");
+        assert!(output.contains(object), "{object}: {output}");
     }
-    let told = run(&["apply", "--kustomize", &samples, "--dry-run=server", "--validate=strict"]);
-    assert_eq!(told.matches("(server dry run)").count(), 5, "{told}");
+    let output = run(&["apply", "--kustomize", &samples, "--dry-run=server", "--validate=strict"]);
+    assert_eq!(output.matches("(server dry run)").count(), 5, "{output}");
     // Its pods meet the strictest pod security standard; otherwise the namespace would warn.
     let applied = kubectl(&cluster, &["apply", "--server-side", "--kustomize", &default]);
     let warned = String::from_utf8_lossy(&applied.stderr).into_owned();
@@ -120,8 +120,8 @@ async fn a_strict_apiserver_takes_every_overlay() {
     ];
     for (overlay, object) in table {
         let folder = deploy().join("overlays").join(overlay).display().to_string();
-        let told = run(&["apply", "--server-side", "--kustomize", &folder, "--dry-run=server", "--validate=strict"]);
-        assert!(told.contains(object), "{overlay}: {told}");
+        let output = run(&["apply", "--server-side", "--kustomize", &folder, "--dry-run=server", "--validate=strict"]);
+        assert!(output.contains(object), "{overlay}: {output}");
         let shown = run(&["kustomize", &folder]);
         let is_all = match overlay {
             "namespaced" => !shown.contains("kind: ClusterRole") && shown.contains("--namespaces=$(POD_NAMESPACE)"),

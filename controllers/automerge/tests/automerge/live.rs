@@ -136,7 +136,7 @@ async fn status_reports_lag_and_conflicts_of_each_remote() {
 
     world.is("live", "RepositoryReady", "True", "Serving").await;
     world.is("live", "Synced", "True", "Synced").await;
-    let told = |what: &'static str, is: fn(&AutomatedMergeStatus) -> bool| {
+    let wait_for_status = |what: &'static str, is: fn(&AutomatedMergeStatus) -> bool| {
         let api = world.merges();
         async move {
             let has = |merge: &AutomatedMerge| merge.status.as_ref().is_some_and(is);
@@ -148,7 +148,7 @@ async fn status_reports_lag_and_conflicts_of_each_remote() {
             wait::until_within(Duration::from_mins(3), what, look).await.unwrap()
         }
     };
-    let status = told("both are merged", |status| {
+    let status = wait_for_status("both are merged", |status| {
         status.remotes.len() == 2 && status.remotes.iter().all(|remote| remote.last_merge.is_some())
     })
     .await;
@@ -165,7 +165,9 @@ async fn status_reports_lag_and_conflicts_of_each_remote() {
     std::fs::rename(&upstream, folder.path().join("away")).unwrap();
     let unsynced = world.is("live", "Synced", "False", "Unreachable").await;
     assert!(unsynced.contains("one: ") && unsynced.contains("two: "), "{unsynced}");
-    let status = told("errors are reported", |status| status.remotes.iter().all(|remote| remote.error.is_some())).await;
+    let status =
+        wait_for_status("errors are reported", |status| status.remotes.iter().all(|remote| remote.error.is_some()))
+            .await;
     assert_eq!(status.remotes[1].last_merge.as_deref(), Some(two.as_str()), "what was merged stays merged");
     world.stop().await;
     server.stop().await.unwrap();

@@ -234,7 +234,7 @@ fn branch(full: &str, name: &str) -> Value {
     })
 }
 
-fn told(status: u16, message: &str) -> (u16, Value) {
+fn error_response(status: u16, message: &str) -> (u16, Value) {
     (
         status,
         json!({"message": message, "documentation_url": "https://docs.github.com/rest", "status": status.to_string()}),
@@ -297,7 +297,7 @@ impl Kingdom {
     fn serve(&mut self, method: &Method, path: &str, headers: &HeaderMap, body: &[u8]) -> (u16, Value, Option<String>) {
         let token = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let Some((login, may_delete)) = token.and_then(|token| self.tokens.get(token)).cloned() else {
-            let (status, body) = told(401, "Bad credentials");
+            let (status, body) = error_response(401, "Bad credentials");
             return (status, body, None);
         };
         assert_eq!(headers["x-github-api-version"], "2022-11-28");
@@ -318,20 +318,20 @@ impl Kingdom {
                     self.about(method, id, rest, &body, may_delete)
                 } else {
                     if let Some(id) = self.former.get(&((*owner).to_owned(), (*name).to_owned())) {
-                        let (_, body) = told(301, "Moved Permanently");
+                        let (_, body) = error_response(301, "Moved Permanently");
                         return (301, body, Some(format!("/repositories/{id}")));
                     }
-                    told(404, "Not Found")
+                    error_response(404, "Not Found")
                 }
             }
-            _ => told(404, "Not Found"),
+            _ => error_response(404, "Not Found"),
         };
         (status, value, None)
     }
 
     fn create(&mut self, owner: &str, body: &Value) -> (u16, Value) {
         if self.find(owner, body["name"].as_str().unwrap()).is_some() {
-            let (_, mut value) = told(422, "Repository creation failed.");
+            let (_, mut value) = error_response(422, "Repository creation failed.");
             value["errors"] = json!([{"resource": "Repository", "field": "name", "code": "custom", "message": "name already exists on this account"}]);
             return (422, value);
         }
@@ -344,12 +344,16 @@ impl Kingdom {
         let full = format!("{}/{}", kept.owner, kept.name);
         let is_opened = body["archived"] == false;
         if method != Method::GET && method != Method::DELETE && kept.archived && !is_opened {
-            return told(403, "Repository was archived so is read-only.");
+            return error_response(403, "Repository was archived so is read-only.");
         }
         match (method.as_str(), rest) {
             ("GET", ["branches", name]) => {
                 let name = name.replace("%2F", "/");
-                if kept.branches.contains(&name) { (200, branch(&full, &name)) } else { told(404, "Branch not found") }
+                if kept.branches.contains(&name) {
+                    (200, branch(&full, &name))
+                } else {
+                    error_response(404, "Branch not found")
+                }
             }
             ("PUT", ["topics"]) => {
                 kept.topics = serde_json::from_value(body["names"].clone()).unwrap();
@@ -358,7 +362,7 @@ impl Kingdom {
             ("PATCH", []) => {
                 if let Some(branch) = body["default_branch"].as_str() {
                     if !kept.branches.contains(branch) {
-                        return told(422, "Validation Failed");
+                        return error_response(422, "Validation Failed");
                     }
                     branch.clone_into(&mut kept.default_branch);
                 }
@@ -375,13 +379,13 @@ impl Kingdom {
                 }
                 (200, shown(id, &self.repositories[&id]))
             }
-            ("DELETE", []) if !may_delete => told(403, "Must have admin rights to Repository."),
+            ("DELETE", []) if !may_delete => error_response(403, "Must have admin rights to Repository."),
             ("DELETE", []) => {
                 self.repositories.remove(&id);
                 (204, Value::Null)
             }
             ("GET", []) => (200, shown(id, kept)),
-            _ => told(404, "Not Found"),
+            _ => error_response(404, "Not Found"),
         }
     }
 }

@@ -46,11 +46,11 @@ async fn it_is_made_kept_as_it_should_be_and_left_when_its_object_goes() {
     // Fields that the object leaves out are not changed.
     world.fake.edit(id, |kept| kept.branches = ["main", "kcm/data"].map(ToOwned::to_owned).into());
     world.fake.edit(id, |kept| kept.default_branch = "kcm/data".to_owned());
-    let told = async || {
+    let is_reported = async || {
         let status = world.objects().get("one").await.unwrap().status.unwrap();
         if status.default_branch.as_deref() == Some("kcm/data") { Ok(()) } else { Err("another") }
     };
-    wait::until("its default branch", told).await.unwrap();
+    wait::until("its default branch", is_reported).await.unwrap();
     world
         .apply(
             "one",
@@ -115,11 +115,11 @@ async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_t
     world.fake.kingdom.lock().repositories.remove(&mine);
     world.until("it exists again", |fake| fake.repository("someone", "mine").is_some()).await;
     let again = world.fake.repository("someone", "mine").unwrap().0;
-    let told = async || {
+    let is_reported = async || {
         let id = world.objects().get("mine").await.unwrap().status.unwrap().id;
         if id == Some(again) { Ok(()) } else { Err(format!("{id:?}")) }
     };
-    wait::until("its new id", told).await.unwrap();
+    wait::until("its new id", is_reported).await.unwrap();
     world.stop().await;
 }
 

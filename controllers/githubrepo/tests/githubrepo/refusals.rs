@@ -202,19 +202,19 @@ async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
         (world.url.replace("http:", "https:"), "is for 127.0.0.1"),
     ] {
         world.secret(&[("password", TOKEN), ("url", &url)]).await;
-        let told = async |name: &str| {
+        let is_reported = async |name: &str| {
             let stalled = world.is(name, "Stalled", "True", "SecretForOtherServer").await;
             let server = world.url.trim_start_matches("http://");
             let parts = [words, "Secret \"git-cred\"", server, "spec.credentialsSecretName"];
             if parts.iter().all(|part| stalled.message.contains(part)) { Ok(()) } else { Err(stalled.message) }
         };
-        wait::until("it is reported", async || told("one").await).await.unwrap();
+        wait::until("it is reported", async || is_reported("one").await).await.unwrap();
         let calls = world.fake.calls().len();
         // A new object, and a change.
         world.apply("two", json!({})).await;
         world.apply("one", json!({"description": words})).await;
         for name in ["one", "two"] {
-            wait::until("it is reported", async || told(name).await).await.unwrap();
+            wait::until("it is reported", async || is_reported(name).await).await.unwrap();
         }
         a_while().await;
         assert_eq!(world.fake.calls().len(), calls, "{:?}", world.fake.calls());

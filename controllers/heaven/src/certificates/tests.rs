@@ -153,11 +153,11 @@ async fn talk(server: &Data, client: &Data, at: OffsetDateTime) -> Result<(), St
 
 /// Tests every combination of certificates that programs may have in memory.
 async fn all_get_on(before: &Cluster, after: &Cluster) {
-    for (server, told) in [(before, "old"), (after, "new")] {
-        for (client, heard) in [(before, "old"), (after, "new")] {
+    for (server, server_age) in [(before, "old"), (after, "new")] {
+        for (client, client_age) in [(before, "old"), (after, "new")] {
             for name in ["a-admin", "a-controller"] {
                 let spoken = talk(server.data("a-cert-kubernetes"), client.data(name), after.now).await;
-                assert_eq!(spoken, Ok(()), "{told} server, {heard} {name}, after {}", after.now - begin());
+                assert_eq!(spoken, Ok(()), "{server_age} server, {client_age} {name}, after {}", after.now - begin());
             }
         }
     }

@@ -168,10 +168,11 @@ async fn a_pod_that_never_begins_holds_no_heaven_for_ever_and_what_is_on_its_cla
     wait::until_gone(&world.heavens(), "a").await.unwrap();
     assert!(owners(&claims.get("a-repo").await.unwrap()).is_empty());
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
-    let told = events.list(&ListParams::default()).await.unwrap().items;
-    let told: Vec<_> = told.into_iter().filter(|event| event.reason.as_deref() == Some("LastPushGivenUp")).collect();
-    let note = told.first().and_then(|event| event.note.clone()).unwrap_or_default();
-    assert!(note.contains("volume claim \"a-repo\" stays") && note.contains("is pushed"), "{told:?}");
+    let listed = events.list(&ListParams::default()).await.unwrap().items;
+    let given_up: Vec<_> =
+        listed.into_iter().filter(|event| event.reason.as_deref() == Some("LastPushGivenUp")).collect();
+    let note = given_up.first().and_then(|event| event.note.clone()).unwrap_or_default();
+    assert!(note.contains("volume claim \"a-repo\" stays") && note.contains("is pushed"), "{given_up:?}");
     world.stop().await;
 }
 

@@ -139,8 +139,8 @@ impl World {
     /// All writes to the namespace.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_here = |entry: &&audit::Entry| entry.is_write() && entry.namespace() == self.namespace;
-        let told = |entry: &audit::Entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name());
-        self.cluster.audit().iter().filter(is_here).map(told).collect()
+        let text = |entry: &audit::Entry| format!("{} {}/{}", entry.verb, entry.resource(), entry.name());
+        self.cluster.audit().iter().filter(is_here).map(text).collect()
     }
 
     /// All writes, once a second has passed without another one.

@@ -192,7 +192,7 @@ fn tidy(belongings: &Belongings) {
     let mounted = mounts_below(&belongings.folder).into_iter().chain(belongings.made.clone());
     for mount in mounted {
         // Everything mounted on it has been unmounted.
-        let _told_below = Command::new("umount").arg("--lazy").arg(mount).stderr(Stdio::null()).status();
+        let _status = Command::new("umount").arg("--lazy").arg(mount).stderr(Stdio::null()).status();
     }
     take_away(belongings, until);
 }

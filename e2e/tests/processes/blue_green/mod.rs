@@ -28,7 +28,7 @@ enum Trouble {
     /// All of its processes are killed.
     Killed,
     /// It is stopped gracefully.
-    ToldToLeave,
+    Stopped,
 }
 
 struct Replica {
@@ -113,7 +113,7 @@ fn trouble(kind: Trouble, replicas: &mut [Replica; 2], now: usize, load: &Load) 
         match kind {
             Trouble::CutOff => old.cut_off(),
             Trouble::Killed => old.machine.kill(),
-            Trouble::ToldToLeave => old.machine.stop(),
+            Trouble::Stopped => old.machine.stop(),
         }
         load.until_acknowledged(1 - now, 10, begun, PATIENCE);
         let first = load.first(1 - now, begun) - begun;
@@ -143,7 +143,7 @@ fn of_two_replicas_one_acknowledges_at_a_time_and_nothing_is_lost() {
     green.shares_certificates_with(&blue);
     green.start(Health::StandingBy);
     let mut replicas = [blue, green];
-    let troubles = [Trouble::CutOff, Trouble::Killed, Trouble::ToldToLeave];
+    let troubles = [Trouble::CutOff, Trouble::Killed, Trouble::Stopped];
     let kubeconfigs = replicas.each_ref().map(|replica| replica.machine.home().heavens().join("shared/kubeconfig"));
     let load = Load::start(&kubeconfigs);
     load.until_acknowledged(0, 10, Instant::now(), PATIENCE);

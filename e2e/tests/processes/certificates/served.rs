@@ -64,8 +64,8 @@ impl Asking {
         // A resumed session has no certificate.
         config.resumption = Resumption::disabled();
         let (shared, config) = (Arc::new(Shared::default()), Arc::new(config));
-        let (port, told) = (machine.port(&format!("{heaven}/kube-apiserver")), shared.clone());
-        let thread = std::thread::spawn(move || *told.problem.lock().unwrap() = told.ask_all(port, &config).err());
+        let (port, prober) = (machine.port(&format!("{heaven}/kube-apiserver")), shared.clone());
+        let thread = std::thread::spawn(move || *prober.problem.lock().unwrap() = prober.ask_all(port, &config).err());
         Self { shared, file: folder.join("tls.crt"), thread }
     }
 

@@ -13,13 +13,13 @@ fn read(path: &str) -> String {
 #[test]
 fn the_tutorial_shows_every_line_of_the_example_and_nothing_else() {
     let page = read("../../docs/write-a-heaven.md");
-    let told: String = page.split("```rust\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
+    let shown: String = page.split("```rust\n").skip(1).map(|part| part.split("```").next().unwrap()).collect();
     let sources = SOURCES.map(read);
-    for line in told.lines() {
+    for line in shown.lines() {
         assert!(sources.iter().any(|source| source.lines().any(|there| there == line)), "not in the example: {line}");
     }
     for (path, source) in SOURCES.iter().zip(&sources) {
-        assert!(told.contains(source.as_str()), "the page differs from {path}");
+        assert!(shown.contains(source.as_str()), "the page differs from {path}");
     }
 }
 

@@ -35,13 +35,13 @@ fn blocks(tutorial: &str) -> Vec<(String, String)> {
 fn every_block_is_in_the_example_or_is_a_command_and_no_line_of_the_example_is_left_out() {
     let blocks = blocks(&read("../../docs/write-a-controller.md"));
     let (sources, others) = (SOURCES.map(read), OTHERS.map(read));
-    let mut told = String::new();
+    let mut shown = String::new();
     for (language, code) in &blocks {
         match language.as_str() {
             "rust" | "yaml" => {
                 let is_there = |file: &String| format!("\n{file}").contains(&format!("\n{code}"));
                 assert!(sources.iter().chain(&others).any(is_there), "not in the example:\n{code}");
-                told.push_str(code);
+                shown.push_str(code);
             }
             "console" => assert!(code.starts_with("$ "), "not a command:\n{code}"),
             other => panic!("a block of {other:?}:\n{code}"),
@@ -49,7 +49,7 @@ fn every_block_is_in_the_example_or_is_a_command_and_no_line_of_the_example_is_l
     }
     for (path, source) in SOURCES.iter().zip(&sources) {
         for line in source.lines().filter(|line| !line.is_empty()) {
-            assert!(told.lines().any(|told| told == line), "the tutorial lacks this line of {path}: {line}");
+            assert!(shown.lines().any(|shown| shown == line), "the tutorial lacks this line of {path}: {line}");
         }
     }
 }
@@ -59,8 +59,8 @@ fn the_definition_in_the_tutorial_is_the_printed_one() {
     let printed = Definitions::of::<Tank>().to_string();
     let mut lines = printed.lines();
     let blocks = blocks(&read("../../docs/write-a-controller.md"));
-    let (_, told) = blocks.iter().find(|(_, code)| code.contains("watertank crd\n")).expect("the block exists");
-    for line in told.lines().skip(1).filter(|line| line.trim() != LEFT_OUT) {
+    let (_, shown) = blocks.iter().find(|(_, code)| code.contains("watertank crd\n")).expect("the block exists");
+    for line in shown.lines().skip(1).filter(|line| line.trim() != LEFT_OUT) {
         assert!(lines.any(|printed| printed == line), "not printed, or not in this order: {line}");
     }
 }

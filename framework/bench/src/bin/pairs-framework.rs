@@ -83,7 +83,7 @@ async fn main() -> Result<()> {
         .resync(Some(options.resync()));
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
-        let _told = terminate.recv().await;
+        let _signal = terminate.recv().await;
     };
     manager.controller(controller).run(stop).await?;
     Ok(())

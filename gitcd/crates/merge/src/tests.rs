@@ -285,8 +285,8 @@ fn values_of_secrets_are_not_in_conflicts() {
         json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "uid": "u"}, "data": {"k": "b2xk"}});
     let version = |value: &str| edited(&base, |secret| secret["data"]["k"] = value.into());
     let merged = both_ways(Policy::Later, &base, &version("b25l"), &version("dHdv"));
-    let told = Some("(secret)".to_owned());
-    assert_eq!(merged.conflicts, [Conflict { field: "data.k".into(), kept: told.clone(), lost: told }]);
+    let hidden = Some("(secret)".to_owned());
+    assert_eq!(merged.conflicts, [Conflict { field: "data.k".into(), kept: hidden.clone(), lost: hidden }]);
 }
 
 #[test]
@@ -401,9 +401,9 @@ fn a_volume_that_both_sides_gave_another_source_has_one() {
                     }
                     Policy::Later => assert!(found == ours || found == theirs, "{kind} has not one source: {found}"),
                 }
-                let told: Vec<_> = merged.conflicts.iter().map(|conflict| &*conflict.field).collect();
+                let fields: Vec<_> = merged.conflicts.iter().map(|conflict| &*conflict.field).collect();
                 let path = if kind == "PodTemplate" { "" } else { "spec." };
-                assert_eq!(told, [format!("{path}template.spec.volumes[name=data]")], "{kind}");
+                assert_eq!(fields, [format!("{path}template.spec.volumes[name=data]")], "{kind}");
             }
         }
     }

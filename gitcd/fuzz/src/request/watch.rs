@@ -26,7 +26,7 @@ pub(super) struct Watch {
 }
 
 /// A watcher that was created and not canceled, and the events that it received.
-struct Told {
+struct Watcher {
     keys: KeyRange,
     /// The first revision that must be reported to it.
     from: i64,
@@ -81,7 +81,7 @@ impl Watch {
         let responses = responses.await.expect("the stream ends");
         let current = store.revision().get();
         let first = store.with_index(|index, _| index.events_from().get());
-        for watcher in told(responses, creates) {
+        for watcher in watchers_of(responses, creates) {
             let expected: Vec<_> = super::log(store)
                 .iter()
                 .filter(|entry| entry.revision.get() >= watcher.from.max(first))
@@ -91,13 +91,13 @@ impl Watch {
             assert!(watcher.events.is_sorted_by_key(|(revision, ..)| *revision));
             assert!(watcher.events.iter().all(|(revision, ..)| (watcher.from..=current).contains(revision)));
             // Events that were compacted meanwhile may have been reported before.
-            let told: Vec<_> = watcher.events.into_iter().filter(|(revision, ..)| *revision >= first).collect();
-            assert_eq!(told, expected, "from {} on", watcher.from);
+            let received: Vec<_> = watcher.events.into_iter().filter(|(revision, ..)| *revision >= first).collect();
+            assert_eq!(received, expected, "from {} on", watcher.from);
         }
     }
 }
 
-impl Told {
+impl Watcher {
     fn leaves_out(&self, kind: EventType) -> bool {
         let filter = if kind == EventType::Put { FilterType::Noput } else { FilterType::Nodelete };
         self.filters.contains(&(filter as i32))
@@ -110,7 +110,7 @@ fn event(revision: i64, change: &Change) -> (i64, EventType, Bytes) {
 }
 
 /// Processes the responses like a client. Every create request must have exactly one answer, in order.
-fn told(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreateRequest>) -> Vec<Told> {
+fn watchers_of(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreateRequest>) -> Vec<Watcher> {
     let mut watchers = HashMap::new();
     for response in responses {
         let id = response.watch_id;
@@ -121,14 +121,14 @@ fn told(responses: Vec<pb::WatchResponse>, mut creates: VecDeque<pb::WatchCreate
                 let from = if create.start_revision == 0 { current + 1 } else { create.start_revision };
                 let key = if create.key.is_empty() { Bytes::from_static(&[0]) } else { create.key };
                 let keys = KeyRange::new(key, create.range_end);
-                let new = Told { keys, from, filters: create.filters, events: Vec::new() };
+                let new = Watcher { keys, from, filters: create.filters, events: Vec::new() };
                 assert!(watchers.insert(id, new).is_none(), "two watchers with id {id}");
             }
         } else if response.canceled {
             assert!(watchers.remove(&id).is_some(), "canceled twice");
         }
         for event in response.events {
-            let watcher: &mut Told = watchers.get_mut(&id).expect("events are for a watcher");
+            let watcher: &mut Watcher = watchers.get_mut(&id).expect("events are for a watcher");
             let (kind, pair) = (event.r#type(), event.kv.expect("an event has a key-value pair"));
             assert!(event.prev_kv.is_none_or(|previous| previous.mod_revision < pair.mod_revision));
             watcher.events.push((pair.mod_revision, kind, pair.key));

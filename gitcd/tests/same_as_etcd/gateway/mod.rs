@@ -46,9 +46,9 @@ fn comparable(mut value: Value) -> Value {
 }
 
 /// The compared part of a response: status, content type, gRPC content type, JSON.
-type Heard = (u16, Option<String>, Option<String>, Value);
+type ComparedParts = (u16, Option<String>, Option<String>, Value);
 
-async fn heard(answer: Answer) -> Heard {
+async fn compared_parts(answer: Answer) -> ComparedParts {
     let (kind, metadata) = (answer.header("content-type"), answer.header("grpc-metadata-content-type"));
     let status = answer.status;
     let text = answer.text().await;
@@ -62,9 +62,9 @@ async fn pair() -> [Server; 2] {
 }
 
 /// Sends a request to both servers, asserts equal responses, and returns one.
-async fn same(servers: &[Server; 2], request: Request<String>) -> Heard {
-    let etcd = heard(send(&servers[0], Way::Plain, request.clone()).await).await;
-    let other = heard(send(&servers[1], Way::Plain, request.clone()).await).await;
+async fn same(servers: &[Server; 2], request: Request<String>) -> ComparedParts {
+    let etcd = compared_parts(send(&servers[0], Way::Plain, request.clone()).await).await;
+    let other = compared_parts(send(&servers[1], Way::Plain, request.clone()).await).await;
     assert_eq!(etcd, other, "{request:?}");
     other
 }
@@ -147,7 +147,7 @@ async fn leases_locks_and_elections_are_had_in_json() {
     for path in ["/v3/lease/grant", "/v3/lease/timetolive"] {
         for server in &servers {
             let request = post(path, json!({ "TTL": 600, "ID": 8 }));
-            let (status, _, _, answer) = heard(send(server, Way::Plain, request).await).await;
+            let (status, _, _, answer) = compared_parts(send(server, Way::Plain, request).await).await;
             let ttl: u64 = answer["TTL"].as_str().unwrap().parse().unwrap();
             assert!(status == 200 && (500..=600).contains(&ttl), "{path}: {answer}");
         }
@@ -194,7 +194,8 @@ async fn the_other_services_are_had_in_json() {
     }
     // Each server hashes its own storage format.
     for server in &servers {
-        let (status, _, _, answer) = heard(send(server, Way::Plain, post("/v3/maintenance/hash", "{}")).await).await;
+        let (status, _, _, answer) =
+            compared_parts(send(server, Way::Plain, post("/v3/maintenance/hash", "{}")).await).await;
         assert!(status == 200 && answer["hash"] == "its own", "{answer}");
     }
 }

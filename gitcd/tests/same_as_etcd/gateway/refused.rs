@@ -4,7 +4,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::exchange::{Way, post, send};
-use super::{heard, pair, same, text};
+use super::{compared_parts, pair, same, text};
 use crate::support::{Kind, Launch, Server, eventually};
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn bad_json_is_refused_and_changes_nothing() {
         // The messages differ.
         let answers = async |server| {
             let (status, kind, metadata, answer) =
-                heard(send(server, Way::Plain, post("/v3/kv/put", body)).await).await;
+                compared_parts(send(server, Way::Plain, post("/v3/kv/put", body)).await).await;
             assert!(answer["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}: {answer}");
             (status, kind, metadata, answer["code"].clone())
         };
@@ -84,7 +84,7 @@ async fn limits_are_those_of_grpc() {
     let (status, .., answer) = same(&servers, large(1_600_000)).await;
     assert_eq!((status, &answer["message"]), (400, &json!("etcdserver: request is too large")));
     // Sent to gitcd alone, which refuses to read that much.
-    let (status, .., answer) = heard(send(&servers[1], Way::Plain, large(30_000_000)).await).await;
+    let (status, .., answer) = compared_parts(send(&servers[1], Way::Plain, large(30_000_000)).await).await;
     assert_eq!((status, &answer["code"]), (429, &json!(8)));
     let ops = |number: usize| json!({ "success": vec![json!({ "request_range": { "key": "eA==" } }); number] });
     assert_eq!(same(&servers, post("/v3/kv/txn", ops(128))).await.0, 200);
@@ -132,9 +132,9 @@ async fn web_pages_may_send_requests_only_if_that_is_allowed() {
         for server in [&etcd, &all] {
             let answer = send(server, Way::Plain, request.clone()).await;
             let names = ["allow-origin", "allow-methods", "allow-headers"];
-            let told = names.map(|name| answer.header(&format!("access-control-{name}")));
-            assert!(told.iter().all(Option::is_some), "{request:?}: {told:?}");
-            heads.push((answer.status, told));
+            let headers = names.map(|name| answer.header(&format!("access-control-{name}")));
+            assert!(headers.iter().all(Option::is_some), "{request:?}: {headers:?}");
+            heads.push((answer.status, headers));
         }
         assert_eq!(heads[0], heads[1], "{request:?}");
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::exchange::{Way, post, send};
-use super::{comparable, heard, text};
+use super::{comparable, compared_parts, text};
 use crate::authority::{Authority, Pair};
 use crate::support::{DATA, Kind, Launch, eventually, free_port};
 
@@ -50,11 +50,11 @@ async fn requests_are_answered_over_tls_by_either_protocol_and_the_client_is_kno
             post("/v3/kv/none", "{}"),
         ] {
             // In etcd, an error sometimes comes with gRPC's headers and sometimes without.
-            let heard = async |server| {
-                let (status, kind, _, answer) = heard(send(server, way, request.clone()).await).await;
+            let response = async |server| {
+                let (status, kind, _, answer) = compared_parts(send(server, way, request.clone()).await).await;
                 (status, kind, answer)
             };
-            let answers = [heard(&etcd).await, heard(&gitcd).await];
+            let answers = [response(&etcd).await, response(&gitcd).await];
             assert_eq!(answers[0], answers[1], "{http2} {request:?}");
         }
         let watch = json!({ "create_request": { "key": key, "start_revision": "2" } });

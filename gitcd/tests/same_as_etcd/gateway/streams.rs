@@ -33,7 +33,7 @@ async fn next(answers: &mut [Answer; 2]) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn watches_tell_events_as_they_come() {
+async fn watches_send_events_as_they_come() {
     let servers = pair().await;
     let key = text("/registry/a");
     let put = |value: &str| post("/v3/kv/put", json!({ "key": key, "value": text(value) }));

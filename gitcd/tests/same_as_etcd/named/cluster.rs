@@ -27,15 +27,15 @@ async fn members_in_every_state() {
 async fn the_address_for_peers_is_the_one_that_is_given() {
     let given = "--initial-advertise-peer-urls=http://127.0.0.1:12380";
     let initial = "--initial-cluster=test=http://127.0.0.1:12380";
-    let told = async |launch: Launch| {
+    let peer_urls = async |launch: Launch| {
         let server = launch.start().await;
         server.client().await.member_list(MemberListRequest::default()).await.ok().members.remove(0).peer_ur_ls
     };
     for launch in [Launch::new(Kind::Etcd).argument(given).argument(initial), Launch::new(Kind::Gitcd).argument(given)]
     {
-        assert_eq!(told(launch).await, ["http://127.0.0.1:12380"]);
+        assert_eq!(peer_urls(launch).await, ["http://127.0.0.1:12380"]);
     }
-    assert_eq!(told(Launch::new(Kind::Gitcd)).await, ["http://localhost:2380"]);
+    assert_eq!(peer_urls(Launch::new(Kind::Gitcd)).await, ["http://localhost:2380"]);
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ fn exclusive_fields_are_found_in_the_ways_that_definitions_say_so() {
 }
 
 #[test]
-fn a_malformed_definition_is_left_out_and_told_of() {
+fn a_malformed_definition_is_left_out_and_reported() {
     let list = |keywords: Value| {
         let mut list = json!({ "type": "array", "items": { "type": "object" } });
         list.as_object_mut().expect("an object").extend(keywords.as_object().expect("an object").clone());
@@ -199,11 +199,15 @@ fn a_malformed_definition_is_left_out_and_told_of() {
         (json!(null), "CustomResourceDefinition without a name: not a"),
     ] {
         let (schemas, problems) = Schemas::builtin().with_crds([&before, &malformed, &after]);
-        let [told] = &problems[..] else { panic!("one problem of {malformed}: {problems:?}") };
-        assert!(told.contains(problem), "{told:?} does not contain {problem:?}");
-        assert!(schemas.of(VERSION, "Widget").is_none(), "{told}");
+        let [reported] = &problems[..] else { panic!("one problem of {malformed}: {problems:?}") };
+        assert!(reported.contains(problem), "{reported:?} does not contain {problem:?}");
+        assert!(schemas.of(VERSION, "Widget").is_none(), "{reported}");
         for good in ["Before", "After"] {
-            assert_eq!(node(&schemas, VERSION, good, "spec.zones").list(), Some(ListKind::Atomic), "{good}: {told}");
+            assert_eq!(
+                node(&schemas, VERSION, good, "spec.zones").list(),
+                Some(ListKind::Atomic),
+                "{good}: {reported}"
+            );
         }
     }
 }

@@ -95,8 +95,8 @@ fn check(node: Node<'_>) -> Result<(), TestCaseError> {
     for group in node.unions() {
         prop_assert!(group.len() > 1 && group.is_sorted());
     }
-    let told = format!("{node:?}");
-    prop_assert!(told.starts_with("Node"), "{}", told);
+    let text = format!("{node:?}");
+    prop_assert!(text.starts_with("Node"), "{}", text);
     Ok(())
 }
 

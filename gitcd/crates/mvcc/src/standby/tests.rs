@@ -88,7 +88,7 @@ proptest! {
         let mut writer = Writer { revision: 1, keys: BTreeMap::new() };
         writer.write(&[(0, true), (1, true)]);
         let store = standby(&writer);
-        let mut heard = found(&store);
+        let mut replayed = found(&store);
         for commit in commits {
             let before = writer.clone();
             commit.iter().for_each(|changes| writer.write(changes));
@@ -100,23 +100,23 @@ proptest! {
                 for change in entry.changes() {
                     let (version, name) = (&change.version, change.version.key[1]);
                     prop_assert_eq!(version.mod_revision, entry.revision);
-                    let known = heard.get(&name).copied();
+                    let known = replayed.get(&name).copied();
                     prop_assert_eq!(change.previous.as_ref().map(|before| before.mod_revision.get()), known.map(|it| it.1));
                     if version.is_tombstone() {
-                        prop_assert!(heard.remove(&name).is_some(), "the key existed");
+                        prop_assert!(replayed.remove(&name).is_some(), "the key existed");
                         continue;
                     }
                     let record = (version.create_revision.get(), version.mod_revision.get(), version.version);
                     if let Some(known) = known {
                         prop_assert_eq!(known.0, record.0, "the key was not recreated");
                     }
-                    heard.insert(name, record);
+                    replayed.insert(name, record);
                 }
             }
             prop_assert_eq!(last, writer.revision);
             prop_assert_eq!(store.revision().get(), writer.revision);
             prop_assert_eq!(&found(&store), &writer.keys);
-            prop_assert_eq!(&heard, &writer.keys);
+            prop_assert_eq!(&replayed, &writer.keys);
         }
     }
 }
@@ -131,8 +131,8 @@ fn deletions_have_revisions_of_their_own_while_there_are_any() {
     writer.write(&[(1, false)]);
     writer.write(&[(0, true)]);
     store.follow(writer.since(&before)).unwrap();
-    let told: Vec<_> = store.log(Revision::new(6), 10).iter().map(|entry| entry.changes().len()).collect();
-    assert_eq!(told, [1, 1, 1, 1]);
+    let counts: Vec<_> = store.log(Revision::new(6), 10).iter().map(|entry| entry.changes().len()).collect();
+    assert_eq!(counts, [1, 1, 1, 1]);
     // Two keys that were deleted with a lease.
     let before = writer.clone();
     writer.write(&[(2, false), (3, false)]);

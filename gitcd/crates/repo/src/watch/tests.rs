@@ -42,7 +42,7 @@ async fn until(changes: &mut Changes, reference: &str, new: Option<Oid>) {
 }
 
 #[tokio::test]
-async fn changes_of_files_folders_and_packed_references_are_heard_of() {
+async fn changes_of_files_folders_and_packed_references_are_reported() {
     let (folder, refs) = repository();
     refs.update("refs/heads/main", id(1), None).unwrap();
     let watcher = RefWatcher::new(folder.path(), |_| true).unwrap();
@@ -101,9 +101,9 @@ async fn only_wanted_references_are_notified_and_bursts_are_coalesced() {
         refs.update("refs/heads/a", id(number), Some(id(number - 1))).unwrap();
     }
     until(&mut changes, "refs/heads/a", Some(id(19))).await;
-    let told = next(&mut slow).await;
+    let received = next(&mut slow).await;
     let expected = [("a", 19), ("b", 1), ("c", 1)];
-    assert_eq!(told, expected.map(|(name, at)| change(&format!("refs/heads/{name}"), None, Some(id(at)))));
+    assert_eq!(received, expected.map(|(name, at)| change(&format!("refs/heads/{name}"), None, Some(id(at)))));
 }
 
 #[tokio::test]
