@@ -92,6 +92,11 @@ bench-headless: ## Measure a headless cluster beside a central control plane; wr
 	$(CARGO) build --release -p gitcd -p trishanku -p gitcd-bench && \
 	target/release/gitcd-bench headless --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-hostile
+bench-hostile: ## Measure how fast gitcd answers beside hostile requests to its Git host; writes docs/benchmarks.md
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench hostile --write docs/benchmarks.md $(ARGS)
+
 .PHONY: bench-heavens
 bench-heavens: ## Measure the memory of a manager with 1,000 heavens; fails if it is more than it may be
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \

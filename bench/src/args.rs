@@ -11,6 +11,7 @@ use gitcd_bench::output::Output;
 
 use crate::branches::Topology;
 use crate::headless::Shape;
+use crate::hostile::Attack;
 use crate::server::{Kind, Program};
 use crate::storage_plan::{self, Part};
 use crate::workload::{self, Workload};
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Branches(Branches),
     /// Measures a headless cluster beside a central control plane; exits with 1 if too slow
     Headless(Headless),
+    /// Measures how fast gitcd answers beside hostile requests; exits with 1 if too slow
+    Hostile(Hostile),
 }
 
 /// Options of the comparison.
@@ -344,6 +347,37 @@ impl Args {
             }
         }
         text
+    }
+}
+
+/// Options of the load beside hostile requests.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hostile {
+    /// Seconds beside each kind of request, and as many alone before it
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+
+    /// Puts a second, and as many gets
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) rate: u64,
+
+    /// Only these, comma-separated [default: all]
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
+    only: Vec<Attack>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl Hostile {
+    /// The selected kinds of requests.
+    pub(crate) fn attacks(&self) -> &[Attack] {
+        if self.only.is_empty() { &Attack::ALL } else { &self.only }
+    }
+
+    /// The command line for the report.
+    pub(crate) fn command(&self, args: &Args) -> String {
+        format!("gitcd-bench hostile --seconds {} --rate {}{}", self.seconds, self.rate, args.shared())
     }
 }
 

@@ -30,11 +30,13 @@ pub enum Section {
     Branches,
     /// A headless cluster beside a central control plane.
     Headless,
+    /// The store beside hostile requests.
+    Hostile,
     /// The controller framework beside others.
     Framework,
 }
 
-const ALL: [Section; 8] = [
+const ALL: [Section; 9] = [
     Section::Comparison,
     Section::Kube,
     Section::Memory,
@@ -42,6 +44,7 @@ const ALL: [Section; 8] = [
     Section::Storage,
     Section::Branches,
     Section::Headless,
+    Section::Hostile,
     Section::Framework,
 ];
 
@@ -55,6 +58,7 @@ impl Section {
             Self::Storage => "<!-- section: storage -->\n",
             Self::Branches => "<!-- section: branches -->\n",
             Self::Headless => "<!-- section: headless -->\n",
+            Self::Hostile => "<!-- section: hostile -->\n",
             Self::Framework => "<!-- section: framework -->\n",
         }
     }

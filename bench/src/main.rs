@@ -2,7 +2,7 @@
 //!
 //! [`server`] starts both as processes, [`run`] gives them turns under each [`workload`], and [`report`] formats the results. A
 //! workload sends requests through [`client`] and is driven by [`load`]; it sees a server as a [`target`]. The other
-//! measurements are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`] and [`headless`].
+//! measurements are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`], [`headless`] and [`hostile`].
 
 mod args;
 mod branches;
@@ -11,6 +11,7 @@ mod compact;
 mod data;
 mod disk;
 mod headless;
+mod hostile;
 mod idle;
 mod kube;
 mod lag;
@@ -35,7 +36,7 @@ use gitcd_bench::{child, machine, process};
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Branches, Command, Compare, Headless, Idle, Kube, Memory, Storage};
+use crate::args::{Args, Branches, Command, Compare, Headless, Hostile, Idle, Kube, Memory, Storage};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -66,6 +67,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::Storage(options)) => git_as_a_database(args, options).await,
                 Some(Command::Branches(branches)) => following(args, branches).await,
                 Some(Command::Headless(options)) => headless_cluster(args, options).await,
+                Some(Command::Hostile(options)) => beside_hostile_requests(args, options).await,
             }
         };
         // Dropping the measurement kills its servers and removes their folders.
@@ -216,6 +218,18 @@ async fn headless_cluster(args: &Args, options: &Headless) -> Result<ExitCode> {
         tokio::task::spawn_blocking(move || headless::run(&trishanku, &gitcd, &folder, &shapes, plan)).await??;
     let measured = headless::Measured { command: options.command(), date, machine, plan, outcomes };
     options.output.deliver(&measured, &measured.tables(), Section::Headless, &measured.section())?;
+    Ok(exit_code(measured.good()))
+}
+
+async fn beside_hostile_requests(args: &Args, options: &Hostile) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let (machine, date) = (look(&folder), now());
+    let plan = hostile::Plan { seconds: options.seconds, rate: options.rate };
+    let program = args.program(Kind::Gitcd)?;
+    let (version, alone, beside) = hostile::run(program, &folder, plan, options.attacks(), args.connections).await?;
+    let command = options.command(args);
+    let measured = hostile::Measured { command, date, machine, version, plan, alone, beside };
+    options.output.deliver(&measured, &measured.table(), Section::Hostile, &measured.section())?;
     Ok(exit_code(measured.good()))
 }
 

@@ -86,6 +86,23 @@ pub fn resident(pid: u32) -> Result<Resident> {
     Ok(Resident { anonymous: figure("RssAnon:")?, file: figure("RssFile:")? })
 }
 
+/// The processes that a process has started, and those that they have started.
+pub fn children(pid: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok())
+    };
+    let of: Vec<(u32, u32)> = all.filter_map(|child| Some((child, parent(child)?))).collect();
+    let mut found = vec![pid];
+    for at in 0.. {
+        let Some(parent) = found.get(at).copied() else { break };
+        found.extend(of.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+    }
+    found.split_off(1)
+}
+
 /// Peak resident memory since the process started or [`reset_peak_memory`], in bytes.
 pub fn peak_memory(pid: u32) -> Result<u64> {
     let status = read(pid, "status")?;

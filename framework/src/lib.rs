@@ -45,7 +45,7 @@ mod stop;
 pub mod telemetry;
 
 pub use self::apply::Error;
-pub use self::controller::{Action, CleanedUp, Context, Controller, Reconciler};
+pub use self::controller::{Action, CleanedUp, Context, Controller, Reconciler, Term};
 pub use self::error::{Failure, Retry};
 pub use self::key::Key;
 pub use self::manager::{Manager, RunError};

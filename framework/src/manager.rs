@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::cache::{ANSWER_LIMIT, Cache, Caches, Scope};
+use crate::cache::{ANSWER_LIMIT, Cache, Caches, OnDemand, Scope};
 use crate::client::connect;
 use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
 use crate::health::{Awaited, Health};
@@ -170,7 +171,8 @@ impl Manager {
     }
 
     /// Returns the cache of a kind's objects with these labels. A controller that is [selecting](Controller::selecting) them
-    /// shares it.
+    /// shares it. An [`ApplySet`](crate::apply::ApplySet) with it needs the permission to `get` the kind: before it creates an
+    /// object, it looks whether there is one without the labels.
     pub fn cache_selecting<K: StaticKind>(&self, labels: &str) -> Arc<Cache<K>> {
         self.caches.of(Some(labels))
     }
@@ -178,6 +180,14 @@ impl Manager {
     /// Returns the cache of any kind, as [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting).
     pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
         self.caches.of_kind(kind, labels)
+    }
+
+    /// Returns the objects of a kind of which few are needed, and the others may be large: only their metadata is cached.
+    pub fn cache_on_demand<K: StaticKind>(&self) -> OnDemand<K>
+    where
+        PartialObjectMeta<K>: StaticKind,
+    {
+        self.caches.on_demand()
     }
 
     /// Returns the health, for probes. Register further conditions of readiness there.

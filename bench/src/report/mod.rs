@@ -3,6 +3,7 @@
 mod branches;
 pub(crate) mod compare;
 mod headless;
+mod hostile;
 mod kube;
 mod memory;
 mod storage;

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::core::DynamicObject;
 use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus, GitHubRepository};
 use trishanku_branch_status::Observer;
-use trishanku_framework::apply::ApplySet;
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::apply::{ApplySet, PART_OF};
+use trishanku_framework::cache::{Cache, OnDemand};
+use trishanku_framework::status::{Report, StatusWriter, settle};
 use trishanku_framework::{Action, Context, Key, Manager, Reconciler};
 use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
@@ -26,14 +26,16 @@ const MANAGER: &str = "trishanku-automerge";
 /// Reconciler of `AutomatedMerge` objects.
 pub struct Merges {
     objects: Arc<Cache<AutomatedMerge>>,
-    maps: Arc<Cache<ConfigMap>>,
+    pub(crate) maps: Arc<Cache<ConfigMap>>,
+    pub(crate) other_maps: OnDemand<ConfigMap>,
     claims: Arc<Cache<PersistentVolumeClaim>>,
     deployments: Arc<Cache<DynamicObject>>,
     maps_used: Arc<ReferenceIndex>,
     secrets_used: Arc<ReferenceIndex>,
     repositories: Arc<Cache<GitHubRepository>>,
     remotes_used: Arc<ReferenceIndex>,
-    secrets: Arc<Cache<Secret>>,
+    pub(crate) secrets: Arc<Cache<Secret>>,
+    pub(crate) other_secrets: OnDemand<Secret>,
     observer: Observer<MergeStatusSource>,
     status: StatusWriter,
     images: Images,
@@ -46,17 +48,20 @@ impl Merges {
         let [maps_used, secrets_used, remotes_used]: [Arc<ReferenceIndex>; 3] = Default::default();
         Self {
             objects: manager.cache(),
-            maps: manager.cache(),
+            // Of what merges own; a cluster may have many more.
+            maps: manager.cache_selecting(PART_OF),
+            other_maps: manager.cache_on_demand(),
             claims: manager.cache(),
             deployments: manager.cache_of(&workload::kind(), None),
-            secrets: manager.cache(),
+            secrets: manager.cache_selecting(PART_OF),
+            other_secrets: manager.cache_on_demand(),
             observer: Observer::new(
                 MergeStatusSource {
-                    secrets: manager.cache(),
+                    secrets: manager.cache_selecting(PART_OF),
                     used: [maps_used.clone(), secrets_used.clone(), remotes_used.clone()],
                 },
                 manager.cache(),
-                manager.cache_selecting(MERGE),
+                &manager.cache_selecting(MERGE),
             ),
             maps_used,
             secrets_used,
@@ -110,12 +115,19 @@ impl Merges {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
         }
         set.prune(&self.maps).await?;
-        let entry_points = match self.maps.get(&beside(&map)) {
+        let found = match self.maps.get(&beside(&map)) {
+            Some(map) => Some(map),
+            None => self.other_maps.get(&context.client, &beside(&map)).await?,
+        };
+        let entry_points = match found {
             Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
             None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
             None => EntryPoints { git_pre: false, gitcd_config: true },
         };
-        let secret = git_credentials.and_then(|name| self.secrets.get(&beside(name)));
+        let secret = match git_credentials {
+            Some(name) => self.other_secrets.get(&context.client, &beside(name)).await?,
+            None => None,
+        };
         credentials::check_encryption(spec.gitcd.as_ref(), secret.as_deref())?;
         // Named differently from the claim of a heaven with the same name.
         let called = names::merge(name);
@@ -157,9 +169,10 @@ fn report(object: &AutomatedMerge, result: &Result<Option<State>, Error>) -> Rep
         Ok(_) if spec.suspend == Some(true) => Report::stalled(
             "Suspended",
             spec.suspend_reason.clone().unwrap_or_else(|| "spec.suspend is set".to_owned()),
-        ),
+        )
+        .warns(false),
         Ok(Some(state)) if state.is => Report::ready("Succeeded", ""),
-        Ok(Some(state)) => Report::reconciling(state.reason.clone(), state.message.clone()),
+        Ok(Some(state)) => Report::reconciling(state.reason.clone(), state.message.clone()).warns(state.is_stuck()),
         Ok(None) => Report::reconciling("Applied", "the Deployment was just created"),
     }
 }
@@ -169,11 +182,7 @@ impl Reconciler for Merges {
     type Error = Error;
 
     async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Action, Error> {
-        if object.metadata.deletion_timestamp.is_some() {
-            self.observer.forget(&context.key);
-            return Ok(Action::Change);
-        }
-        self.observer.follow(&context.key, &context.client);
+        self.observer.follow(&context);
         let result = self.converge(&object, &context).await;
         let report = report(&object, &result);
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
@@ -186,7 +195,8 @@ impl Reconciler for Merges {
         // The observer writes this part of the status.
         status.remotes = Vec::new();
         let before = object.status.clone().map(|before| AutomatedMergeStatus { remotes: Vec::new(), ..before });
-        self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
-        result.map(|_| Action::Change)
+        let written =
+            self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await;
+        settle(&context.key, result.map(|_| Action::Change), written)
     }
 }

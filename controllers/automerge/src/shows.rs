@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Client;
 use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -67,7 +68,7 @@ impl StatusSource for MergeStatusSource {
         MERGE
     }
 
-    fn identity(&self, object: &AutomatedMerge) -> Option<Identity> {
+    async fn identity(&self, _: &Client, object: &AutomatedMerge) -> Option<Identity> {
         let key = Key::of(object);
         let secret = self.secrets.get(&Key::namespaced(key.namespace()?, &names::merge_status(key.name())))?;
         let value = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.clone());

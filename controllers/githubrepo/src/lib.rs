@@ -23,7 +23,6 @@ mod servers;
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
 use trishanku_framework::queue::Backoff;
 use trishanku_framework::{Controller, Key, Manager};
 
@@ -74,9 +73,9 @@ impl Default for Terms {
 pub fn controller(manager: &Manager, terms: Terms) -> Controller<Repositories> {
     let (first, most) = terms.backoff;
     let repositories = Repositories::new(manager, terms);
-    let users = repositories.secrets_used();
+    let (users, secrets) = (repositories.secrets_used(), repositories.secrets.clone());
     Controller::new("githubrepository", repositories)
-        .watches(move |secret: &Secret| users.of(&Key::of(secret)))
+        .watches_cached(secrets.metadata(), move |change| users.of(&Key::of(change.object())))
         .backoff(Backoff { first, most })
         // Users may have fixed a stalled repository on GitHub, which sends no notification.
         .resync(Some(Duration::from_hours(1)))

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use rand::Rng as _;
 use serde_json::json;
 use trishanku_api::{DeletionPolicy, GitHubRepository, GitHubRepositoryStatus};
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{READY, Report, StatusWriter};
+use trishanku_framework::cache::{Cache, OnDemand};
+use trishanku_framework::status::{READY, Report, StatusWriter, settle};
 use trishanku_framework::{Action, CleanedUp, Context, Key, Manager, Reconciler};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 
@@ -35,7 +35,7 @@ const LATE: i64 = 10 * 60;
 /// Reconciler of `GitHubRepository` objects.
 pub struct Repositories {
     objects: Arc<Cache<GitHubRepository>>,
-    secrets: Arc<Cache<Secret>>,
+    pub(crate) secrets: OnDemand<Secret>,
     secrets_used: Arc<ReferenceIndex>,
     clients: Clients,
     known: Mutex<HashMap<Key, Known>>,
@@ -65,7 +65,7 @@ impl Repositories {
     pub fn new(manager: &Manager, terms: Terms) -> Self {
         Self {
             objects: manager.cache(),
-            secrets: manager.cache(),
+            secrets: manager.cache_on_demand(),
             secrets_used: Arc::default(),
             clients: Clients::new(terms.clone()),
             known: Mutex::default(),
@@ -78,11 +78,11 @@ impl Repositories {
         self.secrets_used.clone()
     }
 
-    async fn way(&self, object: &GitHubRepository, key: &Key) -> Result<Way, Error> {
+    async fn way(&self, client: &Cluster, object: &GitHubRepository, key: &Key) -> Result<Way, Error> {
         let spec = &object.spec;
         let named = &spec.credentials_secret_name;
         self.secrets_used.note(key, [named.as_str()]);
-        let secret = self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), named));
+        let secret = self.secrets.get(client, &Key::namespaced(key.namespace().unwrap_or_default(), named)).await?;
         let secret = secret.ok_or_else(|| Error::Missing(format!("Secret {named:?}")))?;
         let found = |field: &str| secret.data.as_ref().and_then(|data| data.get(field));
         let value =
@@ -138,7 +138,7 @@ impl Repositories {
         status: &mut GitHubRepositoryStatus,
     ) -> Result<(), Error> {
         let (key, spec) = (&context.key, &object.spec);
-        let way = self.way(object, key).await?;
+        let way = self.way(&context.client, object, key).await?;
         let mut present = match self.look(&way, key).await? {
             Ok(present) => {
                 is_ours(object, &way, &present)?;
@@ -212,7 +212,8 @@ impl Repositories {
         Ok(())
     }
 
-    async fn end(&self, object: &GitHubRepository, key: &Key) -> Result<(), Error> {
+    async fn end(&self, object: &GitHubRepository, context: &Context) -> Result<(), Error> {
+        let key = &context.key;
         let policy = object.spec.deletion_policy.unwrap_or_default();
         // A repository that was neither created nor adopted stays, unless a creation request got no response.
         let (id, started) =
@@ -220,7 +221,7 @@ impl Repositories {
         if policy == DeletionPolicy::Retain || id.is_none() && started.is_none() {
             return Ok(());
         }
-        let way = self.way(object, key).await?;
+        let way = self.way(&context.client, object, key).await?;
         let Ok(present) = self.look(&way, key).await? else {
             // It is gone, unless it was found to exist without being visible.
             return id.filter(|_| was_hidden(object)).map_or(Ok(()), |id| Err(hidden(&way, key, id)));
@@ -249,12 +250,11 @@ impl Repositories {
         object: &GitHubRepository,
         status: GitHubRepositoryStatus,
         report: &Report,
-    ) -> Result<(), Error> {
+    ) -> kube::Result<bool> {
         // The cache may have a newer status than `object`.
         let last = self.objects.get(&Key::of(object)).filter(|last| last.metadata.uid == object.metadata.uid);
         let before = last.as_deref().unwrap_or(object).status.as_ref();
-        self.status.write(client, &self.objects, object, before, status, report).await?;
-        Ok(())
+        self.status.write(client, &self.objects, object, before, status, report).await
     }
 
     /// A random interval, which spreads requests.
@@ -335,6 +335,13 @@ fn synced(object: &GitHubRepository, status: &mut GitHubRepositoryStatus, now: T
     status.last_sync_time = if is_news || !is_recent { Some(Time(now)) } else { last_sync };
 }
 
+/// A limit of requests is kept even if the status cannot be written.
+fn warn_of_status(key: &Key, written: kube::Result<bool>) {
+    if let Err(error) = written {
+        tracing::warn!(object = %key, %error, "cannot write the status");
+    }
+}
+
 impl Reconciler for Repositories {
     type Object = GitHubRepository;
     type Error = Error;
@@ -347,19 +354,22 @@ impl Reconciler for Repositories {
             _ => None,
         };
         // While requests are limited, a ready repository keeps its condition.
-        if limited.is_none() || !was_ready(&object) {
+        let written = if limited.is_none() || !was_ready(&object) {
             if result.is_ok() {
                 synced(&object, &mut status, Timestamp::now());
             }
-            self.write_status(&context.client, &object, status, &Report::of(&result)).await?;
-        }
+            self.write_status(&context.client, &object, status, &Report::of(&result)).await
+        } else {
+            Ok(false)
+        };
         if let Some(wait) = limited {
+            warn_of_status(&context.key, written);
             // Spread, since all objects with the token wait for the same moment.
             return Ok(Action::After(
                 wait + wait.min(Duration::from_mins(1)).mul_f64(rand::rng().random_range(0.0..1.0)),
             ));
         }
-        result?;
+        settle(&context.key, result, written)?;
         Ok(Action::After(self.resync()))
     }
 
@@ -368,15 +378,18 @@ impl Reconciler for Repositories {
     }
 
     async fn clean_up(&self, object: Arc<GitHubRepository>, context: Context) -> Result<CleanedUp, Error> {
-        let result = self.end(&object, &context.key).await;
-        if result.is_err() {
+        let result = self.end(&object, &context).await;
+        let written = if result.is_err() {
             let status = object.status.clone().unwrap_or_default();
-            self.write_status(&context.client, &object, status, &Report::of(&result)).await?;
-        }
+            self.write_status(&context.client, &object, status, &Report::of(&result)).await
+        } else {
+            Ok(false)
+        };
         if let Err(Error::Call(CallError::Limited(limited))) = &result {
+            warn_of_status(&context.key, written);
             return Ok(CleanedUp::NotYet(limited.wait));
         }
-        result?;
+        settle(&context.key, result, written)?;
         self.clients.forget(&context.key);
         self.known.lock().remove(&context.key);
         self.secrets_used.note(&context.key, []);

@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource as _};
+use kube::runtime::events::{Event, EventType};
 use serde_json::json;
 use time::OffsetDateTime;
 use trishanku_api::{BranchStatus, TrishankuHeaven};
-use trishanku_framework::status::Report;
-use trishanku_framework::{Context, Key};
+use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::{Context, Key, Kind};
 use trishanku_heaven_plan::{names, objects};
 
 use crate::reconcile::{Heavens, Seen};
@@ -24,7 +24,8 @@ impl Heavens {
     pub(crate) async fn may_go(&self, object: &TrishankuHeaven, context: &Context) -> Result<bool, Error> {
         let key = &context.key;
         if ending::pushes(object) {
-            let asked = if self.observer.has_pod(key) { Some(self.observer.ask(key).await) } else { None };
+            let asked =
+                if self.observer.has_pod(key) { Some(self.observer.ask(&context.client, key).await) } else { None };
             if matches!(asked, Some(Err(_))) {
                 self.let_ask(object, context).await;
             }
@@ -42,7 +43,7 @@ impl Heavens {
                     return Ok(false);
                 }
                 let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
-                given_up(object, context, &why, claim.as_deref()).await;
+                given_up(&self.status, object, context, &why, claim.as_deref()).await;
             }
         }
         Ok(true)
@@ -104,7 +105,7 @@ impl Heavens {
         let named = names::Certificates::of(context.key.name(), &object.spec);
         let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
         let is_skipped = object.spec.skip.as_ref().and_then(|skip| skip.certificates).unwrap_or_default();
-        if is_skipped || self.secrets.get(&key).is_some() {
+        if is_skipped || self.secrets.exists(&key) {
             return;
         }
         // The failed query is reported, and the next one tries again.
@@ -121,7 +122,7 @@ impl Heavens {
 }
 
 /// Reports in an event and in the log that deletion no longer waits.
-async fn given_up(object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
+async fn given_up(status: &StatusWriter, object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
     let left = match claim {
         Some(claim) => {
             format!("volume claim {claim:?} stays, since it may have unpushed commits; delete it when no longer needed")
@@ -137,9 +138,5 @@ async fn given_up(object: &TrishankuHeaven, context: &Context, why: &str, claim:
         action: "Delete".to_owned(),
         secondary: None,
     };
-    let reporter = Reporter { controller: secrets::MANAGER.to_owned(), instance: None };
-    let about = object.object_ref(&());
-    if let Err(error) = Recorder::new(context.client.clone(), reporter).publish(&event, &about).await {
-        tracing::warn!(object = %context.key, %error, "cannot send an event");
-    }
+    status.publish(&context.client, &Kind::known(), object, &event).await;
 }

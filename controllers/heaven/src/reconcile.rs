@@ -12,9 +12,9 @@ use trishanku_api::{
     TrishankuHeavenStatus,
 };
 use trishanku_branch_status::Observer;
-use trishanku_framework::apply::ApplySet;
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::apply::{ApplySet, PART_OF};
+use trishanku_framework::cache::{Cache, OnDemand};
+use trishanku_framework::status::{Report, StatusWriter, settle};
 use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Manager, Reconciler};
 use trishanku_heaven_plan::exposure::Leak;
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
@@ -24,6 +24,7 @@ use trishanku_heaven_plan::workload::{self, HEAVEN, State};
 use trishanku_heaven_plan::{STATUS_PORT, credentials, encryption, exposure, names, objects, pod};
 
 use crate::certificates::{Terms, User, issue};
+use crate::secrets::Secrets;
 use crate::shows::HeavenStatusSource;
 use crate::{Clock, Error, FINALIZER, FINGERPRINT, REISSUE_BEFORE, host, secrets};
 
@@ -35,8 +36,9 @@ const LAST_PUSH: Duration = Duration::from_secs(3);
 /// Reconciler of `TrishankuHeaven` objects.
 pub struct Heavens {
     pub(crate) objects: Arc<Cache<TrishankuHeaven>>,
-    pub(crate) secrets: Arc<Cache<Secret>>,
-    maps: Arc<Cache<ConfigMap>>,
+    pub(crate) secrets: Secrets,
+    pub(crate) maps: Arc<Cache<ConfigMap>>,
+    pub(crate) other_maps: OnDemand<ConfigMap>,
     pub(crate) claims: Arc<Cache<PersistentVolumeClaim>>,
     services: Arc<Cache<Service>>,
     pub(crate) deployments: Arc<Cache<DynamicObject>>,
@@ -64,20 +66,19 @@ impl Heavens {
     pub fn new(manager: &Manager, images: Images, own_namespace: OwnNamespace, clock: Clock) -> Self {
         let own = [CERTIFICATES_READY, AVAILABLE, GIT_HOST_ENCRYPTED];
         let status = own.into_iter().fold(StatusWriter::new(secrets::MANAGER), StatusWriter::condition);
+        let secrets = Secrets::of(manager);
         Self {
             objects: manager.cache(),
-            secrets: manager.cache(),
-            maps: manager.cache(),
+            secrets: secrets.clone(),
+            // Of what heavens own; a cluster may have many more.
+            maps: manager.cache_selecting(PART_OF),
+            other_maps: manager.cache_on_demand(),
             claims: manager.cache(),
             services: manager.cache(),
             deployments: manager.cache_of(&workload::kind(), None),
             repositories: manager.cache(),
             remotes_used: Arc::default(),
-            observer: Observer::new(
-                HeavenStatusSource { secrets: manager.cache() },
-                manager.cache(),
-                manager.cache_selecting(HEAVEN),
-            ),
+            observer: Observer::new(HeavenStatusSource { secrets }, manager.cache(), &manager.cache_selecting(HEAVEN)),
             secrets_used: Arc::default(),
             maps_used: Arc::default(),
             status,
@@ -100,7 +101,8 @@ impl Heavens {
     }
 
     /// Rejects unencrypted Secrets on branches that are not known to be private.
-    fn keep_secrets(&self, object: &TrishankuHeaven, key: &Key) -> Result<(), Error> {
+    async fn keep_secrets(&self, object: &TrishankuHeaven, context: &Context) -> Result<(), Error> {
+        let key = &context.key;
         let remotes = exposure::remotes(object.spec.gitcd.as_ref());
         self.remotes_used.note(key, remotes.iter().map(String::as_str));
         if remotes.is_empty() {
@@ -110,7 +112,10 @@ impl Heavens {
         let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
         let apiserver = object.spec.apiserver.as_ref();
-        let configuration = encryption::secret(apiserver).and_then(|name| self.encryption_configuration(key, name));
+        let configuration = match encryption::secret(apiserver) {
+            Some(name) => self.encryption_configuration(context, name).await?,
+            None => None,
+        };
         let encryption = encryption::of(apiserver, configuration.as_deref());
         match exposure::of_heaven(&object.spec, &repositories, encryption) {
             None => Ok(()),
@@ -121,30 +126,45 @@ impl Heavens {
     }
 
     /// Returns the encryption configuration in a Secret beside a heaven: an empty one if the Secret lacks the key.
-    fn encryption_configuration(&self, heaven: &Key, secret: &str) -> Option<Vec<u8>> {
-        let secret = self.secrets.get(&Key::namespaced(heaven.namespace().unwrap_or_default(), secret))?;
+    async fn encryption_configuration(&self, context: &Context, secret: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Some(secret) = self.secret(context, secret).await? else { return Ok(None) };
         let file = secret.data.as_ref().and_then(|data| data.get(encryption::FILE));
-        Some(file.map_or(Vec::new(), |file| file.0.clone()))
+        Ok(Some(file.map_or(Vec::new(), |file| file.0.clone())))
     }
 
     /// Returns whether a running heaven has to stop, because its Secrets must not be stored as they would be.
-    fn must_rest(&self, object: &TrishankuHeaven, key: &Key, kept: &Result<(), Error>, running: Option<&str>) -> bool {
-        match kept {
+    async fn must_rest(
+        &self,
+        object: &TrishankuHeaven,
+        context: &Context,
+        kept: &Result<(), Error>,
+        running: Option<&str>,
+    ) -> Result<bool, Error> {
+        Ok(match kept {
             // Data that was pushed is public already, but no more must follow.
             Err(Error::Public(_)) => true,
             // The Deployment stays as it is, so a configuration that the manifest no longer names is still in use. But
             // kube-apiserver reloads its content, and a changed one may no longer encrypt.
             Err(Error::Undeclared(_) | Error::NotKnownPublic(_)) => {
-                let in_use = running.and_then(|secret| self.encryption_configuration(key, secret));
-                in_use.is_some_and(|in_use| encryption::problem(&in_use).is_some()) || object.spec.suspend == Some(true)
+                if object.spec.suspend == Some(true) {
+                    return Ok(true);
+                }
+                let in_use = match running {
+                    Some(secret) => self.encryption_configuration(context, secret).await?,
+                    None => None,
+                };
+                in_use.is_some_and(|in_use| encryption::problem(&in_use).is_some())
             }
-            _ => false,
-        }
+            // Something could not be read. What is suspended rests whatever that is.
+            Err(_) => object.spec.suspend == Some(true),
+            Ok(()) => false,
+        })
     }
 
     /// A Secret of the namespace.
-    fn secret(&self, key: &Key, name: &str) -> Option<Arc<Secret>> {
-        self.secrets.get(&Key::namespaced(key.namespace().unwrap_or_default(), name))
+    async fn secret(&self, context: &Context, name: &str) -> Result<Option<Arc<Secret>>, Error> {
+        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), name);
+        Ok(self.secrets.get(&context.client, &key).await?)
     }
 
     async fn converge(&self, object: &TrishankuHeaven, context: &Context, seen: &mut Seen) -> Result<(), Error> {
@@ -172,13 +192,16 @@ impl Heavens {
         }
         set.prune(&self.maps).await?;
         if !skips_app {
-            let kept = self.keep_secrets(object, &context.key);
-            if self.must_rest(object, &context.key, &kept, running.as_deref()) {
+            let kept = self.keep_secrets(object, context).await;
+            if self.must_rest(object, context, &kept, running.as_deref()).await? {
                 workload::rest(&context.client, &self.deployments, &deployed, object.metadata.uid.as_deref()).await?;
                 seen.available = self.deployments.get(&deployed).map(|deployment| workload::available(&deployment));
             }
             kept?;
-            let secret = git_credentials.and_then(|name| self.secret(&context.key, name));
+            let secret = match git_credentials {
+                Some(name) => self.secret(context, name).await?,
+                None => None,
+            };
             credentials::check_encryption(gitcd, secret.as_deref())?;
             let app = spec.app.as_ref().ok_or(Error::Field("app, or skip.app,"))?;
             if let Some(claim) = objects::claim(name, spec.gitcd.as_ref()) {
@@ -187,7 +210,7 @@ impl Heavens {
             if let Some(service) = objects::host_service(name, spec.gitcd.as_ref())? {
                 set.apply(service, &self.services).await?;
             }
-            let entry_points = self.entry_points(&context.key, &map, skips_entry_points)?;
+            let entry_points = self.entry_points(context, &map, skips_entry_points).await?;
             let place = Place::pod().with_ports(pod::ports(&app.pod_template, host_port(spec)?)?);
             let mut plan = heaven(name, spec, &self.images, &place, &entry_points)?;
             let ports = place.ports;
@@ -224,7 +247,7 @@ impl Heavens {
     ) -> Result<String, Error> {
         let user = object.spec.certificates.as_ref().and_then(|given| given.controller.as_ref());
         let user = user.map(|given| User { name: given.user_name.clone(), group: given.group_name.clone() });
-        let stored = secrets::stored(&self.secrets, &context.key, named.all());
+        let stored = secrets::stored(&context.client, &self.secrets, &context.key, named.all()).await?;
         let terms = Terms { now: (self.clock)(), reissue_before: reissue_before(object, (self.clock)())? };
         if are_skipped {
             let needed = named.all().into_iter().filter(|name| user.is_some() || *name != named.controller);
@@ -248,7 +271,7 @@ impl Heavens {
         }
         let issued = issue(named, user.as_ref(), &stored, &terms).inspect_err(|error| failed(seen, error))?;
         for wanted in &issued.secrets {
-            if let Err(error) = secrets::write(&context.client, &self.secrets, object, wanted).await {
+            if let Err(error) = secrets::write(&context.client, &self.secrets.ours, object, wanted).await {
                 if !matches!(error, Error::Raced(_)) {
                     seen.certificates = Some(State::new(false, error.reason(), error.to_string()));
                 }
@@ -256,16 +279,20 @@ impl Heavens {
             }
         }
         if is_to_be_released(object) {
-            secrets::release(&context.client, &self.secrets, object, &named.all()).await?;
+            secrets::release(&context.client, &self.secrets.ours, object, &named.all()).await?;
         }
         seen.look_again = issued.look_again;
         seen.certificates = Some(supplied(&issued.expired));
         Ok(issued.fingerprint)
     }
 
-    fn entry_points(&self, heaven: &Key, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
-        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), map);
-        match self.maps.get(&key) {
+    async fn entry_points(&self, context: &Context, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
+        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), map);
+        let found = match self.maps.get(&key) {
+            Some(map) => Some(map),
+            None => self.other_maps.get(&context.client, &key).await?,
+        };
+        match found {
             Some(map) => Ok(EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str()))),
             None if must_be_there => Err(Error::Missing(format!("ConfigMap {map:?}"))),
             // It was created a moment ago.
@@ -274,20 +301,27 @@ impl Heavens {
     }
 
     /// Whether the Git host of a heaven serves over TLS.
-    fn host(&self, object: &TrishankuHeaven, key: &Key) -> Option<State> {
+    async fn host(&self, object: &TrishankuHeaven, context: &Context) -> Result<Option<State>, Error> {
         let gitcd = object.spec.gitcd.as_ref();
-        let secret = host::certificate(gitcd).and_then(|name| self.secret(key, name));
-        host::encrypted(gitcd, secret.as_deref())
+        let secret = match host::certificate(gitcd) {
+            Some(name) => self.secret(context, name).await?,
+            None => None,
+        };
+        Ok(host::encrypted(gitcd, secret.as_deref()))
     }
 
-    fn status(object: &TrishankuHeaven, seen: &Seen, host: Option<&State>) -> TrishankuHeavenStatus {
+    fn status(object: &TrishankuHeaven, seen: &Seen, host: &Result<Option<State>, Error>) -> TrishankuHeavenStatus {
         let mut status = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation;
         if seen.certificates.is_some() {
             workload::set(&mut status.conditions, CERTIFICATES_READY, seen.certificates.as_ref(), generation);
         }
         let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
-        workload::set(&mut status.conditions, GIT_HOST_ENCRYPTED, host.filter(|_| !skips_app), generation);
+        // If its Secret cannot be read, the condition stays as it is.
+        if let Ok(host) = host {
+            let host = host.as_ref().filter(|_| !skips_app);
+            workload::set(&mut status.conditions, GIT_HOST_ENCRYPTED, host, generation);
+        }
         if seen.available.is_some() || skips_app {
             workload::set(&mut status.conditions, AVAILABLE, seen.available.as_ref(), generation);
         }
@@ -348,10 +382,15 @@ fn report(object: &TrishankuHeaven, seen: &Seen) -> Report {
         return Report::stalled(
             "Suspended",
             spec.suspend_reason.clone().unwrap_or_else(|| "spec.suspend is set".to_owned()),
-        );
+        )
+        .warns(false);
     }
     match [&seen.certificates, &seen.available].into_iter().flatten().find(|state| !state.is) {
-        Some(state) => Report::reconciling(state.reason.clone(), state.message.clone()),
+        // A rollout is nothing wrong. A Secret that is missing or has expired is, and so is a rollout that is stuck.
+        Some(state) => {
+            let warns = seen.certificates.as_ref().is_some_and(|certificates| !certificates.is) || state.is_stuck();
+            Report::reconciling(state.reason.clone(), state.message.clone()).warns(warns)
+        }
         None if seen.available.is_none() && !spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default() => {
             Report::reconciling("Applied", "the Deployment was just created")
         }
@@ -364,24 +403,26 @@ impl Reconciler for Heavens {
     type Error = Error;
 
     async fn reconcile(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<Action, Error> {
-        if object.metadata.deletion_timestamp.is_some() {
-            return Ok(Action::Change);
-        }
-        self.observer.follow(&context.key, &context.client);
+        self.observer.follow(&context);
         let mut seen = Seen::default();
         let result = self.converge(&object, &context, &mut seen).await;
+        let host = self.host(&object, &context).await;
+        let status = Self::status(&object, &seen, &host);
+        let result = result.and(host.map(drop));
         // Users look for failures in the status, so it is written in either case.
         let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
-        let status = Self::status(&object, &seen, self.host(&object, &context.key).as_ref());
         // A race is resolved within moments, so it is not reported.
-        if !matches!(result, Err(Error::Raced(_))) {
+        if matches!(result, Err(Error::Raced(_))) {
+            result?;
+        } else {
             let mut before = object.status.clone();
             if let Some(branch) = before.as_mut().and_then(|before| before.branch.as_mut()) {
                 *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
             }
-            self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await?;
+            let written =
+                self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await;
+            settle(&context.key, result, written)?;
         }
-        result?;
         let until = seen.look_again.map(|time| time - (self.clock)());
         Ok(until.map_or(Action::Change, |until| {
             Action::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))

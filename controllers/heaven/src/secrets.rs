@@ -4,16 +4,17 @@
 //! and is retried.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::ObjectMeta;
-use kube::{Client, Resource as _};
+use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::{Client, Resource};
 use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
-use trishanku_framework::Key;
-use trishanku_framework::cache::{Cache, Change};
+use trishanku_framework::cache::{Cache, Change, OnDemand};
+use trishanku_framework::{Key, Manager};
 
 use crate::certificates::{Stored, Wanted};
 use crate::{CERTIFICATE, Error};
@@ -24,22 +25,56 @@ const TYPE: &str = "kubernetes.io/tls";
 /// The keys that this controller manages; others belong to users.
 const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.key", "kubeconfig"];
 
-/// Returns the present Secrets with these names.
-pub(crate) fn stored<'n>(
-    cache: &Cache<Secret>,
-    heaven: &Key,
-    names: impl IntoIterator<Item = &'n str>,
-) -> BTreeMap<&'n str, Stored> {
-    let found = names.into_iter().filter_map(|name| {
-        let secret = cache.get(&Key::namespaced(heaven.namespace()?, name))?;
-        let data = secret.data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
-        Some((name, Stored { data, is_ours: is_ours(&secret) }))
-    });
-    found.collect()
+/// The Secrets that heavens use: those of this controller are cached, and others are read when a heaven names them. A cluster
+/// may have many large ones.
+#[derive(Clone)]
+pub(crate) struct Secrets {
+    pub(crate) ours: Arc<Cache<Secret>>,
+    pub(crate) others: OnDemand<Secret>,
 }
 
-fn is_ours(secret: &Secret) -> bool {
-    secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CERTIFICATE))
+impl Secrets {
+    pub(crate) fn of(manager: &Manager) -> Self {
+        Self { ours: manager.cache_selecting(CERTIFICATE), others: manager.cache_on_demand() }
+    }
+
+    pub(crate) async fn get(&self, client: &Client, key: &Key) -> kube::Result<Option<Arc<Secret>>> {
+        match self.ours.get(key) {
+            Some(secret) => Ok(Some(secret)),
+            None => self.others.get(client, key).await,
+        }
+    }
+
+    /// Returns whether there is a Secret of that name.
+    pub(crate) fn exists(&self, key: &Key) -> bool {
+        self.others.metadata().get(key).is_some()
+    }
+}
+
+/// Returns the present Secrets with these names.
+pub(crate) async fn stored<'n>(
+    client: &Client,
+    secrets: &Secrets,
+    heaven: &Key,
+    names: impl IntoIterator<Item = &'n str>,
+) -> kube::Result<BTreeMap<&'n str, Stored>> {
+    let mut found = BTreeMap::new();
+    for name in names {
+        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), name);
+        let Some(secret) = secrets.get(client, &key).await? else { continue };
+        let data = secret.data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+        found.insert(name, Stored { data, is_ours: is_ours(&*secret) });
+    }
+    Ok(found)
+}
+
+fn is_ours(secret: &impl Resource) -> bool {
+    secret.meta().labels.as_ref().is_some_and(|labels| labels.contains_key(CERTIFICATE))
+}
+
+/// Whether a change concerns a Secret of which only the metadata is cached.
+pub(crate) fn is_of_others(change: &Change<'_, PartialObjectMeta<Secret>>) -> bool {
+    change.before.into_iter().chain(change.after).any(|secret| !is_ours(secret))
 }
 
 /// Whether a change to a Secret concerns the heavens that use it. An additional owner does not: of a thousand new
@@ -146,7 +181,7 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
 }
 
 /// Removes the heaven from Secrets that it no longer uses, and deletes those without other owners. Costs a scan of the
-/// namespace's Secrets.
+/// namespace's Secrets of this controller.
 pub(crate) async fn release(
     client: &Client,
     cache: &Cache<Secret>,
@@ -157,7 +192,7 @@ pub(crate) async fn release(
     let is_left = |secret: &Secret| {
         let owners = secret.metadata.owner_references.as_deref().unwrap_or_default();
         let is_named = secret.metadata.name.as_deref().is_some_and(|name| named.contains(&name));
-        is_ours(secret) && !is_named && owners.iter().any(|owner| owner.uid == uid)
+        !is_named && owners.iter().any(|owner| owner.uid == uid)
     };
     let keys = cache.keys().into_iter().filter(|key| key.namespace() == namespace);
     let secrets = keys.filter_map(|key| cache.get(&key));

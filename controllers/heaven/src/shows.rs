@@ -1,21 +1,20 @@
 //! Status source of heavens: how to reach their gitcd, and which status fields to write.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Client;
 use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
 use trishanku_branch_status::answer::Branch;
 use trishanku_branch_status::{Identity, StatusSource};
 use trishanku_framework::Key;
-use trishanku_framework::cache::Cache;
 use trishanku_heaven_plan::names;
 use trishanku_heaven_plan::workload::HEAVEN;
 
+use crate::secrets::Secrets;
+
 /// Uses the administrator's certificate of the heaven.
 pub(crate) struct HeavenStatusSource {
-    pub(crate) secrets: Arc<Cache<Secret>>,
+    pub(crate) secrets: Secrets,
 }
 
 impl StatusSource for HeavenStatusSource {
@@ -26,10 +25,14 @@ impl StatusSource for HeavenStatusSource {
         HEAVEN
     }
 
-    fn identity(&self, object: &TrishankuHeaven) -> Option<Identity> {
+    async fn identity(&self, client: &Client, object: &TrishankuHeaven) -> Option<Identity> {
         let key = Key::of(object);
         let named = names::Certificates::of(key.name(), &object.spec);
-        let secret = self.secrets.get(&Key::namespaced(key.namespace()?, &named.admin))?;
+        let secret = self.secrets.get(client, &Key::namespaced(key.namespace()?, &named.admin)).await;
+        let secret = secret.inspect_err(|error| {
+            tracing::warn!(object = %key, secret = named.admin, %error, "cannot read the Secret to query gitcd with");
+        });
+        let secret = secret.ok()??;
         let value = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.clone());
         Some(Identity { authorities: value("ca.crt")?, certificate: value("tls.crt")?, key: value("tls.key")? })
     }

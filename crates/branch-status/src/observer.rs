@@ -15,8 +15,8 @@ use rand::Rng as _;
 use serde_json::{Map, Value, json};
 use tokio::task::AbortHandle;
 use trishanku_api::{GROUP, REPOSITORY_READY, SYNCED, VERSION};
-use trishanku_framework::cache::Cache;
-use trishanku_framework::{Key, Object};
+use trishanku_framework::cache::{Cache, Index};
+use trishanku_framework::{Context, Key, Object, Term};
 use trishanku_heaven_plan::STATUS_PORT;
 use trishanku_heaven_plan::workload::{self, State, label_value};
 
@@ -42,8 +42,8 @@ pub trait StatusSource: Send + Sync + 'static {
     /// The label of the pods; its value is the object's name.
     fn label(&self) -> &'static str;
 
-    /// The credentials for its gitcd; `None` if they do not exist yet.
-    fn identity(&self, object: &Self::Object) -> Option<Identity>;
+    /// The credentials for its gitcd; `None` if they do not exist yet, or cannot be read.
+    fn identity(&self, client: &Client, object: &Self::Object) -> impl Future<Output = Option<Identity>> + Send;
 
     /// The status fields for a branch; `None` if its status is unknown.
     fn fields(&self, object: &Self::Object, branch: Option<&Branch>) -> Map<String, Value>;
@@ -74,39 +74,61 @@ pub struct Observer<T: StatusSource> {
 struct Shared<T: StatusSource> {
     source: T,
     objects: Arc<Cache<T::Object>>,
-    pods: Arc<Cache<Pod>>,
+    /// By namespace and value of the label.
+    pods: Index<Pod>,
     latest: Mutex<HashMap<Key, Observed>>,
     tasks: Mutex<Tasks>,
 }
 
-/// The running tasks. Numbers distinguish tasks of successive objects with the same name.
 #[derive(Default)]
 struct Tasks {
-    by_key: HashMap<Key, (u64, AbortHandle)>,
+    by_key: HashMap<Key, Task>,
     begun: u64,
+}
+
+/// A running task.
+struct Task {
+    /// Distinguishes tasks of successive objects with the same name, and of successive terms.
+    number: u64,
+    handle: AbortHandle,
+    term: Term,
 }
 
 impl<T: StatusSource> Observer<T> {
     /// Creates an observer with caches of a manager; the cache of pods contains only those with the label.
-    pub fn new(source: T, objects: Arc<Cache<T::Object>>, pods: Arc<Cache<Pod>>) -> Self {
-        let (latest, tasks) = (Mutex::default(), Mutex::default());
+    pub fn new(source: T, objects: Arc<Cache<T::Object>>, pods: &Arc<Cache<Pod>>) -> Self {
+        let (latest, tasks, label) = (Mutex::default(), Mutex::default(), source.label());
+        let pods = pods.index(move |pod| {
+            let (labels, namespace) = (pod.metadata.labels.as_ref(), pod.metadata.namespace.as_deref());
+            let value = labels.and_then(|labels| labels.get(label));
+            value.map(|value| in_namespace(namespace, value)).into_iter().collect()
+        });
         Self { shared: Arc::new(Shared { source, objects, pods, latest, tasks }) }
     }
 
-    /// Starts to observe an object until it is gone, unless that has started. `client` is that of a reconcile, which
-    /// cannot write without the lease.
-    pub fn follow(&self, key: &Key, client: &Client) {
-        let tasks = &mut *self.shared.tasks.lock();
-        if tasks.by_key.get(key).is_some_and(|(_, task)| !task.is_finished()) {
-            return;
+    /// Starts to observe the object of a reconcile until it is gone, or the controller's term ends, unless that has started.
+    pub fn follow(&self, context: &Context) {
+        let (tasks, Context { client, key, term, .. }) = (&mut *self.shared.tasks.lock(), context.clone());
+        match tasks.by_key.get(&key) {
+            Some(task) if !task.handle.is_finished() && !task.term.is_over() => return,
+            // The end of an earlier term need not have reached it. What it learned may be of no more use.
+            Some(task) => {
+                task.handle.abort();
+                self.shared.latest.lock().remove(&key);
+            }
+            None => {}
         }
         tasks.begun += 1;
-        let (shared, own, client, number) = (self.shared.clone(), key.clone(), client.clone(), tasks.begun);
+        let (shared, own, ends, number) = (self.shared.clone(), key.clone(), term.clone(), tasks.begun);
         let task = tokio::spawn(async move {
-            shared.run(&own, &client).await;
+            tokio::select! {
+                () = shared.run(&own, &client) => {}
+                // Another replica observes it from then on.
+                () = ends.ended() => {}
+            }
             shared.forget(&own, Some(number));
         });
-        tasks.by_key.insert(key.clone(), (number, task.abort_handle()));
+        tasks.by_key.insert(key, Task { number, handle: task.abort_handle(), term });
     }
 
     /// Stops observing an object.
@@ -144,15 +166,15 @@ impl<T: StatusSource> Observer<T> {
     ///
     /// # Errors
     /// The reason why there is no response.
-    pub async fn ask(&self, key: &Key) -> Result<Branch, String> {
+    pub async fn ask(&self, client: &Client, key: &Key) -> Result<Branch, String> {
         let object = self.shared.objects.get(key).ok_or("it is gone")?;
-        self.shared.look(key, &object).await.unwrap_or_else(|| Err("there is no pod".to_owned()))
+        self.shared.look(key, &object, client).await.unwrap_or_else(|| Err("there is no pod".to_owned()))
     }
 }
 
 impl<T: StatusSource> Drop for Observer<T> {
     fn drop(&mut self) {
-        self.shared.tasks.lock().by_key.values().for_each(|(_, task)| task.abort());
+        self.shared.tasks.lock().by_key.values().for_each(|task| task.handle.abort());
     }
 }
 
@@ -167,7 +189,7 @@ impl<T: StatusSource> Shared<T> {
             pause = INTERVAL.max(many).mul_f64(rand::rng().random_range(0.8..1.2));
             let Some(object) = self.objects.get(key) else { return };
             // Boxed, since thousands of tasks may exist of which most are waiting.
-            let asked = Box::pin(self.look(key, &object)).await;
+            let asked = Box::pin(self.look(key, &object, client)).await;
             let mut before = self.source.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
@@ -206,12 +228,12 @@ impl<T: StatusSource> Shared<T> {
     /// Stops observing an object, if `number` is that of its task, or none is given.
     fn forget(&self, key: &Key, number: Option<u64>) {
         let tasks = &mut *self.tasks.lock();
-        let is_it = tasks.by_key.get(key).is_some_and(|(known, _)| number.is_none_or(|number| number == *known));
+        let is_it = tasks.by_key.get(key).is_some_and(|task| number.is_none_or(|number| number == task.number));
         if !is_it {
             return;
         }
-        if let Some((_, task)) = tasks.by_key.remove(key) {
-            task.abort();
+        if let Some(task) = tasks.by_key.remove(key) {
+            task.handle.abort();
         }
         self.latest.lock().remove(key);
         self.source.gone(key);
@@ -219,14 +241,9 @@ impl<T: StatusSource> Shared<T> {
 
     /// The pods that run or start; those that terminate, if there are no others.
     fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
-        let of = label_value(key.name());
-        let is = |pod: &Arc<Pod>| {
-            let labels = pod.metadata.labels.as_ref();
-            labels.and_then(|labels| labels.get(self.source.label())) == Some(&of)
-        };
-        let keys = self.pods.keys().into_iter().filter(|pod| pod.namespace() == key.namespace());
-        let pods = keys.filter_map(|pod| self.pods.get(&pod)).filter(is);
-        let (ending, others): (Vec<_>, Vec<_>) = pods.partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        let pods = self.pods.get(&in_namespace(key.namespace(), &label_value(key.name())));
+        let (ending, others): (Vec<_>, Vec<_>) =
+            pods.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
         let mut pods = if others.is_empty() { ending } else { others };
         pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
         pods
@@ -234,9 +251,9 @@ impl<T: StatusSource> Shared<T> {
 
     /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
     /// responding.
-    async fn look(&self, key: &Key, object: &T::Object) -> Option<Result<Branch, String>> {
+    async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<Result<Branch, String>> {
         let pods = self.pods(key);
-        let identity = self.source.identity(object);
+        let identity = self.source.identity(client, object).await;
         let answers = join_all(pods.iter().map(|pod| look_at(pod, identity.as_ref()))).await;
         best(answers)
     }
@@ -257,6 +274,10 @@ impl<T: StatusSource> Shared<T> {
             }
         }
     }
+}
+
+fn in_namespace(namespace: Option<&str>, value: &str) -> String {
+    format!("{}/{value}", namespace.unwrap_or_default())
 }
 
 async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, String> {

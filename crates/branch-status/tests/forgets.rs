@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -26,7 +27,7 @@ impl StatusSource for Shows {
         HEAVEN
     }
 
-    fn identity(&self, _: &TrishankuHeaven) -> Option<Identity> {
+    async fn identity(&self, _: &Client, _: &TrishankuHeaven) -> Option<Identity> {
         None
     }
 
@@ -50,7 +51,7 @@ impl Reconciler for Follows {
     type Error = kube::Error;
 
     async fn reconcile(&self, _: Arc<TrishankuHeaven>, context: Context) -> Result<Action, kube::Error> {
-        self.0.follow(&context.key, &context.client);
+        self.0.follow(&context);
         Ok(Action::Change)
     }
 }
@@ -62,7 +63,7 @@ async fn a_deleted_object_is_forgotten_without_a_notification() {
     let namespace = cluster.namespace("observe").await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
     let gone = Arc::new(Mutex::new(Vec::new()));
-    let observer = Observer::new(Shows(gone.clone()), manager.cache(), manager.cache_selecting(HEAVEN));
+    let observer = Observer::new(Shows(gone.clone()), manager.cache(), &manager.cache_selecting(HEAVEN));
     let observer = Arc::new(observer);
     let (stop, stopped) = oneshot::channel::<()>();
     let follows = Controller::new("follows", Follows(observer.clone()));

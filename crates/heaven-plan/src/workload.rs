@@ -162,6 +162,12 @@ impl State {
     pub fn new(is: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { is, reason: reason.into(), message: message.into() }
     }
+
+    /// Whether this is the state of a rollout that fails, by a reason of the Deployment controller for `Progressing=False`:
+    /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/util/deployment_util.go>
+    pub fn is_stuck(&self) -> bool {
+        ["ProgressDeadlineExceeded", "ReplicaSetCreateError", "FailedCreate"].contains(&self.reason.as_str())
+    }
 }
 
 /// Whether a Deployment's pods are ready, according to its status for the present generation. Old pods do not count,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use trishanku_framework::apply::{ApplyError, ApplySet};
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::status::{Report, StatusWriter, settle};
 use trishanku_framework::{Action, Context, Failure, Key, Manager, Reconciler, Retry};
 
 use crate::kind::JobHeaven;
@@ -47,8 +47,9 @@ impl Reconciler for JobHeavenReconciler {
             Err(_) => Report::of(&result),
         };
         let status = object.status.clone().unwrap_or_default();
-        self.status.write(&context.client, &self.objects, &object, object.status.as_ref(), status, &report).await?;
-        result.map(|_| Action::Change)
+        let before = object.status.as_ref();
+        let written = self.status.write(&context.client, &self.objects, &object, before, status, &report).await;
+        settle(&context.key, result.map(|_| Action::Change), written)
     }
 }
 

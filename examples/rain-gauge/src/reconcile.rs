@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use trishanku_framework::apply::{ApplyError, ApplySet};
+use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::status::StatusWriter;
 use trishanku_framework::{Action, Context, Error, Manager, Reconciler};
 
 use crate::kind::RainGauge;
@@ -26,12 +26,12 @@ impl RainGaugeReconciler {
         Self { objects: manager.cache(), maps: manager.cache(), status: StatusWriter::new(FIELD_MANAGER) }
     }
 
-    async fn apply(&self, object: &RainGauge, context: &Context) -> Result<(), ApplyError> {
+    async fn apply(&self, object: &RainGauge, context: &Context) -> Result<Action, Error> {
         let mut set = ApplySet::of(object, context.client.clone(), FIELD_MANAGER);
         set.apply(plan(object, context.key.name()), &self.maps).await?;
         // Deletes owned objects that are no longer in the plan.
         set.prune(&self.maps).await?;
-        Ok(())
+        Ok(Action::Change)
     }
 }
 
@@ -43,9 +43,7 @@ impl Reconciler for RainGaugeReconciler {
         let applied = self.apply(&object, &context).await;
         // Users look for failures in the status, so it is written in either case.
         let (before, status) = (object.status.as_ref(), object.status.clone().unwrap_or_default());
-        self.status.write(&context.client, &self.objects, &*object, before, status, &Report::of(&applied)).await?;
-        applied?;
-        Ok(Action::Change)
+        self.status.write_result(&context.client, &self.objects, &*object, before, status, applied).await
     }
 }
 

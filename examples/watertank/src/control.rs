@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use trishanku_framework::apply::ApplySet;
 use trishanku_framework::cache::Cache;
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::status::{Report, StatusWriter, settle};
 use trishanku_framework::{Action, CleanedUp, Context, Error, Key, Manager, Reconciler};
 
 use crate::plan::{Plan, level_after, plan};
@@ -45,10 +45,10 @@ impl TankReconciler {
         let inflow = if turned.as_ref().map_or(open, |_| plan.open) { tank.spec.inflow } else { 0 };
         status.rate = f64::from(inflow) - f64::from(tank.spec.outflow);
         // Users look for failures in the status, so it is written in either case.
-        let report = if turned.is_ok() { &plan.report } else { &Report::of(&turned) };
-        self.status.write(&context.client, &self.tanks, tank, tank.status.as_ref(), status, report).await?;
-        turned?;
-        Ok(plan)
+        let report = if turned.is_ok() { plan.report.clone() } else { Report::of(&turned) };
+        let before = tank.status.as_ref();
+        let written = self.status.write(&context.client, &self.tanks, tank, before, status, &report).await;
+        settle(&context.key, turned.map(|_| plan).map_err(Error::from), written)
     }
 }
 

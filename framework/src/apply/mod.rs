@@ -24,8 +24,9 @@
 //!
 //! **Ownership.** The owner becomes the controller, so that changes of the object trigger its reconcile
 //! ([`owns`](crate::Controller::owns)), and the object is garbage-collected. An object that has another controller, or none,
-//! is not changed. An object that the cache does not show (it is newer, or not watched) is applied without force: a field
-//! with another manager is not overwritten, and the result is a conflict.
+//! is not changed. If the cache is [selecting](crate::Manager::cache_selecting), the apiserver is asked first whether there is
+//! such an object. An object that the cache does not show (it is newer, or not watched) is applied without
+//! force: a field with another manager is not overwritten, and the result is a conflict.
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
 //! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
@@ -45,9 +46,10 @@ mod pruning;
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
+use serde_json::Value;
 
 pub use self::changes::{Change, changes};
 use self::changes::{Hidden, changes_of};
@@ -55,7 +57,7 @@ pub use self::differences::{Difference, differences};
 pub use self::error::{ApplyError, Error};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{fingerprint, id, sign, stamp};
-use crate::cache::Cache;
+use crate::cache::{Cache, CachedObject};
 use crate::{Key, Kind, Object, StaticKind};
 
 /// The result of an apply.
@@ -154,7 +156,8 @@ impl<'a, O: Object> ApplySet<'a, O> {
         self.make(wanted, cache, false).await
     }
 
-    /// As [`apply`](Self::apply), but deletes the object first if an immutable field differs. Only for objects that may be lost.
+    /// As [`apply`](Self::apply), but deletes the object first if an immutable field differs: if the apiserver refuses the
+    /// change, and would accept a new object, which a dry run shows. Only for objects that may be lost.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -178,9 +181,22 @@ impl<'a, O: Object> ApplySet<'a, O> {
             self.applied.insert((cache.kind().path(), key));
             return Ok(Applied::Unchanged);
         }
-        let known = cache.known(&key);
+        let mut known = cache.known(&key);
+        let not_ours =
+            |there: &K| Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(there), key: key.clone() });
         if let Some(known) = known.as_ref().filter(|known| known.owner() != ours) {
-            return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
+            return not_ours(&known.object().object());
+        }
+        if known.is_none() && cache.is_selecting() {
+            // The cache does not show the objects of others.
+            let api = cache.kind().api(self.client.clone(), key.namespace());
+            let refused = |error| ApplyError::Refused { kind: kind(), key: key.clone(), source: Box::new(error) };
+            let there = api.get_opt(key.name()).await.map_err(refused)?;
+            if let Some(there) = there.as_ref().filter(|there| controller(*there) != ours) {
+                return not_ours(there);
+            }
+            // It may be ours and have lost the label.
+            known = there.map(CachedObject::read);
         }
         self.applied.insert((cache.kind().path(), key.clone()));
         let mut content = sign(&mut wanted).map_err(encode)?;
@@ -226,15 +242,33 @@ impl<'a, O: Object> ApplySet<'a, O> {
                 }
                 Ok(Applied::Written)
             }
-            Err(error) => match live().filter(|_| recreate && is_immutable(&error)) {
-                Some(live) => {
+            Err(error) => match live().filter(|_| recreate && is_invalid(&error)) {
+                Some(live) if self.could_be_new(cache.kind(), &key, wanted, &error).await => {
                     let dry_run = self.dry;
                     tracing::info!(kind = kind(), object = %key, dry_run, "deleting it: an immutable field differs");
                     self.delete(cache.kind(), &key, &*live).await?;
                     Ok(Applied::Deleted)
                 }
-                None => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
+                _ => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
             },
+        }
+    }
+
+    /// Returns whether the apiserver would accept an object that it refused as an update if it were new: then what it refused is
+    /// the change of a field that is immutable.
+    ///
+    /// Which fields are, and how the refusal is worded, differs between kinds: "field is immutable" for a Deployment, "updates
+    /// to statefulset spec … are forbidden", "cannot change roleRef", or a rule of a CRD. But a creation is validated before its
+    /// name is looked up, so the dry run of one ends in "already exists" if only the name is in the way.
+    async fn could_be_new<K: Object>(&self, kind: &Kind<K>, key: &Key, wanted: Value, refused: &kube::Error) -> bool {
+        let Ok(wanted) = serde_json::from_value::<K>(wanted) else { return false };
+        let api = kind.api(self.client.clone(), key.namespace());
+        let parameters = PostParams { dry_run: true, field_manager: Some(self.manager.clone()) };
+        match api.create(&parameters, &wanted).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => true,
+            Err(error) if is_invalid(&error) => false,
+            // A quota or a webhook refuses the dry run, or a port is taken by the object itself. Most kinds say the word.
+            _ => refused.to_string().contains("immutable"),
         }
     }
 
@@ -328,14 +362,20 @@ impl<O: Object> std::fmt::Debug for ApplySet<'_, O> {
     }
 }
 
-/// Returns whether an immutable field differs.
-fn is_immutable(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_invalid() && status.message.contains("immutable"))
+/// Returns whether the apiserver refused the content of an object.
+fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_invalid())
 }
 
 fn owner_name(object: &impl Resource) -> Option<String> {
-    let mut references = object.meta().owner_references.iter().flatten();
-    references
-        .find(|reference| reference.controller == Some(true))
-        .map(|owner| format!("{} {}", owner.kind, owner.name))
+    controller_of(object).map(|owner| format!("{} {}", owner.kind, owner.name))
+}
+
+/// Returns the uid of the controlling owner.
+fn controller(object: &impl Resource) -> Option<&str> {
+    controller_of(object).map(|owner| owner.uid.as_str())
+}
+
+fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
+    object.meta().owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
 }

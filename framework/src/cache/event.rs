@@ -8,6 +8,9 @@ use super::packed::Packed;
 use super::text::{misfit, pared};
 use crate::{Key, Kind, Object};
 
+/// The annotation of `kubectl apply` without `--server-side`.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// The events of kube-runtime's watcher.
 pub(super) enum Event<K> {
     /// An object was added or changed.
@@ -18,8 +21,8 @@ pub(super) enum Event<K> {
     Init,
     /// An object of the list.
     InitApply(Read<K>),
-    /// The list is complete: objects that were not in it are gone.
-    InitDone,
+    /// The list is complete: objects that were not in it at this version are gone.
+    InitDone(Option<u64>),
 }
 
 /// A decoded object.
@@ -82,9 +85,13 @@ impl<K: Object> Read<K> {
     pub(super) fn of(kind: &Kind<K>, raw: &RawValue) -> serde_json::Result<(Self, String)> {
         let text = pared(raw.get(), &kind.types())?;
         match serde_json::from_str::<K>(&text) {
-            Ok(object) => {
+            Ok(mut object) => {
                 let version = object.meta().resource_version.clone().unwrap_or_default();
-                Ok((Self::fits(object, Packed::from_text(&text), false), version))
+                // It has the whole object again, which is not wanted here, and may be a Secret.
+                let has_copy = K::metadata_api()
+                    && object.meta_mut().annotations.as_mut().is_some_and(|all| all.remove(LAST_APPLIED).is_some());
+                let packed = if has_copy { Packed::of(&object) } else { Packed::from_text(&text) };
+                Ok((Self::fits(object, packed), version))
             }
             Err(error) => {
                 let Partial { metadata } = serde_json::from_str(&text)?;
@@ -98,21 +105,21 @@ impl<K: Object> Read<K> {
         }
     }
 
-    fn fits(object: K, packed: Packed<K>, learned: bool) -> Self {
-        Self::Fits(Box::new(Fits::of(object, packed, learned)))
+    fn fits(object: K, packed: Packed<K>) -> Self {
+        Self::Fits(Box::new(Fits::of(object, packed)))
     }
 }
 
 impl<K: Object> Fits<K> {
-    fn of(object: K, packed: Packed<K>, learned: bool) -> Self {
-        Self { key: Key::of(&object), known: CachedObject::of(&object, packed, learned), object }
+    fn of(object: K, packed: Packed<K>) -> Self {
+        Self { key: Key::of(&object), known: CachedObject::of(&object, packed), object }
     }
 
     /// The response to a write, which arrives as a value.
     pub(super) fn learned(mut object: K) -> Self {
         object.meta_mut().managed_fields = None;
         let packed = Packed::of(&object);
-        Self::of(object, packed, true)
+        Self::of(object, packed)
     }
 }
 

@@ -11,10 +11,13 @@
 //! [`Caches`] has one cache for each kind and selector, shared by all controllers.
 
 mod event;
+mod index;
 mod objects;
+mod on_demand;
 mod packed;
 mod reflector;
 mod registry;
+mod selector;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -30,11 +33,14 @@ use tokio::sync::watch;
 
 pub(crate) use self::event::InvalidObject;
 use self::event::{Event, Fits, Read};
+pub use self::index::Index;
 pub(crate) use self::objects::{CachedObject, Fingerprint};
 use self::objects::{Objects, Put};
+pub use self::on_demand::OnDemand;
 use self::packed::Packed;
 pub(crate) use self::registry::ANSWER_LIMIT;
 pub use self::registry::{Caches, Scope};
+use self::selector::Labels;
 use crate::{Key, Kind, Object};
 
 /// An object that was added, changed or removed.
@@ -83,6 +89,8 @@ pub struct Cache<K: Resource> {
     /// The namespaces that the watches cover.
     scope: Scope,
     selects: bool,
+    /// The labels of the selector, if they can be evaluated here.
+    labels: Option<Labels>,
 }
 
 /// What one watch has listed so far.
@@ -92,12 +100,14 @@ struct Listing<K> {
     namespace: Option<String>,
     objects: HashMap<Key, CachedObject<K>>,
     misfits: HashMap<Key, InvalidObject>,
+    /// How many responses to writes the cache had stored when the list began.
+    learned: u64,
     complete: bool,
 }
 
 impl<K> Listing<K> {
     fn of(namespace: Option<String>) -> Self {
-        Self { namespace, objects: HashMap::new(), misfits: HashMap::new(), complete: false }
+        Self { namespace, objects: HashMap::new(), misfits: HashMap::new(), learned: 0, complete: false }
     }
 }
 
@@ -113,11 +123,13 @@ impl<K: Object> Cache<K> {
             misfit: watch::Sender::default(),
             scope: Scope::All,
             selects: false,
+            labels: None,
         }
     }
 
-    fn limited(self, scope: &Scope, selects: bool) -> Self {
-        Self { scope: scope.clone(), selects, ..self }
+    fn limited(self, scope: &Scope, selector: Option<&str>) -> Self {
+        let (selects, labels) = (selector.is_some(), selector.and_then(Labels::parse));
+        Self { scope: scope.clone(), selects, labels, ..self }
     }
 
     fn counted(self, misfits: Gauge) -> Self {
@@ -160,6 +172,11 @@ impl<K: Object> Cache<K> {
     /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns whether the cache has only objects with certain labels.
+    pub(crate) fn is_selecting(&self) -> bool {
+        self.selects
     }
 
     /// Waits until each watch has completed its first list.
@@ -230,34 +247,45 @@ impl<K: Object> Cache<K> {
                     notify(followers, before.as_ref(), None, false);
                 }
             }
-            Event::Init => (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new()),
+            Event::Init => {
+                (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new());
+                listing.learned = self.read().learned();
+            }
             Event::InitApply(Read::Fits(fits)) => drop(listing.objects.insert(fits.key, fits.known)),
             Event::InitApply(Read::InvalidObject(misfit)) => drop(listing.misfits.insert(misfit.key.clone(), misfit)),
-            Event::InitDone => self.replace(followers, listing),
+            Event::InitDone(version) => self.replace(followers, listing, version),
         }
     }
 
-    /// Replaces the objects in the cache with those of a complete list.
-    fn replace(&self, followers: &[Follower<K>], listing: &mut Listing<K>) {
+    /// Replaces the objects in the cache with those of a complete list, except those that were written while it was read: the
+    /// watch, which starts at the version of the list, confirms them.
+    fn replace(&self, followers: &[Follower<K>], listing: &mut Listing<K>, version: Option<u64>) {
         let (listed, misfits) = (std::mem::take(&mut listing.objects), std::mem::take(&mut listing.misfits));
         let initial = !std::mem::replace(&mut listing.complete, true);
         let ours = |key: &Key| listing.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace));
+        let learned = listing.learned;
         let (news, gone, changed) = self.write(|objects| {
             objects.listed();
             listed.values().for_each(|known| objects.delivered(known.version()));
             misfits.values().for_each(|misfit| objects.delivered(misfit.number()));
             objects.keep_misfits(|key| !ours(key) || misfits.contains_key(key));
             let missing = |key: &Key| ours(key) && !listed.contains_key(key) && !misfits.contains_key(key);
+            let missing = |key: &Key| missing(key) && !objects.is_later(key, learned, version);
             let missing: Vec<_> = objects.iter().map(|(key, _)| key).filter(|key| missing(key)).cloned().collect();
             let mut gone: Vec<_> = missing.iter().filter_map(|key| objects.remove(key)).collect();
             let mut news = Vec::new();
-            for misfit in misfits.into_values() {
+            let misfits: Vec<_> =
+                misfits.into_values().filter(|misfit| !objects.is_later(&misfit.key, learned, version)).collect();
+            for misfit in misfits {
                 let (is_news, before) = objects.leave_out(misfit.clone());
                 news.extend(is_news.then_some(misfit));
                 gone.extend(before);
             }
             let mut changed = Vec::new();
             for (key, known) in listed {
+                if objects.is_later(&key, learned, version) {
+                    continue;
+                }
                 let after = known.object().clone();
                 match objects.put(key, known) {
                     Put::New => changed.push((None, after)),
@@ -323,11 +351,12 @@ impl<K: Object> Cache<K> {
         let Fits { key, object, known } = Fits::learned(written);
         let followers = &*self.followers();
         let put = self.write(|objects| {
-            let shown = self.selects.then(|| objects.get(&key).map(Packed::object)).flatten();
+            let is_needed = self.selects && self.labels.is_none();
+            let shown = is_needed.then(|| objects.get(&key).map(Packed::object)).flatten();
             let learns = objects.may_learn(known.version(), lists)
                 && !objects.is_outdated(&key, known.version())
                 && self.is_watched(&object, shown.as_deref());
-            learns.then(|| objects.put(key, known))
+            learns.then(|| objects.learn(key, known))
         });
         notify_of_put(followers, put, &object);
     }
@@ -338,9 +367,13 @@ impl<K: Object> Cache<K> {
             (Scope::Namespaces(names), Some(namespace)) => names.contains(namespace),
             _ => true,
         };
-        // The apiserver evaluates the selector, so an object stays selected as long as its labels do not change.
+        // If only the apiserver can evaluate the selector, an object stays selected as long as its labels do not change.
         let same = |known: &K| (&known.meta().uid, &known.meta().labels) == (&object.meta().uid, &object.meta().labels);
-        in_scope && (!self.selects || known.is_some_and(same))
+        let is_selected = match &self.labels {
+            Some(labels) => labels.select(object.meta().labels.as_ref()),
+            None => !self.selects || known.is_some_and(same),
+        };
+        in_scope && is_selected
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {

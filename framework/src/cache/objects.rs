@@ -21,6 +21,8 @@ pub(super) struct Objects<K> {
     newest: u64,
     /// Number of complete lists.
     lists: u64,
+    /// Number of responses to writes that were stored.
+    learned: u64,
 }
 
 /// An object, and fields that are read so often that they are stored beside it.
@@ -33,8 +35,8 @@ pub(crate) struct CachedObject<K> {
     owner: Option<Arc<str>>,
     /// The desired state that the object was found to match.
     settled: Option<Fingerprint>,
-    /// It is the response to a write, and encoded by us: the apiserver's text of this version may differ.
-    learned: bool,
+    /// The number of the write that it is the response to. It was encoded by us: the apiserver's text of this version may differ.
+    learned: Option<u64>,
 }
 
 /// What an object replaced.
@@ -49,15 +51,23 @@ pub(super) enum Put<K> {
 }
 
 impl<K: Object> CachedObject<K> {
-    pub(super) fn of(object: &K, packed: Packed<K>, learned: bool) -> Self {
+    pub(super) fn of(object: &K, packed: Packed<K>) -> Self {
         Self {
             object: packed,
             uid: object.meta().uid.as_deref().map(Into::into),
             version: version(object),
             owner: controller(object).map(Into::into),
             settled: None,
-            learned,
+            learned: None,
         }
+    }
+}
+
+impl<K: Object> CachedObject<K> {
+    /// An object that was read from the apiserver.
+    pub(crate) fn read(mut object: K) -> Self {
+        object.meta_mut().managed_fields = None;
+        Self::of(&object, Packed::of(&object))
     }
 }
 
@@ -73,7 +83,12 @@ impl<K> CachedObject<K> {
     /// Returns whether both are the same version of the same object.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_version = self.version.is_some() && (self.version, &self.uid) == (other.version, &other.uid);
-        self.object == other.object || (self.learned || other.learned) && is_one_version
+        self.object == other.object || (self.learned.is_some() || other.learned.is_some()) && is_one_version
+    }
+
+    /// Returns whether it is the response to a write after the first `learned`, which a list at `version` does not show.
+    fn is_later_than(&self, learned: u64, version: Option<u64>) -> bool {
+        version.is_some() && self.version > version && self.learned.is_some_and(|number| number > learned)
     }
 
     pub(crate) fn owner(&self) -> Option<&str> {
@@ -136,7 +151,14 @@ impl Owned {
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), by_owner: HashMap::new(), misfits: HashMap::new(), newest: 0, lists: 0 }
+        Self {
+            by_key: HashMap::new(),
+            by_owner: HashMap::new(),
+            misfits: HashMap::new(),
+            newest: 0,
+            lists: 0,
+            learned: 0,
+        }
     }
 }
 
@@ -169,8 +191,8 @@ impl<K> Objects<K> {
             return Put::New;
         };
         if there.is_same(&known) {
-            if there.learned && !known.learned {
-                (there.object, there.learned) = (known.object, false);
+            if there.learned.is_some() && known.learned.is_none() {
+                (there.object, there.learned) = (known.object, None);
             }
             return Put::Same;
         }
@@ -183,6 +205,22 @@ impl<K> Objects<K> {
         self.disown(before.owner(), &key);
         self.own(owner.as_ref(), &key);
         Put::InsteadOf(before.object)
+    }
+
+    /// Stores the response to a write.
+    pub(super) fn learn(&mut self, key: Key, known: CachedObject<K>) -> Put<K> {
+        self.learned += 1;
+        self.put(key, CachedObject { learned: Some(self.learned), ..known })
+    }
+
+    /// Returns the number of responses to writes that were stored.
+    pub(super) fn learned(&self) -> u64 {
+        self.learned
+    }
+
+    /// Returns whether the object is the response to a write after the first `learned`, which a list at `version` does not show.
+    pub(super) fn is_later(&self, key: &Key, learned: u64, version: Option<u64>) -> bool {
+        self.by_key.get(key).is_some_and(|known| known.is_later_than(learned, version))
     }
 
     /// Records an invalid object, which is left out. Returns whether it is new, and the valid object that it replaced.

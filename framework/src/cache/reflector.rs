@@ -110,7 +110,7 @@ impl<K: Object> Reflector<K> {
             let Some(after) = page.metadata.continue_.filter(|after| !after.is_empty()) else {
                 let version = page.metadata.resource_version.filter(|version| !version.is_empty());
                 let version = version.ok_or(Error::NoResourceVersion)?;
-                self.cache.apply(Event::InitDone, &mut self.listing);
+                self.cache.apply(Event::InitDone(version.parse().ok()), &mut self.listing);
                 self.caught_up(version.clone());
                 return Ok(version);
             };

@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
+use kube::core::PartialObjectMeta;
 
 use super::reflector::Reflector;
 use super::source::Source;
 use super::trouble::WatchHealth;
-use super::{Cache, Listing};
+use super::{Cache, Listing, OnDemand};
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::{Kind, Object, StaticKind};
 
@@ -84,12 +85,20 @@ impl Caches {
         cache.downcast().expect("caches are stored by type")
     }
 
+    /// Returns the objects of a type's kind with only their metadata in a cache, which all callers share.
+    pub fn on_demand<K: StaticKind>(&self) -> OnDemand<K>
+    where
+        PartialObjectMeta<K>: StaticKind,
+    {
+        OnDemand::new(self.of(None))
+    }
+
     fn entry<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Entry {
         let namespaces: Vec<_> = match &self.scope {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
-        let cache = Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector.is_some());
+        let cache = Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector);
         let cache = Arc::new(cache.counted(self.figures.misfits(&kind.group(), &kind.name())));
         let selector = selector.map(ToOwned::to_owned);
         let (filled, awaited) = (cache.clone(), cache.clone());
@@ -99,6 +108,7 @@ impl Caches {
             let feed = |(namespace, trouble): &(Option<String>, Arc<WatchHealth>)| {
                 let path = filled.kind().path_in(namespace.as_deref());
                 let source = Source::new(client.clone(), path, selector.clone(), limit);
+                let source = source.of_metadata(K::metadata_api());
                 let listing = Listing::of(namespace.clone());
                 Box::pin(Reflector::new(source, filled.clone(), listing, trouble.clone()).run()) as Task
             };

@@ -26,6 +26,8 @@ pub(super) struct Source {
     client: Client,
     request: Request,
     selector: Option<String>,
+    /// Whether only the metadata is wanted.
+    metadata: bool,
     /// How long the apiserver may be silent; zero means no limit.
     limit: Duration,
 }
@@ -56,14 +58,20 @@ struct Silent(Duration);
 
 impl Source {
     pub(super) fn new(client: Client, path: String, selector: Option<String>, limit: Duration) -> Self {
-        Self { client, request: Request::new(path), selector, limit }
+        Self { client, request: Request::new(path), selector, metadata: false, limit }
+    }
+
+    /// Requests only the metadata of the objects.
+    pub(super) fn of_metadata(self, metadata: bool) -> Self {
+        Self { metadata, ..self }
     }
 
     /// Reads a page of a list. The time limit applies to each piece of the body, so a long list is no failure.
     pub(super) async fn page(&self, page: Page) -> kube::Result<String> {
         let (label_selector, limit) = (self.selector.clone(), u32::try_from(page.limit).ok());
         let parameters = ListParams { label_selector, limit, continue_token: page.after, ..ListParams::default() };
-        let request = self.request.list(&parameters).map_err(kube::Error::BuildRequest)?;
+        let request = if self.metadata { Request::list_metadata } else { Request::list };
+        let request = request(&self.request, &parameters).map_err(kube::Error::BuildRequest)?;
         let mut body = pin!(self.in_time(self.client.request_stream(request)).await?);
         let mut text = Vec::new();
         loop {
@@ -80,7 +88,8 @@ impl Source {
     /// Watches for changes after `version`.
     pub(super) async fn watch(&self, version: &str) -> kube::Result<Watched> {
         let parameters = WatchParams { label_selector: self.selector.clone(), ..WatchParams::default() };
-        let request = self.request.watch(&parameters, version).map_err(kube::Error::BuildRequest)?;
+        let request = if self.metadata { Request::watch_metadata } else { Request::watch };
+        let request = request(&self.request, &parameters, version).map_err(kube::Error::BuildRequest)?;
         let events = self.in_time(self.client.request_events(request)).await?;
         Ok(events.boxed())
     }
@@ -97,6 +106,28 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn only_metadata_is_asked_for_if_only_that_is_wanted() {
+        let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let asks = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let accepted =
+                request.headers().get(http::header::ACCEPT).map(|accept| accept.to_str().unwrap().to_owned());
+            asks.lock().unwrap().push(accepted.unwrap_or_default());
+            async { Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::from(b"{}".to_vec()))) }
+        });
+        let client = Client::new(service, "default");
+        for metadata in [true, false] {
+            let source = Source::new(client.clone(), "/api/v1/secrets".to_owned(), None, Duration::ZERO);
+            let source = source.of_metadata(metadata);
+            source.page(Page::first()).await.unwrap();
+            drop(source.watch("7").await.unwrap());
+        }
+        let asked: Vec<_> =
+            asked.lock().unwrap().iter().map(|accept| accept.contains("as=PartialObjectMetadata")).collect();
+        assert_eq!(asked, [true, true, false, false]);
+    }
 
     #[test]
     fn pages_of_large_objects_have_few_of_them() {

@@ -19,7 +19,7 @@ fn map(namespace: &str, name: &str, version: u32) -> ConfigMap {
 fn list(cache: &Cache<ConfigMap>, listing: &mut Listing<ConfigMap>, objects: Vec<ConfigMap>) {
     cache.apply(Event::Init, listing);
     objects.into_iter().for_each(|object| cache.apply(Event::InitApply(read(&object)), listing));
-    cache.apply(Event::InitDone, listing);
+    cache.apply(Event::InitDone(None), listing);
 }
 
 /// Decodes a map as the apiserver sends it.
@@ -192,11 +192,91 @@ fn nothing_is_learned_whose_deletion_no_watch_would_report() {
     list(&cache, &mut listing, vec![labelled.clone()]);
     cache.learn(map("x", "without", 9), cache.lists());
     labelled.metadata.resource_version = Some("9".to_owned());
-    cache.learn(labelled, cache.lists());
+    cache.learn(labelled.clone(), cache.lists());
     assert_eq!(names(&cache), ["a"]);
     assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"));
     cache.learn(map("x", "a", 10), cache.lists());
-    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "the selector may no longer match it");
+    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("9"), "the selector no longer matches it");
+    (labelled.metadata.name, labelled.metadata.uid) = (Some("new".to_owned()), Some("another".to_owned()));
+    cache.learn(labelled.clone(), cache.lists());
+    assert_eq!(cache.len(), 2, "a new object that the selector matches is learned");
+
+    // Only the apiserver evaluates this selector.
+    let (cache, mut listing) = (of(&everywhere, Some("kind in (tank)")), Listing::of(None));
+    list(&cache, &mut listing, vec![labelled.clone()]);
+    labelled.metadata.resource_version = Some("10".to_owned());
+    cache.learn(labelled.clone(), cache.lists());
+    assert_eq!(cache.all()[0].resource_version().as_deref(), Some("10"));
+    labelled.metadata.name = Some("other".to_owned());
+    cache.learn(labelled, cache.lists());
+    assert_eq!(names(&cache), ["new"]);
+}
+
+#[test]
+fn what_was_written_while_a_list_was_read_stays_until_the_next_list() {
+    let ((cache, _), mut listing) = (followed(1), Listing::of(None));
+    let versions = || {
+        let mut all: Vec<_> = cache.all().iter().map(|map| (map.name_any(), map.resource_version().unwrap())).collect();
+        all.sort();
+        all.into_iter().map(|(name, version)| format!("{name} at {version}")).collect::<Vec<_>>()
+    };
+    list(&cache, &mut listing, vec![map("x", "a", 5), map("x", "c", 6)]);
+    cache.apply(Event::Init, &mut listing);
+    cache.apply(Event::InitApply(read(&map("x", "a", 5))), &mut listing);
+    cache.apply(Event::InitApply(misfit("c", 7)), &mut listing);
+    for written in [map("x", "a", 9), map("x", "b", 10), map("x", "c", 11)] {
+        cache.learn(written, cache.lists());
+    }
+    cache.apply(Event::InitDone(Some(8)), &mut listing);
+    assert_eq!(versions(), ["a at 9", "b at 10", "c at 11"]);
+    assert!(cache.misfits().is_empty());
+
+    // A list that is later shows more than the responses did.
+    cache.apply(Event::Init, &mut listing);
+    cache.learn(map("x", "d", 12), cache.lists());
+    cache.apply(Event::InitDone(Some(12)), &mut listing);
+    assert_eq!(versions(), Vec::<String>::new());
+
+    // So does one that began later, of a store that was restored from a backup.
+    cache.learn(map("x", "a", 14), cache.lists());
+    cache.apply(Event::Init, &mut listing);
+    cache.apply(Event::InitApply(read(&map("x", "a", 3))), &mut listing);
+    cache.apply(Event::InitDone(Some(4)), &mut listing);
+    assert_eq!(versions(), ["a at 3"]);
+}
+
+#[test]
+fn an_index_follows_every_change_and_has_what_was_there_before_it() {
+    let (cache, mut listing) = (Arc::new(Cache::<ConfigMap>::new(Kind::known(), 1)), Listing::of(None));
+    let on = |name: &str, version: u32, nodes: &[&str]| {
+        let mut map = map("x", name, version);
+        map.data = Some(nodes.iter().map(|node| ((*node).to_owned(), String::new())).collect());
+        map
+    };
+    let of = |map: &ConfigMap| map.data.iter().flatten().map(|(node, _)| node.clone()).collect();
+    let early = cache.index(of);
+    list(&cache, &mut listing, vec![on("a", 1, &["one"]), on("b", 2, &["one", "two"]), on("c", 3, &[])]);
+    let late = cache.index(of);
+    let check = |expected: [&[&str]; 2]| {
+        for index in [&early, &late] {
+            for (value, expected) in ["one", "two"].into_iter().zip(expected) {
+                let mut names: Vec<_> = index.get(value).iter().map(|map| map.name_any()).collect();
+                names.sort();
+                assert_eq!(names, expected, "{value}");
+                assert_eq!(index.keys(value).len(), expected.len(), "{value}");
+            }
+        }
+    };
+    check([&["a", "b"], &["b"]]);
+    cache.apply(Event::Apply(read(&on("a", 4, &["two"]))), &mut listing);
+    cache.apply(gone(&on("b", 5, &[])), &mut listing);
+    check([&[], &["a"]]);
+    cache.learn(on("c", 6, &["one"]), cache.lists());
+    check([&["c"], &["a"]]);
+    list(&cache, &mut listing, Vec::new());
+    check([&[], &[]]);
+    let nothing_left = format!("{early:?}");
+    assert_eq!(nothing_left, "Index { values: 0, .. }");
 }
 
 #[test]
@@ -218,7 +298,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     for object in [read(&map("x", "a", 1)), misfit("b", 2), read(&map("x", "c", 3)), misfit("d", 4)] {
         cache.apply(Event::InitApply(object), &mut listing);
     }
-    cache.apply(Event::InitDone, &mut listing);
+    cache.apply(Event::InitDone(None), &mut listing);
     assert_eq!(
         (cache.is_synced(), take(&changes)),
         (true, vec!["initial a:  -> 1".to_owned(), "initial c:  -> 3".into()])
@@ -240,7 +320,7 @@ fn an_object_that_does_not_fit_its_type_is_left_out_and_counted_until_it_fits_or
     for (listed, expected) in [(vec![misfit("c", 6)], vec!["x/c at 6".to_owned()]), (vec![], vec![])] {
         cache.apply(Event::Init, &mut listing);
         listed.into_iter().for_each(|object| cache.apply(Event::InitApply(object), &mut listing));
-        cache.apply(Event::InitDone, &mut listing);
+        cache.apply(Event::InitDone(None), &mut listing);
         assert_eq!((misfits(&cache), is_news()), (expected, false));
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 
 use crate::Object;
 use crate::cache::{Cache, InvalidObject};
 use crate::error::chain;
-use crate::status::note;
+use crate::status::{Recorder, note};
 
 /// Time between two events: after a bad upgrade there may be many.
 const SPACING: Duration = Duration::from_millis(100);
@@ -19,13 +19,14 @@ const SPACING: Duration = Duration::from_millis(100);
 /// Publishes one event for each version of an invalid object, for as long as it is polled.
 pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, client: Client) -> Infallible {
     let (mut another, mut reported) = (cache.another_misfit(), HashMap::new());
+    let recorder = Recorder::new(controller, None);
     loop {
         another.mark_unchanged();
         let misfits = cache.misfits();
         let mut reported_before = std::mem::take(&mut reported);
         for misfit in misfits {
             if reported_before.remove(&misfit.key).as_ref() != Some(&misfit.version) {
-                publish_event(controller, cache, &client, &misfit).await;
+                publish_event(&recorder, cache, &client, &misfit).await;
                 tokio::time::sleep(SPACING).await;
             }
             reported.insert(misfit.key, misfit.version);
@@ -37,7 +38,7 @@ pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, clie
     }
 }
 
-async fn publish_event<K: Object>(controller: &str, cache: &Cache<K>, client: &Client, misfit: &InvalidObject) {
+async fn publish_event<K: Object>(recorder: &Recorder, cache: &Cache<K>, client: &Client, misfit: &InvalidObject) {
     let [api_version, kind] = cache.kind().types().map(|(_, value)| Some(value.into_owned()));
     let object = ObjectReference {
         api_version,
@@ -55,8 +56,7 @@ async fn publish_event<K: Object>(controller: &str, cache: &Cache<K>, client: &C
         action: "Reconcile".to_owned(),
         secondary: None,
     };
-    let reporter = Reporter { controller: controller.to_owned(), instance: None };
-    if let Err(error) = Recorder::new(client.clone(), reporter).publish(&event, &object).await {
+    if let Err(error) = recorder.publish(client, &event, &object).await {
         tracing::warn!(object = %misfit.key, error = chain(&error), "cannot send an event");
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::complaint::complain;
 use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
+use super::term::{Acting, Term};
 use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, trigger};
 use crate::Key;
 use crate::cache::{Cache, Caches};
@@ -122,6 +123,7 @@ impl<R: Reconciler> Driver<R> {
     /// Works for the term of `role`. Returns true if it ended because of `stop`.
     async fn term(self: &Arc<Self>, orders: &mut Orders, role: Role) -> bool {
         self.begin();
+        let acting = Acting::begin();
         let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
         let mut complaints = pin!(complain(&self.name, &self.cache, orders.client.clone()));
@@ -131,7 +133,7 @@ impl<R: Reconciler> Driver<R> {
                 resync = Instant::now();
                 self.add(self.cache.keys(), Cause::Resync);
             }
-            self.start(&orders.client, &mut running, &mut works);
+            self.start(&orders.client, &acting, &mut running, &mut works);
             // Never longer than the interval of liveness reports.
             let mut wake = Instant::now() + orders.pulse.beat();
             wake = self.queue(|queue| queue.wake_at()).map_or(wake, |at| at.min(wake));
@@ -153,6 +155,8 @@ impl<R: Reconciler> Driver<R> {
         if stopped {
             self.wait_for(&mut running, &mut works, orders, role).await;
         }
+        // Before a reconcile that is slow to end: another replica may work already.
+        drop(acting);
         // Cancels the remaining reconciles; after a lost lease, these are all of them.
         running.abort_all();
         while let Some(ended) = running.join_next_with_id().await {
@@ -161,13 +165,13 @@ impl<R: Reconciler> Driver<R> {
         stopped
     }
 
-    fn start(self: &Arc<Self>, client: &Client, running: &mut Running, works: &mut Works) {
+    fn start(self: &Arc<Self>, client: &Client, acting: &Acting, running: &mut Running, works: &mut Works) {
         let now = Instant::now();
         loop {
             let Some(job) = self.queue(|queue| queue.next(now)) else { return };
             self.figures.queue.handed_out(job.waited);
-            let (key, driver, client) = (job.key.clone(), self.clone(), client.clone());
-            let task = running.spawn(async move { driver.work(job, client).await });
+            let (key, driver, client, term) = (job.key.clone(), self.clone(), client.clone(), acting.term());
+            let task = running.spawn(async move { driver.work(job, client, term).await });
             self.figures.began(task.id());
             works.insert(task.id(), key);
         }
@@ -202,7 +206,7 @@ impl<R: Reconciler> Driver<R> {
         }
     }
 
-    async fn work(&self, job: Job<Key>, client: Client) -> Done {
+    async fn work(&self, job: Job<Key>, client: Client, term: Term) -> Done {
         let Job { key, lane, failures, .. } = job;
         let Some(object) = self.cache.get(&key).filter(|object| !(self.paused)(object)) else {
             self.trail.forget(&key);
@@ -217,7 +221,7 @@ impl<R: Reconciler> Driver<R> {
             failures,
         };
         let reconcile = self.trail.begin(&subject, || TraceContext::on(&*object));
-        let context = Context { client, key, lane, failures };
+        let context = Context { client, key, lane, failures, term };
         let work = async {
             let in_time = tokio::time::timeout(self.time_limit, self.step(object, context)).await;
             in_time.unwrap_or_else(|_| {
@@ -296,13 +300,14 @@ mod tests {
     use crate::health::Health;
 
     /// A reconciler that never returns.
-    struct Hangs(Arc<AtomicUsize>);
+    struct Hangs(Arc<AtomicUsize>, Arc<Mutex<Vec<Term>>>);
 
     impl Reconciler for Hangs {
         type Object = ConfigMap;
         type Error = kube::Error;
 
-        async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action, kube::Error> {
+        async fn reconcile(&self, _: Arc<ConfigMap>, context: Context) -> Result<Action, kube::Error> {
+            self.1.lock().unwrap().push(context.term);
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending().await
         }
@@ -311,11 +316,12 @@ mod tests {
     #[tokio::test]
     async fn a_term_that_ended_and_was_followed_by_another_before_anybody_looked_has_ended() {
         let (caches, begun) = (Caches::new(Scope::All), Arc::new(AtomicUsize::new(0)));
+        let terms: Arc<Mutex<Vec<Term>>> = Arc::default();
         let cache = caches.of::<ConfigMap>(None);
         let mut map = ConfigMap::default();
         (map.metadata.name, map.metadata.resource_version) = (Some("a".to_owned()), Some("1".to_owned()));
         cache.learn(map, cache.lists());
-        let controller = Controller::new("test", Hangs(begun.clone())).resync(Some(Duration::MAX));
+        let controller = Controller::new("test", Hangs(begun.clone(), terms.clone())).resync(Some(Duration::MAX));
         let driver = Driver::new(controller, &caches, &Metrics::default());
         let (roles, role) = watch::channel(Role::Leading { term: 1 });
         let (_going_on, stop) = watch::channel(false);
@@ -335,6 +341,8 @@ mod tests {
         roles.send_replace(Role::Leading { term: 2 });
         let again = tokio::time::timeout(Duration::from_secs(5), until(2)).await;
         assert!(again.is_ok(), "the reconcile of the first term goes on in the second");
+        let are_over: Vec<_> = terms.lock().unwrap().iter().map(Term::is_over).collect();
+        assert_eq!(are_over, [true, false]);
         running.abort();
     }
 }

@@ -3,6 +3,7 @@
 mod complaint;
 mod driver;
 mod outcome;
+mod term;
 mod trigger;
 
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Duration;
 use kube::{Client, Resource as _};
 
 pub(crate) use self::driver::{Driver, Orders, Runs};
-use crate::cache::{Caches, Change};
+pub use self::term::Term;
+use crate::cache::{Cache, Caches, Change};
 use crate::queue::{Backoff, Lane, Settings};
 use crate::{Failure, Key, Kind, Object, StaticKind};
 
@@ -46,6 +48,8 @@ pub struct Context {
     pub lane: Lane,
     /// Number of consecutive failures.
     pub failures: u32,
+    /// How long the controller may act: tasks that a reconcile starts end with it.
+    pub term: Term,
 }
 
 /// The logic of a controller: makes the actual state match the spec of an object.
@@ -61,6 +65,10 @@ pub trait Reconciler: Send + Sync + 'static {
     type Error: Failure;
 
     /// Compares the actual state with the spec, and corrects what differs.
+    ///
+    /// Not called for an object that is being deleted: with a [finalizer](Self::finalizer), [`clean_up`](Self::clean_up) is
+    /// called instead, and without one, or once that is removed, nothing. What runs for an object outside of its reconciles ends
+    /// when the [cache](crate::cache) no longer has it.
     ///
     /// # Errors
     /// Any failure; [`Failure::retry`] decides when the object is retried.
@@ -236,6 +244,27 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
+    /// As [`owns`](Self::owns), for the objects in a cache: of a kind that many others use, only those with the labels of this
+    /// controller are cached, such as [`PART_OF`](crate::apply::PART_OF).
+    #[must_use]
+    pub fn owns_cached<C: Object>(self, cache: &Arc<Cache<C>>) -> Self {
+        let ours = self.kind.clone();
+        self.triggered_from(cache.clone(), move |change| {
+            let objects = change.before.into_iter().chain(change.after);
+            objects.filter_map(|object| trigger::owner(&ours, object)).collect()
+        })
+    }
+
+    /// As [`watches_changes`](Self::watches_changes), for the objects in a cache: with certain labels, or only their metadata.
+    #[must_use]
+    pub fn watches_cached<W: Object>(
+        self,
+        cache: &Arc<Cache<W>>,
+        affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        self.triggered_from(cache.clone(), affected)
+    }
+
     /// Also reconciles the objects that `affected` returns for an object of kind `W` that changes.
     #[must_use]
     pub fn watches<W: StaticKind>(self, affected: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static) -> Self {
@@ -270,17 +299,32 @@ impl<R: Reconciler> Controller<R> {
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
         let kind = kind.clone();
-        self.connections.push(Box::new(move |caches, driver| {
-            let driver = Arc::downgrade(driver);
-            // The initial list triggers nothing: the first reconcile already sees it.
-            caches.of_kind(&kind, None).follow_later(move |change| {
-                if let Some(driver) = driver.upgrade() {
-                    driver.affected(affected(change));
-                }
-            });
-        }));
+        self.connections.push(Box::new(move |caches, driver| connect(&caches.of_kind(&kind, None), driver, affected)));
         self
     }
+
+    fn triggered_from<W: Object>(
+        mut self,
+        cache: Arc<Cache<W>>,
+        affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        self.connections.push(Box::new(move |_, driver| connect(&cache, driver, affected)));
+        self
+    }
+}
+
+fn connect<R: Reconciler, W: Object>(
+    cache: &Cache<W>,
+    driver: &Arc<Driver<R>>,
+    affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+) {
+    let driver = Arc::downgrade(driver);
+    // The initial list triggers nothing: the first reconcile already sees it.
+    cache.follow_later(move |change| {
+        if let Some(driver) = driver.upgrade() {
+            driver.affected(affected(change));
+        }
+    });
 }
 
 impl<R: Reconciler> std::fmt::Debug for Controller<R> {

@@ -1,11 +1,17 @@
 //! Which changes trigger a reconcile.
 
+use serde_json::Value;
+
 use crate::cache::Change;
 use crate::queue::Cause;
 use crate::{Key, Kind, Object};
 
 /// Returns why a changed object is to be reconciled. A changed status is no cause: a controller that writes it would trigger
 /// itself.
+///
+/// Kinds without generations are the exception. A `ConfigMap` has no status, but a Node, a Namespace, a Service and a
+/// `PersistentVolumeClaim` have one, which other programs write. It triggers a reconcile, but is not a new desired state that
+/// ends a back-off.
 pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
     let (before, after) = match (change.before, change.after) {
         // Nothing is left to do; what it owned is garbage-collected.
@@ -14,13 +20,26 @@ pub(super) fn cause<K: Object>(change: &Change<'_, K>) -> Option<Cause> {
         (Some(before), Some(after)) => (before.meta(), after.meta()),
     };
     let replaced = before.uid != after.uid;
-    // Kinds without generations, such as ConfigMaps, have no status either.
-    let wanted = before.generation != after.generation || after.generation.is_none();
-    if replaced || wanted || before.deletion_timestamp != after.deletion_timestamp {
+    if replaced || before.generation != after.generation || before.deletion_timestamp != after.deletion_timestamp {
         return Some(Cause::Wanted);
+    }
+    if after.generation.is_none() {
+        return Some(if is_same_content(change) { Cause::Changed } else { Cause::Wanted });
     }
     let described = before.labels != after.labels || before.annotations != after.annotations;
     (described || before.finalizers != after.finalizers).then_some(Cause::Changed)
+}
+
+/// Returns whether only metadata and status differ, if anything does.
+fn is_same_content<K: Object>(change: &Change<'_, K>) -> bool {
+    let content = |object: &K| {
+        let mut value = serde_json::to_value(object).ok()?;
+        let fields = value.as_object_mut()?;
+        ["metadata", "status"].into_iter().for_each(|field| drop(fields.remove(field)));
+        Some(value)
+    };
+    let content = |object: Option<&K>| -> Option<Value> { object.and_then(content) };
+    content(change.before) == content(change.after)
 }
 
 /// Returns the key of the object of `kind` that controls this one.
@@ -74,12 +93,28 @@ mod tests {
 
     #[test]
     fn new_objects_are_wanted_and_deleted_ones_nothing() {
-        let (object, map) = (deployment(|_| {}), ConfigMap::default());
+        let object = deployment(|_| {});
         let change = |before, after| cause(&Change { before, after, initial: false });
         assert_eq!(change(None, Some(&object)), Some(Cause::Wanted));
         assert_eq!(change(Some(&object), None), None);
-        let kind_without_generations = Change { before: Some(&map), after: Some(&map), initial: false };
-        assert_eq!(cause(&kind_without_generations), Some(Cause::Wanted));
+    }
+
+    #[test]
+    fn the_status_of_a_kind_without_generations_triggers_but_does_not_end_a_back_off() {
+        fn changed<K: Object + Default>(change: impl FnOnce(&mut K)) -> Option<Cause> {
+            let (before, mut after) = (K::default(), K::default());
+            change(&mut after);
+            cause(&Change { before: Some(&before), after: Some(&after), initial: false })
+        }
+        let labels = || Some([("a".to_owned(), "b".to_owned())].into());
+        assert_eq!(changed(|map: &mut ConfigMap| map.data = labels()), Some(Cause::Wanted));
+        assert_eq!(changed(|map: &mut ConfigMap| map.metadata.labels = labels()), Some(Cause::Changed));
+        assert_eq!(
+            changed(|node: &mut Node| node.spec.get_or_insert_default().unschedulable = Some(true)),
+            Some(Cause::Wanted)
+        );
+        let heartbeat = |node: &mut Node| node.status.get_or_insert_default().phase = Some("Running".to_owned());
+        assert_eq!(changed(heartbeat), Some(Cause::Changed));
     }
 
     #[test]

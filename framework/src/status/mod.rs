@@ -4,7 +4,7 @@
 //! always present, the other two only while they are true, as kstatus expects. The report is compared with the conditions
 //! before it, so an unchanged report writes nothing, and only transitions send events.
 //!
-//! [`StatusWriter::write`] puts it into the status: on success and on failure, so that users see why an object fails.
+//! [`StatusWriter::write_result`] puts it into the status: on success and on failure, so that users see why an object fails.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -12,7 +12,7 @@
 //! use kube::{CustomResource, ResourceExt};
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
-//! use trishanku_framework::status::{Conditions, Report, StatusWriter, conditions_schema};
+//! use trishanku_framework::status::{Conditions, StatusWriter, conditions_schema};
 //! use trishanku_framework::cache::Cache;
 //! use trishanku_framework::{Action, Context};
 //!
@@ -45,19 +45,20 @@
 //! async fn reconcile(writer: &StatusWriter, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Action, kube::Error> {
 //!     let result = converge(&tank).await;
 //!     let status = tank.status.clone().unwrap_or_default();
-//!     writer.write(&context.client, tanks, &*tank, tank.status.as_ref(), status, &Report::of(&result)).await?;
-//!     result
+//!     writer.write_result(&context.client, tanks, &*tank, tank.status.as_ref(), status, result).await
 //! }
 //! ```
 
+mod recorder;
 mod writer;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+pub(crate) use self::recorder::Recorder;
 pub(crate) use self::writer::note;
-pub use self::writer::{Conditions, StatusWriter};
+pub use self::writer::{Conditions, StatusWriter, settle};
 use crate::{Failure, Retry};
 
 /// Maximum length of a condition's message.
@@ -76,6 +77,7 @@ pub struct Report {
     stage: Stage,
     reason: String,
     message: String,
+    warns: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,26 +101,37 @@ pub struct Transition {
 impl Report {
     /// Creates a report that the object matches its desired state. `reason` is a word in upper camel case.
     pub fn ready(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Ready, reason: reason.into(), message: message.into() }
+        Self { stage: Stage::Ready, reason: reason.into(), message: message.into(), warns: false }
     }
 
-    /// Creates a report that the object is in progress: something is being created, or retried after a failure.
+    /// Creates a report that the object is in progress: something is being created or rolled out, which is nothing wrong.
     pub fn reconciling(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Reconciling, reason: reason.into(), message: message.into() }
+        Self { stage: Stage::Reconciling, reason: reason.into(), message: message.into(), warns: false }
     }
 
-    /// Creates a report that the object makes no progress before something changes.
+    /// Creates a report that the object makes no progress before something changes; a [warning](Self::warns).
     pub fn stalled(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Stalled, reason: reason.into(), message: message.into() }
+        Self { stage: Stage::Stalled, reason: reason.into(), message: message.into(), warns: true }
     }
 
-    /// Creates a report of a reconcile's result: ready on success, stalled if only a change helps, reconciling otherwise.
+    /// Sets whether something is wrong, so that the event of this report is a `Warning`, which people are alerted of: not for an
+    /// object that a user suspended, but for one that a failure makes wait.
+    #[must_use]
+    pub fn warns(mut self, warns: bool) -> Self {
+        self.warns = warns;
+        self
+    }
+
+    /// Creates a report of a reconcile's result: ready on success, stalled if only a change helps, reconciling otherwise. A
+    /// failure is a [warning](Self::warns); what waits for something is not.
     pub fn of<T, E: Failure>(result: &Result<T, E>) -> Self {
         let Err(error) = result else { return Self::ready("Succeeded", "") };
         match error.retry() {
             Retry::Terminal => Self::stalled(error.reason(), crate::error::chain(error)),
             Retry::Waiting { on, .. } => Self::reconciling(error.reason(), format!("waiting for {on}")),
-            Retry::BackOff | Retry::NotBefore(_) => Self::reconciling(error.reason(), crate::error::chain(error)),
+            Retry::BackOff | Retry::NotBefore(_) => {
+                Self::reconciling(error.reason(), crate::error::chain(error)).warns(true)
+            }
         }
     }
 

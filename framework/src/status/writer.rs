@@ -6,13 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{READY, RECONCILING, Report, STALLED, Stage, Transition};
+use super::recorder::Recorder;
+use super::{READY, RECONCILING, Report, STALLED, Transition};
 use crate::cache::Cache;
-use crate::{Key, Kind, Object};
+use crate::error::chain;
+use crate::{Failure, Key, Kind, Object};
 
 /// Maximum length of an event's note.
 const MOST_NOTE_BYTES: usize = 1024;
@@ -29,16 +31,17 @@ pub trait Conditions {
 #[derive(Clone, Debug)]
 pub struct StatusWriter {
     manager: String,
-    instance: Option<String>,
     own: BTreeSet<String>,
     events: bool,
+    recorder: Recorder,
 }
 
 impl StatusWriter {
     /// Creates a writer for this controller. Its name is also that of the field manager, and must never change.
     pub fn new(controller: impl Into<String>) -> Self {
-        let own = [READY, RECONCILING, STALLED].map(ToOwned::to_owned).into();
-        Self { manager: controller.into(), instance: None, own, events: true }
+        let (own, manager) = ([READY, RECONCILING, STALLED].map(ToOwned::to_owned).into(), controller.into());
+        let recorder = Recorder::new(&manager, None);
+        Self { manager, own, events: true, recorder }
     }
 
     /// Also writes conditions of this type. Conditions of other types belong to other writers, and stay.
@@ -51,7 +54,7 @@ impl StatusWriter {
     /// Sets the replica that events come from, such as the pod's name.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
-        self.instance = Some(instance.into());
+        self.recorder = Recorder::new(&self.manager, Some(&instance.into()));
         self
     }
 
@@ -63,9 +66,33 @@ impl StatusWriter {
         self
     }
 
+    /// As [`write`](Self::write), with the report of a reconcile's `result`, which it returns: an error of the reconcile is never
+    /// hidden by one of the status, which is only logged then.
+    ///
+    /// # Errors
+    /// That of the result, or that of the request if the result is no error.
+    pub async fn write_result<K, S, T, E>(
+        &self,
+        client: &Client,
+        cache: &Cache<K>,
+        object: &K,
+        before: Option<&S>,
+        status: S,
+        result: Result<T, E>,
+    ) -> Result<T, E>
+    where
+        K: Object,
+        S: Conditions + Serialize,
+        E: Failure + From<kube::Error>,
+    {
+        let report = Report::of(&result);
+        let written = self.write(client, cache, object, before, status, &report).await;
+        settle(&Key::of(object), result, written)
+    }
+
     /// Writes `status` with the report in it, unless `before` is the same; returns whether it was written. `cache` is that of
-    /// `object`, and learns the response. An event is sent if `Ready` changed or `Stalled` appeared; if that fails, it is
-    /// only logged.
+    /// `object`, and learns the response. An event is sent if `Ready` changed or `Stalled` appeared; if that fails, it is only
+    /// logged. It is a warning if the report is of something that is [wrong](Report::warns).
     ///
     /// Uses server-side apply: a field that is no longer in `status` is removed, and fields of other managers stay.
     ///
@@ -129,17 +156,40 @@ impl StatusWriter {
         if !self.events {
             return;
         }
-        let reporter = Reporter { controller: self.manager.clone(), instance: self.instance.clone() };
         let event = Event {
-            type_: if report.stage == Stage::Ready { EventType::Normal } else { EventType::Warning },
+            type_: if report.warns { EventType::Warning } else { EventType::Normal },
             reason: report.reason.clone(),
             note: Some(note(&report.message)).filter(|note| !note.is_empty()),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
-        let sent = Recorder::new(client.clone(), reporter).publish(&event, &object.object_ref(kind.dynamic())).await;
-        if let Err(error) = sent {
-            tracing::warn!(object = %Key::of(object), %error, "cannot send an event");
+        self.publish(client, kind, object, &event).await;
+    }
+
+    /// Publishes an event about an object. If that fails, it is only logged.
+    ///
+    /// An event that equals one of the last six minutes becomes part of a series: one object in the cluster, with a count.
+    pub async fn publish<K: Object>(&self, client: &Client, kind: &Kind<K>, object: &K, event: &Event) {
+        if let Err(error) = self.recorder.publish(client, event, &object.object_ref(kind.dynamic())).await {
+            tracing::warn!(object = %Key::of(object), error = chain(&error), "cannot send an event");
+        }
+    }
+}
+
+/// Combines the result of a reconcile with that of writing its status: an error of the status must not hide that of the
+/// reconcile, which users look for.
+///
+/// # Errors
+/// That of the result, or that of the status if the result is no error.
+pub fn settle<T, E: From<kube::Error>>(key: &Key, result: Result<T, E>, written: kube::Result<bool>) -> Result<T, E> {
+    match (result, written) {
+        (Ok(value), Ok(_)) => Ok(value),
+        (Ok(_), Err(error)) => Err(error.into()),
+        (Err(error), written) => {
+            if let Err(error) = written {
+                tracing::warn!(object = %key, error = chain(&error), "cannot write the status of a failed reconcile");
+            }
+            Err(error)
         }
     }
 }
@@ -171,6 +221,22 @@ pub(crate) fn note(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_status_does_not_hide_that_of_the_reconcile() {
+        let failed = |message: &str| kube::Error::Service(message.to_owned().into());
+        let key = Key::cluster("a");
+        let outcome = |result: Result<u8, kube::Error>, written| match settle(&key, result, written) {
+            Ok(value) => value.to_string(),
+            Err(error) => chain(&error),
+        };
+        assert_eq!(outcome(Ok(7), Ok(true)), "7");
+        assert!(outcome(Ok(7), Err(failed("the status"))).contains("the status"));
+        for written in [Ok(false), Err(failed("the status"))] {
+            let error = outcome(Err(failed("the pump")), written);
+            assert!(error.contains("the pump") && !error.contains("the status"), "{error}");
+        }
+    }
 
     #[test]
     fn a_note_is_cut_where_a_letter_ends() {

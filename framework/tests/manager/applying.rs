@@ -213,8 +213,8 @@ async fn what_the_cache_does_not_show_is_neither_overwritten_nor_deleted() {
         }
     })));
     create(&api, &["tank"]).await;
-    log.until(1, "level: Err(\"Conflict\")").await;
-    log.until(1, "fixed: Err(\"Invalid\")").await;
+    log.until(1, "level: Err(\"NotOurs\")").await;
+    log.until(1, "fixed: Err(\"NotOurs\")").await;
     for map in before {
         assert_eq!(maps.get(&map.name_any()).await.unwrap(), map);
     }

@@ -15,7 +15,7 @@ use gitcd_server::config::{Listen, listen_urls};
 use gitcd_sync::owner::Served;
 
 use super::boolean;
-use super::limits::{HostLimits, HostLimitsBeside};
+use super::limits::HostLimits;
 use super::stop::Stop;
 
 const EXAMPLES: &str = "Examples:
@@ -234,7 +234,7 @@ pub(super) struct HostFlags {
     #[arg(long, env = "GITCD_HOST_TLS_TRUSTED_CA_CERTS", value_name = "FILE")]
     host_tls_trusted_ca_certs: Option<PathBuf>,
     #[command(flatten)]
-    limits: HostLimitsBeside,
+    limits: HostLimits<true>,
 }
 
 /// A host beside the etcd API, with its ports bound, but not started yet.

@@ -50,195 +50,145 @@ fn connections(
     Ok(listener::Limits { connections, per_address })
 }
 
-/// Declares the flags of a listener, whose names begin with a prefix.
-macro_rules! connection_flags {
-    ($name:ident, $prefix:literal, $env:literal) => {
-        #[doc = "Limits on connections."]
-        #[derive(Debug, clap::Args)]
-        pub(super) struct $name {
-            /// Most open connections of a listener; at the limit, new clients wait
-            /// [default: half of the files that the process may open, at most 8192]
-            #[arg(
-                                                        long = concat!($prefix, "max-connections"),
-                                                        id = concat!($prefix, "max-connections"),
-                                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS"),
-                                                        value_name = "N"
-                                                    )]
-            max_connections: Option<usize>,
-            /// Most open connections from one address to a listener; further ones are closed
-            /// [default: a third of the files that the process may open, at most 4096]
-            #[arg(
-                                                        long = concat!($prefix, "max-connections-per-address"),
-                                                        id = concat!($prefix, "max-connections-per-address"),
-                                                        env = concat!("GITCD_", $env, "MAX_CONNECTIONS_PER_ADDRESS"),
-                                                        value_name = "N"
-                                                    )]
-            max_connections_per_address: Option<usize>,
-        }
-
-        impl $name {
-            /// Returns the limits, within the bounds of this process.
-            pub(super) fn limits(&self) -> Result<listener::Limits, ConfigError> {
-                let flags = [concat!($prefix, "max-connections"), concat!($prefix, "max-connections-per-address")];
-                connections(flags, [self.max_connections, self.max_connections_per_address], descriptors::limit())
-            }
-        }
+/// The name of a flag; with the prefix `host-` in the command `serve`, whose Git host is beside the branch.
+macro_rules! flag {
+    ($name:literal) => {
+        if BESIDE { concat!("host-", $name) } else { $name }
     };
 }
 
-/// Declares the flags of a Git host, whose names begin with a prefix.
-macro_rules! host_flags {
-    ($name:ident, $connections:ident, $prefix:literal, $env:literal) => {
-        #[doc = "Limits of a Git host."]
-        #[derive(Debug, clap::Args)]
-        pub(super) struct $name {
-            #[command(flatten)]
-            connections: $connections,
-            /// Largest pack of a push, like Git's receive.maxInputSize
-            #[arg(
-                                                        long = concat!($prefix, "max-pack-bytes"),
-                                                        id = concat!($prefix, "max-pack-bytes"),
-                                                        env = concat!("GITCD_", $env, "MAX_PACK_BYTES"),
-                                                        default_value_t = Limits::default().max_pack_bytes,
-                                                        value_name = "BYTES"
-                                                    )]
-            max_pack_bytes: u64,
-            /// Memory of all pushes together, from 96 MiB; a push that finds too little waits, up to the idle timeout
-            #[arg(
-                                                        long = concat!($prefix, "max-pushes-memory-bytes"),
-                                                        id = concat!($prefix, "max-pushes-memory-bytes"),
-                                                        env = concat!("GITCD_", $env, "MAX_PUSHES_MEMORY_BYTES"),
-                                                        default_value_t = Limits::default().pushes_memory_bytes,
-                                                        value_name = "BYTES"
-                                                    )]
-            max_pushes_memory_bytes: u64,
-            /// Memory of a Git program that reads a push, from 64 MiB, besides 256 bytes for each of its objects
-            #[arg(
-                                                        long = concat!($prefix, "max-push-memory-bytes"),
-                                                        id = concat!($prefix, "max-push-memory-bytes"),
-                                                        env = concat!("GITCD_", $env, "MAX_PUSH_MEMORY_BYTES"),
-                                                        default_value_t = Limits::default().push_memory_bytes,
-                                                        value_name = "BYTES"
-                                                    )]
-            max_push_memory_bytes: u64,
-            /// Processor time of a Git program that reads a push, besides a second for each MiB; it may run ten times as long
-            #[arg(
-                                                        long = concat!($prefix, "max-push-cpu-time"),
-                                                        id = concat!($prefix, "max-push-cpu-time"),
-                                                        env = concat!("GITCD_", $env, "MAX_PUSH_CPU_TIME"),
-                                                        default_value = "30s",
-                                                        value_parser = duration::parse,
-                                                        value_name = "DURATION"
-                                                    )]
-            max_push_cpu_time: Duration,
-            /// Memory of a Git program that answers a fetch, from 64 MiB
-            #[arg(
-                                                        long = concat!($prefix, "max-fetch-memory-bytes"),
-                                                        id = concat!($prefix, "max-fetch-memory-bytes"),
-                                                        env = concat!("GITCD_", $env, "MAX_FETCH_MEMORY_BYTES"),
-                                                        default_value_t = Limits::default().fetch_memory_bytes,
-                                                        value_name = "BYTES"
-                                                    )]
-            max_fetch_memory_bytes: u64,
-            /// Concurrent fetches and pushes
-            #[arg(
-                                                        long = concat!($prefix, "max-requests"),
-                                                        id = concat!($prefix, "max-requests"),
-                                                        env = concat!("GITCD_", $env, "MAX_REQUESTS"),
-                                                        default_value_t = Limits::default().max_requests,
-                                                        value_name = "N"
-                                                    )]
-            max_requests: usize,
-            /// Concurrent clients that follow references
-            #[arg(
-                                                        long = concat!($prefix, "max-followers"),
-                                                        id = concat!($prefix, "max-followers"),
-                                                        env = concat!("GITCD_", $env, "MAX_FOLLOWERS"),
-                                                        default_value_t = Limits::default().max_followers,
-                                                        value_name = "N"
-                                                    )]
-            max_followers: usize,
-            /// How long a client may stall in the middle of a request
-            #[arg(
-                                                        long = concat!($prefix, "idle-timeout"),
-                                                        id = concat!($prefix, "idle-timeout"),
-                                                        env = concat!("GITCD_", $env, "IDLE_TIMEOUT"),
-                                                        default_value = "2m",
-                                                        value_parser = duration::parse,
-                                                        value_name = "DURATION"
-                                                    )]
-            idle_timeout: Duration,
-        }
-
-        impl $name {
-            /// Returns the limits, if they are within their bounds.
-            pub(super) fn limits(&self) -> Result<Limits, ConfigError> {
-                let flags = Flags {
-                    pack: concat!($prefix, "max-pack-bytes"),
-                    pushes: concat!($prefix, "max-pushes-memory-bytes"),
-                    push: concat!($prefix, "max-push-memory-bytes"),
-                    cpu: concat!($prefix, "max-push-cpu-time"),
-                    fetch: concat!($prefix, "max-fetch-memory-bytes"),
-                };
-                flags.check(Limits {
-                    max_pack_bytes: self.max_pack_bytes,
-                    max_requests: self.max_requests,
-                    max_followers: self.max_followers,
-                    idle: self.idle_timeout.max(Duration::from_secs(1)),
-                    pushes_memory_bytes: self.max_pushes_memory_bytes,
-                    push_memory_bytes: self.max_push_memory_bytes,
-                    push_cpu: self.max_push_cpu_time,
-                    fetch_memory_bytes: self.max_fetch_memory_bytes,
-                    connections: self.connections.limits()?,
-                })
-            }
-        }
+/// The environment variable of a flag.
+macro_rules! variable {
+    ($name:literal) => {
+        if BESIDE { concat!("GITCD_HOST_", $name) } else { concat!("GITCD_", $name) }
     };
 }
 
-connection_flags!(Connections, "", "");
-connection_flags!(HostConnections, "host-", "HOST_");
-host_flags!(HostLimits, Connections, "", "");
-host_flags!(HostLimitsBeside, HostConnections, "host-", "HOST_");
-
-/// The names of the flags for pushes and fetches.
-struct Flags {
-    pack: &'static str,
-    pushes: &'static str,
-    push: &'static str,
-    cpu: &'static str,
-    fetch: &'static str,
+/// Limits on connections.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Connections<const BESIDE: bool = false> {
+    /// Most open connections of a listener; at the limit, new clients wait
+    /// [default: half of the files that the process may open, at most 8192]
+    #[arg(
+        long = flag!("max-connections"), id = flag!("max-connections"),
+        env = variable!("MAX_CONNECTIONS"), value_name = "N"
+    )]
+    max_connections: Option<usize>,
+    /// Most open connections from one address to a listener; further ones are closed
+    /// [default: a third of the files that the process may open, at most 4096]
+    #[arg(
+        long = flag!("max-connections-per-address"), id = flag!("max-connections-per-address"),
+        env = variable!("MAX_CONNECTIONS_PER_ADDRESS"), value_name = "N"
+    )]
+    max_connections_per_address: Option<usize>,
 }
 
-impl Flags {
-    fn check(&self, limits: Limits) -> Result<Limits, ConfigError> {
-        let within = |flag, value: u64, least: u64| {
-            if value < least {
-                return Err(wrong(flag, &value, format!("it must be at least {least} ({} MiB)", least / MIB)));
-            }
-            if value > MAX_MEMORY_BYTES {
-                return Err(wrong(flag, &value, format!("it must be at most {MAX_MEMORY_BYTES} (1 TiB)")));
-            }
-            Ok(())
+impl<const BESIDE: bool> Connections<BESIDE> {
+    /// Returns the limits, within the bounds of this process.
+    pub(super) fn limits(&self) -> Result<listener::Limits, ConfigError> {
+        let flags = [flag!("max-connections"), flag!("max-connections-per-address")];
+        connections(flags, [self.max_connections, self.max_connections_per_address], descriptors::limit())
+    }
+}
+
+/// Limits of a Git host.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct HostLimits<const BESIDE: bool = false> {
+    #[command(flatten)]
+    connections: Connections<BESIDE>,
+    /// Largest pack of a push, like Git's receive.maxInputSize
+    #[arg(
+        long = flag!("max-pack-bytes"), id = flag!("max-pack-bytes"),
+        env = variable!("MAX_PACK_BYTES"), default_value_t = Limits::default().max_pack_bytes, value_name = "BYTES"
+    )]
+    max_pack_bytes: u64,
+    /// Memory of all pushes together, from 96 MiB; a push that finds too little waits, up to the idle timeout
+    #[arg(
+        long = flag!("max-pushes-memory-bytes"), id = flag!("max-pushes-memory-bytes"),
+        env = variable!("MAX_PUSHES_MEMORY_BYTES"), default_value_t = Limits::default().pushes_memory_bytes, value_name = "BYTES"
+    )]
+    max_pushes_memory_bytes: u64,
+    /// Memory of a Git program that reads a push, from 64 MiB, besides 256 bytes for each of its objects
+    #[arg(
+        long = flag!("max-push-memory-bytes"), id = flag!("max-push-memory-bytes"),
+        env = variable!("MAX_PUSH_MEMORY_BYTES"), default_value_t = Limits::default().push_memory_bytes, value_name = "BYTES"
+    )]
+    max_push_memory_bytes: u64,
+    /// Processor time of a Git program that reads a push, besides a second for each MiB; it may run ten times as long
+    #[arg(
+        long = flag!("max-push-cpu-time"), id = flag!("max-push-cpu-time"),
+        env = variable!("MAX_PUSH_CPU_TIME"), default_value = "30s", value_parser = duration::parse, value_name = "DURATION"
+    )]
+    max_push_cpu_time: Duration,
+    /// Memory of a Git program that answers a fetch, from 64 MiB
+    #[arg(
+        long = flag!("max-fetch-memory-bytes"), id = flag!("max-fetch-memory-bytes"),
+        env = variable!("MAX_FETCH_MEMORY_BYTES"), default_value_t = Limits::default().fetch_memory_bytes, value_name = "BYTES"
+    )]
+    max_fetch_memory_bytes: u64,
+    /// Concurrent fetches and pushes
+    #[arg(
+        long = flag!("max-requests"), id = flag!("max-requests"),
+        env = variable!("MAX_REQUESTS"), default_value_t = Limits::default().max_requests, value_name = "N"
+    )]
+    max_requests: usize,
+    /// Concurrent clients that follow references
+    #[arg(
+        long = flag!("max-followers"), id = flag!("max-followers"),
+        env = variable!("MAX_FOLLOWERS"), default_value_t = Limits::default().max_followers, value_name = "N"
+    )]
+    max_followers: usize,
+    /// How long a client may stall in the middle of a request
+    #[arg(
+        long = flag!("idle-timeout"), id = flag!("idle-timeout"),
+        env = variable!("IDLE_TIMEOUT"), default_value = "2m", value_parser = duration::parse, value_name = "DURATION"
+    )]
+    idle_timeout: Duration,
+}
+
+impl<const BESIDE: bool> HostLimits<BESIDE> {
+    /// Returns the limits, if they are within their bounds.
+    pub(super) fn limits(&self) -> Result<Limits, ConfigError> {
+        let limits = Limits {
+            max_pack_bytes: self.max_pack_bytes,
+            max_requests: self.max_requests,
+            max_followers: self.max_followers,
+            idle: self.idle_timeout.max(Duration::from_secs(1)),
+            pushes_memory_bytes: self.max_pushes_memory_bytes,
+            push_memory_bytes: self.max_push_memory_bytes,
+            push_cpu: self.max_push_cpu_time,
+            fetch_memory_bytes: self.max_fetch_memory_bytes,
+            connections: self.connections.limits()?,
         };
         if limits.max_pack_bytes == 0 {
-            return Err(wrong(self.pack, &0, "no client could push; it must be at least 1"));
+            return Err(wrong(flag!("max-pack-bytes"), &0, "no client could push; it must be at least 1"));
         }
-        within(self.push, limits.push_memory_bytes, MIN_MEMORY_BYTES)?;
-        within(self.fetch, limits.fetch_memory_bytes, MIN_MEMORY_BYTES)?;
-        within(self.pushes, limits.pushes_memory_bytes, gitcd_host::MIN_PUSHES_MEMORY_BYTES)?;
-        if limits.push_memory_bytes > limits.pushes_memory_bytes {
-            let problem = format!(
-                "one push must not need more than all together, --{}={}",
-                self.pushes, limits.pushes_memory_bytes
-            );
-            return Err(wrong(self.push, &limits.push_memory_bytes, problem));
+        within(flag!("max-push-memory-bytes"), limits.push_memory_bytes, MIN_MEMORY_BYTES)?;
+        within(flag!("max-fetch-memory-bytes"), limits.fetch_memory_bytes, MIN_MEMORY_BYTES)?;
+        let (pushes, most) = (flag!("max-pushes-memory-bytes"), limits.pushes_memory_bytes);
+        within(pushes, most, gitcd_host::MIN_PUSHES_MEMORY_BYTES)?;
+        if limits.push_memory_bytes > most {
+            let problem = format!("one push must not need more than all together, --{pushes}={most}");
+            return Err(wrong(flag!("max-push-memory-bytes"), &limits.push_memory_bytes, problem));
         }
         if limits.push_cpu < Duration::from_secs(1) {
-            return Err(wrong(self.cpu, &format!("{:?}", limits.push_cpu), "it must be at least 1s"));
+            return Err(wrong(flag!("max-push-cpu-time"), &format!("{:?}", limits.push_cpu), "it must be at least 1s"));
         }
         Ok(limits)
     }
+}
+
+/// Checks a limit on memory.
+fn within(flag: &'static str, value: u64, least: u64) -> Result<(), ConfigError> {
+    if value < least {
+        return Err(wrong(flag, &value, format!("it must be at least {least} ({} MiB)", least / MIB)));
+    }
+    if value > MAX_MEMORY_BYTES {
+        return Err(wrong(flag, &value, format!("it must be at most {MAX_MEMORY_BYTES} (1 TiB)")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -277,7 +227,7 @@ mod tests {
         #[command(flatten)]
         limits: HostLimits,
         #[command(flatten)]
-        beside: HostLimitsBeside,
+        beside: HostLimits<true>,
     }
 
     #[test]

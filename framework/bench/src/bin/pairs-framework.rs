@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use trishanku_framework::apply::{ApplyError, ApplySet};
 use trishanku_framework::cache::Cache;
 use trishanku_framework::serve::{Address, Addresses, Server};
-use trishanku_framework::status::{Report, StatusWriter};
+use trishanku_framework::status::StatusWriter;
 use trishanku_framework::{Action, Context, Controller, Failure, Manager, Reconciler, Retry, telemetry};
 use trishanku_framework_bench::options::Options;
 use trishanku_framework_bench::pair::{MANAGER, Pair};
@@ -61,9 +61,7 @@ impl Reconciler for Pairs {
     async fn reconcile(&self, pair: Arc<Pair>, context: Context) -> Result<Action, Error> {
         let result = self.converge(&pair, &context).await;
         let (before, status) = (pair.status.as_ref(), pair.status.clone().unwrap_or_default());
-        let report = Report::of(&result);
-        self.status.write(&context.client, &self.objects, &*pair, before, status, &report).await?;
-        result
+        self.status.write_result(&context.client, &self.objects, &*pair, before, status, result).await
     }
 }
 

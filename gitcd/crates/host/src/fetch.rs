@@ -40,7 +40,7 @@ fn upload_pack(
 ) -> Command {
     let timeout = format!("--timeout={}", idle.as_secs().max(1));
     let settings = ["-c", "uploadpack.allowFilter=true", "-c", "uploadpack.allowAnySHA1InWant=true"];
-    let mut command = program.command(
+    let mut command = program.reading(
         &[&settings[..], &quota::FETCH_SETTINGS, &["upload-pack", "--strict", "--stateless-rpc", &timeout], options]
             .concat(),
     );

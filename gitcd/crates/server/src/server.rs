@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use gitcd_core::blocking::{self, Panicked};
-use gitcd_core::fence::Fence;
 use gitcd_core::supervisor::{Supervisor, fail_point};
 use gitcd_engine::committer::{self, Committer, Head};
-use gitcd_engine::compactor::{self, Retention};
+use gitcd_engine::compactor::Retention;
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
-use gitcd_net::listener::{Bound, ListenError, Ports, SharedSocket};
+use gitcd_net::listener::{ListenError, Ports};
 use gitcd_net::tls;
 use gitcd_repo::branch;
 use gitcd_sync::lease::{self, Attempts, Lease, LeaseError};
@@ -26,8 +25,9 @@ use tokio::task::JoinHandle;
 
 mod frontend;
 mod standby;
+mod tasks;
 
-use self::frontend::{Frontend, serve, show};
+use self::frontend::Frontend;
 use self::standby::Turn;
 use crate::api;
 use crate::config::Listen;
@@ -252,10 +252,10 @@ impl Server {
             let face = Frontend::new(&config, &threads.store, &addresses, &maintenance, counters, reporter);
             let fence = lease.as_ref().map(|lease| lease.gate().clone());
             let with = (config.transport, fence, &threads.store);
-            let listeners = listen((listeners, pages), &face, with, &supervisor, &stopped)?;
-            let finishing = exchanges(&supervisor, &threads.puller, lease.as_ref(), maintenance, &stopped);
+            let listeners = tasks::listen((listeners, pages), &face, with, &supervisor, &stopped)?;
+            let finishing = tasks::exchanges(&supervisor, &threads.puller, lease.as_ref(), maintenance, &stopped);
             // Last: a stop alone does not end them.
-            let aborted = revocations(&supervisor, &threads.store, config.retention, &stopped);
+            let aborted = tasks::revocations(&supervisor, &threads.store, config.retention, &stopped);
             Ok((listeners, finishing, aborted))
         }));
         match tasks.unwrap_or_else(|panic| Err(Panicked::of(SERVE, &*panic).into())) {
@@ -350,79 +350,6 @@ impl Server {
 
 /// The last step of a start, as the end of a sentence that starts with "cannot".
 const SERVE: &str = "serve the branch";
-
-/// Starts the listeners for clients, and those for pages.
-fn listen(
-    (clients, pages): (Vec<Bound>, Vec<Bound>),
-    face: &Frontend,
-    (transport, fence, store): (Transport, Option<Arc<Fence>>, &Arc<Store>),
-    supervisor: &Supervisor,
-    stopped: &watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<()>>, ServeError> {
-    let network = || face.source.network.clone();
-    let pages: Result<Vec<_>, _> = pages.into_iter().map(SharedSocket::new).collect();
-    let pages = pages.map_err(ServeError::Socket)?.into_iter();
-    let clients = clients.into_iter().map(|bound| {
-        let with = (transport, fence.clone());
-        tokio::spawn(serve((bound, network()), with, face.front.clone(), store.clone(), stopped.clone()))
-    });
-    let pages = pages.map(|socket| {
-        let shown = show(supervisor, (socket, network(), transport.connections), face.pages(), stopped.clone());
-        tokio::spawn(shown)
-    });
-    Ok(clients.chain(pages).collect())
-}
-
-/// Starts the tasks that revoke expired leases and compact the history.
-fn revocations(
-    supervisor: &Supervisor,
-    store: &Arc<Store>,
-    retention: Option<Retention>,
-    stopped: &watch::Receiver<bool>,
-) -> Vec<JoinHandle<()>> {
-    let expiring = store.clone();
-    let expiry = supervisor.spawn("lease-expiry", stopped.clone(), move || {
-        let store = expiring.clone();
-        async move { store.expire_leases().await }
-    });
-    let compacting = store.clone();
-    let compaction = retention.map(|retention| {
-        supervisor.spawn("compaction", stopped.clone(), move || {
-            let store = compacting.clone();
-            async move { compactor::run(&store, retention).await }
-        })
-    });
-    std::iter::once(expiry).chain(compaction).collect()
-}
-
-/// Starts the tasks that follow external commits, the lease and the remotes, and maintain the repository, until the server stops.
-fn exchanges(
-    supervisor: &Supervisor,
-    puller: &Arc<Puller>,
-    lease: Option<&Arc<Lease>>,
-    maintenance: Arc<Maintenance>,
-    stop: &watch::Receiver<bool>,
-) -> Vec<JoinHandle<()>> {
-    let (external, stopped) = (puller.clone(), stop.clone());
-    let external = supervisor.spawn("external-commits", stop.clone(), move || {
-        gitcd_sync::external::follow(external.merger().clone(), external.statuses().clone(), stopped.clone())
-    });
-    let leased = lease.map(|lease| {
-        let (lease, puller, stopped) = (lease.clone(), puller.clone(), stop.clone());
-        supervisor.spawn("writer-lease", stop.clone(), move || {
-            let (lease, puller, stopped) = (lease.clone(), puller.clone(), stopped.clone());
-            async move { lease.serve(puller.merger(), puller.statuses(), stopped).await }
-        })
-    });
-    let (pulling, stopped) = (puller.clone(), stop.clone());
-    let pulling = supervisor.spawn("pull", stop.clone(), move || pulling.clone().run(stopped.clone()));
-    let stopped = stop.clone();
-    let maintaining = supervisor.spawn("maintenance", stop.clone(), move || {
-        let (maintenance, stopped) = (maintenance.clone(), stopped.clone());
-        async move { maintenance.run(stopped).await }
-    });
-    [Some(external), leased, Some(pulling), Some(maintaining)].into_iter().flatten().collect()
-}
 
 /// The threads of a branch that is being started, and what uses them.
 struct Threads {

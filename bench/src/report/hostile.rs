@@ -1,0 +1,55 @@
+//! The report of the load beside hostile requests.
+
+use gitcd_bench::table::{Table, count, mebibytes, number};
+
+use crate::hostile::Measured;
+
+/// This project's goal: the p99 beside a hostile request, in terms of the p99 alone.
+const GOAL: f64 = 3.0;
+
+impl Measured {
+    /// Whether the goal is reached beside every kind of request.
+    pub(crate) fn good(&self) -> bool {
+        self.beside.iter().all(|one| one.latency.p99 <= GOAL * self.alone.p99)
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> String {
+        let mut table = Table::new(["beside", "p50 ms", "p99 ms", "max ms", "p99 / alone", "answered", "memory MiB"]);
+        let times = |latency: &crate::hostile::Latency| [latency.p50, latency.p99, latency.max].map(number);
+        table.row(["nothing".to_owned()].into_iter().chain(times(&self.alone)));
+        for one in &self.beside {
+            let ratio = number(one.latency.p99 / self.alone.p99);
+            let more = [ratio, count(one.answered), mebibytes(one.memory)];
+            table.row([one.attack.what().to_owned()].into_iter().chain(times(&one.latency)).chain(more));
+        }
+        table.row(["goal", "", "", "", &format!("≤ {}", number(GOAL))]);
+        table.render()
+    }
+
+    /// The section of the document.
+    pub(crate) fn section(&self) -> String {
+        format!(
+            "\
+## Beside hostile requests
+
+- Command: `{}`
+- Date: {}
+{}
+- Version: gitcd {}
+
+{}
+{} puts and as many gets a second to a store with 2,000 objects, for {} s beside each kind of request, and as long alone before
+it. The time of a request counts from the moment at which it was due. The clients of both share the cores with the server. Memory
+is that of the server and the programs that it started, at its highest.
+",
+            self.command,
+            self.date,
+            self.machine.describe(),
+            self.version,
+            self.table(),
+            self.plan.rate,
+            self.plan.seconds,
+        )
+    }
+}
