@@ -47,7 +47,7 @@ impl Attack {
             Self::Commit => "packs of 204 KB with a commit of 200 MiB, one after the other",
             Self::Commits => "16 of these at a time",
             Self::Blobs => "4 packs of 306 KB at a time, each with a blob of 300 MiB",
-            Self::Nested => "pushes of a file of 96 KB of nested YAML to `refs/for/default`",
+            Self::Nested => "pushes of a file of 96 KB of nested YAML to `refs/for/main`",
             Self::Idle => "1,000 silent connections to each port",
         }
     }
@@ -99,7 +99,7 @@ impl Attacker {
             Attack::Nested => {
                 let work = folder.join("work");
                 let url = format!("http://{host}/repo.git");
-                git(folder, &["clone", "--quiet", "--branch=default", &url, "work"], b"")?;
+                git(folder, &["clone", "--quiet", "--branch=main", &url, "work"], b"")?;
                 git(&work, &["config", "user.name", "bench"], b"")?;
                 git(&work, &["config", "user.email", "bench@example.org"], b"")?;
                 Requests::Pushes { work }
@@ -173,7 +173,7 @@ impl Requests {
     }
 }
 
-/// Pushes a commit with a file that no branch accepts.
+/// Pushes a commit with a file that takes long to parse, if anything does.
 fn push_nested(work: &Path, number: usize, file: usize) -> Result<()> {
     let folder = work.join("configmaps/default");
     fs::create_dir_all(&folder)?;
@@ -181,10 +181,9 @@ fn push_nested(work: &Path, number: usize, file: usize) -> Result<()> {
     fs::write(folder.join("nested"), format!("{nested}{number}-{file}\n"))?;
     git(work, &["add", "--all"], b"")?;
     git(work, &["commit", "--quiet", "--message=nested"], b"")?;
-    // It is refused, which is an answer.
-    let refused = git(work, &["push", "--quiet", "origin", "HEAD:refs/for/default"], b"");
+    // A refusal is an answer, too.
+    let _answer = git(work, &["push", "--quiet", "origin", "HEAD:refs/for/main"], b"");
     git(work, &["reset", "--quiet", "--hard", "HEAD~1"], b"")?;
-    ensure!(refused.is_err(), "the host accepted a file that is no object");
     Ok(())
 }
 

@@ -58,7 +58,8 @@ async fn an_object_is_read_when_it_is_needed_and_again_when_it_changed() {
     assert!(other.uid().is_some() && other.labels().is_empty());
     let entries = cluster.audit();
     let reads = entries.iter().filter(|entry| entry.verb == "get" && entry.resource() == "secrets");
-    let reads: Vec<_> = reads.filter(|entry| entry.namespace() == namespace).map(|entry| entry.name()).collect();
+    let reads: Vec<_> =
+        reads.filter(|entry| entry.namespace() == namespace).map(trishanku_testkit::audit::Entry::name).collect();
     assert_eq!(reads, ["used", "used"], "once for each version");
 }
 

@@ -75,7 +75,8 @@ async fn what_is_immutable_is_made_anew_and_what_is_invalid_stays() {
     let tanks = controller(move |tank: Arc<Tank>, context: Context| {
         let (caches, logs) = (caches.clone(), logs.clone());
         async move {
-            for (kind, applied) in ["set", "binding", "job"].into_iter().zip(apply(&tank, &context, &caches).await) {
+            let applied = Box::pin(apply(&tank, &context, &caches)).await;
+            for (kind, applied) in ["set", "binding", "job"].into_iter().zip(applied) {
                 let outcome = applied.map_err(|error| error.reason());
                 logs.add(format!("{kind} at {}: {outcome:?}", tank.spec.level));
                 if outcome.is_err() && tank.spec.level < 2 {

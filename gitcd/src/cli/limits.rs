@@ -241,7 +241,7 @@ mod tests {
         for (line, words) in [
             ("--max-pack-bytes=0", "at least 1"),
             ("--max-push-memory-bytes=1000", "at least 67108864 (64 MiB)"),
-            ("--max-push-memory-bytes=4294967296", "--max-pushes-memory-bytes=2147483648"),
+            ("--max-push-memory-bytes=4294967296", "--max-pushes-memory-bytes=1073741824"),
             ("--max-pushes-memory-bytes=1000", "at least 100663296 (96 MiB)"),
             ("--max-pushes-memory-bytes=9999999999999999", "at most"),
             ("--max-fetch-memory-bytes=1", "64 MiB"),

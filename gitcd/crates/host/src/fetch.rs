@@ -26,6 +26,10 @@ use super::service::{Service, answer};
 
 /// Enough for negotiations, which list references and common commits: for 300,000 of them.
 const MAX_REQUEST_BYTES: u64 = 16 << 20;
+/// A negotiation of more than a thousand objects. Git works on it for as long as on a push, with the same priority.
+const LARGE_BYTES: usize = 64 << 10;
+/// How long a program counts as one that has just started, unless it answers before.
+const STARTING: Duration = Duration::from_millis(100);
 /// Size of a read, and of a chunk of the response.
 const PORTION_BYTES: usize = 64 << 10;
 
@@ -53,8 +57,10 @@ fn upload_pack(
 
 /// Advertises the references, or in protocol version 2 the capabilities.
 pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<&str>) -> Result<Response, Problem> {
+    let starting = tokio::time::timeout(host.limits.idle, host.starting.acquire()).await.map_err(|_| Problem::Busy)?;
     let mut command = upload_pack(&host.git, repository, protocol, host.limits.idle, &["--advertise-refs"]);
     let output = tokio::time::timeout(host.limits.idle, command.output()).await.map_err(|_| Problem::Failed)?;
+    drop(starting);
     let output = output.map_err(Problem::failed("cannot run git upload-pack"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -108,10 +114,16 @@ pub(super) async fn serve(
     {
         return Ok(answer(Service::UploadPack.result_type(), Body::from(answered)));
     }
+    let beginning = input.peek(LARGE_BYTES + 1).await?;
+    let is_large = beginning.len() > LARGE_BYTES;
+    if beginning.first_chunk().is_some_and(|digits| pkt_line::head(*digits).is_none()) {
+        return Err(Problem::Bad("the body is not in Git's protocol"));
+    }
+    let starting = tokio::time::timeout(idle, host.starting.acquire()).await.map_err(|_| Problem::Busy)?;
     let mut command = upload_pack(&host.git, repository, protocol, idle, &[]);
     let mut running =
         Running::start(command.stdin(Stdio::piped())).map_err(Problem::failed("cannot run git upload-pack"))?;
-    Quota::of_fetch(&mut running, host.limits.fetch_memory_bytes)
+    Quota::of_fetch(&mut running, host.limits.fetch_memory_bytes, is_large)
         .map_err(Problem::failed("cannot limit git upload-pack"))?;
     let (portions, mut answered) = mpsc::channel(4);
     tokio::spawn(async move {
@@ -119,7 +131,13 @@ pub(super) async fn serve(
         drop(permit);
     });
     // An error before the first byte gets an error status; later the status has already been sent.
-    let first = match answered.recv().await {
+    let first = tokio::time::timeout(STARTING, answered.recv()).await;
+    drop(starting);
+    let first = match first {
+        Ok(first) => first,
+        Err(_) => answered.recv().await,
+    };
+    let first = match first {
         Some(Ok(first)) => first,
         Some(Err(problem)) => return Err(problem),
         None => Bytes::new(),

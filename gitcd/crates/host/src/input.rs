@@ -8,11 +8,14 @@ use axum::http::{HeaderMap, header};
 use bytes::{Buf, Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use futures::StreamExt;
+use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 
 /// Compressed bytes that are inflated at a time. They become at most a thousand times as many, of which no more are needed.
 const PIECE_BYTES: usize = 256;
+/// One body is inflated at a time, piece by piece in turns: many at once would keep the threads from all other requests.
+static INFLATING: Semaphore = Semaphore::const_new(1);
 
 /// The body of a request.
 pub(super) struct Input {
@@ -71,8 +74,9 @@ impl Input {
         Ok(None)
     }
 
-    /// Reads and discards up to `most` bytes: a client that is still sending does not read the response.
+    /// Reads and discards up to `most` bytes as the client sends them: while it sends, it does not read the response.
     pub(super) async fn drain(&mut self, mut most: u64) {
+        self.gunzip = None;
         while let Ok(Some(chunk)) = self.chunk().await {
             most = most.saturating_sub(chunk.len() as u64);
             if most == 0 {
@@ -85,10 +89,18 @@ impl Input {
     async fn fill(&mut self) -> Result<bool, Problem> {
         loop {
             if let Some(gunzip) = &mut self.gunzip
-                && let Some(unpacked) = gunzip.next()?
+                && gunzip.packed.has_remaining()
             {
-                self.buffer.extend_from_slice(&unpacked);
-                return Ok(true);
+                // It is never closed.
+                let turn = INFLATING.acquire().await;
+                let unpacked = gunzip.next()?;
+                drop(turn);
+                if let Some(unpacked) = unpacked {
+                    self.buffer.extend_from_slice(&unpacked);
+                    // The caller may ask for all pieces of a body in a row.
+                    tokio::task::yield_now().await;
+                    return Ok(true);
+                }
             }
             match (self.receive().await?, &mut self.gunzip) {
                 (Some(chunk), Some(gunzip)) => gunzip.packed = chunk,
@@ -205,6 +217,31 @@ mod tests {
         for wrong in [cut, long, Vec::new(), b"abc".to_vec(), b"not gzip at all\0\0\0\0".to_vec()] {
             assert!(matches!(whole(wrong, most).await, Err(Problem::Bad(_))));
         }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn bodies_that_inflate_leave_time_to_others() {
+        let packed = pack(&vec![0; 64 << 20]);
+        let all: Vec<_> = (0..8).map(|_| tokio::spawn(whole(packed.clone(), 100 << 20))).collect();
+        let mut turns = 0;
+        while !all.iter().all(tokio::task::JoinHandle::is_finished) {
+            tokio::task::yield_now().await;
+            turns += 1;
+        }
+        // There are more than 250 pieces in each of them.
+        assert!(turns > 1_000, "{turns} turns");
+        for one in all {
+            assert_eq!(one.await.unwrap().unwrap().len(), 64 << 20);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_discarded_is_not_inflated() {
+        let content = vec![0; 64 << 20];
+        let mut input = open(pack(&content), 100 << 20, "gzip");
+        assert_eq!(input.exact(4).await.unwrap().unwrap(), [0; 4][..]);
+        input.drain(u64::MAX).await;
+        assert!(input.peek(0).await.unwrap().is_empty() && input.left > 99 << 20, "{} left", input.left);
     }
 
     #[tokio::test]

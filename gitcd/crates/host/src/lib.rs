@@ -124,7 +124,7 @@ impl Default for Limits {
             max_requests: 64,
             max_followers: 1024,
             idle: Duration::from_mins(2),
-            pushes_memory_bytes: 2 << 30,
+            pushes_memory_bytes: 1 << 30,
             push_memory_bytes: 256 << 20,
             push_cpu: Duration::from_secs(30),
             // Enough for some ten million objects.
@@ -175,6 +175,8 @@ struct Inner {
     limits: Limits,
     owner: Option<Arc<dyn Owner>>,
     requests: Arc<Semaphore>,
+    /// Programs of fetches that have just started: many at once would keep the processors from the store's clients.
+    starting: Semaphore,
     /// Memory of pushes.
     budget: quota::Budget,
     followers: Arc<Semaphore>,
@@ -216,6 +218,7 @@ impl Host {
             limits: config.limits,
             owner: config.owner,
             requests: Arc::new(Semaphore::new(config.limits.max_requests.clamp(1, MAX_PERMITS))),
+            starting: Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
             budget: quota::Budget::new(config.limits.pushes_memory_bytes),
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),

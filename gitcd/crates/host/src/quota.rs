@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitcd_core::program::Running;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit, setpriority_process};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
@@ -18,6 +18,9 @@ use super::problem::Problem;
 const MIB: u64 = 1 << 20;
 /// Memory of such a program for each object; `git index-pack --strict` needs about 180 bytes.
 const OF_AN_OBJECT: u64 = 256;
+
+/// The niceness of a program that works on a push or a large negotiation: the store answers its clients first.
+const NICE: i32 = 19;
 
 /// Received bytes for which a program gets another second of processor time.
 const BYTES_A_SECOND: u64 = MIB;
@@ -85,14 +88,23 @@ impl Quota {
     /// Limits a program that works on a push, before it has read any of it. Its processor time is `base`, and that for `bytes`.
     pub(super) fn of_push(running: &mut Running, memory: u64, (base, bytes): (Duration, u64)) -> io::Result<Self> {
         let mut quota = Self { pid: pid(running), cpu: Duration::ZERO, base };
+        quota.be_nice()?;
         quota.limit(Resource::Data, memory)?;
         quota.received(bytes)?;
         Ok(quota)
     }
 
-    /// Limits the memory of a program that answers a fetch, before it has read the request.
-    pub(super) fn of_fetch(running: &mut Running, memory: u64) -> io::Result<()> {
-        Self { pid: pid(running), cpu: Duration::ZERO, base: Duration::ZERO }.limit(Resource::Data, memory)
+    /// Limits the memory of a program that answers a fetch, before it has read the request; and its priority, if that is large.
+    pub(super) fn of_fetch(running: &mut Running, memory: u64, is_large: bool) -> io::Result<()> {
+        let quota = Self { pid: pid(running), cpu: Duration::ZERO, base: Duration::ZERO };
+        if is_large {
+            quota.be_nice()?;
+        }
+        quota.limit(Resource::Data, memory)
+    }
+
+    fn be_nice(&self) -> io::Result<()> {
+        self.pid.map_or(Ok(()), |pid| if_running(setpriority_process(Some(pid), NICE)))
     }
 
     /// Extends the processor time to that for so many bytes of a pack.
@@ -117,10 +129,15 @@ impl Quota {
         let current = Some(maximum.map_or(most, |maximum| maximum.min(most)));
         // Of the time, the soft limit ends the program; the hard one must stay, or the time could not be extended.
         let maximum = if resource == Resource::Cpu { maximum } else { current };
-        match prlimit(Some(pid), resource, Rlimit { current, maximum }) {
-            Err(error) if error != rustix::io::Errno::SRCH => Err(error.into()),
-            _ => Ok(()),
-        }
+        if_running(prlimit(Some(pid), resource, Rlimit { current, maximum }))
+    }
+}
+
+/// A program that has exited needs no limits.
+fn if_running<T>(limited: rustix::io::Result<T>) -> io::Result<()> {
+    match limited.map(drop) {
+        Err(rustix::io::Errno::SRCH) => Ok(()),
+        limited => Ok(limited?),
     }
 }
 
@@ -146,7 +163,7 @@ mod tests {
     use super::*;
 
     const UNPACK: u64 = 256 * MIB;
-    const ALL_PUSHES: u64 = 2048 * MIB;
+    const ALL_PUSHES: u64 = 1024 * MIB;
 
     #[test]
     fn a_pack_gets_memory_for_the_objects_that_it_announces() {
