@@ -93,7 +93,7 @@ bench-headless: ## Measure a headless cluster beside a central control plane; wr
 	target/release/gitcd-bench headless --write docs/benchmarks.md $(ARGS)
 
 .PHONY: bench-hostile
-bench-hostile: ## Measure how fast gitcd answers beside hostile requests to its Git host; writes docs/benchmarks.md
+bench-hostile: ## Measure gitcd's latency under hostile requests to its Git host; writes docs/benchmarks.md
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench hostile --write docs/benchmarks.md $(ARGS)
 

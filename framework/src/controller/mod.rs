@@ -67,8 +67,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Compares the actual state with the spec, and corrects what differs.
     ///
     /// Not called for an object that is being deleted: with a [finalizer](Self::finalizer), [`clean_up`](Self::clean_up) is
-    /// called instead, and without one, or once that is removed, nothing. What runs for an object outside of its reconciles ends
-    /// when the [cache](crate::cache) no longer has it.
+    /// called instead, and without one, or once that is removed, nothing. Background work for an object must
+    /// stop when the [cache](crate::cache) no longer contains it.
     ///
     /// # Errors
     /// Any failure; [`Failure::retry`] decides when the object is retried.

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// A time in which a controller works: while its manager has the lease, until it stops. Other replicas work in between.
+/// The period from acquiring the lease until it is lost, or the manager stops.
 ///
 /// What a reconcile starts in the background has to end with it: requests of its [client](crate::Context::client) fail
 /// then, but a task would go on.

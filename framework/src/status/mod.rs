@@ -114,8 +114,7 @@ impl Report {
         Self { stage: Stage::Stalled, reason: reason.into(), message: message.into(), warns: true }
     }
 
-    /// Sets whether something is wrong, so that the event of this report is a `Warning`, which people are alerted of: not for an
-    /// object that a user suspended, but for one that a failure makes wait.
+    /// Sets the type of the event: `Warning` for failures, `Normal` for states that a user requested.
     #[must_use]
     pub fn warns(mut self, warns: bool) -> Self {
         self.warns = warns;

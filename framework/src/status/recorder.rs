@@ -83,7 +83,7 @@ impl Recorder {
             }
         }
         let of = about.name.as_deref().unwrap_or(&self.controller);
-        next.name = format!("{of}.{:x}", now.as_nanosecond());
+        next.name = format!("{}.{:x}", subdomain(of), now.as_nanosecond());
         api.create(&PostParams::default(), &self.stored(event, about, &next.name, now)).await?;
         self.keep(same, next);
         Ok(())
@@ -116,5 +116,32 @@ impl Recorder {
             type_: Some(of_type.to_owned()),
             ..Stored::default()
         }
+    }
+}
+
+/// Returns a name as the beginning of an event's name, which is a DNS subdomain of 253 characters: a `ClusterRole` may have a name
+/// with a colon.
+fn subdomain(name: &str) -> String {
+    let allowed = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9' | '-' | '.') => letter,
+        _ => '-',
+    };
+    let name: String = name.chars().map(allowed).take(220).collect();
+    let labels = name.split('.').map(|label| label.trim_matches('-')).filter(|label| !label.is_empty());
+    labels.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_has_a_name_for_its_events() {
+        for (name, expected) in
+            [("web-1.example", "web-1.example"), ("system:Node-", "system-node"), (".x..-y", "x.y"), ("ä:b", "b")]
+        {
+            assert_eq!(subdomain(name), expected, "{name}");
+        }
+        assert_eq!(subdomain(&"n".repeat(253)).len(), 220);
     }
 }

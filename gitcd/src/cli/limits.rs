@@ -170,7 +170,7 @@ impl<const BESIDE: bool> HostLimits<BESIDE> {
         let (pushes, most) = (flag!("max-pushes-memory-bytes"), limits.pushes_memory_bytes);
         within(pushes, most, gitcd_host::MIN_PUSHES_MEMORY_BYTES)?;
         if limits.push_memory_bytes > most {
-            let problem = format!("one push must not need more than all together, --{pushes}={most}");
+            let problem = format!("it must not exceed the total for all pushes, --{pushes}={most}");
             return Err(wrong(flag!("max-push-memory-bytes"), &limits.push_memory_bytes, problem));
         }
         if limits.push_cpu < Duration::from_secs(1) {

@@ -44,7 +44,7 @@ pub(crate) fn request(address: SocketAddr, method: &str, path: &str, headers: &[
 /// Sends the head of a request. With HTTP/1.0, the response ends when the connection closes.
 pub(crate) fn begin(address: SocketAddr, method: &str, path: &str, headers: &[&str], length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the host is listening");
-    stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    stream.set_read_timeout(Some(4 * PATIENCE)).expect("the timeout is not zero");
     let length = if method == "POST" { format!("Content-Length: {length}\r\n") } else { String::new() };
     let headers: Vec<_> = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{length}{}\r\n", headers.concat());

@@ -69,8 +69,10 @@ fn a_client_that_goes_away_takes_its_programs_with_it() {
     let host = Host::start(&["--idle-timeout=10m"]);
     host.work("work");
     let kind = "Content-Type: application/x-git-upload-pack-request";
-    let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1000);
-    stream.write_all(b"0032want").unwrap();
+    // A small request is read before git is started.
+    let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1 << 20);
+    let wants = http::line(&format!("want {}\n", "1".repeat(40))).repeat((300 << 10) / 50);
+    stream.write_all(&wants).unwrap();
     eventually("git to be started", || (programs(&host) > 0).then_some(()));
     drop(stream);
     eventually("git to exit", || (programs(&host) == 0).then_some(()));

@@ -93,8 +93,8 @@ impl Program {
         command
     }
 
-    /// Prepares a `git` that only reads a repository and writes to a pipe. When this process is killed, it ends as soon as it
-    /// writes to the pipe that was closed, so it needs no guard, which takes some milliseconds.
+    /// Prepares a `git` that only reads a repository and writes to a pipe. If this process is killed, it exits at the end of its
+    /// input or on SIGPIPE, so it needs no [`guard`], which takes some milliseconds.
     pub fn reading(&self, arguments: &[&str]) -> Command {
         self.prepare(std::process::Command::new("git"), arguments)
     }
@@ -129,7 +129,7 @@ impl Program {
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a command that [`Program::command`] prepared, as the leader of its own process group.
+    /// Starts a command that [`Program::command`] or [`Program::reading`] prepared, as the leader of its own process group.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(Self)
     }

@@ -3,6 +3,7 @@
 mod plain;
 
 use std::path::Path;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use gitcd_core::program::{Program, Running, stderr_excerpt};
 use gitcd_repo::pkt_line;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Inner;
@@ -26,9 +27,9 @@ use super::service::{Service, answer};
 
 /// Enough for negotiations, which list references and common commits: for 300,000 of them.
 const MAX_REQUEST_BYTES: u64 = 16 << 20;
-/// A negotiation of more than a thousand objects. Git works on it for as long as on a push, with the same priority.
-const LARGE_BYTES: usize = 64 << 10;
-/// How long a program counts as one that has just started, unless it answers before.
+/// A larger negotiation has more than 5,000 objects. Git processes it at the priority of pushes.
+const LARGE_BYTES: usize = 256 << 10;
+/// Maximum start phase of a program; its first output ends it.
 const STARTING: Duration = Duration::from_millis(100);
 /// Size of a read, and of a chunk of the response.
 const PORTION_BYTES: usize = 64 << 10;
@@ -57,10 +58,16 @@ fn upload_pack(
 
 /// Advertises the references, or in protocol version 2 the capabilities.
 pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<&str>) -> Result<Response, Problem> {
-    let starting = tokio::time::timeout(host.limits.idle, host.starting.acquire()).await.map_err(|_| Problem::Busy)?;
+    let starting = turn(&host.starting, host.limits.idle).await?;
     let mut command = upload_pack(&host.git, repository, protocol, host.limits.idle, &["--advertise-refs"]);
-    let output = tokio::time::timeout(host.limits.idle, command.output()).await.map_err(|_| Problem::Failed)?;
+    let mut output = pin!(tokio::time::timeout(host.limits.idle, command.output()));
+    let early = tokio::time::timeout(STARTING, output.as_mut()).await;
     drop(starting);
+    let output = match early {
+        Ok(output) => output,
+        Err(_) => output.await,
+    };
+    let output = output.map_err(|_| Problem::Failed)?;
     let output = output.map_err(Problem::failed("cannot run git upload-pack"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -74,6 +81,12 @@ pub(super) async fn advertise(host: &Inner, repository: &Path, protocol: Option<
     }
     body.extend_from_slice(&output.stdout);
     Ok(answer(Service::UploadPack.advertisement_type(), Body::from(body)))
+}
+
+/// Waits for one of the programs that may run at a time.
+async fn turn(programs: &Semaphore, patience: Duration) -> Result<SemaphorePermit<'_>, Problem> {
+    let turn = tokio::time::timeout(patience, programs.acquire()).await;
+    turn.ok().and_then(Result::ok).ok_or(Problem::Busy)
 }
 
 /// Whether the client speaks version 2 of Git's protocol.
@@ -117,9 +130,10 @@ pub(super) async fn serve(
     let beginning = input.peek(LARGE_BYTES + 1).await?;
     let is_large = beginning.len() > LARGE_BYTES;
     if beginning.first_chunk().is_some_and(|digits| pkt_line::head(*digits).is_none()) {
-        return Err(Problem::Bad("the body is not in Git's protocol"));
+        return Err(Problem::Bad("the body is not in Git's pkt-line format"));
     }
-    let starting = tokio::time::timeout(idle, host.starting.acquire()).await.map_err(|_| Problem::Busy)?;
+    let negotiating = if is_large { Some(turn(&host.negotiating, idle).await?) } else { None };
+    let starting = turn(&host.starting, idle).await?;
     let mut command = upload_pack(&host.git, repository, protocol, idle, &[]);
     let mut running =
         Running::start(command.stdin(Stdio::piped())).map_err(Problem::failed("cannot run git upload-pack"))?;
@@ -137,6 +151,7 @@ pub(super) async fn serve(
         Ok(first) => first,
         Err(_) => answered.recv().await,
     };
+    drop(negotiating);
     let first = match first {
         Some(Ok(first)) => first,
         Some(Err(problem)) => return Err(problem),

@@ -175,8 +175,10 @@ struct Inner {
     limits: Limits,
     owner: Option<Arc<dyn Owner>>,
     requests: Arc<Semaphore>,
-    /// Programs of fetches that have just started: many at once would keep the processors from the store's clients.
+    /// Limits concurrently starting `git upload-pack` processes, so that bursts do not starve the store.
     starting: Semaphore,
+    /// Limits those that read a large negotiation.
+    negotiating: Semaphore,
     /// Memory of pushes.
     budget: quota::Budget,
     followers: Arc<Semaphore>,
@@ -209,6 +211,7 @@ impl Host {
             Ok::<_, StartError>((root, only, gate))
         });
         let (root, only, gate) = opened.await??;
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self(Arc::new(Inner {
             root,
             only,
@@ -218,7 +221,8 @@ impl Host {
             limits: config.limits,
             owner: config.owner,
             requests: Arc::new(Semaphore::new(config.limits.max_requests.clamp(1, MAX_PERMITS))),
-            starting: Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
+            starting: Semaphore::new(processors),
+            negotiating: Semaphore::new(processors),
             budget: quota::Budget::new(config.limits.pushes_memory_bytes),
             followers: Arc::new(Semaphore::new(config.limits.max_followers.min(MAX_PERMITS))),
             followed: events::Followed::default(),

@@ -19,8 +19,9 @@ const MIB: u64 = 1 << 20;
 /// Memory of such a program for each object; `git index-pack --strict` needs about 180 bytes.
 const OF_AN_OBJECT: u64 = 256;
 
-/// The niceness of a program that works on a push or a large negotiation: the store answers its clients first.
-const NICE: i32 = 19;
+/// The niceness of a program that works on a push or a large negotiation: the store answers its clients first. On a busy machine,
+/// it gets about a tenth of a processor, as [`WALL_FACTOR`] allows for.
+const NICE: i32 = 10;
 
 /// Received bytes for which a program gets another second of processor time.
 const BYTES_A_SECOND: u64 = MIB;

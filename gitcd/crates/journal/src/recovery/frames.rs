@@ -63,7 +63,8 @@ impl Frames {
         let mut content = vec![0; (self.bytes - at) as usize];
         self.file.read_exact_at(&mut content, at)?;
         let prefixes = Prefixes::of(&content);
-        let starts = (1..content.len().saturating_sub(FRAME_HEADER)).filter(|start| content[*start] == FRAME_MAGIC[0]);
+        // The last one has no payload.
+        let starts = (1..=content.len().saturating_sub(FRAME_HEADER)).filter(|start| content[*start] == FRAME_MAGIC[0]);
         Ok({ starts }.any(|start| {
             let payload = start + FRAME_HEADER;
             let Some(Head { kind, length, crc }) = Head::decode(&content[start..payload]) else { return false };
