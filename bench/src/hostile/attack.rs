@@ -136,6 +136,7 @@ impl Running {
         self.stop.store(true, Ordering::Relaxed);
         let count = self.answered.load(Ordering::Relaxed);
         for thread in self.threads {
+            thread.thread().unpark();
             // A thread that panicked has printed why.
             let _ended = thread.join();
         }
@@ -168,7 +169,7 @@ impl Requests {
                 let held: Vec<Vec<TcpStream>> = to.iter().map(open).collect();
                 answered.fetch_add(held.iter().map(|held| held.len() as u64).sum(), Ordering::Relaxed);
                 while !stop.load(Ordering::Relaxed) {
-                    std::thread::sleep(Duration::from_millis(50));
+                    std::thread::park();
                 }
             }
         }

@@ -182,21 +182,14 @@ impl<'a, O: Object> ApplySet<'a, O> {
             return Ok(Applied::Unchanged);
         }
         let mut known = cache.known(&key);
-        let not_ours =
-            |there: &K| Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(there), key: key.clone() });
-        if let Some(known) = known.as_ref().filter(|known| known.owner() != ours) {
-            return not_ours(&known.object().object());
-        }
         if known.is_none() && cache.is_selecting() {
-            // The cache does not show the objects of others.
+            // The cache does not show the objects of others, nor one of ours that lost the label.
             let api = cache.kind().api(self.client.clone(), key.namespace());
             let refused = |error| ApplyError::Refused { kind: kind(), key: key.clone(), source: Box::new(error) };
-            let there = api.get_opt(key.name()).await.map_err(refused)?;
-            if let Some(there) = there.as_ref().filter(|there| controller(*there) != ours) {
-                return not_ours(there);
-            }
-            // It may be ours and have lost the label.
-            known = there.map(CachedObject::read);
+            known = api.get_opt(key.name()).await.map_err(refused)?.map(CachedObject::read);
+        }
+        if let Some(known) = known.as_ref().filter(|known| known.owner() != ours) {
+            return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
         }
         self.applied.insert((cache.kind().path(), key.clone()));
         let mut content = sign(&mut wanted).map_err(encode)?;
@@ -368,14 +361,8 @@ fn is_invalid(error: &kube::Error) -> bool {
 }
 
 fn owner_name(object: &impl Resource) -> Option<String> {
-    controller_of(object).map(|owner| format!("{} {}", owner.kind, owner.name))
-}
-
-/// Returns the uid of the controlling owner.
-fn controller(object: &impl Resource) -> Option<&str> {
-    controller_of(object).map(|owner| owner.uid.as_str())
-}
-
-fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
-    object.meta().owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
+    let mut references = object.meta().owner_references.iter().flatten();
+    references
+        .find(|reference| reference.controller == Some(true))
+        .map(|owner| format!("{} {}", owner.kind, owner.name))
 }
