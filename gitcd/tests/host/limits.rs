@@ -67,11 +67,11 @@ fn who_does_not_take_an_answer_or_goes_in_its_middle_ends_its_program() {
 #[test]
 fn a_client_that_goes_away_takes_its_programs_with_it() {
     let host = Host::start(&["--idle-timeout=10m"]);
-    host.work("work");
+    let id = host.work("work").id("HEAD");
     let kind = "Content-Type: application/x-git-upload-pack-request";
-    // A small request is read before git is started.
+    // A small request is read before git is started, and git exits at the first commit that is not there.
     let mut stream = http::begin(host.address(), "POST", "/a/git-upload-pack", &[kind], 1 << 20);
-    let wants = http::line(&format!("want {}\n", "1".repeat(40))).repeat((300 << 10) / 50);
+    let wants = http::line(&format!("want {id}\n")).repeat((300 << 10) / 50);
     stream.write_all(&wants).unwrap();
     eventually("git to be started", || (programs(&host) > 0).then_some(()));
     drop(stream);
