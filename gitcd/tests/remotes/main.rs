@@ -18,6 +18,7 @@ mod failure;
 mod full;
 mod garbage;
 mod host;
+mod memory;
 mod moved;
 mod orphans;
 mod plain_http;

@@ -24,6 +24,7 @@ pub mod object;
 pub mod owner;
 mod pack;
 mod pack_file;
+mod pack_spill;
 pub mod pkt_line;
 pub mod reader;
 pub mod received;

@@ -1,4 +1,5 @@
-//! Builds a Git pack in memory and writes it, with its index, to a repository.
+//! Builds a Git pack and writes it, with its index, to a repository. It is built in memory; a large one moves to a file meanwhile
+//! if the caller names a folder for it.
 //!
 //! A flush writes a new pack, or extends the previous one and rewrites it. A later version of an object is an `OFS_DELTA` against
 //! the previous one in the same pack, so the caller keeps the [`Placed`] of the last version.
@@ -10,6 +11,9 @@ use git2::Oid;
 use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
+use super::pack_file::{Temporary, WriteError};
+use super::pack_spill::Spill;
+
 /// Maximum length of a chain of deltas; readers resolve every link of it.
 pub(super) const MAX_DEPTH: u8 = 50;
 /// Smaller objects are stored: for a commit or a small delta, which are mostly IDs, deflate would take as long as everything else
@@ -18,8 +22,8 @@ const STORE_BELOW: usize = 384;
 /// Larger objects, mostly directories of thousands of entries, are written whole in every pack that changes them: better
 /// compression takes a few milliseconds and saves a sixteenth of what a quiet branch writes to disk.
 const THOROUGH_FROM: usize = 64 << 10;
-const HEADER_LEN: usize = 12;
-const CHECKSUM_LEN: usize = 20;
+pub(super) const HEADER_LEN: usize = 12;
+pub(super) const CHECKSUM_LEN: usize = 20;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 
@@ -103,7 +107,9 @@ impl Placed {
 
 /// A pack under construction, and the data for its index.
 pub(super) struct Writer {
+    /// The pack, or its end if its beginning moved to a file.
     bytes: Vec<u8>,
+    pub(super) spill: Spill,
     entries: Vec<Entry>,
     placed: HashMap<Oid, Placed, BuildHasherDefault<IdHasher>>,
     compressor: Compressor,
@@ -133,7 +139,7 @@ pub(super) struct Sealed<'a> {
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer")
-            .field("bytes", &self.bytes.len())
+            .field("bytes", &self.len())
             .field("objects", &self.entries.len())
             .finish_non_exhaustive()
     }
@@ -143,6 +149,7 @@ impl Default for Writer {
     fn default() -> Self {
         let mut writer = Writer {
             bytes: Vec::new(),
+            spill: Spill::default(),
             entries: Vec::new(),
             placed: HashMap::default(),
             // `CompressionLvl::fastest()` is 0.
@@ -162,6 +169,7 @@ impl Writer {
     /// Starts the next, empty pack; earlier objects are not in it.
     pub(super) fn restart(&mut self) {
         self.bytes.clear();
+        self.spill.restart();
         self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
         self.entries.clear();
         self.placed.clear();
@@ -171,7 +179,7 @@ impl Writer {
 
     /// Returns the size of the pack so far.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.spill.len() as usize + self.bytes.len()
     }
 
     /// Returns whether `placed` is in this pack, so that a delta may refer to it.
@@ -220,7 +228,7 @@ impl Writer {
 
     /// Appends the object's type and uncompressed length; returns its offset.
     fn header(&mut self, kind: u8, len: usize) -> u64 {
-        let offset = self.bytes.len() as u64;
+        let offset = self.len() as u64;
         entry_head(&mut self.bytes, kind, len);
         offset
     }
@@ -257,22 +265,40 @@ impl Writer {
     }
 
     fn close(&mut self, oid: Oid, offset: u64, depth: u8) -> Placed {
-        let crc = crc32fast::hash(&self.bytes[offset as usize..]);
+        let crc = crc32fast::hash(&self.bytes[(offset - self.spill.len()) as usize..]);
         self.entries.push(Entry { oid, offset, crc });
+        self.spill.take(&mut self.bytes);
         let placed = Placed { offset, depth, pack: self.pack };
         self.placed.insert(oid, placed);
         placed
     }
 
-    /// Completes the bytes with object count and checksum, and sorts the entries for the index. [`Self::restart`] or
+    /// Completes a pack in memory with object count and checksum, and sorts the entries for the index. [`Self::restart`] or
     /// [`Self::unseal`] must follow.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
-        let count = u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects");
+        let count = self.count();
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
         let checksum: [u8; 20] = Sha1::digest(&self.bytes).into();
         self.bytes.extend_from_slice(&checksum);
         self.entries.sort_unstable_by_key(|entry| entry.oid);
         Sealed { bytes: &self.bytes, entries: &self.entries, checksum }
+    }
+
+    /// Completes a pack that moved to a file, with everything still in memory, and sorts the entries for the index. The file stays
+    /// a temporary one. [`Self::restart`] must follow.
+    ///
+    /// # Errors
+    /// [`WriteError`], also of an earlier write.
+    pub(super) fn seal_file(&mut self) -> Result<(Sealed<'_>, Temporary), WriteError> {
+        let count = self.count();
+        self.spill.add(&mut self.bytes);
+        let (file, checksum) = self.spill.seal(count)?;
+        self.entries.sort_unstable_by_key(|entry| entry.oid);
+        Ok((Sealed { bytes: &[], entries: &self.entries, checksum }, file))
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.entries.len()).expect("memory ends before a pack has 2^32 objects")
     }
 
     /// Removes the checksum, so that more can be added.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gitcd_core::durable;
 use sha1::{Digest, Sha1};
 
-use super::pack::{Entry, Sealed, Writer};
+use super::pack::{CHECKSUM_LEN, Entry, Sealed, Writer};
 
 /// A pack on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError`], as for [`Self::finish`].
     pub(super) fn publish(&mut self, folder: &Path, open_below: usize) -> Result<Finished, WriteError> {
-        let finished = write(&self.seal(), folder).inspect_err(|_| self.restart())?;
+        let finished = self.write(folder).inspect_err(|_| self.restart())?;
         if let Some(before) = self.written.take().filter(|before| *before != finished.name) {
             // Remove the index first: without it no process starts to use the pack. A file that stays is only a duplicate.
             for extension in ["idx", "pack"] {
@@ -74,6 +74,15 @@ impl Writer {
             self.restart();
         }
         Ok(finished)
+    }
+
+    fn write(&mut self, folder: &Path) -> Result<Finished, WriteError> {
+        if self.spill.is_empty() {
+            return write(&self.seal(), folder);
+        }
+        let pack_bytes = self.len() + CHECKSUM_LEN;
+        let (sealed, file) = self.seal_file()?;
+        place(&sealed, pack_bytes, file, folder)
     }
 
     /// Writes the pack and its index into a folder without readers, and starts the next pack. The caller makes both durable.
@@ -97,25 +106,26 @@ impl Writer {
 }
 
 fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
-    let (name, index) = (name(pack), index(pack));
     durable::make_folder_in(folder.parent().unwrap_or(folder), folder)?;
-    // `git prune` removes files that start with `tmp_` if a crash leaves them. If another process writes the same pack now, one
-    // replaces the other without any difference.
-    let own = rand::random::<u32>();
-    let (pack_path, index_path) =
-        (folder.join(format!("tmp_pack_{name}_{own:08x}")), folder.join(format!("tmp_idx_{name}_{own:08x}")));
-    let pack_file = Temporary::write(&pack_path, pack.bytes)?;
-    let index_file = Temporary::write(&index_path, &index)?;
-    durable::sync_all(&[&pack_path, &index_path])?;
+    let file = Temporary::write(temporary_path(folder, "pack"), pack.bytes)?;
+    place(pack, pack.bytes.len(), file, folder)
+}
+
+/// Returns the path of a new file. `git prune` removes files that start with `tmp_` if a crash leaves them.
+pub(super) fn temporary_path(folder: &Path, what: &str) -> PathBuf {
+    folder.join(format!("tmp_{what}_{:016x}", rand::random::<u64>()))
+}
+
+/// Makes a written pack visible, with its index. If another process writes the same pack now, one replaces the other without any
+/// difference.
+fn place(pack: &Sealed<'_>, pack_bytes: usize, pack_file: Temporary, folder: &Path) -> Result<Finished, WriteError> {
+    let (name, index) = (name(pack), index(pack));
+    let index_file = Temporary::write(temporary_path(folder, "idx"), &index)?;
+    durable::sync_all(&[pack_file.path(), index_file.path()])?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;
     durable::sync(folder)?;
-    Ok(Finished {
-        name,
-        pack_bytes: pack.bytes.len() as u64,
-        index_bytes: index.len() as u64,
-        objects: pack.entries.len(),
-    })
+    Ok(Finished { name, pack_bytes: pack_bytes as u64, index_bytes: index.len() as u64, objects: pack.entries.len() })
 }
 
 /// Returns the checksum, which is part of the pack's file names.
@@ -168,15 +178,25 @@ fn index(pack: &Sealed<'_>) -> Vec<u8> {
 }
 
 /// A file to be renamed; removed on drop otherwise.
-struct Temporary {
+#[derive(Debug)]
+pub(super) struct Temporary {
     path: Option<PathBuf>,
 }
 
 impl Temporary {
-    fn write(path: &Path, bytes: &[u8]) -> Result<Self, WriteError> {
-        let temporary = Temporary { path: Some(path.to_owned()) };
-        durable::draft(path, 0o444, bytes)?;
+    /// Takes over a file.
+    pub(super) fn of(path: PathBuf) -> Self {
+        Temporary { path: Some(path) }
+    }
+
+    fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
+        let temporary = Temporary::of(path);
+        durable::draft(temporary.path(), 0o444, bytes)?;
         Ok(temporary)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.path.as_deref().expect("a temporary file has its path until it is renamed")
     }
 
     fn rename(mut self, to: &Path) -> Result<(), WriteError> {

@@ -51,6 +51,8 @@ pub struct Pack {
     bases: HashSet<Oid>,
     /// The last version of a directory or file in this pack, by path.
     last: HashMap<Vec<u8>, Version>,
+    /// Bytes of their contents.
+    last_bytes: usize,
     path: Vec<u8>,
     depth: usize,
     scratch: Vec<u8>,
@@ -84,6 +86,8 @@ struct Version {
 
 /// Larger directories and values are not kept as bases of deltas.
 const KEPT: usize = 8 << 20;
+/// Bytes of bases of deltas that are kept. If there are more, all are dropped: what follows is written whole once.
+const KEPT_IN_ALL: usize = 64 << 20;
 /// Limit of nested directories, as Git has it (`core.maxTreeDepth`). Deeper ones could overflow a thread's stack.
 const MAX_DEPTH: usize = 2048;
 /// Size up to which a pack is extended.
@@ -93,6 +97,15 @@ impl Pack {
     /// Creates a thin pack, for a repository that completes it, with at most `bytes` of content.
     pub fn thin(bytes: usize) -> Self {
         Self { is_thin: true, room: Some(bytes), ..Self::default() }
+    }
+
+    /// Moves the pack to a file of this repository while it is built, if it becomes large.
+    pub fn spill_to(&mut self, repository: &Repository) {
+        self.writer.spill.set_folder(packs(repository));
+    }
+
+    fn forget_versions(&mut self) {
+        (self.last, self.last_bytes) = (HashMap::new(), 0);
     }
 
     /// Checks loose objects in this folder before they are read.
@@ -218,7 +231,12 @@ impl Pack {
         }
         let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
         if content.len() <= KEPT {
-            self.last.insert(self.path.clone(), Version { oid, placed, content });
+            if self.last_bytes + content.len() > KEPT_IN_ALL {
+                self.forget_versions();
+            }
+            self.last_bytes += content.len();
+            let former = self.last.insert(self.path.clone(), Version { oid, placed, content });
+            self.last_bytes -= former.map_or(0, |former| former.content.len());
         }
     }
 
@@ -228,10 +246,10 @@ impl Pack {
     /// # Errors
     /// [`TransferError::Write`]; nothing new is visible.
     pub fn publish(&mut self, repository: &Repository) -> Result<u64, TransferError> {
-        let published = self.writer.publish(&repository.commondir().join("objects/pack"), OPEN_BELOW);
+        let published = self.writer.publish(&packs(repository), OPEN_BELOW);
         if !self.writer.is_open() {
-            self.seen.clear();
-            self.last.clear();
+            self.seen = HashSet::new();
+            self.forget_versions();
         }
         let published = published?;
         Ok(published.pack_bytes + published.index_bytes)
@@ -249,7 +267,7 @@ impl Pack {
         self.writer.restart();
         self.seen.clear();
         self.bases.clear();
-        self.last.clear();
+        self.forget_versions();
         self.path.clear();
         self.depth = 0;
     }
@@ -304,6 +322,10 @@ pub fn thin(
         }
     }
     Ok(Some(pack.take()))
+}
+
+fn packs(repository: &Repository) -> PathBuf {
+    repository.commondir().join("objects/pack")
 }
 
 fn between(kind: Kind, old: &[u8], new: &[u8], out: &mut Vec<u8>) {

@@ -144,6 +144,7 @@ impl Copier {
         if commits.is_empty() {
             return Ok(0);
         }
+        self.pack.spill_to(to);
         let from_odb = odb(from)?;
         for (at, (oid, commit)) in commits.iter().enumerate() {
             self.progress.commits(at, commits.len());

@@ -173,6 +173,8 @@ impl Branch {
     ) -> Branch {
         let Content { data, local, trie, root } = content;
         let (name, email) = (message::identity(&config.committer_name), message::identity(&config.committer_email));
+        let mut pack = pack::Writer::default();
+        pack.spill.set_folder(repository.path().join("objects/pack"));
         Branch {
             names: names(&config),
             identity: format!("{name} <{email}> "),
@@ -187,7 +189,7 @@ impl Branch {
             data,
             local,
             trie,
-            pack: pack::Writer::default(),
+            pack,
             open_below: 0,
             values: std::collections::HashMap::new(),
             local_values: std::collections::HashMap::new(),
