@@ -38,6 +38,10 @@ check: deny ## Format, lints, documentation of the crates, licences, words
 	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
 	@hack/words.sh
 
+.PHONY: check-parts
+check-parts: ## Compile each part of the framework alone, and all of it for the oldest and the newest Kubernetes version
+	@hack/features.sh
+
 .PHONY: docs reference
 docs: ## Build the documentation as a book with search, into target/book; installs mdBook
 	@hack/docs.sh $(ARGS)
@@ -53,7 +57,8 @@ reference: ## Write the reference pages from the programs' help and metrics, and
 
 .PHONY: publish-check
 publish-check: ## Package and build all library crates as for a release, without uploading
-	$(CARGO) publish --workspace --dry-run $(ARGS)
+	@# The libraries name no version of Kubernetes: programs do.
+	K8S_OPENAPI_ENABLED_VERSION=1.36 $(CARGO) publish --workspace --dry-run $(ARGS)
 
 deny: ## Licences, bans and sources of the dependencies; advisories
 	@hack/deny.sh

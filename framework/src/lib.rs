@@ -22,34 +22,66 @@
 //! Each module can be used alone, with unmodified kube and kube-runtime. `docs/design/framework.md` explains what is reused
 //! from them, and why the rest is not.
 
+#![cfg_attr(not(feature = "controller"), allow(dead_code, unused_imports, reason = "a part of what controllers need"))]
+
+#[cfg(feature = "apply")]
 pub mod apply;
+#[cfg(feature = "client")]
 mod around;
+#[cfg(feature = "cache")]
 pub mod cache;
+#[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "client")]
 pub mod clock;
+#[cfg(feature = "controller")]
 mod controller;
+#[cfg(feature = "crd")]
 pub mod crd;
 mod error;
+#[cfg(feature = "controller")]
 pub mod finalizer;
+#[cfg(feature = "controller")]
 pub mod health;
+#[cfg(feature = "inject")]
 pub mod inject;
+#[cfg(feature = "client")]
 mod key;
+#[cfg(feature = "client")]
 pub mod lease;
+#[cfg(feature = "controller")]
 mod manager;
+#[cfg(feature = "client")]
 pub mod metrics;
+#[cfg(feature = "cache")]
 mod object;
+#[cfg(any(feature = "apply", feature = "inject"))]
+mod quantity;
+#[cfg(feature = "client")]
 pub mod queue;
+#[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "controller")]
 pub mod status;
+#[cfg(feature = "controller")]
 mod stop;
+#[cfg(feature = "telemetry")]
 pub mod telemetry;
+#[cfg(feature = "client")]
+mod trace;
 
+#[cfg(feature = "apply")]
 pub use self::apply::Error;
+#[cfg(feature = "controller")]
 pub use self::controller::{Action, CleanedUp, Context, Controller, Reconciler, Term};
 pub use self::error::{Failure, Retry};
+#[cfg(feature = "client")]
 pub use self::key::Key;
+#[cfg(feature = "controller")]
 pub use self::manager::{Manager, RunError};
+#[cfg(feature = "cache")]
 pub use self::object::{ApiScope, DiscoverError, Kind, Object, ScopeKind, StaticKind};
+#[cfg(feature = "controller")]
 pub use self::stop::stop_signal;
 
 /// Compiles the examples of the README.

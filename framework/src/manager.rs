@@ -16,7 +16,9 @@ use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
 use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
 use crate::metrics::Metrics;
+#[cfg(feature = "serve")]
 use crate::serve::Server;
+#[cfg(feature = "telemetry")]
 use crate::telemetry::Telemetry;
 use crate::{Kind, Object, StaticKind, clock};
 
@@ -67,7 +69,9 @@ pub struct Manager {
     answer_limit: Duration,
     health: Health,
     metrics: Metrics,
+    #[cfg(feature = "telemetry")]
     telemetry: Option<Telemetry>,
+    #[cfg(feature = "serve")]
     server: Option<Server>,
     /// Blocks readiness until all caches are complete.
     start: Option<Awaited>,
@@ -113,7 +117,9 @@ impl Manager {
             answer_limit: ANSWER_LIMIT,
             health,
             metrics,
+            #[cfg(feature = "telemetry")]
             telemetry: None,
+            #[cfg(feature = "serve")]
             server: None,
         }
     }
@@ -152,6 +158,7 @@ impl Manager {
     }
 
     /// Serves probes and metrics from start until the controllers have stopped.
+    #[cfg(feature = "serve")]
     #[must_use]
     pub fn serve(mut self, server: Server) -> Self {
         self.server = Some(server);
@@ -159,6 +166,7 @@ impl Manager {
     }
 
     /// Flushes the last traces after the controllers have stopped, and lets [`serve`](Self::serve) change the log filter.
+    #[cfg(feature = "telemetry")]
     #[must_use]
     pub fn telemetry(mut self, telemetry: &Telemetry) -> Self {
         self.telemetry = Some(telemetry.clone());
@@ -204,17 +212,32 @@ impl Manager {
     ///
     /// # Errors
     /// [`RunError`]. An unreachable cluster is not an error: the manager retries until it responds.
+    #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "only a server is taken out of it"))]
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        #[cfg(feature = "telemetry")]
         let telemetry = self.telemetry.clone();
-        let serving = self.server.take().map(|server| server.start(&self.health, &self.metrics, telemetry.as_ref()));
+        #[cfg(feature = "serve")]
+        let serving = self.server.take().map(|server| server.start(&self.health, &self.metrics, self.debug_pages()));
         let outcome = self.work(stop).await;
+        #[cfg(feature = "telemetry")]
         if let Some(telemetry) = telemetry {
             telemetry.flush().await;
         }
+        #[cfg(feature = "serve")]
         if let Some(serving) = serving {
             serving.end().await;
         }
         outcome
+    }
+
+    /// Returns the pages for the debug address.
+    #[cfg(feature = "serve")]
+    fn debug_pages(&self) -> axum::Router {
+        #[cfg(feature = "telemetry")]
+        if let Some(telemetry) = &self.telemetry {
+            return crate::serve::log_pages(telemetry);
+        }
+        axum::Router::new()
     }
 
     async fn work(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {

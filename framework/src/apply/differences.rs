@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::inject::quantity;
+use crate::quantity;
 
 /// A field that differs from the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]

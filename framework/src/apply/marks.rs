@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::cache::Fingerprint;
-use crate::telemetry::TraceContext;
+use crate::trace::TraceContext;
 use crate::{Kind, Object};
 
 /// The label of an `ApplySet`'s members, by its specification.

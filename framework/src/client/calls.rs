@@ -13,7 +13,7 @@ use super::pace::is_watch;
 use super::path::template;
 use crate::around::{Around, Surrounded};
 use crate::metrics::{Metrics, Requests};
-use crate::telemetry::{Call, CallTo, TraceContext};
+use crate::trace::{Call, CallTo, TraceContext};
 
 /// A layer that propagates traces and counts requests.
 ///

@@ -21,7 +21,7 @@ use crate::health::Heartbeat;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
 use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
-use crate::telemetry::{Subject, TraceContext, Trail};
+use crate::trace::{Subject, TraceContext, Trail};
 
 /// A controller of any kind.
 pub(crate) trait Runs: Send + Sync {

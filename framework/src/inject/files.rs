@@ -37,7 +37,7 @@ impl Files {
     /// file.
     #[must_use]
     pub fn item(mut self, key: impl Into<String>, path: impl Into<String>) -> Self {
-        self.items.push(KeyToPath { key: key.into(), path: path.into(), mode: None });
+        self.items.push(KeyToPath { key: key.into(), path: path.into(), ..KeyToPath::default() });
         self
     }
 
@@ -67,11 +67,13 @@ impl Files {
         let (items, default_mode, optional) = (Self::items(self.items), self.mode, self.optional);
         match self.origin {
             Origin::Secret(name) => {
-                let secret = SecretVolumeSource { secret_name: Some(name), items, default_mode, optional };
+                let mut secret = SecretVolumeSource { secret_name: Some(name), items, optional, ..Default::default() };
+                secret.default_mode = default_mode;
                 Volume { secret: Some(secret), ..Volume::default() }
             }
             Origin::ConfigMap(name) => {
-                let map = ConfigMapVolumeSource { name, items, default_mode, optional };
+                let mut map = ConfigMapVolumeSource { name, items, optional, ..Default::default() };
+                map.default_mode = default_mode;
                 Volume { config_map: Some(map), ..Volume::default() }
             }
         }

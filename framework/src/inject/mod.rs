@@ -85,7 +85,6 @@ mod pod;
 mod port;
 mod probe;
 mod problem;
-pub(crate) mod quantity;
 mod recognise;
 mod reference;
 mod security;

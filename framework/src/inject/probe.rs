@@ -48,7 +48,7 @@ impl<'c, 'p> Probe<'c, 'p> {
 
     /// Succeeds if gRPC's health service reports that the server is serving. Kubelet does not support TLS here.
     pub fn grpc(port: &Port<'c, 'p>) -> Self {
-        let grpc = GRPCAction { port: port.number().into(), service: None };
+        let grpc = GRPCAction { port: port.number().into(), ..GRPCAction::default() };
         Self::of(Raw { grpc: Some(grpc), ..Raw::default() })
     }
 

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::quantity;
+use crate::quantity;
 
 /// Fields that may have any value if they are not injected: the cluster decides.
 const FREE: [&str; 3] = ["imagePullPolicy", "resizePolicy", "resources"];

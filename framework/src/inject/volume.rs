@@ -191,7 +191,7 @@ impl Projected {
     #[must_use]
     pub fn token(mut self, path: impl Into<String>, audience: Option<&str>) -> Self {
         let (path, audience) = (path.into(), audience.map(str::to_owned));
-        let token = ServiceAccountTokenProjection { path, audience, expiration_seconds: None };
+        let token = ServiceAccountTokenProjection { path, audience, ..Default::default() };
         self.sources.push(VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() });
         self
     }
@@ -213,7 +213,7 @@ impl Source for Projected {
 
 impl sealed::Source for Projected {
     fn volume(self) -> Raw {
-        let projected = ProjectedVolumeSource { sources: Some(self.sources), default_mode: None };
+        let projected = ProjectedVolumeSource { sources: Some(self.sources), ..Default::default() };
         Raw { projected: Some(projected), ..Raw::default() }
     }
 }

@@ -10,7 +10,7 @@ use crate::telemetry::Telemetry;
 /// Filters are never longer.
 const MOST_BYTES: usize = 4 << 10;
 
-pub(super) fn pages(telemetry: &Telemetry) -> Router {
+pub(crate) fn pages(telemetry: &Telemetry) -> Router {
     let log = get(show).put(change).layer(DefaultBodyLimit::max(MOST_BYTES));
     Router::new().route("/debug/log", log).with_state(telemetry.clone())
 }

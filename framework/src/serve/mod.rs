@@ -29,6 +29,7 @@
 //! Endpoints are served from the start of [`Manager::run`](crate::Manager::run) until everything has stopped.
 
 mod address;
+#[cfg(feature = "telemetry")]
 mod log;
 mod probes;
 mod scrape;
@@ -42,9 +43,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::address::{Address, UnknownAddress};
+#[cfg(feature = "telemetry")]
+pub(crate) use self::log::pages as log_pages;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::telemetry::Telemetry;
 
 /// How long requests in flight may take after everything else has stopped.
 const GRACE: Duration = Duration::from_secs(1);
@@ -127,12 +129,8 @@ impl Server {
         self.debug.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    pub(crate) fn start(self, health: &Health, metrics: &Metrics, telemetry: Option<&Telemetry>) -> Serving {
-        let pages = [
-            (self.probes, probes::pages(health)),
-            (self.metrics, scrape::pages(metrics)),
-            (self.debug, telemetry.map_or_else(Router::new, log::pages)),
-        ];
+    pub(crate) fn start(self, health: &Health, metrics: &Metrics, debug: Router) -> Serving {
+        let pages = [(self.probes, probes::pages(health)), (self.metrics, scrape::pages(metrics)), (self.debug, debug)];
         let mut serving = Serving { tasks: JoinSet::new(), stop: watch::channel(false).0 };
         for (listener, pages) in pages.into_iter().filter_map(|(listener, pages)| Some((listener?, pages))) {
             let mut stopped = serving.stop.subscribe();

@@ -4,14 +4,13 @@ use std::fmt::{self, Write};
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Span, Subscriber};
-use tracing_subscriber::Registry;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::TraceContext;
+use crate::trace::Ids;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,22 +37,6 @@ impl std::str::FromStr for Format {
             other => Err(UnknownFormat(other.to_owned())),
         }
     }
-}
-
-/// The ids of the trace, in lines inside a reconcile.
-struct Ids {
-    trace: String,
-    span: String,
-}
-
-/// Adds the ids to lines inside this span, from now on.
-pub(super) fn identify(span: &Span, context: &TraceContext) {
-    span.with_subscriber(|(id, subscriber)| {
-        let registry = subscriber.downcast_ref::<Registry>();
-        if let Some(span) = registry.and_then(|registry| registry.span(id)) {
-            span.extensions_mut().replace(Ids { trace: context.trace_id(), span: context.span_id() });
-        }
-    });
 }
 
 /// Writes log lines.

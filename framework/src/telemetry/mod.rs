@@ -53,15 +53,11 @@
 //! **Secrets.** Spans contain what this page names. They contain no bodies, headers or queries, and of an error the reason,
 //! not the message. Spans of other crates (kube's contain whole URLs) are left out, unless [`Settings::spans_of`] names them.
 
-mod call;
-mod context;
 mod logs;
 mod otlp;
-mod reconcile;
 mod settings;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -69,27 +65,13 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::Layered;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub(crate) use self::call::{Call, CallTo};
-pub use self::context::{TRACEPARENT, TraceContext};
 pub use self::logs::{Format, UnknownFormat};
-pub(crate) use self::reconcile::{Subject, Trail};
 pub use self::settings::{Settings, SetupError};
+pub use crate::trace::{TRACEPARENT, TraceContext};
 pub use trishanku_service::otlp::OtlpError;
-
-/// Target of the spans of reconciles, whose fields log lines have, too.
-const RECONCILE: &str = "trishanku_framework::reconcile";
-/// Target of the spans that are only for collectors.
-const TARGET: &str = "trishanku_framework::telemetry";
 
 /// How long the collector may take to accept the last spans.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
-
-static ON: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether traces are enabled.
-fn on() -> bool {
-    ON.load(Ordering::Relaxed)
-}
 
 /// Error of an invalid log filter.
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +146,7 @@ pub(crate) mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
+    use crate::trace::{Subject, Trail};
 
     /// A writer that keeps the text.
     #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::{Layer, Registry};
 use trishanku_service::otlp::{Collector, OtlpError, resource};
 
-use super::{RECONCILE, TARGET};
+use crate::trace::{RECONCILE, TARGET};
 
 /// Creates the provider that makes and exports spans. Call it inside the runtime.
 pub(super) fn provider(collector: &Collector, service: &str) -> Result<SdkTracerProvider, OtlpError> {

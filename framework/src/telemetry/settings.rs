@@ -14,7 +14,8 @@ use tracing_subscriber::{Layer, reload};
 use trishanku_service::otlp::{Collector, OtlpError, environment};
 
 use super::logs::Lines;
-use super::{Format, Inner, ON, RECONCILE, TARGET, Telemetry, UnknownFilter, otlp, parse};
+use super::{Format, Inner, Telemetry, UnknownFilter, otlp, parse};
+use crate::trace::{ON, RECONCILE, TARGET};
 
 /// Why logs and traces cannot be set up.
 #[derive(Debug, thiserror::Error)]

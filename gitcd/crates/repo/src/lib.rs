@@ -30,6 +30,7 @@ pub mod reader;
 pub mod received;
 pub mod refs;
 mod state;
+mod temporary;
 pub mod transfer;
 mod tree;
 mod trie;

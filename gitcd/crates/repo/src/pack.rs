@@ -11,8 +11,8 @@ use git2::Oid;
 use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
-use super::pack_file::{Temporary, WriteError};
 use super::pack_spill::Spill;
+use super::temporary::{Temporary, WriteError};
 
 /// Maximum length of a chain of deltas; readers resolve every link of it.
 pub(super) const MAX_DEPTH: u8 = 50;
@@ -22,7 +22,7 @@ const STORE_BELOW: usize = 384;
 /// Larger objects, mostly directories of thousands of entries, are written whole in every pack that changes them: better
 /// compression takes a few milliseconds and saves a sixteenth of what a quiet branch writes to disk.
 const THOROUGH_FROM: usize = 64 << 10;
-pub(super) const HEADER_LEN: usize = 12;
+const HEADER_LEN: usize = 12;
 pub(super) const CHECKSUM_LEN: usize = 20;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;

@@ -1,13 +1,14 @@
 //! Writes a finished pack and its index (version 2) to a repository, durably.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gitcd_core::durable;
 use sha1::{Digest, Sha1};
 
 use super::pack::{CHECKSUM_LEN, Entry, Sealed, Writer};
+pub use super::temporary::WriteError;
+use super::temporary::{Temporary, temporary_path};
 
 /// A pack on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,22 +21,6 @@ pub(super) struct Finished {
     pub index_bytes: u64,
     /// Number of objects in it.
     pub objects: usize,
-}
-
-/// Why a pack could not be written. Nothing of it is visible to readers of the repository.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path:?}; the repository is unchanged")]
-pub struct WriteError {
-    action: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl From<durable::Error> for WriteError {
-    fn from(error: durable::Error) -> Self {
-        let durable::Error { action, path, source } = error;
-        Self { action, path, source }
-    }
 }
 
 impl Writer {
@@ -111,11 +96,6 @@ fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     place(pack, pack.bytes.len(), file, folder)
 }
 
-/// Returns the path of a new file. `git prune` removes files that start with `tmp_` if a crash leaves them.
-pub(super) fn temporary_path(folder: &Path, what: &str) -> PathBuf {
-    folder.join(format!("tmp_{what}_{:016x}", rand::random::<u64>()))
-}
-
 /// Makes a written pack visible, with its index. If another process writes the same pack now, one replaces the other without any
 /// difference.
 fn place(pack: &Sealed<'_>, pack_bytes: usize, pack_file: Temporary, folder: &Path) -> Result<Finished, WriteError> {
@@ -175,44 +155,4 @@ fn index(pack: &Sealed<'_>) -> Vec<u8> {
     let checksum = Sha1::digest(&out);
     out.extend_from_slice(&checksum);
     out
-}
-
-/// A file to be renamed; removed on drop otherwise.
-#[derive(Debug)]
-pub(super) struct Temporary {
-    path: Option<PathBuf>,
-}
-
-impl Temporary {
-    /// Takes over a file.
-    pub(super) fn of(path: PathBuf) -> Self {
-        Temporary { path: Some(path) }
-    }
-
-    fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
-        let temporary = Temporary::of(path);
-        durable::draft(temporary.path(), 0o444, bytes)?;
-        Ok(temporary)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        self.path.as_deref().expect("a temporary file has its path until it is renamed")
-    }
-
-    fn rename(mut self, to: &Path) -> Result<(), WriteError> {
-        let from = self.path.take().expect("a temporary file has its path until it is renamed");
-        durable::rename(&from, to).map_err(|error| {
-            self.path = Some(from);
-            error.into()
-        })
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // Nothing refers to the file; `git prune` would remove it too.
-            drop(fs::remove_file(path));
-        }
-    }
 }

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use gitcd_core::durable;
 use sha1::{Digest as _, Sha1};
 
-use super::pack::HEADER_LEN;
-use super::pack_file::{Temporary, WriteError, temporary_path};
+use super::temporary::{Temporary, WriteError, temporary_path};
 
 /// Bytes of a pack that are kept in memory before they move to the file.
 const IN_MEMORY: usize = 8 << 20;
+/// Position of the number of objects in the header.
+const COUNT_AT: u64 = 8;
 /// Bytes that are read at once for the checksum.
 const AT_ONCE: usize = 256 << 10;
 
@@ -96,7 +97,7 @@ impl Spill {
 }
 
 fn seal(file: &mut File, count: u32) -> std::io::Result<[u8; 20]> {
-    file.seek(SeekFrom::Start(HEADER_LEN as u64 - 4))?;
+    file.seek(SeekFrom::Start(COUNT_AT))?;
     file.write_all(&count.to_be_bytes())?;
     file.rewind()?;
     let (mut hash, mut buffer) = (Sha1::new(), vec![0; AT_ONCE]);

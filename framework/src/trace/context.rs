@@ -1,12 +1,25 @@
 //! The trace context that is passed from one program to the next.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kube::Resource;
+use opentelemetry::KeyValue;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanContext, TraceContextExt};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::Registry;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Whether traces are enabled in this process.
+pub(crate) static ON: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether traces are enabled.
+pub(crate) fn on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
 
 /// The annotation of a [stamp](TraceContext::stamp).
 pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
@@ -14,7 +27,13 @@ pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
 /// A span of a trace, as in [W3C Trace Context](https://www.w3.org/TR/trace-context/). There is none unless traces are
 /// [enabled](crate::telemetry).
 #[derive(Clone, Debug)]
-pub struct TraceContext(pub(super) SpanContext);
+pub struct TraceContext(SpanContext);
+
+/// The ids of a trace that a span of the registry has, for log lines inside it.
+pub(crate) struct Ids {
+    pub(crate) trace: String,
+    pub(crate) span: String,
+}
 
 impl PartialEq for TraceContext {
     /// The same span, from whatever source.
@@ -33,7 +52,7 @@ impl TraceContext {
 
     /// Returns the context of a span. This starts the span: it accepts no more links.
     pub(crate) fn of(span: &Span) -> Option<Self> {
-        if !super::on() || span.is_disabled() {
+        if !on() || span.is_disabled() {
             return None;
         }
         let context = span.context().span().span_context().clone();
@@ -87,6 +106,21 @@ impl TraceContext {
     /// watches it.
     pub fn stamp(&self, object: &mut impl Resource) {
         object.meta_mut().annotations.get_or_insert_default().insert(TRACEPARENT.to_owned(), self.traceparent());
+    }
+
+    /// Links a span that has not started to this one, which is its cause.
+    pub(crate) fn link(self, span: &Span, cause: &'static str) {
+        span.add_link_with_attributes(self.0, vec![KeyValue::new("link", cause)]);
+    }
+
+    /// Shows its ids in log lines inside the span, from now on.
+    pub(crate) fn identify(&self, span: &Span) {
+        span.with_subscriber(|(id, subscriber)| {
+            let registry = subscriber.downcast_ref::<Registry>();
+            if let Some(span) = registry.and_then(|registry| registry.span(id)) {
+                span.extensions_mut().replace(Ids { trace: self.trace_id(), span: self.span_id() });
+            }
+        });
     }
 
     /// Adds it to the headers of a request.

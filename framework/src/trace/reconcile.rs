@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use opentelemetry::KeyValue;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
-use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{RECONCILE, TraceContext, logs};
+use super::context::on;
+use super::{RECONCILE, TraceContext};
 use crate::Key;
 use crate::metrics::Ending;
 use crate::queue::Lane;
@@ -35,7 +34,7 @@ impl Trail {
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        if super::on() {
+        if on() {
             self.with(|last| last.remove(key));
         }
     }
@@ -62,7 +61,7 @@ impl Trail {
             "error.type" = Empty,
             otel.status_code = Empty,
         );
-        if super::on() {
+        if on() {
             self.lead_on(&span, of.key, origin());
         }
         Reconcile { span, key: of.key.clone(), trail: self, ended: false }
@@ -71,12 +70,12 @@ impl Trail {
     /// Links a span to its causes, and keeps it for the next reconcile.
     fn lead_on(&self, span: &Span, key: &Key, origin: Option<TraceContext>) {
         let links = [("previous", self.with(|last| last.remove(key))), ("origin", origin)];
-        for (what, TraceContext(context)) in links.into_iter().filter_map(|(what, link)| Some((what, link?))) {
-            span.add_link_with_attributes(context, vec![KeyValue::new("link", what)]);
+        for (cause, context) in links.into_iter().filter_map(|(cause, link)| Some((cause, link?))) {
+            context.link(span, cause);
         }
         // Starts the span, so no more links after this.
         let Some(context) = TraceContext::of(span) else { return };
-        logs::identify(span, &context);
+        context.identify(span);
         if context.is_sampled() {
             self.with(|last| last.insert(key.clone(), context));
         }
@@ -115,7 +114,7 @@ impl Reconcile<'_> {
     fn end(&mut self, ending: Ending, reason: Option<&'static str>) {
         self.ended = true;
         // No log line follows, so only the trace needs it, and recording takes time.
-        if super::on() {
+        if on() {
             self.span.record("outcome", outcome(ending));
         }
         if matches!(ending, Ending::Failed | Ending::Terminal | Ending::TimedOut | Ending::Panicked) {
