@@ -38,8 +38,8 @@ check: deny ## Format, lints, documentation of the crates, licences, words
 	$(CARGO) update --workspace --locked --quiet --manifest-path gitcd/fuzz/Cargo.toml
 	@hack/words.sh
 
-.PHONY: check-parts
-check-parts: ## Compile each part of the framework alone, and all of it for the oldest and the newest Kubernetes version
+.PHONY: check-features
+check-features: ## Compile each Cargo feature of the framework alone, and all libraries for the oldest and the newest Kubernetes version
 	@hack/features.sh
 
 .PHONY: docs reference

@@ -131,7 +131,7 @@ case $1 in
 esac
 "#);
     assert!(!passes, "{printed}");
-    for step in ["test", "check", "schema ARGS=--check", "suites", "etcd-suites", "linearizability", "check-parts"] {
+    for step in ["test", "check", "schema ARGS=--check", "suites", "etcd-suites", "linearizability", "check-features"] {
         assert!(printed.contains(&format!("\n=== make {step} (")), "{step} is not in\n{printed}");
     }
     assert!(printed.contains("make test-cluster: not run. no node here"), "{printed}");

@@ -19,8 +19,8 @@
 //! | [`telemetry`] | a trace for each reconcile, continued by the apiserver; log lines that name the object |
 //! | [`serve`] | probes and metrics are served from start to exit |
 //!
-//! Each module can be used alone, with unmodified kube and kube-runtime. `docs/design/framework.md` explains what is reused
-//! from them, and why the rest is not.
+//! Each module can be used alone, with unmodified kube and kube-runtime, and has a Cargo feature (see the README).
+//! `docs/design/framework.md` explains what is reused from them, and why the rest is not.
 
 #![cfg_attr(not(feature = "controller"), allow(dead_code, unused_imports, reason = "a part of what controllers need"))]
 
@@ -57,7 +57,6 @@ pub mod metrics;
 mod object;
 #[cfg(any(feature = "apply", feature = "inject"))]
 mod quantity;
-#[cfg(feature = "client")]
 pub mod queue;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use tokio::sync::watch;
@@ -12,12 +13,12 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::cache::{ANSWER_LIMIT, Cache, Caches, OnDemand, Scope};
 use crate::client::connect;
-use crate::controller::{Controller, Driver, Orders, Reconciler, Runs};
+use crate::controller::{Controller, Driver, Orders, Reconciler, Runnable, Runs, Term};
 use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
 use crate::metrics::Metrics;
 #[cfg(feature = "serve")]
-use crate::serve::Server;
+use crate::serve::{Server, Serving};
 #[cfg(feature = "telemetry")]
 use crate::telemetry::Telemetry;
 use crate::{Kind, Object, StaticKind, clock};
@@ -67,6 +68,7 @@ pub struct Manager {
     lease: Option<lease::Settings>,
     grace: Duration,
     answer_limit: Duration,
+    sync_limit: Option<Duration>,
     health: Health,
     metrics: Metrics,
     #[cfg(feature = "telemetry")]
@@ -90,6 +92,18 @@ pub enum RunError {
     /// Metrics, probes and logs of the two would be indistinguishable.
     #[error("two controllers have the name {0:?}; give each its own")]
     SameName(String),
+    /// Some caches were not complete in time.
+    #[error(
+        "after {limit:?}, these kinds could not be listed: {}; check that they exist, and that the service account may list and \
+         watch them",
+        kinds.join(", ")
+    )]
+    NotSynced {
+        /// The kinds, sorted.
+        kinds: Vec<String>,
+        /// The limit.
+        limit: Duration,
+    },
     /// A task panicked, which is a defect; exit, and let the process be restarted.
     #[error("an internal task terminated unexpectedly")]
     Task(#[source] JoinError),
@@ -115,6 +129,7 @@ impl Manager {
             lease: None,
             grace: Duration::from_secs(20),
             answer_limit: ANSWER_LIMIT,
+            sync_limit: None,
             health,
             metrics,
             #[cfg(feature = "telemetry")]
@@ -147,6 +162,44 @@ impl Manager {
     #[must_use]
     pub fn answer_limit(mut self, limit: Duration) -> Self {
         self.answer_limit = limit;
+        self
+    }
+
+    /// Sets how long the caches may take to be complete at the start; then [`run`](Self::run) fails with the kinds that are
+    /// missing. By default, it waits for as long as it takes, and the manager is not [ready](Self::health) meanwhile.
+    #[must_use]
+    pub fn sync_limit(mut self, limit: Duration) -> Self {
+        self.sync_limit = Some(limit);
+        self
+    }
+
+    /// Runs a function beside the controllers: at the start of each term, with the client and the term. Its future is cancelled
+    /// when the lease is lost; on stop, it may finish within the [`grace`](Self::grace). It may end before.
+    ///
+    /// ```
+    /// # fn add(manager: trishanku_framework::Manager) -> trishanku_framework::Manager {
+    /// manager.runnable("report", |client, term| async move {
+    ///     let mut minutes = tokio::time::interval(std::time::Duration::from_mins(1));
+    ///     while !term.is_over() {
+    ///         minutes.tick().await;
+    ///         match client.apiserver_version().await {
+    ///             Ok(version) => println!("{}", version.git_version),
+    ///             Err(error) => eprintln!("{error}"),
+    ///         }
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn runnable<F>(
+        mut self,
+        name: impl Into<String>,
+        begin: impl Fn(Client, Term) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.controllers.push(Arc::new(Runnable::new(name.into(), begin)));
         self
     }
 
@@ -212,13 +265,14 @@ impl Manager {
     ///
     /// # Errors
     /// [`RunError`]. An unreachable cluster is not an error: the manager retries until it responds.
-    #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "only a server is taken out of it"))]
-    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         #[cfg(feature = "telemetry")]
         let telemetry = self.telemetry.clone();
         #[cfg(feature = "serve")]
-        let serving = self.server.take().map(|server| server.start(&self.health, &self.metrics, self.debug_pages()));
-        let outcome = self.work(stop).await;
+        let (serving, this) = self.serving();
+        #[cfg(not(feature = "serve"))]
+        let this = self;
+        let outcome = this.work(stop).await;
         #[cfg(feature = "telemetry")]
         if let Some(telemetry) = telemetry {
             telemetry.flush().await;
@@ -228,6 +282,13 @@ impl Manager {
             serving.end().await;
         }
         outcome
+    }
+
+    /// Starts to answer requests.
+    #[cfg(feature = "serve")]
+    fn serving(mut self) -> (Option<Serving>, Self) {
+        let pages = self.debug_pages();
+        (self.server.take().map(|server| server.start(&self.health, &self.metrics, pages)), self)
     }
 
     /// Returns the pages for the debug address.
@@ -257,6 +318,7 @@ impl Manager {
         let mut stop = pin!(stop);
         tokio::select! {
             () = self.synced() => {}
+            limit = sleep(self.sync_limit) => return Err(self.not_synced(limit)),
             () = &mut stop => return Ok(()),
             ended = tasks.join_next(), if !tasks.is_empty() => return Err(defect(ended)),
         }
@@ -311,6 +373,17 @@ impl Manager {
         futures::future::join_all(awaited.into_iter().map(one)).await;
     }
 
+    fn not_synced(&self, limit: Duration) -> RunError {
+        let missing = self
+            .caches
+            .synced()
+            .into_iter()
+            .filter_map(|(kind, synced)| synced.now_or_never().is_none().then_some(kind));
+        let mut kinds: Vec<_> = missing.collect();
+        kinds.sort();
+        RunError::NotSynced { kinds, limit }
+    }
+
     fn election(&self, client: Client) -> Result<(Fence, watch::Receiver<Role>, Option<Election>), RunError> {
         let Some(settings) = self.lease.clone() else {
             return Ok((Fence::open(), watch::channel(Role::Leading { term: 1 }).1, None));
@@ -344,6 +417,17 @@ async fn inform(caches: Arc<Caches>, mut role: watch::Receiver<Role>, informed: 
             // Without an election, the role does not change.
             return informed.closed().await;
         }
+    }
+}
+
+/// Sleeps, and returns how long; without a limit, for ever.
+async fn sleep(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Runs one controller: passes objects from the queue to the reconciler.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use futures::stream::{StreamExt, select_all};
 use kube::{Client, Resource as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -13,7 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::complaint::complain;
 use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
 use super::term::{Acting, Term};
-use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, trigger};
+use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, Triggers, trigger};
 use crate::Key;
 use crate::cache::{Cache, Caches};
 use crate::finalizer::{self, Stage};
@@ -40,6 +42,18 @@ pub(crate) struct Orders {
     pub(crate) pulse: Heartbeat,
 }
 
+impl Orders {
+    /// Waits for the lead; `None` if the manager stops.
+    pub(super) async fn lead(&mut self) -> Option<Role> {
+        tokio::select! {
+            biased;
+            _ = self.stop.wait_for(|stop| *stop) => None,
+            () = self.pulse.clone().keep() => None,
+            leads = self.role.wait_for(|role| *role != Role::Standby) => leads.ok().map(|role| *role),
+        }
+    }
+}
+
 /// A controller and its queue.
 pub(crate) struct Driver<R: Reconciler> {
     name: String,
@@ -53,6 +67,8 @@ pub(crate) struct Driver<R: Reconciler> {
     added: Notify,
     figures: Figures,
     trail: Trail,
+    /// Until it runs.
+    triggers: Mutex<Triggers>,
 }
 
 type Running = JoinSet<Done>;
@@ -65,8 +81,19 @@ const DONE: Done = (Outcome::Done, Ending::Success);
 
 impl<R: Reconciler> Driver<R> {
     pub(crate) fn new(controller: Controller<R>, caches: &Caches, metrics: &Metrics) -> Arc<Self> {
-        let Controller { name, kind, reconciler, selector, settings, time_limit, resync, paused, connections } =
-            controller;
+        let Controller {
+            name,
+            kind,
+            reconciler,
+            selector,
+            settings,
+            time_limit,
+            resync,
+            paused,
+            predicate,
+            connections,
+            triggers,
+        } = controller;
         let cache = caches.of_kind(&kind, selector.as_deref());
         let mut queue = Queue::new(settings);
         // It accepts keys only during a term.
@@ -85,11 +112,14 @@ impl<R: Reconciler> Driver<R> {
             added,
             figures,
             trail,
+            triggers: Mutex::new(triggers),
         });
         let weak = Arc::downgrade(&driver);
         // The initial list triggers nothing: each term starts with all objects.
         driver.cache.follow_later(move |change| {
-            if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change)) {
+            if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change))
+                && predicate(change)
+            {
                 driver.add([Key::of(change.object())], cause);
             }
         });
@@ -107,6 +137,25 @@ impl<R: Reconciler> Driver<R> {
         let now = Instant::now();
         self.queue(|queue| keys.into_iter().for_each(|key| queue.add(&key, cause, now)));
         self.added.notify_one();
+    }
+
+    /// Passes on the keys of streams.
+    async fn listen(&self) -> Infallible {
+        let triggers = std::mem::take(&mut *self.triggers.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut keys = select_all(triggers);
+        while let Some(key) = keys.next().await {
+            self.affected(vec![key]);
+        }
+        std::future::pending().await
+    }
+
+    /// Works for every term, until it is stopped.
+    async fn terms(self: &Arc<Self>, orders: &mut Orders) {
+        while let Some(role) = orders.lead().await {
+            if self.term(orders, role).await {
+                return;
+            }
+        }
     }
 
     fn queue<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
@@ -271,19 +320,9 @@ impl<R: Reconciler> Runs for Driver<R> {
 
     fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            loop {
-                let role = tokio::select! {
-                    biased;
-                    _ = orders.stop.wait_for(|stop| *stop) => return,
-                    () = orders.pulse.clone().keep() => return,
-                    leads = orders.role.wait_for(|role| *role != Role::Standby) => match leads {
-                        Ok(role) => *role,
-                        Err(_) => return,
-                    },
-                };
-                if self.term(&mut orders, role).await {
-                    return;
-                }
+            tokio::select! {
+                never = self.listen() => match never {},
+                () = self.terms(&mut orders) => {}
             }
         })
     }

@@ -3,15 +3,18 @@
 mod complaint;
 mod driver;
 mod outcome;
+mod runnable;
 mod term;
 mod trigger;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{BoxStream, Stream, StreamExt};
 use kube::{Client, Resource as _};
 
 pub(crate) use self::driver::{Driver, Orders, Runs};
+pub(crate) use self::runnable::Runnable;
 pub use self::term::Term;
 use crate::cache::{Cache, Caches, Change};
 use crate::queue::{Backoff, Lane, Settings};
@@ -102,6 +105,8 @@ pub trait Reconciler: Send + Sync + 'static {
 }
 
 type Connect<R> = Box<dyn FnOnce(&Caches, &Arc<Driver<R>>) + Send>;
+type Triggers = Vec<BoxStream<'static, Key>>;
+type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
 type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// A [`Reconciler`] with its triggers. Give it to a [`Manager`](crate::Manager).
@@ -143,7 +148,9 @@ pub struct Controller<R: Reconciler> {
     time_limit: Duration,
     resync: Option<Duration>,
     paused: Pauses<R::Object>,
+    predicate: Predicate<R::Object>,
     connections: Vec<Connect<R>>,
+    triggers: Triggers,
 }
 
 impl<R: Reconciler> Controller<R> {
@@ -170,7 +177,9 @@ impl<R: Reconciler> Controller<R> {
             time_limit: Duration::from_mins(2),
             resync: Some(Duration::from_hours(10)),
             paused: Box::new(|_| false),
+            predicate: Box::new(|_| true),
             connections: Vec::new(),
+            triggers: Vec::new(),
         }
     }
 
@@ -206,6 +215,15 @@ impl<R: Reconciler> Controller<R> {
     #[must_use]
     pub fn resync(mut self, every: Option<Duration>) -> Self {
         self.resync = every.filter(|every| !every.is_zero());
+        self
+    }
+
+    /// Ignores changes of its objects for which this is false, such as `|change| change.after.is_some_and(is_ours)`. It is asked
+    /// about creations and changes that would trigger a reconcile. All objects are reconciled at the start of a term and on a
+    /// [resync](Self::resync), whatever it says; to leave objects out altogether, [select](Self::selecting) the others.
+    #[must_use]
+    pub fn predicate(mut self, predicate: impl Fn(&Change<'_, R::Object>) -> bool + Send + Sync + 'static) -> Self {
+        self.predicate = Box::new(predicate);
         self
     }
 
@@ -291,6 +309,16 @@ impl<R: Reconciler> Controller<R> {
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
         self.triggered_by(&Kind::known(), affected)
+    }
+
+    /// Also reconciles the objects whose keys a stream yields: of a channel, of a timer, or of notifications of another system.
+    ///
+    /// Keys without an object are ignored. While the lease is not held, the stream is read and its keys are dropped: the next
+    /// term reconciles all objects. It may end.
+    #[must_use]
+    pub fn reconcile_on(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
+        self.triggers.push(keys.boxed());
+        self
     }
 
     fn triggered_by<W: Object>(

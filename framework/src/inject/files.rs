@@ -63,6 +63,7 @@ impl Files {
         Some(items).filter(|items| !items.is_empty())
     }
 
+    // The mode is set apart: with it in the expression, those versions of Kubernetes that have no more fields would need no `..`.
     pub(super) fn volume(self) -> Volume {
         let (items, default_mode, optional) = (Self::items(self.items), self.mode, self.optional);
         match self.origin {

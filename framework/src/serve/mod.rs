@@ -58,7 +58,7 @@ pub struct Addresses {
     pub probes: Address,
     /// For `/metrics`.
     pub metrics: Address,
-    /// For `/debug/log`; must be on loopback.
+    /// For `/debug/log`; must be on loopback. Without the feature `telemetry`, there is no page.
     pub debug: Address,
 }
 

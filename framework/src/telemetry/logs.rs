@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::trace::Ids;
+use crate::trace::TraceIds;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ where
         // From the innermost span outwards: inner fields take precedence.
         for span in context.event_scope().into_iter().flatten() {
             let extensions = span.extensions();
-            ids = ids.or_else(|| extensions.get::<Ids>().map(|ids| (ids.trace.clone(), ids.span.clone())));
+            ids = ids.or_else(|| extensions.get::<TraceIds>().map(|ids| (ids.trace.clone(), ids.span.clone())));
             let of_span = extensions.get::<FormattedFields<JsonFields>>().map_or("", |fields| fields.fields.as_str());
             for (name, value) in serde_json::from_str::<Map<_, _>>(of_span).unwrap_or_default() {
                 // These are for exporters.

@@ -15,7 +15,7 @@ use trishanku_service::otlp::{Collector, OtlpError, environment};
 
 use super::logs::Lines;
 use super::{Format, Inner, Telemetry, UnknownFilter, otlp, parse};
-use crate::trace::{ON, RECONCILE, TARGET};
+use crate::trace::{RECONCILE, TARGET, TRACES_ENABLED};
 
 /// Why logs and traces cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +124,7 @@ impl Settings {
             .event_format(Lines(self.format))
             .with_filter(filter.or(of_reconciles).and(of_others));
         if provider.is_some() {
-            ON.store(true, Ordering::Relaxed);
+            TRACES_ENABLED.store(true, Ordering::Relaxed);
         }
         let subscriber = tracing_subscriber::registry().with(traces).with(lines);
         Ok((subscriber.into(), Telemetry(Arc::new(Inner { provider, level }))))

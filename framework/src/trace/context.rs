@@ -14,11 +14,11 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
 /// Whether traces are enabled in this process.
-pub(crate) static ON: AtomicBool = AtomicBool::new(false);
+pub(crate) static TRACES_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether traces are enabled.
 pub(crate) fn on() -> bool {
-    ON.load(Ordering::Relaxed)
+    TRACES_ENABLED.load(Ordering::Relaxed)
 }
 
 /// The annotation of a [stamp](TraceContext::stamp).
@@ -30,7 +30,7 @@ pub const TRACEPARENT: &str = "framework.trishanku.org/traceparent";
 pub struct TraceContext(SpanContext);
 
 /// The ids of a trace that a span of the registry has, for log lines inside it.
-pub(crate) struct Ids {
+pub(crate) struct TraceIds {
     pub(crate) trace: String,
     pub(crate) span: String,
 }
@@ -118,7 +118,7 @@ impl TraceContext {
         span.with_subscriber(|(id, subscriber)| {
             let registry = subscriber.downcast_ref::<Registry>();
             if let Some(span) = registry.and_then(|registry| registry.span(id)) {
-                span.extensions_mut().replace(Ids { trace: self.trace_id(), span: self.span_id() });
+                span.extensions_mut().replace(TraceIds { trace: self.trace_id(), span: self.span_id() });
             }
         });
     }

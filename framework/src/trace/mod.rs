@@ -1,5 +1,5 @@
-//! Spans of reconciles and of requests to the apiserver. Without the feature `telemetry`, they have no trace context: any subscriber
-//! of the program gets them, but nothing links them.
+//! Spans of reconciles and of requests to the apiserver. Without the feature `telemetry` there are only those of reconciles, without
+//! links and outcome, for any subscriber of the program.
 
 mod call;
 #[cfg(feature = "telemetry")]
@@ -14,9 +14,9 @@ pub(crate) use self::call::{Call, CallTo};
 #[cfg(not(feature = "telemetry"))]
 pub(crate) use self::context::TraceContext;
 #[cfg(feature = "telemetry")]
-pub(crate) use self::context::{Ids, ON};
-#[cfg(feature = "telemetry")]
 pub use self::context::{TRACEPARENT, TraceContext};
+#[cfg(feature = "telemetry")]
+pub(crate) use self::context::{TRACES_ENABLED, TraceIds};
 #[cfg(feature = "controller")]
 pub(crate) use self::reconcile::{Subject, Trail};
 

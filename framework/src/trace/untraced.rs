@@ -4,7 +4,7 @@ use http::HeaderMap;
 use kube::Resource;
 use tracing::Span;
 
-/// A span of a trace: with the feature `telemetry`.
+/// Placeholder without the feature `telemetry`: there is no value of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TraceContext {}
 

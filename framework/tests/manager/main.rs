@@ -4,6 +4,7 @@
 mod applying;
 mod away;
 mod basics;
+mod beside;
 mod collected;
 mod definitions;
 mod dry;

@@ -1,5 +1,5 @@
-//! Builds a Git pack and writes it, with its index, to a repository. It is built in memory; a large one moves to a file meanwhile
-//! if the caller names a folder for it.
+//! Builds a Git pack in memory and writes it, with its index, to a repository. If the caller sets a folder for it, a pack of more
+//! than 8 MiB is written to a temporary file there while it is built.
 //!
 //! A flush writes a new pack, or extends the previous one and rewrites it. A later version of an object is an `OFS_DELTA` against
 //! the previous one in the same pack, so the caller keeps the [`Placed`] of the last version.
@@ -11,8 +11,8 @@ use git2::Oid;
 use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
-use super::pack_spill::Spill;
-use super::temporary::{Temporary, WriteError};
+use super::pack_spill::PackSpill;
+use super::temporary::{TemporaryFile, WriteError};
 
 /// Maximum length of a chain of deltas; readers resolve every link of it.
 pub(super) const MAX_DEPTH: u8 = 50;
@@ -24,6 +24,8 @@ const STORE_BELOW: usize = 384;
 const THOROUGH_FROM: usize = 64 << 10;
 const HEADER_LEN: usize = 12;
 pub(super) const CHECKSUM_LEN: usize = 20;
+/// Number of objects for which a new pack keeps the memory of the last one.
+const REMEMBERED: usize = 64 << 10;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 
@@ -109,7 +111,7 @@ impl Placed {
 pub(super) struct Writer {
     /// The pack, or its end if its beginning moved to a file.
     bytes: Vec<u8>,
-    pub(super) spill: Spill,
+    pub(super) spill: PackSpill,
     entries: Vec<Entry>,
     placed: HashMap<Oid, Placed, BuildHasherDefault<IdHasher>>,
     compressor: Compressor,
@@ -149,7 +151,7 @@ impl Default for Writer {
     fn default() -> Self {
         let mut writer = Writer {
             bytes: Vec::new(),
-            spill: Spill::default(),
+            spill: PackSpill::default(),
             entries: Vec::new(),
             placed: HashMap::default(),
             // `CompressionLvl::fastest()` is 0.
@@ -171,6 +173,9 @@ impl Writer {
         self.bytes.clear();
         self.spill.restart();
         self.bytes.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\0");
+        if self.entries.len() > REMEMBERED {
+            (self.entries, self.placed) = (Vec::new(), HashMap::default());
+        }
         self.entries.clear();
         self.placed.clear();
         self.pack = self.pack.wrapping_add(1);
@@ -228,7 +233,7 @@ impl Writer {
 
     /// Appends the object's type and uncompressed length; returns its offset.
     fn header(&mut self, kind: u8, len: usize) -> u64 {
-        let offset = self.len() as u64;
+        let offset = self.spill.len() + self.bytes.len() as u64;
         entry_head(&mut self.bytes, kind, len);
         offset
     }
@@ -267,7 +272,7 @@ impl Writer {
     fn close(&mut self, oid: Oid, offset: u64, depth: u8) -> Placed {
         let crc = crc32fast::hash(&self.bytes[(offset - self.spill.len()) as usize..]);
         self.entries.push(Entry { oid, offset, crc });
-        self.spill.take(&mut self.bytes);
+        self.spill.spill_if_large(&mut self.bytes);
         let placed = Placed { offset, depth, pack: self.pack };
         self.placed.insert(oid, placed);
         placed
@@ -275,7 +280,11 @@ impl Writer {
 
     /// Completes a pack in memory with object count and checksum, and sorts the entries for the index. [`Self::restart`] or
     /// [`Self::unseal`] must follow.
+    ///
+    /// # Panics
+    /// If a part of the pack is in a file.
     pub(super) fn seal(&mut self) -> Sealed<'_> {
+        assert!(self.spill.is_empty(), "a pack that moved to a file is completed there");
         let count = self.count();
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
         let checksum: [u8; 20] = Sha1::digest(&self.bytes).into();
@@ -289,9 +298,9 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError`], also of an earlier write.
-    pub(super) fn seal_file(&mut self) -> Result<(Sealed<'_>, Temporary), WriteError> {
+    pub(super) fn seal_file(&mut self) -> Result<(Sealed<'_>, TemporaryFile), WriteError> {
         let count = self.count();
-        self.spill.add(&mut self.bytes);
+        self.spill.append(&mut self.bytes);
         let (file, checksum) = self.spill.seal(count)?;
         self.entries.sort_unstable_by_key(|entry| entry.oid);
         Ok((Sealed { bytes: &[], entries: &self.entries, checksum }, file))

@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 
 use super::pack::{CHECKSUM_LEN, Entry, Sealed, Writer};
 pub use super::temporary::WriteError;
-use super::temporary::{Temporary, temporary_path};
+use super::temporary::{TemporaryFile, temporary_path};
 
 /// A pack on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Writer {
                 let _ = fs::remove_file(folder.join(format!("pack-{before}.{extension}")));
             }
         }
-        if self.len() < open_below {
+        if self.spill.is_empty() && self.len() < open_below {
             self.unseal();
             self.written = Some(finished.name.clone());
         } else {
@@ -92,15 +92,20 @@ impl Writer {
 
 fn write(pack: &Sealed<'_>, folder: &Path) -> Result<Finished, WriteError> {
     durable::make_folder_in(folder.parent().unwrap_or(folder), folder)?;
-    let file = Temporary::write(temporary_path(folder, "pack"), pack.bytes)?;
+    let file = TemporaryFile::write(temporary_path(folder, "pack"), pack.bytes)?;
     place(pack, pack.bytes.len(), file, folder)
 }
 
 /// Makes a written pack visible, with its index. If another process writes the same pack now, one replaces the other without any
 /// difference.
-fn place(pack: &Sealed<'_>, pack_bytes: usize, pack_file: Temporary, folder: &Path) -> Result<Finished, WriteError> {
+fn place(
+    pack: &Sealed<'_>,
+    pack_bytes: usize,
+    pack_file: TemporaryFile,
+    folder: &Path,
+) -> Result<Finished, WriteError> {
     let (name, index) = (name(pack), index(pack));
-    let index_file = Temporary::write(temporary_path(folder, "idx"), &index)?;
+    let index_file = TemporaryFile::write(temporary_path(folder, "idx"), &index)?;
     durable::sync_all(&[pack_file.path(), index_file.path()])?;
     pack_file.rename(&folder.join(format!("pack-{name}.pack")))?;
     index_file.rename(&folder.join(format!("pack-{name}.idx")))?;

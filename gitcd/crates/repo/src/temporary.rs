@@ -1,7 +1,8 @@
 //! Files of a pack before they are visible.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
@@ -29,20 +30,30 @@ pub(super) fn temporary_path(folder: &Path, what: &str) -> PathBuf {
 
 /// A file to be renamed; removed on drop otherwise.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(super) struct TemporaryFile {
     path: Option<PathBuf>,
+    /// Open until the end: so an fsync, by whatever descriptor, reports that an earlier write-back failed.
+    file: File,
 }
 
-impl Temporary {
+impl TemporaryFile {
     /// Takes over a file.
-    pub(super) fn of(path: PathBuf) -> Self {
-        Temporary { path: Some(path) }
+    pub(super) fn of(path: PathBuf, file: File) -> Self {
+        Self { path: Some(path), file }
     }
 
+    /// Creates a file that others can only read.
     pub(super) fn write(path: PathBuf, bytes: &[u8]) -> Result<Self, WriteError> {
-        let temporary = Temporary::of(path);
-        durable::draft(temporary.path(), 0o444, bytes)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o444).open(&path);
+        let file = file.map_err(durable::Error::of("create", &path))?;
+        let mut temporary = Self::of(path, file);
+        temporary.file.write_all(bytes).map_err(durable::Error::of("write", temporary.path()))?;
         Ok(temporary)
+    }
+
+    pub(super) fn content(&mut self) -> &mut File {
+        &mut self.file
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -58,7 +69,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             // Nothing refers to the file; `git prune` would remove it too.

@@ -38,7 +38,7 @@ pub enum TransferError {
 }
 
 /// A pack for another repository.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pack {
     writer: pack::Writer,
     /// Whether deltas may refer to directories outside the pack, which the other repository has.
@@ -51,8 +51,10 @@ pub struct Pack {
     bases: HashSet<Oid>,
     /// The last version of a directory or file in this pack, by path.
     last: HashMap<Vec<u8>, Version>,
-    /// Bytes of their contents.
+    /// Memory of `last`, about.
     last_bytes: usize,
+    /// Limit of `last_bytes`.
+    max_last_bytes: usize,
     path: Vec<u8>,
     depth: usize,
     scratch: Vec<u8>,
@@ -79,19 +81,49 @@ impl Found<'_> {
 
 #[derive(Debug)]
 struct Version {
+    kind: Kind,
     oid: Oid,
     placed: Placed,
     content: Vec<u8>,
 }
 
 /// Larger directories and values are not kept as bases of deltas.
-const KEPT: usize = 8 << 20;
-/// Bytes of bases of deltas that are kept. If there are more, all are dropped: what follows is written whole once.
-const KEPT_IN_ALL: usize = 64 << 20;
+const MAX_BASE_BYTES: usize = 8 << 20;
+/// Memory of the bases of deltas. If it is exceeded, values are dropped, and then directories: the next version of each of these
+/// paths is stored whole.
+const MAX_BASES_BYTES: usize = 64 << 20;
+/// Memory of a base besides its path and content.
+const BASE_OVERHEAD: usize = size_of::<Version>() + size_of::<Vec<u8>>() + 32;
 /// Limit of nested directories, as Git has it (`core.maxTreeDepth`). Deeper ones could overflow a thread's stack.
 const MAX_DEPTH: usize = 2048;
 /// Size up to which a pack is extended.
 const OPEN_BELOW: usize = 512 << 10;
+
+impl Default for Pack {
+    fn default() -> Self {
+        Self {
+            writer: pack::Writer::default(),
+            is_thin: false,
+            room: None,
+            seen: HashSet::new(),
+            bases: HashSet::new(),
+            last: HashMap::new(),
+            last_bytes: 0,
+            max_last_bytes: MAX_BASES_BYTES,
+            path: Vec::new(),
+            depth: 0,
+            scratch: Vec::new(),
+            loose: None,
+            recent: Vec::new(),
+        }
+    }
+}
+
+impl Version {
+    fn bytes(&self, path: &[u8]) -> usize {
+        path.len() + self.content.len() + BASE_OVERHEAD
+    }
+}
 
 impl Pack {
     /// Creates a thin pack, for a repository that completes it, with at most `bytes` of content.
@@ -99,13 +131,31 @@ impl Pack {
         Self { is_thin: true, room: Some(bytes), ..Self::default() }
     }
 
-    /// Moves the pack to a file of this repository while it is built, if it becomes large.
+    /// Writes the pack to a file of this repository while it is built, if it becomes large. It must be [published](Self::publish)
+    /// there.
     pub fn spill_to(&mut self, repository: &Repository) {
-        self.writer.spill.set_folder(packs(repository));
+        self.writer.spill.set_folder(pack_folder(repository));
     }
 
     fn forget_versions(&mut self) {
         (self.last, self.last_bytes) = (HashMap::new(), 0);
+    }
+
+    /// Keeps a version as the base of the next one.
+    fn keep(&mut self, version: Version) {
+        let former = self.last.remove(&self.path);
+        self.last_bytes -= former.map_or(0, |former| former.bytes(&self.path));
+        let bytes = version.bytes(&self.path);
+        if self.last_bytes + bytes > self.max_last_bytes {
+            self.last.retain(|_, version| version.kind == Kind::Tree);
+            self.last_bytes = self.last.iter().map(|(path, version)| version.bytes(path)).sum();
+            // Otherwise, this would soon happen again.
+            if self.last_bytes + bytes > self.max_last_bytes / 2 {
+                self.forget_versions();
+            }
+        }
+        self.last_bytes += bytes;
+        self.last.insert(self.path.clone(), version);
     }
 
     /// Checks loose objects in this folder before they are read.
@@ -139,6 +189,7 @@ impl Pack {
         if before.contains(&tree) || self.seen.contains(&tree) {
             return Ok(());
         }
+        self.writer.spill.check()?;
         if self.depth > MAX_DEPTH {
             let said = format!("it lies below more than {MAX_DEPTH} directories");
             return Err(TransferError::Read { oid: tree, said });
@@ -206,6 +257,7 @@ impl Pack {
     /// # Errors
     /// [`TransferError::Read`].
     pub fn commit(&mut self, odb: &Odb<'_>, oid: Oid) -> Result<(), TransferError> {
+        self.writer.spill.check()?;
         let object = self.read(odb, oid, ObjectType::Commit)?;
         self.writer.whole(Kind::Commit, oid, object.data());
         Ok(())
@@ -230,13 +282,8 @@ impl Pack {
             }
         }
         let placed = placed.unwrap_or_else(|| self.writer.whole(kind, oid, &content));
-        if content.len() <= KEPT {
-            if self.last_bytes + content.len() > KEPT_IN_ALL {
-                self.forget_versions();
-            }
-            self.last_bytes += content.len();
-            let former = self.last.insert(self.path.clone(), Version { oid, placed, content });
-            self.last_bytes -= former.map_or(0, |former| former.content.len());
+        if content.len() <= MAX_BASE_BYTES {
+            self.keep(Version { kind, oid, placed, content });
         }
     }
 
@@ -246,7 +293,7 @@ impl Pack {
     /// # Errors
     /// [`TransferError::Write`]; nothing new is visible.
     pub fn publish(&mut self, repository: &Repository) -> Result<u64, TransferError> {
-        let published = self.writer.publish(&packs(repository), OPEN_BELOW);
+        let published = self.writer.publish(&pack_folder(repository), OPEN_BELOW);
         if !self.writer.is_open() {
             self.seen = HashSet::new();
             self.forget_versions();
@@ -255,7 +302,10 @@ impl Pack {
         Ok(published.pack_bytes + published.index_bytes)
     }
 
-    /// Returns the pack's bytes, and starts a new pack.
+    /// Returns the bytes of a pack that is in memory, and starts a new pack.
+    ///
+    /// # Panics
+    /// If the pack was [moved to a file](Self::spill_to).
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.writer.seal().bytes.to_vec();
         self.restart();
@@ -324,7 +374,7 @@ pub fn thin(
     Ok(Some(pack.take()))
 }
 
-fn packs(repository: &Repository) -> PathBuf {
+fn pack_folder(repository: &Repository) -> PathBuf {
     repository.commondir().join("objects/pack")
 }
 
@@ -439,5 +489,58 @@ mod tests {
             let tree = to.find_commit(oid).unwrap().tree().unwrap();
             assert!(tree.iter().all(|entry| to.find_blob(entry.id()).is_ok()), "{oid}");
         }
+    }
+
+    /// Directories are kept longer than values, and paths count, too.
+    #[test]
+    fn bases_of_deltas_take_limited_memory() {
+        let mut pack = Pack { max_last_bytes: 100 << 10, ..Pack::default() };
+        let mut keep = |path: &str, kind, bytes: usize| {
+            pack.path = path.as_bytes().to_vec();
+            let placed = pack.writer.whole(kind, Oid::ZERO_SHA1, b"");
+            pack.keep(Version { kind, oid: Oid::ZERO_SHA1, placed, content: vec![0; bytes] });
+            let all = pack.last.iter().map(|(path, version)| version.bytes(path)).sum::<usize>();
+            assert_eq!(pack.last_bytes, all);
+            assert!(all <= 100 << 10, "{all}");
+            pack.last.len()
+        };
+        assert_eq!(keep("/directory", Kind::Tree, 10 << 10), 1);
+        assert_eq!(keep("/directory/value", Kind::Blob, 60 << 10), 2);
+        // A new version replaces the former one.
+        assert_eq!(keep("/directory/value", Kind::Blob, 70 << 10), 2);
+        assert_eq!(keep("/directory/other", Kind::Blob, 30 << 10), 2, "the directory and this one");
+        assert_eq!(keep("/another", Kind::Tree, 40 << 10), 3);
+        assert_eq!(keep("/a third", Kind::Tree, 30 << 10), 1, "too many directories");
+        for number in 0..10_000 {
+            keep(&format!("/empty/{number:050}"), Kind::Blob, 0);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_ends_a_transfer_at_once_and_the_next_one_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let mut tree = from.treebuilder(None).unwrap();
+        let mut state = 1_u64;
+        for number in 0..24 {
+            let noise = (0..1 << 17).flat_map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()
+            });
+            let mut below = from.treebuilder(None).unwrap();
+            below.insert("value", from.blob(&noise.collect::<Vec<u8>>()).unwrap(), 0o100_644).unwrap();
+            tree.insert(format!("{number:02}"), below.write().unwrap(), 0o040_000).unwrap();
+        }
+        let (tree, odb) = (tree.write().unwrap(), from.odb().unwrap());
+        let mut pack = Pack::default();
+        pack.writer.spill.set_folder(folder.path().join("absent/absent/pack"));
+        let error = pack.tree(&odb, &[], tree).unwrap_err();
+        assert!(matches!(error, TransferError::Write(_)), "{error}");
+        pack.restart();
+        pack.spill_to(&to);
+        pack.tree(&odb, &[], tree).unwrap();
+        pack.publish(&to).unwrap();
+        assert!(to.find_tree(tree).unwrap().iter().all(|below| to.find_tree(below.id()).is_ok()));
     }
 }

@@ -13,7 +13,7 @@ use super::super::reader::{Parents, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{go, message, pack};
+use super::super::{go, message, pack, pack_spill};
 use super::repository::{finish, init, open_repository};
 use super::{
     Branch, CommittedHeads, Config, CreateError, FlushError, OpenError, Revisions, State, is_to_be_merged, show,
@@ -78,10 +78,13 @@ impl Branch {
         let message = format!("start an empty store\n\n{}", message::trailers(state.revision, state.revision, &[]));
         branch.data_commit = branch.write_commit(tree, &[], SystemTime::now(), &message);
         if let Some(revisions) = revisions.into() {
+            // A restored branch may be larger than memory should hold twice.
+            branch.pack.spill.set_folder(branch.repository.path().join("objects/pack"));
             branch.commit(revisions)?;
         }
         before()?;
         branch.begin(state, None, None)?;
+        branch.pack.spill = pack_spill::PackSpill::default();
         Ok(branch)
     }
 
@@ -173,8 +176,6 @@ impl Branch {
     ) -> Branch {
         let Content { data, local, trie, root } = content;
         let (name, email) = (message::identity(&config.committer_name), message::identity(&config.committer_email));
-        let mut pack = pack::Writer::default();
-        pack.spill.set_folder(repository.path().join("objects/pack"));
         Branch {
             names: names(&config),
             identity: format!("{name} <{email}> "),
@@ -189,7 +190,7 @@ impl Branch {
             data,
             local,
             trie,
-            pack,
+            pack: pack::Writer::default(),
             open_below: 0,
             values: std::collections::HashMap::new(),
             local_values: std::collections::HashMap::new(),

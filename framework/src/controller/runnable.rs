@@ -1,0 +1,59 @@
+//! What runs beside controllers, for as long as the lease is held.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube::Client;
+
+use super::driver::{Orders, Runs};
+use super::term::{Acting, Term};
+
+type Begin = Box<dyn Fn(Client, Term) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A function that is called at the start of each term.
+pub(crate) struct Runnable {
+    name: String,
+    begin: Begin,
+}
+
+impl Runnable {
+    pub(crate) fn new<F>(name: String, begin: impl Fn(Client, Term) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self { name, begin: Box::new(move |client, term| Box::pin(begin(client, term))) }
+    }
+}
+
+impl Runs for Runnable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            while let Some(role) = orders.lead().await {
+                let acting = Acting::begin();
+                let mut work = (self.begin)(orders.client.clone(), acting.term());
+                let mut is_done = false;
+                let stopped = loop {
+                    tokio::select! {
+                        biased;
+                        Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
+                        Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
+                        () = &mut work, if !is_done => is_done = true,
+                        () = orders.pulse.clone().keep() => {}
+                    }
+                };
+                drop(acting);
+                if !stopped {
+                    continue;
+                }
+                if !is_done && tokio::time::timeout(orders.grace, work).await.is_err() {
+                    tracing::warn!(runnable = self.name, "cancelled a runnable that did not finish in time");
+                }
+                return;
+            }
+        })
+    }
+}
