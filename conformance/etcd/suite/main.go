@@ -82,8 +82,10 @@ func run(known, program, match string, jobs int, names []string) (ok bool, err e
 		own := list.of(s.name)
 		outcomes, flaky := own.repeat(results[s], func(test string) []outcome { return job{s, test, subtests}.perform() })
 		verdict := judge(own, outcomes, match == "")
-		for _, test := range flaky {
-			fmt.Printf("%s: %s failed, and passed when it was repeated\n", s.name, test)
+		for _, o := range results[s] {
+			if slices.Contains(flaky, o.test) && o.result == failed {
+				fmt.Printf("\n--- %s %s, which passed when it was repeated\n%s", s.name, o.test, o.output)
+			}
 		}
 		verdict.print(os.Stdout, s.name, time.Since(started))
 		ok = ok && verdict.ok()

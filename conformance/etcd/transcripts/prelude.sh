@@ -114,7 +114,8 @@ aside() { # FILE COMMAND...
   aside=$!
 }
 
-# Succeeds once the server reports storage version 3.6.0: a new etcd sets it only after a while.
+# Succeeds once the server reports storage version 3.6.0: a new etcd sets it only after a while, as it does the cluster's version.
+# It compares both with those that it should have every five seconds, so a script has that long from here.
 is_of_this_version() { quietly etcdctl endpoint status -w json | grep -q '"storageVersion":"3.6.0"'; }
 
 # Waits until a command succeeds.
