@@ -6,7 +6,7 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// Converts to billionths, the smallest unit of Kubernetes; `None` if it is not a quantity, or too large.
-fn nanos(text: &str) -> Option<i128> {
+pub(crate) fn nanos(text: &str) -> Option<i128> {
     let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

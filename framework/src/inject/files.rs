@@ -11,7 +11,8 @@ enum Origin {
     ConfigMap(String),
 }
 
-/// The values of a Secret or a `ConfigMap` as files: all of them under their own names, unless [`item`](Self::item) selects some.
+/// The values of a Secret or a `ConfigMap` as files, which containers cannot write: all of them under their own names, unless
+/// [`item`](Self::item) selects some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Files {
     origin: Origin,

@@ -3,9 +3,12 @@
 use std::collections::HashSet;
 use std::mem;
 
-use k8s_openapi::api::core::v1::{Container, LocalObjectReference, PodSpec, PodTemplateSpec, Volume};
+use k8s_openapi::api::core::v1::{
+    Container, LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, Volume,
+};
 
 use super::pod::{Draft, Grant, InOrder};
+use super::pod_security::{self, Difference};
 use super::problem::{InjectError, Problems};
 use super::{checks, clashes, grants, recognise};
 
@@ -15,12 +18,17 @@ pub(super) fn finish(mut draft: Draft) -> Result<PodTemplateSpec, InjectError> {
     checks::check(&draft, &mut problems);
     let injected: HashSet<String> = draft.injected().map(|(_, container)| container.name.clone()).collect();
     let mut template = mem::take(&mut draft.template);
+    mem::take(&mut draft.metadata).merge(&mut template.metadata, &mut problems);
     let spec = template.spec.get_or_insert_default();
 
     misplaced(&draft, spec, &mut problems);
     clashes::with_root(&draft, spec, &mut problems);
+    clashes::with_host_network(&draft, spec, &mut problems);
+    clashes::with_host_namespaces(&draft, spec, &mut problems);
+    clashes::with_grace_period(&draft, spec, &mut problems);
     clashes::of_ports(&draft, &injected, spec, &mut problems);
     clashes::of_private_volumes(&draft, &injected, spec, &mut problems);
+    security(&draft.security, spec, &mut problems);
     volumes(draft.volumes, spec, &mut problems);
     in_order(&draft.init_containers, spec, &mut problems);
     for container in draft.containers {
@@ -48,6 +56,16 @@ fn misplaced(draft: &Draft, spec: &PodSpec, problems: &mut Problems) {
             let found = "has the name of an injected container".to_owned();
             problems.collision(format!("spec.{list}[{present}]"), found, "give it another name");
         }
+    }
+}
+
+fn security(wanted: &PodSecurityContext, spec: &mut PodSpec, problems: &mut Problems) {
+    if *wanted == PodSecurityContext::default() {
+        return;
+    }
+    let present = spec.security_context.get_or_insert_default();
+    for Difference { path, found } in pod_security::merge(wanted, present) {
+        problems.collision(path, found, "remove it, or set it to that");
     }
 }
 

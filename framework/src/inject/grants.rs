@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, Volume, VolumeMount};
 
 use super::kubeconfig::Users;
+use super::mounts::{is_files, is_within, normal};
 use super::problem::Problems;
 use super::recognise;
 
@@ -62,9 +63,9 @@ fn set(container: &mut Container, variable: &EnvVar, path: &str, problems: &mut 
 
 fn mount_into(container: &mut Container, mount: &VolumeMount, volumes: &[Volume], path: &str, problems: &mut Problems) {
     let mounts = container.volume_mounts.get_or_insert_default();
-    let ours = mount.mount_path.trim_end_matches('/');
+    let ours = normal(&mount.mount_path);
     for present in mounts.iter() {
-        let theirs = present.mount_path.trim_end_matches('/');
+        let theirs = normal(&present.mount_path);
         let at = |path: &str| format!("{path}.volumeMounts[{}]", present.mount_path);
         if theirs == ours {
             let wanted = VolumeMount { mount_path: present.mount_path.clone(), ..mount.clone() };
@@ -85,14 +86,4 @@ fn mount_into(container: &mut Container, mount: &VolumeMount, volumes: &[Volume]
         }
     }
     mounts.push(mount.clone());
-}
-
-/// A container runtime has to create the folder or file that is a mount point.
-fn is_within(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-}
-
-fn is_files(volume: &Volume) -> bool {
-    let Volume { secret, config_map, projected, downward_api, .. } = volume;
-    secret.is_some() || config_map.is_some() || projected.is_some() || downward_api.is_some()
 }

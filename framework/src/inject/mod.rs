@@ -52,8 +52,13 @@
 //! ```
 //!
 //! **What does not compile.** A mount of a volume that was not added, or was added to another pod; a writable mount of
-//! something read-only (Secrets, `ConfigMap`s, tokens, read-only claims); a network probe of a port that the container does
-//! not declare; a container without an image; an order for a plain container; waiting for a sidecar without a startup probe.
+//! something read-only (Secrets, `ConfigMap`s, tokens, read-only claims); a network probe or hook of a port that the
+//! container does not declare, or of a UDP port; a liveness probe with a success threshold; a container without an image; an
+//! order for a plain container; waiting for a sidecar without a startup probe.
+//!
+//! **Nothing is overwritten.** What is set twice, and a container that was begun and not added, is reported by
+//! [`finish`](Injector::finish), with everything that an API server would reject. For fields that the builder does not know,
+//! there is [`Container::raw`], under the same checks.
 //!
 //! **The user's fields stay.** Nothing is changed or removed. A conflict is a [collision](ProblemKind::Collision); all of
 //! them are reported together, each with its path, what was found, and what to do.
@@ -75,13 +80,20 @@ mod brand;
 mod checks;
 mod clashes;
 mod container;
+mod env;
 mod files;
 mod finish;
 mod grants;
+mod handlers;
+mod hook;
+mod http;
 mod json;
 mod kind;
 mod kubeconfig;
+mod metadata;
+mod mounts;
 mod pod;
+mod pod_security;
 mod port;
 mod probe;
 mod problem;
@@ -93,17 +105,23 @@ mod volume;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 pub use self::container::{Container, PullPolicy};
+pub use self::env::{EnvFrom, EnvValue, FieldRef, ResourceFieldRef};
 pub use self::files::Files;
+pub use self::hook::LifecycleHook;
+pub use self::http::HttpGet;
 pub use self::json::{JsonError, inject_json};
 pub use self::kind::{Awaited, Init, Kind, LongRunning, Ordered, Plain, Sidecar, StartedSidecar};
 pub use self::kubeconfig::{KUBECONFIG, Kubeconfig, MountedKubeconfig, Users};
 pub use self::pod::Pod;
-pub use self::port::Port;
-pub use self::probe::Probe;
+pub use self::pod_security::{FsGroupChangePolicy, PodSecurity};
+pub use self::port::{Port, Protocol, Sctp, Tcp, Udp};
+pub use self::probe::{AnyProbe, ForReadiness, ForRestart, Probe, ReadinessOnly, RestartOnly};
 pub use self::problem::{InjectError, Problem, ProblemKind};
-pub use self::reference::{ConfigMapKey, ConfigMapRef, EnvValue, FieldRef, SecretKey, SecretRef};
+pub use self::reference::{ConfigMapKey, ConfigMapRef, SecretKey, SecretRef};
 pub use self::security::Security;
-pub use self::volume::{Access, Claim, EmptyDir, Projected, ReadOnly, Source, Volume, Writable};
+pub use self::volume::{
+    Access, Claim, Csi, EmptyDir, EphemeralClaim, HostPath, HostPathType, Projected, ReadOnly, Source, Volume, Writable,
+};
 
 use self::brand::Brand;
 use self::pod::Draft;

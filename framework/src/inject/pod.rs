@@ -1,23 +1,29 @@
 //! The pod under construction.
 
 use k8s_openapi::api::core::v1::{
-    Container as Raw, EnvVar, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount,
+    Container as Raw, EnvVar, PodSecurityContext, PodSpec, PodTemplateSpec, Volume as RawVolume, VolumeMount,
 };
 
 use super::brand::Brand;
 use super::container::Container;
 use super::kind::{Init, Place, Plain, Sidecar};
 use super::kubeconfig::{FILE, Kubeconfig, MountedKubeconfig, Users};
+use super::metadata::Metadata;
+use super::pod_security::{self, Difference, PodSecurity};
 use super::port;
 use super::problem::Problems;
 use super::reference::{SecretKey, SecretRef};
-use super::volume::{Access, Source, Volume};
+use super::volume::{self, Access, Source, Volume};
 
 /// A user's template, and the additions.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) template: PodTemplateSpec,
+    pub(super) metadata: Metadata,
+    pub(super) security: PodSecurityContext,
     pub(super) volumes: Vec<RawVolume>,
+    /// Names of volumes that no container may mount writable.
+    pub(super) read_only: Vec<String>,
     pub(super) init_containers: Vec<InOrder>,
     pub(super) containers: Vec<Raw>,
     pub(super) pull_secrets: Vec<String>,
@@ -44,10 +50,19 @@ pub(super) struct Grant {
 
 impl Draft {
     pub(super) fn new(template: PodTemplateSpec) -> Self {
-        let (volumes, init_containers, containers) = (Vec::new(), Vec::new(), Vec::new());
-        let (pull_secrets, grants, private) = (Vec::new(), Vec::new(), Vec::new());
-        let problems = Problems::default();
-        Self { template, volumes, init_containers, containers, pull_secrets, grants, private, problems }
+        Self {
+            template,
+            metadata: Metadata::default(),
+            security: PodSecurityContext::default(),
+            volumes: Vec::new(),
+            read_only: Vec::new(),
+            init_containers: Vec::new(),
+            containers: Vec::new(),
+            pull_secrets: Vec::new(),
+            grants: Vec::new(),
+            private: Vec::new(),
+            problems: Problems::default(),
+        }
     }
 
     /// Returns all injected containers, with the list that they belong in.
@@ -77,9 +92,35 @@ impl<'p> Pod<'p> {
         self.draft.template.spec.as_ref().is_some_and(port::host_network)
     }
 
+    /// Sets a label of the pod. If the user's template has it with another value, that is a collision.
+    pub fn label(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let Draft { metadata, problems, .. } = &mut self.draft;
+        metadata.label(key.into(), value.into(), problems);
+    }
+
+    /// Sets an annotation of the pod. If the user's template has it with another value, that is a collision.
+    pub fn annotation(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let Draft { metadata, problems, .. } = &mut self.draft;
+        metadata.annotation(key.into(), value.into(), problems);
+    }
+
+    /// Sets fields of the pod's security context. If the user's template has them with other values, that is a collision.
+    ///
+    /// Can be called several times, with different fields.
+    pub fn security(&mut self, security: PodSecurity) {
+        let PodSecurity { context } = security;
+        pod_security::check(&context, &mut self.draft.problems);
+        for Difference { path, found } in pod_security::merge(&context, &mut self.draft.security) {
+            self.draft.problems.invalid(path, found, "set it once");
+        }
+    }
+
     /// Adds a volume.
     pub fn volume<S: Source>(&mut self, name: impl Into<String>, source: S) -> Volume<'p, S::Access> {
         let name = name.into();
+        if !volume::is_writable::<S::Access>() {
+            self.draft.read_only.push(name.clone());
+        }
         self.draft.volumes.push(RawVolume { name: name.clone(), ..source.volume() });
         Volume::new(name, self.brand)
     }
@@ -93,8 +134,9 @@ impl<'p> Pod<'p> {
 
     /// Adds a volume with a kubeconfig from a Secret.
     pub fn kubeconfig(&mut self, volume: impl Into<String>, kubeconfig: SecretKey) -> Kubeconfig<'p> {
-        let SecretKey { secret, key } = kubeconfig;
-        Kubeconfig { volume: self.volume(volume, secret.files().item(key, FILE)) }
+        let SecretKey { secret, key, optional } = kubeconfig;
+        let files = secret.files().item(key, FILE);
+        Kubeconfig { volume: self.volume(volume, if optional == Some(true) { files.optional() } else { files }) }
     }
 
     /// Mounts a kubeconfig into the user's containers, and sets `KUBECONFIG` to its path.
@@ -144,13 +186,14 @@ impl<'p> Pod<'p> {
     }
 
     /// Returns the first free number from `from` for a port of `container`, which is not added yet; `None` if there is none.
-    pub(super) fn free_port(&self, container: &Raw, from: u16) -> Option<u16> {
+    pub(super) fn free_port(&self, container: &Raw, protocol: &str, from: u16) -> Option<u16> {
         let nothing = PodSpec::default();
         let users = self.draft.template.spec.as_ref().unwrap_or(&nothing);
         let ours = self.draft.injected().map(|(_, container)| container).chain([container]);
-        let ours: Vec<_> = ours.flat_map(|container| container.ports.iter().flatten()).collect();
+        let ours = ours.flat_map(|container| container.ports.iter().flatten());
+        let ours: Vec<_> = ours.filter(|port| port::protocol(port) == protocol).collect();
         let is_ours = |number: u16| ours.iter().any(|port| port.container_port == i32::from(number));
-        let is_free = |number: &u16| !is_ours(*number) && !port::is_taken(*number, &container.name, users);
+        let is_free = |number: &u16| !is_ours(*number) && !port::is_taken(*number, protocol, &container.name, users);
         (from.max(1)..=u16::MAX).find(is_free)
     }
 

@@ -1,69 +1,134 @@
-//! Ports: handles for probes, and numbers that are unique in the pod.
+//! Ports: handles for probes and hooks, and numbers that are unique in the pod.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-use k8s_openapi::api::core::v1::{ContainerPort, PodSpec, Probe};
+use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::brand::Brand;
+use super::handlers::connections;
 
-/// A TCP port that a container declares. The container's probes need the handle; the [`number`](Self::number) can be used
-/// anywhere.
+mod sealed {
+    pub trait Protocol {
+        /// The field `protocol`; `None` for the default.
+        const FIELD: Option<&'static str>;
+    }
+}
+
+/// The protocol of a port: [`Tcp`], [`Udp`], [`Sctp`].
+pub trait Protocol: sealed::Protocol {}
+
+/// The protocol of a [`Port`] that probes and hooks can use.
+#[derive(Clone, Copy, Debug)]
+pub enum Tcp {}
+impl sealed::Protocol for Tcp {
+    const FIELD: Option<&'static str> = None;
+}
+impl Protocol for Tcp {}
+
+/// The protocol of a [`Port`] without connections, which kubelet cannot probe.
+#[derive(Clone, Copy, Debug)]
+pub enum Udp {}
+impl sealed::Protocol for Udp {
+    const FIELD: Option<&'static str> = Some("UDP");
+}
+impl Protocol for Udp {}
+
+/// The protocol of a [`Port`] that kubelet cannot probe. Not all networks support it.
+#[derive(Clone, Copy, Debug)]
+pub enum Sctp {}
+impl sealed::Protocol for Sctp {
+    const FIELD: Option<&'static str> = Some("SCTP");
+}
+impl Protocol for Sctp {}
+
+/// A port that a container declares. The container's probes and hooks need the handle of a TCP port; the
+/// [`number`](Self::number) can be used anywhere.
 ///
 /// It borrows the pod through its container, so it cannot be used once the next container is under construction.
 #[derive(Debug)]
-pub struct Port<'c, 'p> {
+pub struct Port<'c, 'p, T = Tcp> {
     number: u16,
+    protocol: PhantomData<T>,
     _container: PhantomData<&'c mut ()>,
     _brand: Brand<'p>,
 }
 
-impl<'p> Port<'_, 'p> {
+impl<'p, T: Protocol> Port<'_, 'p, T> {
     pub(super) fn new(number: u16, brand: Brand<'p>) -> Self {
-        Self { number, _container: PhantomData, _brand: brand }
+        Self { number, protocol: PhantomData, _container: PhantomData, _brand: brand }
     }
 
     /// Returns the number, for arguments and addresses.
     pub fn number(&self) -> u16 {
         self.number
     }
+
+    /// Returns whether a declaration is that of this port, within one container.
+    pub(super) fn is(&self, declared: &ContainerPort) -> bool {
+        declared.container_port == i32::from(self.number) && protocol(declared) == protocol_of::<T>()
+    }
+}
+
+/// Returns the declaration of a port.
+pub(super) fn declaration<T: Protocol>(name: String, number: u16) -> ContainerPort {
+    let protocol = T::FIELD.map(str::to_owned);
+    ContainerPort { name: Some(name), container_port: number.into(), protocol, ..ContainerPort::default() }
 }
 
 /// Displays the number.
-impl fmt::Display for Port<'_, '_> {
+impl<T: Protocol> fmt::Display for Port<'_, '_, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number.fmt(formatter)
     }
+}
+
+const TCP: &str = "TCP";
+
+/// Returns the protocol of a declared port, with the API server's default.
+pub(super) fn protocol(port: &ContainerPort) -> &str {
+    port.protocol.as_deref().unwrap_or(TCP)
+}
+
+/// Returns the name of a protocol in the API.
+pub(super) fn protocol_of<T: Protocol>() -> &'static str {
+    T::FIELD.unwrap_or(TCP)
+}
+
+/// Returns number and protocol for readers: `6443`, `53/UDP`.
+pub(super) fn shown(number: i32, protocol: &str) -> String {
+    if protocol == TCP { number.to_string() } else { format!("{number}/{protocol}") }
+}
+
+/// Returns whether a port that probes or hooks use is this one.
+pub(super) fn is_probed(wanted: &IntOrString, declared: &ContainerPort) -> bool {
+    let is_named = match wanted {
+        IntOrString::Int(number) => declared.container_port == *number,
+        IntOrString::String(name) => declared.name.as_ref() == Some(name),
+    };
+    is_named && protocol(declared) == TCP
 }
 
 /// Ports of a node's own programs: etcd, kube-apiserver, kubelet, kube-proxy, kube-controller-manager, kube-scheduler. A pod
 /// in the node's network avoids them where it has a choice.
 const NODE: [i32; 11] = [2379, 2380, 2381, 6443, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
 
-pub(super) fn is_tcp(port: &ContainerPort) -> bool {
-    port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
-}
-
-/// Returns whether a container other than `name` declares the number, or is probed there.
+/// Returns whether a container other than `name` declares the number with this protocol, or is probed there or has a hook there.
 ///
 /// The container itself does not count: if it is already in the template, its number is as free, and lower ones are as taken,
 /// as when it was injected.
-pub(super) fn is_taken(number: u16, name: &str, spec: &PodSpec) -> bool {
+pub(super) fn is_taken(number: u16, of_protocol: &str, name: &str, spec: &PodSpec) -> bool {
     let number = i32::from(number);
     // In the node's network, Kubernetes requires that host ports equal these.
-    let declares = |port: &ContainerPort| is_tcp(port) && port.container_port == number;
-    let looks_at = |probe: &Probe| {
-        let http = probe.http_get.as_ref().map(|get| &get.port);
-        let port = http.or(probe.tcp_socket.as_ref().map(|socket| &socket.port));
-        port == Some(&IntOrString::Int(number)) || probe.grpc.as_ref().is_some_and(|grpc| grpc.port == number)
-    };
+    let declares = |port: &ContainerPort| protocol(port) == of_protocol && port.container_port == number;
+    let is_tcp = of_protocol == TCP;
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
     let is_others = all.filter(|container| container.name != name).any(|container| {
-        let probes = [&container.startup_probe, &container.readiness_probe, &container.liveness_probe];
-        container.ports.iter().flatten().any(declares) || probes.into_iter().flatten().any(looks_at)
+        container.ports.iter().flatten().any(declares)
+            || (is_tcp && connections(container).any(|connection| connection.port == IntOrString::Int(number)))
     });
-    is_others || (host_network(spec) && NODE.contains(&number))
+    is_others || (is_tcp && host_network(spec) && NODE.contains(&number))
 }
 
 pub(super) fn host_network(spec: &PodSpec) -> bool {

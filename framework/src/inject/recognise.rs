@@ -18,8 +18,11 @@ const OPEN_MAPS: [&str; 3] = ["resources", "requests", "limits"];
 /// Lists to which others may add, and the key of their elements: service account tokens, proxies' variables.
 const OPEN_LISTS: [(&str, &str); 2] = [("env", "name"), ("volumeMounts", "mountPath")];
 
-/// A quantity outside of these maps.
-const SIZE_LIMIT: &str = "sizeLimit";
+/// Quantities outside of these maps.
+const QUANTITIES: [&str; 2] = ["sizeLimit", "divisor"];
+
+/// Fields that an apiserver leaves out if they are false.
+const LEFT_OUT: [&str; 3] = ["stdin", "stdinOnce", "tty"];
 
 /// Returns whether an apiserver sets this value by default.
 fn is_default(field: &str, value: &Value) -> bool {
@@ -28,16 +31,26 @@ fn is_default(field: &str, value: &Value) -> bool {
         "terminationMessagePolicy" => json!("File"),
         "protocol" => json!("TCP"),
         "scheme" => json!("HTTP"),
-        "service" => json!(""),
+        // Of a gRPC probe, of a host path.
+        "service" | "type" => json!(""),
         "apiVersion" => json!("v1"),
         "timeoutSeconds" | "successThreshold" => json!(1),
         "periodSeconds" => json!(10),
         "failureThreshold" => json!(3),
         "defaultMode" => json!(0o644),
         "expirationSeconds" => json!(3600),
+        // Of an environment variable with a resource, of a claim's template.
+        "divisor" => json!("0"),
+        "volumeMode" => json!("Filesystem"),
+        "metadata" => json!({}),
         _ => return value.is_null() || value.as_array().is_some_and(Vec::is_empty),
     };
     *value == default
+}
+
+/// Returns whether an apiserver does not store this value.
+fn is_left_out(field: &str, value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || (*value == json!(false) && LEFT_OUT.contains(&field))
 }
 
 /// Returns how `present` differs from `wanted`, for readers: `image is "nginx"`. Empty if it does not.
@@ -67,7 +80,8 @@ impl Place<'_> {
 
     /// Describes a difference. Omits arguments and variables, which may be secrets, and large values.
     fn differs(&self, present: &Value) -> String {
-        let is_secret = self.path.split(['.', '[']).any(|field| ["env", "args", "command"].contains(&field));
+        let is_secret =
+            self.path.split(['.', '[']).any(|field| ["env", "args", "command", "httpHeaders"].contains(&field));
         if is_secret || present.is_object() || present.is_array() {
             return format!("{} differs", self.path);
         }
@@ -82,6 +96,7 @@ fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Stri
                 let at = at.field(field);
                 match present.get(field) {
                     Some(present) => compare(wanted, present, &at, found),
+                    None if is_left_out(at.field, wanted) => {}
                     None => found.push(format!("{} is missing", at.path)),
                 }
             }
@@ -98,7 +113,7 @@ fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Stri
         (Value::Array(wanted), Value::Array(present)) => lists(wanted, present, at, found),
         (Value::String(wanted), Value::String(present)) => {
             let is_quantity = OPEN_MAPS.iter().any(|map| at.path.ends_with(&format!("{map}.{}", at.field)));
-            let is_same = if is_quantity || at.field == SIZE_LIMIT {
+            let is_same = if is_quantity || QUANTITIES.contains(&at.field) {
                 quantity::is_same(wanted, present)
             } else {
                 wanted == present

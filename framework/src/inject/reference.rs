@@ -1,7 +1,5 @@
 //! References to objects in the pod's namespace.
 
-use k8s_openapi::api::core::v1::{ConfigMapKeySelector, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
-
 use super::files::Files;
 
 /// A Secret in the pod's namespace. Its existence is not checked: kubelet waits for it.
@@ -18,7 +16,7 @@ impl SecretRef {
 
     /// References one of its values: for [`env`](super::Container::env) and [`kubeconfig`](super::Pod::kubeconfig).
     pub fn key(&self, key: impl Into<String>) -> SecretKey {
-        SecretKey { secret: self.clone(), key: key.into() }
+        SecretKey { secret: self.clone(), key: key.into(), optional: None }
     }
 
     /// Returns its values as files: for [`volume`](super::Pod::volume).
@@ -41,7 +39,7 @@ impl ConfigMapRef {
 
     /// References one of its values: for [`env`](super::Container::env).
     pub fn key(&self, key: impl Into<String>) -> ConfigMapKey {
-        ConfigMapKey { map: self.clone(), key: key.into() }
+        ConfigMapKey { map: self.clone(), key: key.into(), optional: None }
     }
 
     /// Returns its values as files: for [`volume`](super::Pod::volume).
@@ -55,78 +53,31 @@ impl ConfigMapRef {
 pub struct SecretKey {
     pub(super) secret: SecretRef,
     pub(super) key: String,
+    pub(super) optional: Option<bool>,
+}
+
+impl SecretKey {
+    /// Makes the value optional: without it, the container starts, and its variable or file is missing.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = Some(true);
+        self
+    }
 }
 
 /// A value of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMapKey {
-    map: ConfigMapRef,
-    key: String,
+    pub(super) map: ConfigMapRef,
+    pub(super) key: String,
+    pub(super) optional: Option<bool>,
 }
 
-/// A field of the pod itself: `metadata.name`, `status.podIP`, `metadata.annotations['x']`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldRef {
-    pub(super) path: String,
-}
-
-impl FieldRef {
-    /// References the field at this path.
-    pub fn new(path: impl Into<String>) -> Self {
-        Self { path: path.into() }
-    }
-}
-
-/// The value of an environment variable, or its source.
-///
-/// Kubernetes replaces `$(NAME)` in a literal with the variable of that name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EnvValue {
-    pub(super) literal: Option<String>,
-    pub(super) source: Option<EnvVarSource>,
-}
-
-impl EnvValue {
-    fn from_source(source: EnvVarSource) -> Self {
-        Self { literal: None, source: Some(source) }
-    }
-}
-
-impl From<String> for EnvValue {
-    fn from(value: String) -> Self {
-        // An apiserver drops an empty value.
-        Self { literal: Some(value).filter(|value| !value.is_empty()), source: None }
-    }
-}
-
-impl From<&str> for EnvValue {
-    fn from(value: &str) -> Self {
-        Self::from(value.to_owned())
-    }
-}
-
-impl From<SecretKey> for EnvValue {
-    fn from(SecretKey { secret, key }: SecretKey) -> Self {
-        let selector = SecretKeySelector { name: secret.name, key, optional: None };
-        Self::from_source(EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() })
-    }
-}
-
-impl From<ConfigMapKey> for EnvValue {
-    fn from(ConfigMapKey { map, key }: ConfigMapKey) -> Self {
-        let selector = ConfigMapKeySelector { name: map.name, key, optional: None };
-        Self::from_source(EnvVarSource { config_map_key_ref: Some(selector), ..EnvVarSource::default() })
-    }
-}
-
-impl From<FieldRef> for EnvValue {
-    fn from(field: FieldRef) -> Self {
-        Self::from_source(EnvVarSource { field_ref: Some(field.selector()), ..EnvVarSource::default() })
-    }
-}
-
-impl FieldRef {
-    pub(super) fn selector(self) -> ObjectFieldSelector {
-        ObjectFieldSelector { api_version: None, field_path: self.path }
+impl ConfigMapKey {
+    /// Makes the value optional: without it, the container starts, and its variable is missing.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = Some(true);
+        self
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use trishanku_framework::inject::Users;
 use trishanku_testkit::TestCluster;
 
+use crate::everything;
 use crate::heaven::{Heaven, template};
 
 fn users(spec: Value) -> PodTemplateSpec {
@@ -36,7 +37,7 @@ fn deployment(name: &str, template: PodTemplateSpec) -> Deployment {
     deployment
 }
 
-fn everything() -> Heaven {
+fn whole() -> Heaven {
     Heaven { events_etcd: true, watcher: true, kubeconfig: Some(Users::All), ..Heaven::default() }
 }
 
@@ -48,7 +49,7 @@ async fn an_apiserver_takes_it_and_injecting_into_what_it_made_of_it_changes_not
     for (name, spec) in
         [("plain", json!({"containers": [{}]})), ("host", json!({"containers": [{}], "hostNetwork": true}))]
     {
-        for heaven in [everything(), Heaven { claim: true, ..Heaven::default() }] {
+        for heaven in [whole(), Heaven { claim: true, ..Heaven::default() }] {
             let name = format!("{name}-{}", if heaven.claim { "claim" } else { "dir" });
             let injected = heaven.inject(&users(spec.clone())).unwrap();
             let made = deployments.create(&PostParams::default(), &deployment(&name, injected.clone())).await.unwrap();
@@ -57,6 +58,18 @@ async fn an_apiserver_takes_it_and_injecting_into_what_it_made_of_it_changes_not
             assert_eq!(heaven.inject(&returned).unwrap(), returned, "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_apiserver_takes_every_field_and_its_defaults_are_no_differences() {
+    let cluster = TestCluster::shared().await;
+    let namespace = cluster.namespace("everything").await;
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), &namespace);
+    let injected = everything::inject(&users(json!({"containers": [{}]}))).unwrap();
+    let made = deployments.create(&PostParams::default(), &deployment("all", injected.clone())).await.unwrap();
+    let returned = made.spec.unwrap().template;
+    assert_ne!(returned, injected, "the apiserver sets defaults, or this proves nothing");
+    assert_eq!(everything::inject(&returned).unwrap(), returned);
 }
 
 #[tokio::test]
@@ -80,16 +93,16 @@ async fn a_restricted_namespace_takes_the_pod_and_injecting_into_it_again_change
         pod.metadata.name = Some(name.to_owned());
         pods.create(&PostParams::default(), &pod).await
     };
-    let careless = everything().inject(&users(json!({"containers": [{}]}))).unwrap();
+    let careless = whole().inject(&users(json!({"containers": [{}]}))).unwrap();
     let refused = create("careless", careless).await.unwrap_err().to_string();
     assert!(refused.contains("violates PodSecurity") && refused.contains("container \"app\" must"), "{refused}");
 
-    let injected = everything().inject(&users(json!({"containers": [{"securityContext": careful()}]}))).unwrap();
+    let injected = whole().inject(&users(json!({"containers": [{"securityContext": careful()}]}))).unwrap();
     let made = create("careful", injected.clone()).await.unwrap();
     let returned = PodTemplateSpec { spec: made.spec, ..PodTemplateSpec::default() };
     let resources = |template: &PodTemplateSpec| {
         template.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0].resources.clone()
     };
     assert_ne!(resources(&returned), resources(&injected), "the apiserver sets limits, or this proves less");
-    assert_eq!(everything().inject(&returned).unwrap(), returned);
+    assert_eq!(whole().inject(&returned).unwrap(), returned);
 }

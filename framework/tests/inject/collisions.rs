@@ -9,11 +9,11 @@ use trishanku_framework::{Failure, Retry};
 
 use crate::heaven::{Heaven, controller_manager, template};
 
-fn messages(error: &InjectError) -> Vec<String> {
+pub(crate) fn messages(error: &InjectError) -> Vec<String> {
     error.problems().iter().map(ToString::to_string).collect()
 }
 
-fn app(fields: &Value) -> PodTemplateSpec {
+pub(crate) fn app(fields: &Value) -> PodTemplateSpec {
     let mut app = json!({"name": "app", "image": "app:1"});
     app.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     template(json!({"spec": {"containers": [app]}}))
@@ -255,4 +255,64 @@ fn invalid_additions_are_reported_too() {
     let error = injector.finish().unwrap_err();
     assert_eq!((error.reason(), error.retry()), ("InvalidInjection", Retry::Terminal));
     insta::assert_snapshot!(messages(&error).join("\n"));
+}
+
+#[test]
+fn ports_collide_by_number_and_protocol_and_on_the_node() {
+    let inject = |users: &PodTemplateSpec| {
+        let injector = Injector::new(users.clone()).with(|pod| {
+            let mut dns = pod.sidecar("dns", "dns:1");
+            let (udp, tcp) = (dns.udp_port("queries", 53), dns.port("status", 8080));
+            dns.host_port(&udp, 53).host_port(&tcp, 9000).add();
+            let mut other = pod.container("other", "other:1");
+            assert_eq!(other.udp_port_near("more", 53).number(), 54);
+            assert_eq!(other.port_near("also", 53).number(), 53);
+            other.add();
+        });
+        injector.finish()
+    };
+    let ports = |ports: Value| app(&json!({"ports": ports}));
+    let free = json!([
+        {"containerPort": 8080, "protocol": "UDP", "hostPort": 9000},
+        {"containerPort": 1, "hostPort": 53},
+        {"containerPort": 2, "protocol": "SCTP", "hostPort": 53},
+    ]);
+    let injected = inject(&ports(free)).unwrap();
+    assert_eq!(inject(&injected).unwrap(), injected);
+    let taken = json!([
+        {"containerPort": 53, "protocol": "UDP"},
+        {"containerPort": 8080, "protocol": "TCP"},
+        {"containerPort": 7, "hostPort": 9000, "hostIP": "10.0.0.1", "name": "status"},
+    ]);
+    let expected = [
+        "ports[53/UDP]: is the port that injected container \"dns\" listens on; use another port",
+        "ports[8080]: is the port that injected container \"dns\" listens on; use another port",
+        "ports[7].hostPort: is 9000, which injected container \"dns\" uses on the node; use another port of the node",
+        "ports[7]: has the name \"status\" of a port of injected container \"dns\"; rename it, because a Service that selects it by name gets the first",
+    ];
+    assert_eq!(
+        messages(&inject(&ports(taken)).unwrap_err()),
+        expected.map(|text| format!("spec.containers[app].{text}"))
+    );
+
+    let mut host = ports(json!([]));
+    host.spec.as_mut().unwrap().host_network = Some(true);
+    let expected = "spec.hostNetwork: is true, but injected container \"dns\" needs port 9000 of the node for its port 8080; remove it";
+    assert_eq!(messages(&inject(&host).unwrap_err()), [expected]);
+}
+
+#[test]
+fn another_host_port_in_an_injected_container_is_a_collision() {
+    let inject = |users: PodTemplateSpec| {
+        let injector = Injector::new(users).with(|pod| {
+            let mut dns = pod.container("dns", "dns:1");
+            let tcp = dns.port("status", 8080);
+            dns.host_port(&tcp, 9000).add();
+        });
+        injector.finish()
+    };
+    let mut injected = inject(app(&json!({}))).unwrap();
+    injected.spec.as_mut().unwrap().containers[1].ports.as_mut().unwrap()[0].host_port = Some(9001);
+    let expected = "spec.containers[dns]: exists, and differs from the injected one: ports[0].hostPort is 9001; rename or remove it";
+    assert_eq!(messages(&inject(injected).unwrap_err()), [expected]);
 }

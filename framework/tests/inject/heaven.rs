@@ -65,8 +65,8 @@ impl Heaven {
             watcher
                 .command(["watcher"])
                 .working_dir("/repo")
-                .env_from_config_map(&ConfigMapRef::named("watcher"))
-                .env_from_secret(&secret)
+                .env_from(ConfigMapRef::named("watcher"))
+                .env_from(&secret)
                 .kubeconfig(&kubeconfig)
                 .mount(&repository.sub_path("trees"), "/repo")
                 .startup(Probe::tcp(&metrics))
