@@ -13,7 +13,7 @@ check() {
 
 framework=(-p trishanku-framework --no-default-features)
 check 1.36 "${framework[@]}"
-for feature in inject crd client cache apply controller serve telemetry controller,telemetry; do
+for feature in inject crd client cache apply controller serve telemetry controller,telemetry webhook program; do
 	check 1.36 "${framework[@]}" --features "$feature"
 done
 libraries=()

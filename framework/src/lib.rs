@@ -1,7 +1,9 @@
 //! What kube-runtime leaves to every Kubernetes controller, done once.
 //!
-//! You write a [`Reconciler`]: a kind, and a function that makes the actual state match the spec of an object of that kind. A
-//! [`Controller`] adds its triggers, and a [`Manager`] runs controllers. Each module documents what it promises:
+//! You write a [`StatusReconciler`]: a kind, and a function that makes the actual state match the spec of an object of that kind,
+//! and says what the status is. (For a kind whose status others write, a [`Reconciler`].) A [`Controller`] adds its triggers and
+//! writes the status, a [`Manager`] runs controllers, and a [`Program`] is the main function around it. Each module documents what
+//! it promises:
 //!
 //! | module | promises |
 //! |---|---|
@@ -18,6 +20,7 @@
 //! | [`metrics`] | the names of controller-runtime |
 //! | [`telemetry`] | a trace for each reconcile, continued by the apiserver; log lines that name the object |
 //! | [`serve`] | probes and metrics are served from start to exit |
+//! | [`webhook`] | certificates change without a refused request |
 //!
 //! Each module can be used alone, with unmodified kube and kube-runtime, and has a Cargo feature (see the README).
 //! `docs/design/framework.md` explains what is reused from them, and why the rest is not.
@@ -34,6 +37,8 @@ pub mod cache;
 pub mod client;
 #[cfg(feature = "client")]
 pub mod clock;
+#[cfg(feature = "controller")]
+mod cluster;
 #[cfg(feature = "controller")]
 mod controller;
 #[cfg(feature = "crd")]
@@ -55,6 +60,8 @@ mod manager;
 pub mod metrics;
 #[cfg(feature = "cache")]
 mod object;
+#[cfg(feature = "program")]
+mod program;
 #[cfg(any(feature = "apply", feature = "inject"))]
 mod quantity;
 pub mod queue;
@@ -68,11 +75,17 @@ mod stop;
 pub mod telemetry;
 #[cfg(feature = "client")]
 mod trace;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 #[cfg(feature = "apply")]
-pub use self::apply::Error;
+pub use self::apply::{Error, Result};
 #[cfg(feature = "controller")]
-pub use self::controller::{Action, CleanedUp, Context, Controller, Reconciler, Term};
+pub use self::cluster::Cluster;
+#[cfg(feature = "controller")]
+pub use self::controller::{
+    Action, CleanedUp, Context, Controller, Kinds, Reconciler, StatusError, StatusReconciler, Term, WithStatus,
+};
 pub use self::error::{Failure, Retry};
 #[cfg(feature = "client")]
 pub use self::key::Key;
@@ -80,6 +93,8 @@ pub use self::key::Key;
 pub use self::manager::{Manager, RunError};
 #[cfg(feature = "cache")]
 pub use self::object::{ApiScope, DiscoverError, Kind, Object, ScopeKind, StaticKind};
+#[cfg(feature = "program")]
+pub use self::program::Program;
 #[cfg(feature = "controller")]
 pub use self::stop::stop_signal;
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::cache::{ANSWER_LIMIT, Cache, Caches, OnDemand, Scope};
+use crate::cache::{ANSWER_LIMIT, Cache, Caches, OnDemand, Scope, Selector};
 use crate::client::connect;
+use crate::cluster::Cluster;
 use crate::controller::{Controller, Driver, Orders, Reconciler, Runnable, Runs, Term};
 use crate::health::{Awaited, Health};
 use crate::lease::{self, Election, Fence, Role};
@@ -21,6 +23,8 @@ use crate::metrics::Metrics;
 use crate::serve::{Server, Serving};
 #[cfg(feature = "telemetry")]
 use crate::telemetry::Telemetry;
+#[cfg(feature = "webhook")]
+use crate::webhook::Webhooks;
 use crate::{Kind, Object, StaticKind, clock};
 
 /// How long a new leader waits for failed watches to catch up.
@@ -64,7 +68,10 @@ const CATCHING_UP: Duration = Duration::from_secs(10);
 pub struct Manager {
     config: Config,
     caches: Arc<Caches>,
-    controllers: Vec<Arc<dyn Runs>>,
+    clusters: Vec<Cluster>,
+    controllers: Vec<Task>,
+    /// Closed until the lease is held.
+    fence: Fence,
     lease: Option<lease::Settings>,
     grace: Duration,
     answer_limit: Duration,
@@ -75,8 +82,16 @@ pub struct Manager {
     telemetry: Option<Telemetry>,
     #[cfg(feature = "serve")]
     server: Option<Server>,
+    #[cfg(feature = "webhook")]
+    webhooks: Vec<Webhooks>,
     /// Blocks readiness until all caches are complete.
     start: Option<Awaited>,
+}
+
+/// A controller or a runnable, and the client of its cluster if that is not the manager's.
+struct Task {
+    runs: Arc<dyn Runs>,
+    client: Option<Client>,
 }
 
 /// Why controllers do not run.
@@ -125,7 +140,9 @@ impl Manager {
             config,
             start: Some(health.wait_for("start")),
             caches: Arc::new(Caches::new(scope).counted(&metrics)),
+            clusters: Vec::new(),
             controllers: Vec::new(),
+            fence: Fence::new(clock::boottime()),
             lease: None,
             grace: Duration::from_secs(20),
             answer_limit: ANSWER_LIMIT,
@@ -136,6 +153,8 @@ impl Manager {
             telemetry: None,
             #[cfg(feature = "serve")]
             server: None,
+            #[cfg(feature = "webhook")]
+            webhooks: Vec::new(),
         }
     }
 
@@ -199,14 +218,55 @@ impl Manager {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.controllers.push(Arc::new(Runnable::new(name.into(), begin)));
+        self.controllers.push(Task { runs: Arc::new(Runnable::new(name.into(), begin)), client: None });
         self
     }
 
     /// Adds a controller.
     #[must_use]
     pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Self {
-        self.controllers.push(Driver::new(controller, &self.caches, &self.metrics));
+        self.controllers.push(Task { runs: Driver::new(controller, &self.caches, &self.metrics), client: None });
+        self
+    }
+
+    /// Adds another cluster, with caches and a client of its own. Its requests need the lease, too, which stays in the manager's
+    /// cluster. `name` is for errors and probes. Call it inside the runtime.
+    ///
+    /// The manager works once the caches of all its clusters are complete: one that is away at the start delays the others, and is
+    /// named by the readiness probe. One that goes away later does not.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use trishanku_framework::cache::Scope;
+    /// use trishanku_framework::{Controller, Key, Manager, Reconciler};
+    ///
+    /// # async fn example(config: kube::Config, other: kube::Config, reconciler: impl Reconciler) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut manager = Manager::new(config);
+    /// let plant = manager.cluster("plant", &other, Scope::All)?;
+    /// let secrets = plant.cache::<Secret>();
+    /// // Objects here are reconciled when a Secret there changes.
+    /// let controller = Controller::set_up("tank", |_| reconciler)
+    ///     .watches_cached(&secrets, |change| vec![Key::of(change.object())]);
+    /// manager.controller(controller).run(std::future::pending()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::Client`]: unusable certificates or credentials.
+    pub fn cluster(&mut self, name: impl Into<String>, config: &Config, scope: Scope) -> Result<Cluster, RunError> {
+        let caches = Arc::new(Caches::new(scope).counted(&self.metrics));
+        let [client, open] = [&self.fence, &Fence::open()].map(|fence| connected(config.clone(), fence, &self.metrics));
+        let cluster = Cluster { name: name.into().into(), client: client?, open: open?, caches };
+        self.clusters.push(cluster.clone());
+        Ok(cluster)
+    }
+
+    /// Adds a controller whose objects are in another cluster, as are those that it [owns](crate::Kinds::owned).
+    #[must_use]
+    pub fn controller_in<R: Reconciler>(mut self, cluster: &Cluster, controller: Controller<R>) -> Self {
+        let runs = Driver::new(controller, &cluster.caches, &self.metrics);
+        self.controllers.push(Task { runs, client: Some(cluster.client()) });
         self
     }
 
@@ -215,6 +275,14 @@ impl Manager {
     #[must_use]
     pub fn serve(mut self, server: Server) -> Self {
         self.server = Some(server);
+        self
+    }
+
+    /// Serves [webhooks](crate::webhook) from start until the controllers have stopped, and registers them while it holds the lease.
+    #[cfg(feature = "webhook")]
+    #[must_use]
+    pub fn webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks.push(webhooks);
         self
     }
 
@@ -231,11 +299,11 @@ impl Manager {
         self.caches.of(None)
     }
 
-    /// Returns the cache of a kind's objects with these labels. A controller that is [selecting](Controller::selecting) them
+    /// Returns the cache of a kind's objects with these labels, or [by fields](Selector). A controller that is [selecting](Controller::selecting) them
     /// shares it. An [`ApplySet`](crate::apply::ApplySet) with it needs the permission to `get` the kind: before it creates an
     /// object, it looks whether there is one without the labels.
-    pub fn cache_selecting<K: StaticKind>(&self, labels: &str) -> Arc<Cache<K>> {
-        self.caches.of(Some(labels))
+    pub fn cache_selecting<K: StaticKind>(&self, selector: impl Into<Selector>) -> Arc<Cache<K>> {
+        self.caches.selected(&Kind::known(), &selector.into())
     }
 
     /// Returns the cache of any kind, as [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting).
@@ -249,6 +317,13 @@ impl Manager {
         PartialObjectMeta<K>: StaticKind,
     {
         self.caches.on_demand()
+    }
+
+    /// Returns all caches. A reconciler can use them to add one while the manager runs, of a kind that an object names: it is
+    /// filled at once, and complete when [`is_synced`](Cache::is_synced) says so; wait with [`Action::After`](crate::Action), because a
+    /// kind that does not exist is awaited for ever. It stays until the manager ends.
+    pub fn caches(&self) -> Arc<Caches> {
+        self.caches.clone()
     }
 
     /// Returns the health, for probes. Register further conditions of readiness there.
@@ -302,16 +377,20 @@ impl Manager {
     }
 
     async fn work(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let open = connected(self.config.clone(), &Fence::open(), &self.metrics)?;
+        #[cfg(feature = "webhook")]
+        let hooks = self.serve_webhooks(&open);
         let mut names = HashSet::new();
-        if let Some(twice) = self.controllers.iter().find(|controller| !names.insert(controller.name())) {
-            return Err(RunError::SameName(twice.name().to_owned()));
+        if let Some(twice) = self.controllers.iter().find(|task| !names.insert(task.runs.name())) {
+            return Err(RunError::SameName(twice.runs.name().to_owned()));
         }
-        let open = self.client(&Fence::open())?;
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        for feed in self.caches.feeds_within(&open, self.answer_limit) {
-            tasks.spawn(async {
-                feed.await;
+        let others = self.clusters.iter().map(|cluster| (cluster.caches.clone(), cluster.open.clone()));
+        for (caches, client) in others.chain([(self.caches.clone(), open.clone())]) {
+            let limit = self.answer_limit;
+            tasks.spawn(async move {
+                caches.fill_within(&client, limit).await;
                 "a watch"
             });
         }
@@ -326,19 +405,19 @@ impl Manager {
             start.ready();
         }
         // From here on, only caches and the election send requests without the lease.
-        let (fence, role, election) = self.election(open)?;
+        let (role, election) = self.election(open)?;
         let (releasing, released) = watch::channel(false);
         let mut electing = JoinSet::new();
         election.map(|election| electing.spawn(election.run(wait_for_true(released))));
-        let client = self.client(&fence)?;
+        let client = connected(self.config.clone(), &self.fence, &self.metrics)?;
         let (roles, informed) = watch::channel(Role::Standby);
         let mut informing = JoinSet::new();
-        informing.spawn(inform(self.caches.clone(), role, roles));
+        informing.spawn(inform(self.all_caches(), role, roles));
         let mut working = JoinSet::new();
-        for controller in &self.controllers {
-            let (client, role, stop) = (client.clone(), informed.clone(), stopped.clone());
-            let pulse = self.health.pulse(controller.name());
-            working.spawn(controller.clone().run(Orders { client, role, stop, grace: self.grace, pulse }));
+        for Task { runs, client: own } in &self.controllers {
+            let (client, role, stop) = (own.as_ref().unwrap_or(&client).clone(), informed.clone(), stopped.clone());
+            let pulse = self.health.pulse(runs.name());
+            working.spawn(runs.clone().run(Orders { client, role, stop, grace: self.grace, pulse }));
         }
         let outcome = tokio::select! {
             () = &mut stop => Ok(()),
@@ -352,21 +431,44 @@ impl Manager {
         while let Some(ended) = electing.join_next().await {
             ended.map_err(RunError::Task)?;
         }
+        #[cfg(feature = "webhook")]
+        futures::future::join_all(hooks.into_iter().map(crate::webhook::Serving::end)).await;
         outcome
     }
 
-    fn client(&self, fence: &Fence) -> Result<Client, RunError> {
-        connect(self.config.clone(), fence, Some(&self.metrics)).map_err(|error| RunError::Client(Box::new(error)))
+    /// Serves webhooks, and adds the tasks that register them.
+    #[cfg(feature = "webhook")]
+    fn serve_webhooks(&mut self, client: &Client) -> Vec<crate::webhook::Serving> {
+        let mut serving = Vec::new();
+        for webhooks in std::mem::take(&mut self.webhooks) {
+            let name = webhooks.task();
+            let (served, registrar) = webhooks.start(client, &self.health);
+            let register = move |client, term| registrar.clone().register(client, term);
+            self.controllers.push(Task { runs: Arc::new(Runnable::new(name, register)), client: None });
+            serving.push(served);
+        }
+        serving
+    }
+
+    fn all_caches(&self) -> Vec<Arc<Caches>> {
+        self.clusters.iter().map(|cluster| &cluster.caches).chain([&self.caches]).cloned().collect()
+    }
+
+    /// Returns each kind, with the cluster if that is not the manager's, and a future that completes when its cache is synced.
+    fn kinds(&self) -> Vec<(String, BoxFuture<'static, ()>)> {
+        let elsewhere = self.clusters.iter().flat_map(|cluster| {
+            cluster.caches.synced().into_iter().map(|(kind, synced)| (format!("{}/{kind}", cluster.name), synced))
+        });
+        elsewhere.chain(self.caches.synced()).collect()
     }
 
     async fn synced(&self) {
         let awaited: Vec<_> = self
-            .caches
-            .synced()
+            .kinds()
             .into_iter()
             .map(|(kind, synced)| (self.health.wait_for(format!("cache/{kind}")), synced))
             .collect();
-        let one = |(awaited, synced): (Awaited, futures::future::BoxFuture<'static, ()>)| async move {
+        let one = |(awaited, synced): (Awaited, BoxFuture<'static, ()>)| async move {
             synced.await;
             awaited.ready();
         };
@@ -374,41 +476,48 @@ impl Manager {
     }
 
     fn not_synced(&self, limit: Duration) -> RunError {
-        let missing = self
-            .caches
-            .synced()
-            .into_iter()
-            .filter_map(|(kind, synced)| synced.now_or_never().is_none().then_some(kind));
+        let missing =
+            self.kinds().into_iter().filter_map(|(kind, synced)| synced.now_or_never().is_none().then_some(kind));
         let mut kinds: Vec<_> = missing.collect();
         kinds.sort();
         RunError::NotSynced { kinds, limit }
     }
 
-    fn election(&self, client: Client) -> Result<(Fence, watch::Receiver<Role>, Option<Election>), RunError> {
+    fn election(&self, client: Client) -> Result<(watch::Receiver<Role>, Option<Election>), RunError> {
         let Some(settings) = self.lease.clone() else {
-            return Ok((Fence::open(), watch::channel(Role::Leading { term: 1 }).1, None));
+            self.fence.open_for_ever();
+            return Ok((watch::channel(Role::Leading { term: 1 }).1, None));
         };
-        let election = Election::new(client, settings, clock::boottime())?.counted(&self.metrics);
-        Ok((election.fence(), election.role(), Some(election)))
+        let election = Election::new(client, settings, clock::boottime())?.with_fence(self.fence.clone());
+        let election = election.counted(&self.metrics);
+        Ok((election.role(), Some(election)))
     }
 }
 
 impl std::fmt::Debug for Manager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let controllers: Vec<_> = self.controllers.iter().map(|controller| controller.name()).collect();
+        let controllers: Vec<_> = self.controllers.iter().map(|task| task.runs.name()).collect();
         f.debug_struct("Manager").field("controllers", &controllers).field("lease", &self.lease).finish_non_exhaustive()
     }
 }
 
+fn connected(config: Config, fence: &Fence, metrics: &Metrics) -> Result<Client, RunError> {
+    connect(config, fence, Some(metrics)).map_err(|error| RunError::Client(Box::new(error)))
+}
+
+async fn catch_up(caches: &[Arc<Caches>]) {
+    futures::future::join_all(caches.iter().map(|caches| caches.catch_up())).await;
+}
+
 /// Forwards the role to the controllers. A lead waits for failed watches to catch up, so that no reconcile sees the state
 /// from before the gap.
-async fn inform(caches: Arc<Caches>, mut role: watch::Receiver<Role>, informed: watch::Sender<Role>) {
+async fn inform(caches: Vec<Arc<Caches>>, mut role: watch::Receiver<Role>, informed: watch::Sender<Role>) {
     loop {
         let now = *role.borrow_and_update();
         if let Role::Leading { .. } = now {
             tokio::select! {
                 // A list that is never answered must not block the other kinds.
-                _ = tokio::time::timeout(CATCHING_UP, caches.catch_up()) => {}
+                _ = tokio::time::timeout(CATCHING_UP, catch_up(&caches)) => {}
                 Ok(()) = role.changed() => continue,
             }
         }

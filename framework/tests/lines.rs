@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use kube::{Client, Config, Resource};
 use trishanku_framework::Manager;
-use trishanku_framework::apply::{Applied, ApplySet};
+use trishanku_framework::apply::{Applied, ApplySet, Owned};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -53,7 +53,8 @@ fn named<K: Resource + Default>(name: &str) -> K {
 #[tokio::test]
 async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     let (lines, manager) = (Lines::default(), Manager::new(Config::new("http://127.0.0.1:1".parse().unwrap())));
-    let (maps, secrets) = (manager.cache::<ConfigMap>(), manager.cache::<Secret>());
+    let maps = Owned::without_trigger(manager.cache::<ConfigMap>());
+    let secrets = Owned::without_trigger(manager.cache::<Secret>());
     let owner: ConfigMap = named("tank");
     let level = || ConfigMap { data: Some([("level".to_owned(), "3".to_owned())].into()), ..named("level") };
     let data = [("password".to_owned(), ByteString(b"open sesame".to_vec()))];

@@ -47,9 +47,8 @@ async fn main() -> anyhow::Result<()> {
         manager = manager.leader_election(lease::Settings::new(&args.leader_election_namespace, NAME));
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "starting");
-    let heavens =
-        trishanku_heaven::controller(&manager, args.images(), args.own_namespace(), Arc::new(OffsetDateTime::now_utc));
-    let merges = trishanku_automerge::controller(&manager, args.images(), args.own_namespace());
+    let heavens = trishanku_heaven::controller(args.images(), args.own_namespace(), Arc::new(OffsetDateTime::now_utc));
+    let merges = trishanku_automerge::controller(args.images(), args.own_namespace());
     let terms = trishanku_githubrepo::Terms { servers: args.servers(), ..trishanku_githubrepo::Terms::default() };
     let repositories = trishanku_githubrepo::controller(&manager, terms);
     let figures = manager.metrics();

@@ -97,9 +97,9 @@ const TAKEN: &str = "\
 
 /// Types that a generated controller imports, so its kind cannot have these names.
 const TYPES: &str = "\
-    Action Addresses Api ApiResource ApplyError ApplySet Arc Cache Client Condition Conditions ConfigMap Context \
-    Controller CustomResource Default Definitions DynamicObject Error GroupVersionKind JsonSchema KubeSchema Manager \
-    Option Patch Reconciler Report Result Self Server StatusWriter String Vec";
+    Action Api ApiResource Arc Client Condition Conditions ConfigMap Context Controller CustomResource Default \
+    Definitions DynamicObject Error ExitCode GroupVersionKind JsonSchema Kinds KubeSchema Manager Option Owned Patch \
+    Program Reconciler Report Result Self StatusReconciler String Vec WithStatus";
 
 #[cfg(test)]
 mod tests {

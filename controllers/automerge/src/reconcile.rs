@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::core::DynamicObject;
 use trishanku_api::{AVAILABLE, AutomatedMerge, AutomatedMergeStatus, GitHubRepository};
 use trishanku_branch_status::Observer;
-use trishanku_framework::apply::{ApplySet, PART_OF};
+use trishanku_framework::apply::{Owned, PART_OF};
 use trishanku_framework::cache::{Cache, OnDemand};
-use trishanku_framework::status::{Report, StatusWriter, settle};
-use trishanku_framework::{Action, Context, Key, Manager, Reconciler};
+use trishanku_framework::status::Report;
+use trishanku_framework::{Action, Context, Key, Kinds, StatusReconciler};
 use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
@@ -21,68 +21,58 @@ use crate::shows::MergeStatusSource;
 use crate::{Error, shows};
 
 /// The field manager.
-const MANAGER: &str = "trishanku-automerge";
+pub(crate) const MANAGER: &str = "trishanku-automerge";
 
 /// Reconciler of `AutomatedMerge` objects.
 pub struct Merges {
-    objects: Arc<Cache<AutomatedMerge>>,
-    pub(crate) maps: Arc<Cache<ConfigMap>>,
-    pub(crate) other_maps: OnDemand<ConfigMap>,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
-    deployments: Arc<Cache<DynamicObject>>,
+    maps: Owned<ConfigMap>,
+    other_maps: OnDemand<ConfigMap>,
+    claims: Owned<PersistentVolumeClaim>,
+    deployments: Owned<DynamicObject>,
     maps_used: Arc<ReferenceIndex>,
     secrets_used: Arc<ReferenceIndex>,
     repositories: Arc<Cache<GitHubRepository>>,
     remotes_used: Arc<ReferenceIndex>,
-    pub(crate) secrets: Arc<Cache<Secret>>,
-    pub(crate) other_secrets: OnDemand<Secret>,
+    secrets: Owned<Secret>,
+    other_secrets: OnDemand<Secret>,
     observer: Observer<MergeStatusSource>,
-    status: StatusWriter,
     images: Images,
     own_namespace: OwnNamespace,
 }
 
 impl Merges {
-    /// Creates a reconciler with the caches of a manager.
-    pub fn new(manager: &Manager, images: Images, own_namespace: OwnNamespace) -> Self {
+    /// Creates a reconciler with the kinds that merges own and refer to.
+    pub fn new(kinds: &mut Kinds<'_>, images: Images, own_namespace: OwnNamespace) -> Self {
         let [maps_used, secrets_used, remotes_used]: [Arc<ReferenceIndex>; 3] = Default::default();
+        // Of what merges own; a cluster may have many more.
+        let (maps, secrets) = (kinds.owned_selecting(PART_OF), kinds.owned_selecting(PART_OF));
+        let (other_maps, other_secrets) = (kinds.cache_on_demand(), kinds.cache_on_demand());
+        // Of the ConfigMap of a heaven, the two caches learn one after the other.
+        let users = maps_used.clone();
+        kinds.watches(maps.cache(), move |change| users.of(&Key::of(change.object())));
+        let users = maps_used.clone();
+        kinds.watches(other_maps.metadata(), move |change| users.of(&Key::of(change.object())));
+        let users = secrets_used.clone();
+        kinds.watches(other_secrets.metadata(), move |change| users.of(&Key::of(change.object())));
+        let (repositories, followers) = (kinds.cache(), remotes_used.clone());
+        kinds.watches(&repositories, move |change| exposure::users_of(&followers, change));
+        let used = [maps_used.clone(), secrets_used.clone(), remotes_used.clone()];
+        let shown = MergeStatusSource { secrets: kinds.cache_selecting(PART_OF), used };
         Self {
-            objects: manager.cache(),
-            // Of what merges own; a cluster may have many more.
-            maps: manager.cache_selecting(PART_OF),
-            other_maps: manager.cache_on_demand(),
-            claims: manager.cache(),
-            deployments: manager.cache_of(&workload::kind(), None),
-            secrets: manager.cache_selecting(PART_OF),
-            other_secrets: manager.cache_on_demand(),
-            observer: Observer::new(
-                MergeStatusSource {
-                    secrets: manager.cache_selecting(PART_OF),
-                    used: [maps_used.clone(), secrets_used.clone(), remotes_used.clone()],
-                },
-                manager.cache(),
-                &manager.cache_selecting(MERGE),
-            ),
+            observer: Observer::new(shown, kinds.cache(), &kinds.cache_selecting(MERGE)),
+            claims: kinds.owned(),
+            deployments: kinds.owned_of(&workload::kind(), None),
+            maps,
+            other_maps,
+            secrets,
+            other_secrets,
             maps_used,
             secrets_used,
-            repositories: manager.cache(),
+            repositories,
             remotes_used,
-            status: StatusWriter::new(MANAGER).condition(AVAILABLE),
             images,
             own_namespace,
         }
-    }
-
-    pub(crate) fn maps_used(&self) -> Arc<ReferenceIndex> {
-        self.maps_used.clone()
-    }
-
-    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
-        self.secrets_used.clone()
-    }
-
-    pub(crate) fn remotes_used(&self) -> Arc<ReferenceIndex> {
-        self.remotes_used.clone()
     }
 
     /// Rejects a merge that would push Secrets to remotes that are not known to be private.
@@ -108,7 +98,7 @@ impl Merges {
         self.maps_used.note(&context.key, [map.as_str()]);
         let git_credentials = spec.gitcd.as_ref().and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
         self.secrets_used.note(&context.key, git_credentials);
-        let mut set = ApplySet::of(object, context.client.clone(), MANAGER);
+        let mut set = context.apply_set(object);
         // A named ConfigMap belongs to a heaven or to the user.
         let is_named = spec.app.entrypoints_config_map_name.is_some();
         if !is_named {
@@ -161,42 +151,48 @@ impl Merges {
     }
 }
 
-/// The conditions to report.
-fn report(object: &AutomatedMerge, result: &Result<Option<State>, Error>) -> Report {
+/// The report of a merge that was applied.
+fn report(object: &AutomatedMerge, state: Option<&State>) -> Report {
     let spec = &object.spec;
-    match result {
-        Err(_) => Report::of(result),
-        Ok(_) if spec.suspend == Some(true) => Report::stalled(
+    match state {
+        _ if spec.suspend == Some(true) => Report::stalled(
             "Suspended",
             spec.suspend_reason.clone().unwrap_or_else(|| "spec.suspend is set".to_owned()),
         )
         .warns(false),
-        Ok(Some(state)) if state.is => Report::ready("Succeeded", ""),
-        Ok(Some(state)) => Report::reconciling(state.reason.clone(), state.message.clone()).warns(state.is_stuck()),
-        Ok(None) => Report::reconciling("Applied", "the Deployment was just created"),
+        Some(state) if state.is => Report::ready("Succeeded", ""),
+        Some(state) => Report::reconciling(state.reason.clone(), state.message.clone()).warns(state.is_stuck()),
+        None => Report::reconciling("Applied", "the Deployment was just created"),
     }
 }
 
-impl Reconciler for Merges {
+impl StatusReconciler for Merges {
     type Object = AutomatedMerge;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<AutomatedMerge>, context: Context) -> Result<Action, Error> {
+    async fn reconcile(
+        &self,
+        object: Arc<AutomatedMerge>,
+        status: &mut AutomatedMergeStatus,
+        context: Context,
+    ) -> Result<(Report, Action), Error> {
         self.observer.follow(&context);
-        let result = self.converge(&object, &context).await;
-        let report = report(&object, &result);
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
         let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
-        let mut status = object.status.clone().unwrap_or_default();
         status.branch = Some(data.unwrap_or_else(|| "main".to_owned()));
-        if let Ok(Some(state)) = &result {
-            workload::set(&mut status.conditions, AVAILABLE, Some(state), object.metadata.generation);
+        let state = self.converge(&object, &context).await?;
+        if state.is_some() {
+            workload::set(&mut status.conditions, AVAILABLE, state.as_ref(), object.metadata.generation);
         }
-        // The observer writes this part of the status.
+        Ok((report(&object, state.as_ref()), Action::Change))
+    }
+
+    fn conditions(&self) -> &[&str] {
+        &[AVAILABLE]
+    }
+
+    /// The observer writes the remotes.
+    fn keep_own(&self, status: &mut AutomatedMergeStatus) {
         status.remotes = Vec::new();
-        let before = object.status.clone().map(|before| AutomatedMergeStatus { remotes: Vec::new(), ..before });
-        let written =
-            self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await;
-        settle(&context.key, result.map(|_| Action::Change), written)
     }
 }

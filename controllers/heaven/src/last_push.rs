@@ -7,9 +7,8 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use serde_json::json;
 use time::OffsetDateTime;
-use trishanku_api::{BranchStatus, TrishankuHeaven};
-use trishanku_framework::status::{Report, StatusWriter};
-use trishanku_framework::{Context, Key, Kind};
+use trishanku_api::TrishankuHeaven;
+use trishanku_framework::{Context, Key};
 use trishanku_heaven_plan::{names, objects};
 
 use crate::reconcile::{Heavens, Seen};
@@ -19,58 +18,35 @@ use crate::{DELETE_UNPUSHED, Error, ending, secrets};
 const MOST_NOTE: usize = 1024;
 
 impl Heavens {
-    /// Whether deletion may proceed: everything has been pushed, or that cannot be found out. Otherwise, reports what it
-    /// waits for.
-    pub(crate) async fn may_go(&self, object: &TrishankuHeaven, context: &Context) -> Result<bool, Error> {
-        let key = &context.key;
-        if ending::pushes(object) {
-            let asked =
-                if self.observer.has_pod(key) { Some(self.observer.ask(&context.client, key).await) } else { None };
-            if matches!(asked, Some(Err(_))) {
-                self.let_ask(object, context).await;
-            }
-            // A claim is empty if no pod has used it, and none will.
-            let keeps = ending::keeps(object) && (ending::has_served(object) || self.is_to_run(key));
-            let last = self.observer.latest(key).map(|observed| observed.branch);
-            let asked = asked.as_ref().map(Result::as_ref);
-            if let Some(why) = ending::waits(keeps, asked, last.as_ref()) {
-                let until = match asked {
-                    Some(Err(_)) => self.observer.pending_since(key).and_then(|since| ending::gives_up(object, since)),
-                    _ => None,
-                };
-                if until.is_none_or(|until| (self.clock)() < until) {
-                    self.report_wait(object, context, &why, until).await?;
-                    return Ok(false);
-                }
-                let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
-                given_up(&self.status, object, context, &why, claim.as_deref()).await;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Reports what the deletion waits for.
-    async fn report_wait(
+    /// What the deletion waits for; `None` if it may proceed: everything has been pushed, or that cannot be found out.
+    pub(crate) async fn waits_for_push(
         &self,
         object: &TrishankuHeaven,
         context: &Context,
-        why: &str,
-        until: Option<OffsetDateTime>,
-    ) -> Result<(), Error> {
-        let until = until.and_then(|until| Timestamp::from_second(until.unix_timestamp()).ok());
-        let until = until.map_or_else(String::new, |until| {
-            format!("; its pod has not started, and if it has not by {until}, the deletion continues without it")
-        });
-        let message = format!("{why}{until}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true");
-        let mut status = object.status.clone().unwrap_or_default();
-        let mut before = object.status.clone();
-        // The observer writes this part.
-        for branch in [Some(&mut status), before.as_mut()].into_iter().flatten().filter_map(|of| of.branch.as_mut()) {
-            *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
+    ) -> Result<Option<String>, Error> {
+        let key = &context.key;
+        if !ending::pushes(object) {
+            return Ok(None);
         }
-        let report = Report::reconciling("WaitingForLastPush", message);
-        self.status.write(&context.client, &self.objects, object, before.as_ref(), status, &report).await?;
-        Ok(())
+        let asked = if self.observer.has_pod(key) { Some(self.observer.ask(&context.client, key).await) } else { None };
+        if matches!(asked, Some(Err(_))) {
+            self.let_ask(object, context).await;
+        }
+        // A claim is empty if no pod has used it, and none will.
+        let keeps = ending::keeps(object) && (ending::has_served(object) || self.is_to_run(key));
+        let last = self.observer.latest(key).map(|observed| observed.branch);
+        let asked = asked.as_ref().map(Result::as_ref);
+        let Some(why) = ending::waits(keeps, asked, last.as_ref()) else { return Ok(None) };
+        let until = match asked {
+            Some(Err(_)) => self.observer.pending_since(key).and_then(|since| ending::gives_up(object, since)),
+            _ => None,
+        };
+        if until.is_none_or(|until| (self.clock)() < until) {
+            return Ok(Some(explain(&why, until)));
+        }
+        let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
+        give_up(object, context, &why, claim.as_deref()).await;
+        Ok(None)
     }
 
     /// Removes the heaven's ownership of a claim that was created for it, since its data may exist nowhere else. Returns
@@ -121,8 +97,17 @@ impl Heavens {
     }
 }
 
+/// The message of a deletion that waits.
+fn explain(why: &str, until: Option<OffsetDateTime>) -> String {
+    let until = until.and_then(|until| Timestamp::from_second(until.unix_timestamp()).ok());
+    let until = until.map_or_else(String::new, |until| {
+        format!("; its pod has not started, and if it has not by {until}, the deletion continues without it")
+    });
+    format!("{why}{until}; to delete it nevertheless, annotate it with {DELETE_UNPUSHED}=true")
+}
+
 /// Reports in an event and in the log that deletion no longer waits.
-async fn given_up(status: &StatusWriter, object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
+async fn give_up(object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
     let left = match claim {
         Some(claim) => {
             format!("volume claim {claim:?} stays, since it may have unpushed commits; delete it when no longer needed")
@@ -138,5 +123,5 @@ async fn given_up(status: &StatusWriter, object: &TrishankuHeaven, context: &Con
         action: "Delete".to_owned(),
         secondary: None,
     };
-    status.publish(&context.client, &Kind::known(), object, &event).await;
+    context.publish(object, &event).await;
 }

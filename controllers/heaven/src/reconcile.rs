@@ -12,10 +12,10 @@ use trishanku_api::{
     TrishankuHeavenStatus,
 };
 use trishanku_branch_status::Observer;
-use trishanku_framework::apply::{ApplySet, PART_OF};
+use trishanku_framework::apply::{Owned, PART_OF};
 use trishanku_framework::cache::{Cache, OnDemand};
-use trishanku_framework::status::{Report, StatusWriter, settle};
-use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Manager, Reconciler};
+use trishanku_framework::status::Report;
+use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Kinds, StatusReconciler};
 use trishanku_heaven_plan::exposure::Leak;
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, show};
@@ -35,19 +35,17 @@ const LAST_PUSH: Duration = Duration::from_secs(3);
 
 /// Reconciler of `TrishankuHeaven` objects.
 pub struct Heavens {
-    pub(crate) objects: Arc<Cache<TrishankuHeaven>>,
     pub(crate) secrets: Secrets,
-    pub(crate) maps: Arc<Cache<ConfigMap>>,
-    pub(crate) other_maps: OnDemand<ConfigMap>,
-    pub(crate) claims: Arc<Cache<PersistentVolumeClaim>>,
-    services: Arc<Cache<Service>>,
-    pub(crate) deployments: Arc<Cache<DynamicObject>>,
+    maps: Owned<ConfigMap>,
+    other_maps: OnDemand<ConfigMap>,
+    pub(crate) claims: Owned<PersistentVolumeClaim>,
+    services: Owned<Service>,
+    pub(crate) deployments: Owned<DynamicObject>,
     secrets_used: Arc<ReferenceIndex>,
     maps_used: Arc<ReferenceIndex>,
     repositories: Arc<Cache<GitHubRepository>>,
     remotes_used: Arc<ReferenceIndex>,
     pub(crate) observer: Observer<HeavenStatusSource>,
-    pub(crate) status: StatusWriter,
     images: Images,
     own_namespace: OwnNamespace,
     pub(crate) clock: Clock,
@@ -62,42 +60,44 @@ pub(crate) struct Seen {
 }
 
 impl Heavens {
-    /// Creates a reconciler with the caches of a manager.
-    pub fn new(manager: &Manager, images: Images, own_namespace: OwnNamespace, clock: Clock) -> Self {
-        let own = [CERTIFICATES_READY, AVAILABLE, GIT_HOST_ENCRYPTED];
-        let status = own.into_iter().fold(StatusWriter::new(secrets::MANAGER), StatusWriter::condition);
-        let secrets = Secrets::of(manager);
+    /// Creates a reconciler with the kinds that heavens own and refer to.
+    pub fn new(kinds: &mut Kinds<'_>, images: Images, own_namespace: OwnNamespace, clock: Clock) -> Self {
+        let [secrets_used, maps_used, remotes_used]: [Arc<ReferenceIndex>; 3] = Default::default();
+        let secrets = Secrets::of(kinds);
+        let users = secrets_used.clone();
+        kinds.watches(&secrets.ours, move |change| {
+            if secrets::is_of_interest(change) { users.of(&Key::of(change.object())) } else { Vec::new() }
+        });
+        let users = secrets_used.clone();
+        kinds.watches(secrets.others.metadata(), move |change| {
+            if secrets::is_of_others(change) { users.of(&Key::of(change.object())) } else { Vec::new() }
+        });
+        // Of what heavens own; a cluster may have many more.
+        let (maps, other_maps) = (kinds.owned_selecting(PART_OF), kinds.cache_on_demand());
+        // Of a ConfigMap of another owner, the two caches learn one after the other.
+        let users = maps_used.clone();
+        kinds.watches(maps.cache(), move |change| users.of(&Key::of(change.object())));
+        let users = maps_used.clone();
+        kinds.watches(other_maps.metadata(), move |change| users.of(&Key::of(change.object())));
+        let (repositories, followers) = (kinds.cache(), remotes_used.clone());
+        kinds.watches(&repositories, move |change| exposure::users_of(&followers, change));
+        let shown = HeavenStatusSource { secrets: secrets.clone() };
         Self {
-            objects: manager.cache(),
-            secrets: secrets.clone(),
-            // Of what heavens own; a cluster may have many more.
-            maps: manager.cache_selecting(PART_OF),
-            other_maps: manager.cache_on_demand(),
-            claims: manager.cache(),
-            services: manager.cache(),
-            deployments: manager.cache_of(&workload::kind(), None),
-            repositories: manager.cache(),
-            remotes_used: Arc::default(),
-            observer: Observer::new(HeavenStatusSource { secrets }, manager.cache(), &manager.cache_selecting(HEAVEN)),
-            secrets_used: Arc::default(),
-            maps_used: Arc::default(),
-            status,
+            observer: Observer::new(shown, kinds.cache(), &kinds.cache_selecting(HEAVEN)),
+            claims: kinds.owned(),
+            services: kinds.owned(),
+            deployments: kinds.owned_of(&workload::kind(), None),
+            secrets,
+            maps,
+            other_maps,
+            secrets_used,
+            maps_used,
+            repositories,
+            remotes_used,
             images,
             own_namespace,
             clock,
         }
-    }
-
-    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
-        self.secrets_used.clone()
-    }
-
-    pub(crate) fn maps_used(&self) -> Arc<ReferenceIndex> {
-        self.maps_used.clone()
-    }
-
-    pub(crate) fn remotes_used(&self) -> Arc<ReferenceIndex> {
-        self.remotes_used.clone()
     }
 
     /// Rejects unencrypted Secrets on branches that are not known to be private.
@@ -186,7 +186,7 @@ impl Heavens {
 
         let fingerprint = self.certificates(object, &named, skips_certificates, context, seen).await?;
 
-        let mut set = ApplySet::of(object, context.client.clone(), secrets::MANAGER);
+        let mut set = context.apply_set(object);
         if !skips_entry_points {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
         }
@@ -310,8 +310,12 @@ impl Heavens {
         Ok(host::encrypted(gitcd, secret.as_deref()))
     }
 
-    fn status(object: &TrishankuHeaven, seen: &Seen, host: &Result<Option<State>, Error>) -> TrishankuHeavenStatus {
-        let mut status = object.status.clone().unwrap_or_default();
+    fn show(
+        status: &mut TrishankuHeavenStatus,
+        object: &TrishankuHeaven,
+        seen: &Seen,
+        host: &Result<Option<State>, Error>,
+    ) {
         let generation = object.metadata.generation;
         if seen.certificates.is_some() {
             workload::set(&mut status.conditions, CERTIFICATES_READY, seen.certificates.as_ref(), generation);
@@ -327,10 +331,8 @@ impl Heavens {
         }
         let git = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.git.as_ref());
         let data = git.and_then(|git| git.branches.as_ref()).and_then(|branches| branches.data.clone());
-        // The observer writes the rest.
         let branch = BranchStatus { name: data.unwrap_or_else(|| "main".to_owned()), ..BranchStatus::default() };
         status.branch = (!skips_app).then_some(branch);
-        status
     }
 }
 
@@ -398,50 +400,63 @@ fn report(object: &TrishankuHeaven, seen: &Seen) -> Report {
     }
 }
 
-impl Reconciler for Heavens {
+impl StatusReconciler for Heavens {
     type Object = TrishankuHeaven;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<Action, Error> {
+    async fn reconcile(
+        &self,
+        object: Arc<TrishankuHeaven>,
+        status: &mut TrishankuHeavenStatus,
+        context: Context,
+    ) -> Result<(Report, Action), Error> {
         self.observer.follow(&context);
         let mut seen = Seen::default();
         let result = self.converge(&object, &context, &mut seen).await;
         let host = self.host(&object, &context).await;
-        let status = Self::status(&object, &seen, &host);
-        let result = result.and(host.map(drop));
-        // Users look for failures in the status, so it is written in either case.
-        let report = if result.is_ok() { report(&object, &seen) } else { Report::of(&result) };
-        // A race is resolved within moments, so it is not reported.
-        if matches!(result, Err(Error::Raced(_))) {
-            result?;
-        } else {
-            let mut before = object.status.clone();
-            if let Some(branch) = before.as_mut().and_then(|before| before.branch.as_mut()) {
-                *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
-            }
-            let written =
-                self.status.write(&context.client, &self.objects, &object, before.as_ref(), status, &report).await;
-            settle(&context.key, result, written)?;
-        }
+        Self::show(status, &object, &seen, &host);
+        result.and(host.map(drop))?;
         let until = seen.look_again.map(|time| time - (self.clock)());
-        Ok(until.map_or(Action::Change, |until| {
+        let action = until.map_or(Action::Change, |until| {
             Action::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
-        }))
+        });
+        Ok((report(&object, &seen), action))
     }
 
     fn finalizer(&self) -> Option<&str> {
         Some(FINALIZER)
     }
 
-    async fn clean_up(&self, object: Arc<TrishankuHeaven>, context: Context) -> Result<CleanedUp, Error> {
-        if !self.may_go(&object, &context).await? {
-            return Ok(CleanedUp::NotYet(LAST_PUSH));
+    async fn clean_up(
+        &self,
+        object: Arc<TrishankuHeaven>,
+        _: &mut TrishankuHeavenStatus,
+        context: Context,
+    ) -> Result<(Report, CleanedUp), Error> {
+        if let Some(why) = self.waits_for_push(&object, &context).await? {
+            return Ok((Report::reconciling("WaitingForLastPush", why), CleanedUp::NotYet(LAST_PUSH)));
         }
         let key = &context.key;
         self.observer.forget(key);
         for uses in [&self.secrets_used, &self.maps_used, &self.remotes_used] {
             uses.note(key, []);
         }
-        Ok(CleanedUp::Yes)
+        Ok((Report::unchanged(), CleanedUp::Yes))
+    }
+
+    fn conditions(&self) -> &[&str] {
+        &[CERTIFICATES_READY, AVAILABLE, GIT_HOST_ENCRYPTED]
+    }
+
+    /// The observer writes the rest of the branch.
+    fn keep_own(&self, status: &mut TrishankuHeavenStatus) {
+        if let Some(branch) = status.branch.as_mut() {
+            *branch = BranchStatus { name: std::mem::take(&mut branch.name), ..BranchStatus::default() };
+        }
+    }
+
+    /// A race is resolved within moments.
+    fn is_reported(&self, error: &Error) -> bool {
+        !matches!(error, Error::Raced(_))
     }
 }

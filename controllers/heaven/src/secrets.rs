@@ -14,7 +14,7 @@ use kube::{Client, Resource};
 use serde_json::{Map, Value, json};
 use trishanku_api::TrishankuHeaven;
 use trishanku_framework::cache::{Cache, Change, OnDemand};
-use trishanku_framework::{Key, Manager};
+use trishanku_framework::{Key, Kinds};
 
 use crate::certificates::{Stored, Wanted};
 use crate::{CERTIFICATE, Error};
@@ -34,8 +34,8 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    pub(crate) fn of(manager: &Manager) -> Self {
-        Self { ours: manager.cache_selecting(CERTIFICATE), others: manager.cache_on_demand() }
+    pub(crate) fn of(kinds: &Kinds<'_>) -> Self {
+        Self { ours: kinds.cache_selecting(CERTIFICATE), others: kinds.cache_on_demand() }
     }
 
     pub(crate) async fn get(&self, client: &Client, key: &Key) -> kube::Result<Option<Arc<Secret>>> {

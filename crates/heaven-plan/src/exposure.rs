@@ -3,8 +3,11 @@
 use std::net::IpAddr;
 
 use trishanku_api::{AutomatedMergeSpec, GitHubRepository, Gitcd, Remote, TrishankuHeavenSpec};
+use trishanku_framework::Key;
+use trishanku_framework::cache::Change;
 
 use crate::encryption::Encryption;
+use crate::uses::ReferenceIndex;
 
 /// Normalizes a URL to `host/owner/name`, so that all URLs of a repository are equal. Ports are dropped: they only select
 /// the protocol.
@@ -69,6 +72,16 @@ pub fn urls(repository: &GitHubRepository) -> Vec<String> {
     let status = repository.status.clone().unwrap_or_default();
     let urls = [status.clone_url, status.html_url];
     urls.into_iter().flatten().map(|url| normalized(&url)).chain([wanted(repository)]).collect()
+}
+
+/// Returns the objects that may have a changed repository as a remote, by the index of their [`remotes`].
+pub fn users_of(remotes: &ReferenceIndex, change: &Change<'_, GitHubRepository>) -> Vec<Key> {
+    let repositories = change.before.into_iter().chain(change.after);
+    let users = repositories.flat_map(|repository| {
+        let namespace = repository.metadata.namespace.clone().unwrap_or_default();
+        urls(repository).into_iter().map(move |url| Key::namespaced(&namespace, &url))
+    });
+    users.flat_map(|url| remotes.of(&url)).collect()
 }
 
 fn is_of(repository: &GitHubRepository, url: &str) -> bool {

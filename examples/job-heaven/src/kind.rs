@@ -1,12 +1,12 @@
 //! The kind: its spec, and its status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trishanku_api::Gitcd;
-use trishanku_framework::status::{Conditions, conditions_schema};
+use trishanku_framework::impl_conditions;
+use trishanku_framework::status::{Condition, conditions_schema};
 
 /// A Job with a kube-apiserver on a branch of its own.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Deserialize, Serialize)]
@@ -39,12 +39,4 @@ pub(crate) struct JobHeavenStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-impl Conditions for JobHeavenStatus {
-    fn conditions(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn observed_generation(&mut self) -> &mut Option<i64> {
-        &mut self.observed_generation
-    }
-}
+impl_conditions!(JobHeavenStatus);

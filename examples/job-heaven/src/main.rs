@@ -4,17 +4,14 @@ mod control;
 mod kind;
 mod plan;
 
+use std::process::ExitCode;
+
 use trishanku_framework::crd::Definitions;
-use trishanku_framework::{Controller, Manager, stop_signal};
+use trishanku_framework::{Controller, Program};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("crd") {
-        return Ok(Definitions::of::<kind::JobHeaven>().print()?);
-    }
-    let manager = Manager::new(kube::Config::infer().await?);
-    let reconciler = control::JobHeavenReconciler::new(&manager);
-    let controller = Controller::new("job-heaven", reconciler).owns_kind(&plan::jobs());
-    manager.controller(controller).run(stop_signal()?).await?;
-    Ok(())
+async fn main() -> ExitCode {
+    let controller = Controller::with_status("job-heaven", control::JobHeavenReconciler::new);
+    let program = Program::new("job-heaven").definitions(Definitions::of::<kind::JobHeaven>());
+    program.run(async |manager| Ok(manager.controller(controller))).await
 }

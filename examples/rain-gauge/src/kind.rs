@@ -1,10 +1,10 @@
 //! The kind: its spec, and its status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trishanku_framework::status::{Conditions, conditions_schema};
+use trishanku_framework::impl_conditions;
+use trishanku_framework::status::{Condition, conditions_schema};
 
 /// Keeps a ConfigMap with a text.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
@@ -29,12 +29,4 @@ pub struct RainGaugeStatus {
     pub conditions: Vec<Condition>,
 }
 
-impl Conditions for RainGaugeStatus {
-    fn conditions(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn observed_generation(&mut self) -> &mut Option<i64> {
-        &mut self.observed_generation
-    }
-}
+impl_conditions!(RainGaugeStatus);

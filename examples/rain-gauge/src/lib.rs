@@ -3,15 +3,15 @@
 mod kind;
 mod reconcile;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use trishanku_framework::{Controller, Manager, lease};
+use trishanku_framework::{Controller, WithStatus};
 
 pub use self::kind::{RainGauge, RainGaugeSpec, RainGaugeStatus};
 pub use self::reconcile::RainGaugeReconciler;
 
-/// Creates a manager with the controller. Its leader election lease is in this namespace.
-pub fn manager(config: kube::Config, namespace: &str) -> Manager {
-    let manager = Manager::new(config).leader_election(lease::Settings::new(namespace, "rain-gauge"));
-    let reconciler = RainGaugeReconciler::new(&manager);
-    manager.controller(Controller::new("rain-gauge", reconciler).owns::<ConfigMap>())
+/// The name of the program, of its lease, and of the field manager. It must never change.
+pub const NAME: &str = "rain-gauge";
+
+/// Creates the controller.
+pub fn controller() -> Controller<WithStatus<RainGaugeReconciler>> {
+    Controller::with_status(NAME, RainGaugeReconciler::new)
 }

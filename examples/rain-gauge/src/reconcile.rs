@@ -3,47 +3,40 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use trishanku_framework::apply::ApplySet;
-use trishanku_framework::cache::Cache;
-use trishanku_framework::status::StatusWriter;
-use trishanku_framework::{Action, Context, Error, Manager, Reconciler};
+use trishanku_framework::apply::Owned;
+use trishanku_framework::status::Report;
+use trishanku_framework::{Action, Context, Error, Kinds, Result, StatusReconciler};
 
-use crate::kind::RainGauge;
-
-/// The field manager of server-side apply. It must never change.
-const FIELD_MANAGER: &str = "rain-gauge";
+use crate::kind::{RainGauge, RainGaugeStatus};
 
 /// Keeps a ConfigMap for each object.
 pub struct RainGaugeReconciler {
-    objects: Arc<Cache<RainGauge>>,
-    maps: Arc<Cache<ConfigMap>>,
-    status: StatusWriter,
+    maps: Owned<ConfigMap>,
 }
 
 impl RainGaugeReconciler {
-    /// Creates a reconciler with the caches of this manager.
-    pub fn new(manager: &Manager) -> Self {
-        Self { objects: manager.cache(), maps: manager.cache(), status: StatusWriter::new(FIELD_MANAGER) }
-    }
-
-    async fn apply(&self, object: &RainGauge, context: &Context) -> Result<Action, Error> {
-        let mut set = ApplySet::of(object, context.client.clone(), FIELD_MANAGER);
-        set.apply(plan(object, context.key.name()), &self.maps).await?;
-        // Deletes owned objects that are no longer in the plan.
-        set.prune(&self.maps).await?;
-        Ok(Action::Change)
+    /// Creates a reconciler with the kinds that it owns: a change of such an object reconciles its owner.
+    pub fn new(kinds: &mut Kinds<'_>) -> Self {
+        Self { maps: kinds.owned() }
     }
 }
 
-impl Reconciler for RainGaugeReconciler {
+impl StatusReconciler for RainGaugeReconciler {
     type Object = RainGauge;
     type Error = Error;
 
-    async fn reconcile(&self, object: Arc<RainGauge>, context: Context) -> Result<Action, Error> {
-        let applied = self.apply(&object, &context).await;
-        // Users look for failures in the status, so it is written in either case.
-        let (before, status) = (object.status.as_ref(), object.status.clone().unwrap_or_default());
-        self.status.write_result(&context.client, &self.objects, &*object, before, status, applied).await
+    /// The status is written after success and after failure.
+    async fn reconcile(
+        &self,
+        object: Arc<RainGauge>,
+        _: &mut RainGaugeStatus,
+        context: Context,
+    ) -> Result<(Report, Action)> {
+        let mut set = context.apply_set(&*object);
+        set.apply(plan(&object, context.key.name()), &self.maps).await?;
+        // Deletes owned objects that are no longer in the plan.
+        set.prune(&self.maps).await?;
+        Ok((Report::ready("Succeeded", ""), Action::Change))
     }
 }
 

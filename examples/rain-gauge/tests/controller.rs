@@ -7,6 +7,7 @@ use kube::core::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::oneshot;
 use trishanku_framework::crd::Definitions;
+use trishanku_framework::{Manager, lease};
 use trishanku_testkit::{TestCluster, wait};
 
 use rain_gauge::{RainGauge, RainGaugeSpec};
@@ -46,7 +47,8 @@ async fn what_is_asked_for_is_made_with_the_rights_that_are_deployed() {
     let mut config = cluster.config();
     config.auth_info.impersonate = Some("system:serviceaccount:rain-gauge:rain-gauge".to_owned());
     let (stop, stopped) = oneshot::channel::<()>();
-    let manager = rain_gauge::manager(config, "rain-gauge");
+    let lease = lease::Settings::new("rain-gauge", rain_gauge::NAME);
+    let manager = Manager::new(config).leader_election(lease).controller(rain_gauge::controller());
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
 
     let namespace = cluster.namespace("test").await;

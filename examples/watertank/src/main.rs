@@ -4,26 +4,14 @@ mod control;
 mod plan;
 mod tank;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use std::process::ExitCode;
+
 use trishanku_framework::crd::Definitions;
-use trishanku_framework::serve::{Addresses, Server};
-use trishanku_framework::{Controller, Manager, lease, stop_signal, telemetry};
+use trishanku_framework::{Controller, Program};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("crd") {
-        return Ok(Definitions::of::<tank::Tank>().print()?);
-    }
-    let variable = |name, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    let (probes, metrics) = (variable("PROBES", ":8081").parse()?, variable("METRICS", ":8080").parse()?);
-    let telemetry = telemetry::Settings::new("watertank").init()?;
-    let server = Server::bind(&Addresses { probes, metrics, ..Addresses::default() }).await?;
-    let manager = Manager::new(kube::Config::infer().await?)
-        .telemetry(&telemetry)
-        .serve(server)
-        .leader_election(lease::Settings::new(variable("POD_NAMESPACE", "default"), "watertank"));
-    let reconciler = control::TankReconciler::new(&manager);
-    manager.controller(Controller::new("tank", reconciler).owns::<ConfigMap>()).run(stop_signal()?).await?;
-    telemetry.end().await;
-    Ok(())
+async fn main() -> ExitCode {
+    let tanks = Controller::with_status("watertank", |kinds| control::TankReconciler { valves: kinds.owned() });
+    let program = Program::new("watertank").definitions(Definitions::of::<tank::Tank>());
+    program.run(async |manager| Ok(manager.controller(tanks))).await
 }

@@ -1,9 +1,10 @@
 //! The kind: its spec, and its status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use trishanku_framework::status::{Conditions, conditions_schema};
+use trishanku_framework::impl_conditions;
+use trishanku_framework::status::{Condition, conditions_schema};
 
 /// A tank, in litres. Water is taken from it all the time, and comes in while its valve is open.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
@@ -46,12 +47,4 @@ pub(crate) struct TankStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-impl Conditions for TankStatus {
-    fn conditions(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn observed_generation(&mut self) -> &mut Option<i64> {
-        &mut self.observed_generation
-    }
-}
+impl_conditions!(TankStatus);

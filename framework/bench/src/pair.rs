@@ -2,11 +2,12 @@
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trishanku_framework::status::{Conditions, conditions_schema};
+use trishanku_framework::impl_conditions;
+use trishanku_framework::status::{Condition, conditions_schema};
 
 /// The field manager of all contestants.
 pub const MANAGER: &str = "pairs";
@@ -36,15 +37,7 @@ pub struct PairStatus {
     pub conditions: Vec<Condition>,
 }
 
-impl Conditions for PairStatus {
-    fn conditions(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn observed_generation(&mut self) -> &mut Option<i64> {
-        &mut self.observed_generation
-    }
-}
+impl_conditions!(PairStatus);
 
 impl Pair {
     /// Returns one of the objects that are measured.

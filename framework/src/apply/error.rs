@@ -80,6 +80,9 @@ pub enum Error {
     Apply(#[from] ApplyError),
 }
 
+/// The result of a reconciler without errors of its own.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {

@@ -3,11 +3,11 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-//! use trishanku_framework::apply::{ApplyError, ApplySet};
-//! use trishanku_framework::{Context, cache::Cache};
+//! use trishanku_framework::Context;
+//! use trishanku_framework::apply::{ApplyError, Owned};
 //!
-//! # async fn example(context: Context, owner: Arc<ConfigMap>, wanted: Vec<Secret>, secrets: &Cache<Secret>) -> Result<(), ApplyError> {
-//! let mut set = ApplySet::of(&*owner, context.client.clone(), "tank-controller");
+//! # async fn example(context: Context, owner: Arc<ConfigMap>, wanted: Vec<Secret>, secrets: &Owned<Secret>) -> Result<(), ApplyError> {
+//! let mut set = context.apply_set(&*owner);
 //! for secret in wanted {
 //!     set.apply(secret, secrets).await?;
 //! }
@@ -23,7 +23,7 @@
 //! `stringData` of a Secret), the object is applied, and the server changes nothing.
 //!
 //! **Ownership.** The owner becomes the controller, so that changes of the object trigger its reconcile
-//! ([`owns`](crate::Controller::owns)), and the object is garbage-collected. An object that has another controller, or none,
+//! ([`Owned`]), and the object is garbage-collected. An object that has another controller, or none,
 //! is not changed. If the cache is [selecting](crate::Manager::cache_selecting), the apiserver is asked first whether there is
 //! such an object. An object that the cache does not show (it is newer, or not watched) is applied without
 //! force: a field with another manager is not overwritten, and the result is a conflict.
@@ -40,6 +40,7 @@ mod changes;
 mod differences;
 mod error;
 mod marks;
+mod owned;
 #[cfg(test)]
 mod pruning;
 
@@ -54,9 +55,10 @@ use serde_json::Value;
 pub use self::changes::{Change, changes};
 use self::changes::{Hidden, changes_of};
 pub use self::differences::{Difference, differences};
-pub use self::error::{ApplyError, Error};
+pub use self::error::{ApplyError, Error, Result};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{fingerprint, id, sign, stamp};
+pub use self::owned::Owned;
 use crate::cache::{Cache, CachedObject};
 use crate::{Key, Kind, Object, StaticKind};
 
@@ -148,12 +150,12 @@ impl<'a, O: Object> ApplySet<'a, O> {
         &self.planned
     }
 
-    /// Applies `wanted`, unless the object in `cache` matches it. Without a namespace, it gets the owner's.
+    /// Applies `wanted`, unless the object in `owned` matches it. Without a namespace, it gets the owner's.
     ///
     /// # Errors
     /// [`ApplyError`].
-    pub async fn apply<K: Object + Serialize>(&mut self, wanted: K, cache: &Cache<K>) -> Result<Applied, ApplyError> {
-        self.make(wanted, cache, false).await
+    pub async fn apply<K: Object + Serialize>(&mut self, wanted: K, owned: &Owned<K>) -> Result<Applied, ApplyError> {
+        self.make(wanted, owned, false).await
     }
 
     /// As [`apply`](Self::apply), but deletes the object first if an immutable field differs: if the apiserver refuses the
@@ -161,11 +163,11 @@ impl<'a, O: Object> ApplySet<'a, O> {
     ///
     /// # Errors
     /// [`ApplyError`].
-    pub async fn apply_or_recreate<K>(&mut self, wanted: K, cache: &Cache<K>) -> Result<Applied, ApplyError>
+    pub async fn apply_or_recreate<K>(&mut self, wanted: K, owned: &Owned<K>) -> Result<Applied, ApplyError>
     where
         K: Object + Serialize,
     {
-        self.make(wanted, cache, true).await
+        self.make(wanted, owned, true).await
     }
 
     async fn make<K>(&mut self, mut wanted: K, cache: &Cache<K>, recreate: bool) -> Result<Applied, ApplyError>
@@ -270,7 +272,8 @@ impl<'a, O: Object> ApplySet<'a, O> {
     ///
     /// # Errors
     /// [`ApplyError::Refused`].
-    pub async fn prune<K: Object>(&mut self, cache: &Cache<K>) -> Result<usize, ApplyError> {
+    pub async fn prune<K: Object>(&mut self, owned: &Owned<K>) -> Result<usize, ApplyError> {
+        let cache = owned.cache();
         let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
         let mut pruned = 0;
         for object in cache.owned_by(uid) {

@@ -38,7 +38,7 @@ async fn only_what_was_looked_at_is_deleted() {
         }
     });
     let mut set = ApplySet::of(&owner, Client::new(service, "plant"), "test");
-    assert_eq!(set.prune(&cache).await.unwrap(), 0, "nothing was deleted");
+    assert_eq!(set.prune(&Owned::without_trigger(cache)).await.unwrap(), 0, "nothing was deleted");
     let asked = asked.lock().unwrap();
     let preconditions: Vec<_> = asked.iter().map(|asked| &asked["preconditions"]).collect();
     assert_eq!(preconditions, [&json!({"uid": "two", "resourceVersion": "7"})]);

@@ -21,6 +21,8 @@ pub(super) enum Event<K> {
     Init,
     /// An object of the list.
     InitApply(Read<K>),
+    /// An object of the list was deleted before the list was complete.
+    InitDelete(Key),
     /// The list is complete: objects that were not in it at this version are gone.
     InitDone(Option<u64>),
 }

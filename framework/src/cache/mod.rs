@@ -41,6 +41,7 @@ use self::packed::Packed;
 pub(crate) use self::registry::ANSWER_LIMIT;
 pub use self::registry::{Caches, Scope};
 use self::selector::Labels;
+pub use self::selector::Selector;
 use crate::{Key, Kind, Object};
 
 /// An object that was added, changed or removed.
@@ -89,6 +90,7 @@ pub struct Cache<K: Resource> {
     /// The namespaces that the watches cover.
     scope: Scope,
     selects: bool,
+    selects_fields: bool,
     /// The labels of the selector, if they can be evaluated here.
     labels: Option<Labels>,
 }
@@ -123,13 +125,15 @@ impl<K: Object> Cache<K> {
             misfit: watch::Sender::default(),
             scope: Scope::All,
             selects: false,
+            selects_fields: false,
             labels: None,
         }
     }
 
-    fn limited(self, scope: &Scope, selector: Option<&str>) -> Self {
-        let (selects, labels) = (selector.is_some(), selector.and_then(Labels::parse));
-        Self { scope: scope.clone(), selects, labels, ..self }
+    fn limited(self, scope: &Scope, selector: &Selector) -> Self {
+        let selects = !selector.is_all();
+        let labels = selector.labels.as_deref().filter(|_| selector.fields.is_none()).and_then(Labels::parse);
+        Self { scope: scope.clone(), selects, selects_fields: selector.fields.is_some(), labels, ..self }
     }
 
     fn counted(self, misfits: Gauge) -> Self {
@@ -251,8 +255,18 @@ impl<K: Object> Cache<K> {
                 (listing.objects, listing.misfits) = (HashMap::new(), HashMap::new());
                 listing.learned = self.read().learned();
             }
-            Event::InitApply(Read::Fits(fits)) => drop(listing.objects.insert(fits.key, fits.known)),
-            Event::InitApply(Read::InvalidObject(misfit)) => drop(listing.misfits.insert(misfit.key.clone(), misfit)),
+            Event::InitApply(Read::Fits(fits)) => {
+                listing.misfits.remove(&fits.key);
+                listing.objects.insert(fits.key, fits.known);
+            }
+            Event::InitApply(Read::InvalidObject(misfit)) => {
+                listing.objects.remove(&misfit.key);
+                listing.misfits.insert(misfit.key.clone(), misfit);
+            }
+            Event::InitDelete(key) => {
+                listing.objects.remove(&key);
+                listing.misfits.remove(&key);
+            }
             Event::InitDone(version) => self.replace(followers, listing, version),
         }
     }
@@ -371,6 +385,8 @@ impl<K: Object> Cache<K> {
         let same = |known: &K| (&known.meta().uid, &known.meta().labels) == (&object.meta().uid, &object.meta().labels);
         let is_selected = match &self.labels {
             Some(labels) => labels.select(object.meta().labels.as_ref()),
+            // A write may change a selected field.
+            None if self.selects_fields => false,
             None => !self.selects || known.is_some_and(same),
         };
         in_scope && is_selected

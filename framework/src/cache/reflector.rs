@@ -1,5 +1,6 @@
 //! Fills a cache, and recovers from errors.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::{Event, Read, gone};
-use super::source::{Page, Source};
+use super::source::{Page, Source, Watched, is_end_of_initial_events, lacks_streams};
 use super::trouble::WatchHealth;
 use super::{Cache, Listing};
 use crate::Object;
@@ -32,6 +33,10 @@ pub(super) struct Reflector<K: Object> {
     failures: u32,
     /// The version up to which the cache is complete; `None` before the first list.
     version: Option<String>,
+    /// Whether the present state is read as a stream, and not in pages.
+    streams: bool,
+    /// Whether the stream has not sent all of it.
+    is_initial: bool,
 }
 
 /// A page of a list. Its objects are decoded one by one.
@@ -45,7 +50,7 @@ struct Listed<'a> {
 
 impl<K: Object> Reflector<K> {
     pub(super) fn new(source: Source, cache: Arc<Cache<K>>, listing: Listing<K>, trouble: Arc<WatchHealth>) -> Self {
-        Self { source, cache, listing, trouble, failures: 0, version: None }
+        Self { source, cache, listing, trouble, failures: 0, version: None, streams: true, is_initial: false }
     }
 
     /// Lists and watches for ever. After an error it waits for half a second, up to half a minute after consecutive errors,
@@ -83,19 +88,48 @@ impl<K: Object> Reflector<K> {
 
     /// Lists if necessary, then watches until the watch ends cleanly.
     async fn follow(&mut self) -> Result<(), Error> {
-        let version = match &self.version {
-            Some(version) => version.clone(),
-            None => self.list().await?,
-        };
-        let mut events = self.source.watch(&version).await.map_err(Error::WatchStartFailed)?;
-        while let Ok(Some(event)) = tokio::time::timeout(SILENCE, events.next()).await {
-            let event = event.map_err(Error::WatchFailed)?;
-            self.take(event)?;
+        let mut events = self.begin().await?;
+        loop {
+            let patience = if self.is_initial { self.source.limit().unwrap_or(Duration::MAX) } else { SILENCE };
+            match tokio::time::timeout(patience, events.next()).await {
+                Ok(Some(event)) => {
+                    let failed = if self.is_initial { Error::InitialListFailed } else { Error::WatchFailed };
+                    self.take(event.map_err(failed)?)?;
+                }
+                // Or it does not say when it has sent all objects: pages end.
+                ended if self.is_initial => {
+                    self.streams = false;
+                    let error = if ended.is_ok() { ended_early() } else { self.source.silent() };
+                    return Err(Error::InitialListFailed(error));
+                }
+                Ok(None) | Err(_) => return Ok(()),
+            }
         }
-        Ok(())
     }
 
-    /// Lists all objects, and returns the version of the list.
+    /// Starts the watch.
+    async fn begin(&mut self) -> Result<Watched, Error> {
+        self.is_initial = false;
+        let version = match &self.version {
+            Some(version) => version.clone(),
+            None if self.streams => match self.source.stream().await {
+                Ok(events) => {
+                    self.is_initial = true;
+                    self.cache.apply(Event::Init, &mut self.listing);
+                    return Ok(events);
+                }
+                Err(refused) if lacks_streams(&refused) => {
+                    self.streams = false;
+                    self.list().await?
+                }
+                Err(error) => return Err(Error::InitialListFailed(error)),
+            },
+            None => self.list().await?,
+        };
+        self.source.watch(&version).await.map_err(Error::WatchStartFailed)
+    }
+
+    /// Lists all objects in pages, and returns the version of the list.
     async fn list(&mut self) -> Result<String, Error> {
         self.cache.apply(Event::Init, &mut self.listing);
         let mut wanted = Page::first();
@@ -122,11 +156,24 @@ impl<K: Object> Reflector<K> {
         let (event, version) = match event {
             WatchEvent::Added(raw) | WatchEvent::Modified(raw) => {
                 let (object, version) = Read::of(self.cache.kind(), &raw).map_err(unreadable_event)?;
-                (Event::Apply(object), version)
+                (if self.is_initial { Event::InitApply(object) } else { Event::Apply(object) }, version)
             }
             WatchEvent::Deleted(raw) => {
                 let (key, version) = gone(&raw).map_err(unreadable_event)?;
-                (Event::Delete(key, version.parse().ok()), version)
+                let deleted = Event::Delete(key.clone(), version.parse().ok());
+                (if self.is_initial { Event::InitDelete(key) } else { deleted }, version)
+            }
+            WatchEvent::Bookmark(bookmark) if self.is_initial => {
+                let version = bookmark.metadata.resource_version.clone();
+                if is_end_of_initial_events(&bookmark) {
+                    if version.is_empty() {
+                        return Err(Error::NoResourceVersion);
+                    }
+                    self.is_initial = false;
+                    self.cache.apply(Event::InitDone(version.parse().ok()), &mut self.listing);
+                    self.caught_up(version);
+                }
+                return Ok(());
             }
             // A bookmark changes nothing, and does not show that the apiserver's store is healthy.
             WatchEvent::Bookmark(bookmark) => {
@@ -142,7 +189,9 @@ impl<K: Object> Reflector<K> {
             return Err(Error::NoResourceVersion);
         }
         self.cache.apply(event, &mut self.listing);
-        self.caught_up(version);
+        if !self.is_initial {
+            self.caught_up(version);
+        }
         Ok(())
     }
 
@@ -152,6 +201,14 @@ impl<K: Object> Reflector<K> {
         self.failures = 0;
         self.trouble.is_over();
     }
+}
+
+/// The error of a stream that ended before it had sent all objects.
+fn ended_early() -> kube::Error {
+    kube::Error::ReadEvents(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the watch ended before it had sent all objects",
+    ))
 }
 
 fn unreadable_list(error: serde_json::Error) -> Error {
@@ -185,5 +242,84 @@ fn asked_for(error: &Error) -> Duration {
     match retry {
         Retry::NotBefore(time) => time,
         _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use futures::stream::{self, BoxStream};
+    use http::{Request, Response};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::Key;
+    use crate::cache::{Caches, Scope};
+
+    const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"x","resourceVersion":"3"}}}"#;
+    const GONE: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"a","namespace":"x","resourceVersion":"4"}}}"#;
+    const OTHER: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"b","namespace":"x","resourceVersion":"4"}}}"#;
+    const END: &str = r#"{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    const PAGE: &str = r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"c","namespace":"x","resourceVersion":"6"}}]}"#;
+
+    type Answer = Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
+
+    fn lines(lines: &[&str]) -> BoxStream<'static, io::Result<Frame<Bytes>>> {
+        let lines: Vec<_> = lines.iter().map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n"))))).collect();
+        stream::iter(lines).boxed()
+    }
+
+    /// Returns events of a watch that does not end.
+    fn watch(events: &[&str]) -> Answer {
+        Response::new(StreamBody::new(lines(events).chain(stream::pending()).boxed()))
+    }
+
+    /// Fills a cache from an apiserver that answers a stream with these lines; returns its keys, and the requests.
+    async fn filled(initial: &'static [&'static str]) -> (Vec<Key>, Vec<String>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = asked.clone();
+        let client = Client::new(
+            tower::service_fn(move |request: Request<Body>| {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let answer = if query.contains("sendInitialEvents=true") {
+                    watch(initial)
+                } else if query.contains("watch=true") {
+                    watch(&[])
+                } else {
+                    Response::new(StreamBody::new(lines(&[PAGE])))
+                };
+                log.lock().unwrap().push(query);
+                async { Ok::<_, io::Error>(answer) }
+            }),
+            "default",
+        );
+        let caches = Caches::new(Scope::All);
+        let cache = caches.of::<ConfigMap>(None);
+        tokio::select! {
+            () = caches.fill_within(&client, Duration::from_millis(300)) => panic!("watches run for ever"),
+            synced = tokio::time::timeout(Duration::from_mins(1), cache.synced()) => synced.unwrap(),
+        }
+        let asked = asked.lock().unwrap().clone();
+        (cache.keys(), asked)
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_complete_at_the_bookmark_that_says_so() {
+        let (keys, asked) = filled(&[ADDED, GONE, OTHER, END]).await;
+        assert_eq!((keys, asked.len()), (vec![Key::namespaced("x", "b")], 1));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_never_says_that_it_is_complete_is_replaced_by_a_list() {
+        let (keys, asked) = filled(&[ADDED]).await;
+        assert_eq!(keys, [Key::namespaced("x", "c")]);
+        assert!(asked[0].contains("sendInitialEvents=true") && asked[1].contains("limit="), "{asked:?}");
     }
 }

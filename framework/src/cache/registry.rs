@@ -2,15 +2,18 @@
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::core::PartialObjectMeta;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 
 use super::reflector::Reflector;
+use super::selector::Selector;
 use super::source::Source;
 use super::trouble::WatchHealth;
 use super::{Cache, Listing, OnDemand};
@@ -40,11 +43,20 @@ impl Scope {
 pub struct Caches {
     scope: Scope,
     entries: Mutex<HashMap<Id, Entry>>,
+    /// While [`fill`](Caches::fill) runs. Locked after `entries`.
+    filling: Mutex<Option<Filling>>,
     figures: CacheMetrics,
 }
 
+/// How a cache that is added is filled.
+struct Filling {
+    client: Client,
+    limit: Duration,
+    added: mpsc::UnboundedSender<Task>,
+}
+
 /// The type, since a kind can be decoded as several types; the path, since a type can be of several kinds; and the selector.
-type Id = (TypeId, String, Option<String>);
+type Id = (TypeId, String, Selector);
 type Task = BoxFuture<'static, ()>;
 type Start = Box<dyn Fn(&Client, Duration) -> Vec<Task> + Send>;
 
@@ -60,29 +72,41 @@ struct Entry {
 impl Caches {
     /// Creates a registry without caches.
     pub fn new(scope: Scope) -> Self {
-        Self { scope, entries: Mutex::default(), figures: CacheMetrics::default() }
+        Self { scope, entries: Mutex::default(), filling: Mutex::default(), figures: CacheMetrics::default() }
     }
 
     pub(crate) fn counted(self, metrics: &Metrics) -> Self {
         Self { figures: metrics.of_caches(), ..self }
     }
 
-    /// Returns the cache of a type's kind, limited to objects with these labels if there is a selector. All callers share it.
+    /// Returns the cache of a type's kind, limited to objects with these labels if there are any. All callers share it.
     ///
-    /// [`feeds`](Self::feeds) fills it.
-    pub fn of<K: StaticKind>(&self, selector: Option<&str>) -> Arc<Cache<K>> {
-        self.of_kind(&Kind::known(), selector)
+    /// [`fill`](Self::fill) fills it, also if that runs already: then wait for [`Cache::synced`].
+    pub fn of<K: StaticKind>(&self, labels: Option<&str>) -> Arc<Cache<K>> {
+        self.of_kind(&Kind::known(), labels)
     }
 
     /// As [`of`](Self::of), for any kind.
+    pub fn of_kind<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
+        self.selected(kind, &labels.map(Selector::labels).unwrap_or_default())
+    }
+
+    /// As [`of_kind`](Self::of_kind), with any selector.
     ///
     /// # Panics
     /// Never: caches are stored by type.
-    pub fn of_kind<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Arc<Cache<K>> {
-        let id = (TypeId::of::<K>(), kind.path(), selector.map(ToOwned::to_owned));
+    pub fn selected<K: Object>(&self, kind: &Kind<K>, selector: &Selector) -> Arc<Cache<K>> {
+        let id = (TypeId::of::<K>(), kind.path(), selector.clone());
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = entries.entry(id).or_insert_with(|| self.entry(kind, selector)).cache.clone();
-        cache.downcast().expect("caches are stored by type")
+        let entry = entries.entry(id).or_insert_with(|| {
+            let entry = self.entry(kind, selector);
+            if let Some(Filling { client, limit, added }) = &*self.filling() {
+                // Fails if nothing is filled any more.
+                (entry.start)(client, *limit).into_iter().for_each(|feed| drop(added.send(feed)));
+            }
+            entry
+        });
+        entry.cache.clone().downcast().expect("caches are stored by type")
     }
 
     /// Returns the objects of a type's kind with only their metadata in a cache, which all callers share.
@@ -93,14 +117,14 @@ impl Caches {
         OnDemand::new(self.of(None))
     }
 
-    fn entry<K: Object>(&self, kind: &Kind<K>, selector: Option<&str>) -> Entry {
+    fn entry<K: Object>(&self, kind: &Kind<K>, selector: &Selector) -> Entry {
         let namespaces: Vec<_> = match &self.scope {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
         let cache = Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector);
         let cache = Arc::new(cache.counted(self.figures.misfits(&kind.group(), &kind.name())));
-        let selector = selector.map(ToOwned::to_owned);
+        let selector = selector.clone();
         let (filled, awaited) = (cache.clone(), cache.clone());
         let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<WatchHealth>::default()).collect();
         let watched: Vec<_> = namespaces.into_iter().zip(troubles.clone()).collect();
@@ -122,14 +146,40 @@ impl Caches {
         Entry { cache, kind, start: Box::new(start), synced: Box::new(synced), troubles }
     }
 
-    /// Returns the futures that fill the existing caches, for as long as they are polled. Call it once.
-    pub fn feeds(&self, client: &Client) -> Vec<BoxFuture<'static, ()>> {
-        self.feeds_within(client, ANSWER_LIMIT)
+    fn filling(&self) -> MutexGuard<'_, Option<Filling>> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn feeds_within(&self, client: &Client, limit: Duration) -> Vec<BoxFuture<'static, ()>> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.values().flat_map(|entry| (entry.start)(client, limit)).collect()
+    /// Fills the caches, for as long as it is polled: the existing ones, and those that are added meanwhile. Call it once, inside
+    /// the runtime. It does not end.
+    ///
+    /// # Panics
+    /// If a watch panics.
+    pub async fn fill(&self, client: &Client) {
+        self.fill_within(client, ANSWER_LIMIT).await;
+    }
+
+    pub(crate) async fn fill_within(&self, client: &Client, limit: Duration) {
+        let (added, mut more) = mpsc::unbounded_channel();
+        let mut feeds = JoinSet::new();
+        {
+            let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            *self.filling() = Some(Filling { client: client.clone(), limit, added });
+            for feed in entries.values().flat_map(|entry| (entry.start)(client, limit)) {
+                feeds.spawn(feed);
+            }
+        }
+        loop {
+            tokio::select! {
+                Some(feed) = more.recv() => drop(feeds.spawn(feed)),
+                Some(ended) = feeds.join_next() => match ended.map_err(JoinError::try_into_panic) {
+                    Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                    // A watch runs for ever.
+                    Ok(()) | Err(Err(_)) => return,
+                },
+                else => std::future::pending().await,
+            }
+        }
     }
 
     /// Makes every watch that has failed, and has delivered nothing since, list immediately. Completes when each of these

@@ -1,8 +1,60 @@
-//! Label selectors that can be evaluated here.
+//! Which objects of a kind are cached.
 
 use std::collections::BTreeMap;
 
-/// A selector by equality and existence: `app=tank,tier`.
+/// A selection of a kind's objects, by labels, by fields, or by both. A text is one of labels.
+///
+/// ```
+/// use trishanku_framework::cache::Selector;
+///
+/// let pods = Selector::labels("app=tank,tier!=test").and_fields("spec.nodeName=one");
+/// assert_eq!(Selector::from("app=tank"), Selector::labels("app=tank"));
+/// ```
+///
+/// kube-apiserver evaluates it. Which fields it can select by depends on the kind: name and namespace always, some fields of
+/// built-in kinds, and those that a CRD names in `selectableFields`. A list by any other field fails.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selector {
+    pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
+}
+
+impl Selector {
+    /// Selects by labels, such as `app=tank,tier!=test`.
+    pub fn labels(labels: impl Into<String>) -> Self {
+        Self { labels: Some(labels.into()), fields: None }
+    }
+
+    /// Selects by fields, such as `spec.nodeName=one`.
+    pub fn fields(fields: impl Into<String>) -> Self {
+        Self::default().and_fields(fields)
+    }
+
+    /// Selects by these fields, too.
+    #[must_use]
+    pub fn and_fields(mut self, fields: impl Into<String>) -> Self {
+        self.fields = Some(fields.into());
+        self
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+}
+
+impl From<&str> for Selector {
+    fn from(labels: &str) -> Self {
+        Self::labels(labels)
+    }
+}
+
+impl From<String> for Selector {
+    fn from(labels: String) -> Self {
+        Self::labels(labels)
+    }
+}
+
+/// A selector of labels by equality and existence, which can be evaluated here: `app=tank,tier`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Labels(Vec<(String, Option<String>)>);
 

@@ -8,7 +8,10 @@ use futures::{AsyncBufReadExt, StreamExt};
 use kube::Client;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Request;
+use kube::core::watch::Bookmark;
 use serde_json::value::RawValue;
+
+use super::selector::Selector;
 
 /// Maximum number of objects in a page, as in client-go.
 const MOST: usize = 500;
@@ -25,7 +28,7 @@ pub(super) type Watched = BoxStream<'static, kube::Result<WatchEvent<Box<RawValu
 pub(super) struct Source {
     client: Client,
     request: Request,
-    selector: Option<String>,
+    selector: Selector,
     /// Whether only the metadata is wanted.
     metadata: bool,
     /// How long the apiserver may be silent; zero means no limit.
@@ -57,7 +60,7 @@ impl Page {
 struct Silent(Duration);
 
 impl Source {
-    pub(super) fn new(client: Client, path: String, selector: Option<String>, limit: Duration) -> Self {
+    pub(super) fn new(client: Client, path: String, selector: Selector, limit: Duration) -> Self {
         Self { client, request: Request::new(path), selector, metadata: false, limit }
     }
 
@@ -68,8 +71,9 @@ impl Source {
 
     /// Reads a page of a list. The time limit applies to each piece of the body, so a long list is no failure.
     pub(super) async fn page(&self, page: Page) -> kube::Result<String> {
-        let (label_selector, limit) = (self.selector.clone(), u32::try_from(page.limit).ok());
-        let parameters = ListParams { label_selector, limit, continue_token: page.after, ..ListParams::default() };
+        let Selector { labels: label_selector, fields: field_selector } = self.selector.clone();
+        let (limit, continue_token) = (u32::try_from(page.limit).ok(), page.after);
+        let parameters = ListParams { label_selector, field_selector, limit, continue_token, ..ListParams::default() };
         let request = if self.metadata { Request::list_metadata } else { Request::list };
         let request = request(&self.request, &parameters).map_err(kube::Error::BuildRequest)?;
         let mut body = pin!(self.in_time(self.client.request_stream(request)).await?);
@@ -87,20 +91,53 @@ impl Source {
 
     /// Watches for changes after `version`.
     pub(super) async fn watch(&self, version: &str) -> kube::Result<Watched> {
-        let parameters = WatchParams { label_selector: self.selector.clone(), ..WatchParams::default() };
+        self.watch_with(WatchParams::default(), version).await
+    }
+
+    /// Watches from now on, and begins with all objects as of now, which a bookmark ends ([`is_end_of_initial_events`]).
+    ///
+    /// This is a [streaming list](https://kep.k8s.io/3157): unlike pages of a list, it costs kube-apiserver no memory for all
+    /// objects at once, and the watch continues without a second request.
+    pub(super) async fn stream(&self) -> kube::Result<Watched> {
+        self.watch_with(WatchParams::default().initial_events(), "").await
+    }
+
+    async fn watch_with(&self, parameters: WatchParams, version: &str) -> kube::Result<Watched> {
+        let Selector { labels: label_selector, fields: field_selector } = self.selector.clone();
+        let parameters = WatchParams { label_selector, field_selector, ..parameters };
         let request = if self.metadata { Request::watch_metadata } else { Request::watch };
         let request = request(&self.request, &parameters, version).map_err(kube::Error::BuildRequest)?;
         let events = self.in_time(self.client.request_events(request)).await?;
         Ok(events.boxed())
     }
 
-    async fn in_time<T>(&self, step: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-        if self.limit.is_zero() {
-            return step.await;
-        }
-        let silent = |_| Err(kube::Error::Service(Silent(self.limit).into()));
-        tokio::time::timeout(self.limit, step).await.unwrap_or_else(silent)
+    /// The error of an apiserver that is silent.
+    pub(super) fn silent(&self) -> kube::Error {
+        kube::Error::Service(Silent(self.limit).into())
     }
+
+    /// Returns how long the apiserver may be silent, if that is limited.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        Some(self.limit).filter(|limit| !limit.is_zero())
+    }
+
+    async fn in_time<T>(&self, step: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+        match self.limit() {
+            None => step.await,
+            Some(limit) => tokio::time::timeout(limit, step).await.unwrap_or_else(|_| Err(self.silent())),
+        }
+    }
+}
+
+/// Returns whether a bookmark ends the initial events of a [stream](Source::stream).
+pub(super) fn is_end_of_initial_events(bookmark: &Bookmark) -> bool {
+    bookmark.metadata.annotations.get("k8s.io/initial-events-end").is_some_and(|value| value == "true")
+}
+
+/// Returns whether an apiserver that refused a [stream](Source::stream) may not have this feature, or has it switched off: it
+/// takes the parameters for invalid. If something else is invalid, a list is refused, too.
+pub(super) fn lacks_streams(refused: &kube::Error) -> bool {
+    matches!(refused, kube::Error::Api(status) if matches!(status.code, 400 | 422))
 }
 
 #[cfg(test)]
@@ -119,7 +156,7 @@ mod tests {
         });
         let client = Client::new(service, "default");
         for metadata in [true, false] {
-            let source = Source::new(client.clone(), "/api/v1/secrets".to_owned(), None, Duration::ZERO);
+            let source = Source::new(client.clone(), "/api/v1/secrets".to_owned(), Selector::default(), Duration::ZERO);
             let source = source.of_metadata(metadata);
             source.page(Page::first()).await.unwrap();
             drop(source.watch("7").await.unwrap());

@@ -17,16 +17,15 @@ use crate::status::{Recorder, note};
 const SPACING: Duration = Duration::from_millis(100);
 
 /// Publishes one event for each version of an invalid object, for as long as it is polled.
-pub(super) async fn complain<K: Object>(controller: &str, cache: &Cache<K>, client: Client) -> Infallible {
+pub(super) async fn complain<K: Object>(recorder: &Recorder, cache: &Cache<K>, client: Client) -> Infallible {
     let (mut another, mut reported) = (cache.another_misfit(), HashMap::new());
-    let recorder = Recorder::new(controller, None);
     loop {
         another.mark_unchanged();
         let misfits = cache.misfits();
         let mut reported_before = std::mem::take(&mut reported);
         for misfit in misfits {
             if reported_before.remove(&misfit.key).as_ref() != Some(&misfit.version) {
-                publish_event(&recorder, cache, &client, &misfit).await;
+                publish_event(recorder, cache, &client, &misfit).await;
                 tokio::time::sleep(SPACING).await;
             }
             reported.insert(misfit.key, misfit.version);

@@ -13,9 +13,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::complaint::complain;
+use super::kinds::{Affected, Kinds};
 use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
 use super::term::{Acting, Term};
-use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, Triggers, trigger};
+use super::trigger::{self, Owner};
+use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, Seat, Triggers};
 use crate::Key;
 use crate::cache::{Cache, Caches};
 use crate::finalizer::{self, Stage};
@@ -23,6 +25,7 @@ use crate::health::Heartbeat;
 use crate::lease::Role;
 use crate::metrics::{Ending, Figures, Metrics};
 use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
+use crate::status::Recorder;
 use crate::trace::{Subject, TraceContext, Trail};
 
 /// A controller of any kind.
@@ -58,6 +61,8 @@ impl Orders {
 pub(crate) struct Driver<R: Reconciler> {
     name: String,
     reconciler: R,
+    field_manager: Arc<str>,
+    recorder: Recorder,
     cache: Arc<Cache<R::Object>>,
     paused: Pauses<R::Object>,
     settings: Settings,
@@ -84,7 +89,9 @@ impl<R: Reconciler> Driver<R> {
         let Controller {
             name,
             kind,
-            reconciler,
+            make,
+            field_manager,
+            events,
             selector,
             settings,
             time_limit,
@@ -94,7 +101,13 @@ impl<R: Reconciler> Driver<R> {
             connections,
             triggers,
         } = controller;
-        let cache = caches.of_kind(&kind, selector.as_deref());
+        let cache = caches.selected(&kind, &selector);
+        let field_manager: Arc<str> = field_manager.as_ref().unwrap_or(&name).as_str().into();
+        let recorder = Recorder::new(&field_manager, None);
+        let mut kinds = Kinds::new(caches, Owner::of_kind(&kind));
+        let seat =
+            Seat { cache: cache.clone(), field_manager: field_manager.clone(), recorder: recorder.clone(), events };
+        let reconciler = make(&mut kinds, &seat);
         let mut queue = Queue::new(settings);
         // It accepts keys only during a term.
         queue.drain();
@@ -103,6 +116,8 @@ impl<R: Reconciler> Driver<R> {
         let driver = Arc::new(Self {
             name,
             reconciler,
+            field_manager,
+            recorder,
             cache,
             paused,
             settings,
@@ -123,14 +138,11 @@ impl<R: Reconciler> Driver<R> {
                 driver.add([Key::of(change.object())], cause);
             }
         });
-        for connect in connections {
-            connect(caches, &driver);
+        let affected: Arc<dyn Affected> = driver.clone();
+        for connect in kinds.into_connections().into_iter().chain(connections) {
+            connect(caches, &affected);
         }
         driver
-    }
-
-    pub(crate) fn affected(&self, keys: Vec<Key>) {
-        self.add(keys, Cause::Changed);
     }
 
     fn add(&self, keys: impl IntoIterator<Item = Key>, cause: Cause) {
@@ -175,7 +187,7 @@ impl<R: Reconciler> Driver<R> {
         let acting = Acting::begin();
         let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
-        let mut complaints = pin!(complain(&self.name, &self.cache, orders.client.clone()));
+        let mut complaints = pin!(complain(&self.recorder, &self.cache, orders.client.clone()));
         let stopped = loop {
             if self.resync.is_some_and(|every| resync.elapsed() >= every) {
                 // Several missed resyncs count as one.
@@ -270,14 +282,16 @@ impl<R: Reconciler> Driver<R> {
             failures,
         };
         let reconcile = self.trail.begin(&subject, || TraceContext::on(&*object));
-        let context = Context { client, key, lane, failures, term };
+        let (field_manager, recorder) = (self.field_manager.clone(), self.recorder.clone());
+        let context = Context { client: client.clone(), key, lane, failures, term, field_manager, recorder };
         let work = async {
-            let in_time = tokio::time::timeout(self.time_limit, self.step(object, context)).await;
-            in_time.unwrap_or_else(|_| {
-                let reason = "TimedOut";
-                tracing::warn!(limit = ?self.time_limit, reason, "the reconcile took too long");
-                (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut, Some(reason))
-            })
+            if let Ok(outcome) = tokio::time::timeout(self.time_limit, self.step(object.clone(), context)).await {
+                return outcome;
+            }
+            let reason = "TimedOut";
+            tracing::warn!(limit = ?self.time_limit, reason, "the reconcile took too long");
+            self.reconciler.timed_out(object, client, self.time_limit).await;
+            (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut, Some(reason))
         };
         reconcile.run(work).await
     }
@@ -310,6 +324,12 @@ impl<R: Reconciler> Driver<R> {
                 }
             }
         }
+    }
+}
+
+impl<R: Reconciler> Affected for Driver<R> {
+    fn affected(&self, keys: Vec<Key>) {
+        self.add(keys, Cause::Changed);
     }
 }
 

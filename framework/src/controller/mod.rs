@@ -2,22 +2,32 @@
 
 mod complaint;
 mod driver;
+mod kinds;
 mod outcome;
 mod runnable;
 mod term;
 mod trigger;
+mod with_status;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, Stream, StreamExt};
+use kube::runtime::events::Event;
 use kube::{Client, Resource as _};
 
 pub(crate) use self::driver::{Driver, Orders, Runs};
+pub use self::kinds::Kinds;
+use self::kinds::{Connect, follow, follow_kind, owners};
 pub(crate) use self::runnable::Runnable;
 pub use self::term::Term;
-use crate::cache::{Cache, Caches, Change};
+use self::trigger::Owner;
+pub use self::with_status::{StatusError, StatusReconciler, WithStatus};
+use crate::apply::ApplySet;
+use crate::cache::{Cache, Change, Selector};
+use crate::error::chain;
 use crate::queue::{Backoff, Lane, Settings};
+use crate::status::Recorder;
 use crate::{Failure, Key, Kind, Object, StaticKind};
 
 /// When to reconcile an object again after a success.
@@ -53,6 +63,31 @@ pub struct Context {
     pub failures: u32,
     /// How long the controller may act: tasks that a reconcile starts end with it.
     pub term: Term,
+    /// The field manager of the controller's writes: [`Controller::field_manager`].
+    pub field_manager: Arc<str>,
+    recorder: Recorder,
+}
+
+impl Context {
+    /// Publishes an event about an object. If that fails, it is only logged.
+    ///
+    /// An event that equals one of the last six minutes becomes part of a series: one object in the cluster, with a count.
+    /// Transitions of the status need no event: a [`StatusReconciler`] has them already.
+    pub async fn publish<K: StaticKind>(&self, object: &K, event: &Event) {
+        if let Err(error) = self.recorder.publish(&self.client, event, &object.object_ref(&())).await {
+            tracing::warn!(object = %Key::of(object), error = chain(&error), "cannot send an event");
+        }
+    }
+
+    /// Creates the set of objects that `owner` owns, with the client and the field manager of the controller.
+    pub fn apply_set<'a, O: StaticKind>(&self, owner: &'a O) -> ApplySet<'a, O> {
+        self.apply_set_of(&Kind::known(), owner)
+    }
+
+    /// As [`apply_set`](Self::apply_set), with an owner of any kind.
+    pub fn apply_set_of<'a, O: Object>(&self, kind: &Kind<O>, owner: &'a O) -> ApplySet<'a, O> {
+        ApplySet::of_kind(kind, owner, self.client.clone(), &*self.field_manager)
+    }
 }
 
 /// The logic of a controller: makes the actual state match the spec of an object.
@@ -102,12 +137,27 @@ pub trait Reconciler: Send + Sync + 'static {
         let (_, _) = (object, context);
         async { Ok(CleanedUp::Yes) }
     }
+
+    /// Is called after a reconcile or a cleanup was cancelled because it exceeded its time limit, to report that.
+    fn timed_out(&self, object: Arc<Self::Object>, client: Client, limit: Duration) -> impl Future<Output = ()> + Send {
+        let (_, _, _) = (object, client, limit);
+        async {}
+    }
 }
 
-type Connect<R> = Box<dyn FnOnce(&Caches, &Arc<Driver<R>>) + Send>;
+/// Creates a reconciler, with the cache of its objects.
+type Make<R> = Box<dyn FnOnce(&mut Kinds<'_>, &Seat<<R as Reconciler>::Object>) -> R + Send>;
 type Triggers = Vec<BoxStream<'static, Key>>;
 type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
 type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
+
+/// What a controller has when its reconciler is created.
+struct Seat<K: Object> {
+    cache: Arc<Cache<K>>,
+    field_manager: Arc<str>,
+    recorder: Recorder,
+    events: bool,
+}
 
 /// A [`Reconciler`] with its triggers. Give it to a [`Manager`](crate::Manager).
 ///
@@ -142,14 +192,16 @@ type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 pub struct Controller<R: Reconciler> {
     name: String,
     kind: Kind<R::Object>,
-    reconciler: R,
-    selector: Option<String>,
+    make: Make<R>,
+    field_manager: Option<String>,
+    events: bool,
+    selector: Selector,
     settings: Settings,
     time_limit: Duration,
     resync: Option<Duration>,
     paused: Pauses<R::Object>,
     predicate: Predicate<R::Object>,
-    connections: Vec<Connect<R>>,
+    connections: Vec<Connect>,
     triggers: Triggers,
 }
 
@@ -168,11 +220,53 @@ impl<R: Reconciler> Controller<R> {
     ///
     /// If the kind is deleted while the controller runs, so are its objects; the controller continues when the kind is back.
     pub fn of_kind(kind: Kind<R::Object>, name: impl Into<String>, reconciler: R) -> Self {
+        Self::making(kind, name, Box::new(move |_, _| reconciler))
+    }
+
+    /// As [`new`](Self::new), with a reconciler that is created when the controller is added to a manager. It takes the kinds that
+    /// it reads and owns from [`Kinds`], in one declaration each:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use trishanku_framework::apply::Owned;
+    /// use trishanku_framework::{Action, Context, Controller, Error, Reconciler};
+    ///
+    /// struct Settings {
+    ///     maps: Owned<ConfigMap>,
+    /// }
+    ///
+    /// impl Reconciler for Settings {
+    ///     type Object = Deployment;
+    ///     type Error = Error;
+    ///
+    ///     async fn reconcile(&self, deployment: Arc<Deployment>, context: Context) -> Result<Action, Error> {
+    ///         let mut map = ConfigMap::default();
+    ///         map.metadata.name = Some(context.key.name().to_owned());
+    ///         context.apply_set(&*deployment).apply(map, &self.maps).await?;
+    ///         Ok(Action::Change)
+    ///     }
+    /// }
+    ///
+    /// // A change of one of the ConfigMaps reconciles the Deployment that owns it.
+    /// let controller = Controller::set_up("settings", |kinds| Settings { maps: kinds.owned() });
+    /// ```
+    pub fn set_up(name: impl Into<String>, make: impl FnOnce(&mut Kinds<'_>) -> R + Send + 'static) -> Self
+    where
+        R::Object: StaticKind,
+    {
+        Self::making(Kind::known(), name, Box::new(move |kinds, _| make(kinds)))
+    }
+
+    fn making(kind: Kind<R::Object>, name: impl Into<String>, make: Make<R>) -> Self {
         Self {
             name: name.into(),
             kind,
-            reconciler,
-            selector: None,
+            make,
+            field_manager: None,
+            events: true,
+            selector: Selector::default(),
             settings: Settings::default(),
             time_limit: Duration::from_mins(2),
             resync: Some(Duration::from_hours(10)),
@@ -183,10 +277,18 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    /// Selects objects with these labels, such as `app=tank,tier!=test`. Others are not even cached.
+    /// Selects objects with these labels, such as `app=tank,tier!=test`, or [by fields](Selector). Others are not even cached.
     #[must_use]
-    pub fn selecting(mut self, labels: impl Into<String>) -> Self {
-        self.selector = Some(labels.into());
+    pub fn selecting(mut self, selector: impl Into<Selector>) -> Self {
+        self.selector = selector.into();
+        self
+    }
+
+    /// Sets the field manager of its writes: of [`Context::apply_set`] and of the status. By default it is the controller's name. It
+    /// must never change, or fields of the former name stay.
+    #[must_use]
+    pub fn field_manager(mut self, name: impl Into<String>) -> Self {
+        self.field_manager = Some(name.into());
         self
     }
 
@@ -254,23 +356,16 @@ impl<R: Reconciler> Controller<R> {
     /// As [`owns`](Self::owns), for objects of any kind.
     #[must_use]
     pub fn owns_kind<C: Object>(self, kind: &Kind<C>) -> Self {
-        let ours = self.kind.clone();
-        self.triggered_by(kind, move |change| {
-            // The owner may have changed, too.
-            let objects = change.before.into_iter().chain(change.after);
-            objects.filter_map(|object| trigger::owner(&ours, object)).collect()
-        })
+        let owner = Owner::of_kind(&self.kind);
+        self.triggered_by(kind, owners(owner))
     }
 
     /// As [`owns`](Self::owns), for the objects in a cache: of a kind that many others use, only those with the labels of this
     /// controller are cached, such as [`PART_OF`](crate::apply::PART_OF).
     #[must_use]
     pub fn owns_cached<C: Object>(self, cache: &Arc<Cache<C>>) -> Self {
-        let ours = self.kind.clone();
-        self.triggered_from(cache.clone(), move |change| {
-            let objects = change.before.into_iter().chain(change.after);
-            objects.filter_map(|object| trigger::owner(&ours, object)).collect()
-        })
+        let owner = Owner::of_kind(&self.kind);
+        self.triggered_from(cache.clone(), owners(owner))
     }
 
     /// As [`watches_changes`](Self::watches_changes), for the objects in a cache: with certain labels, or only their metadata.
@@ -326,8 +421,7 @@ impl<R: Reconciler> Controller<R> {
         kind: &Kind<W>,
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        let kind = kind.clone();
-        self.connections.push(Box::new(move |caches, driver| connect(&caches.of_kind(&kind, None), driver, affected)));
+        self.connections.push(follow_kind(kind.clone(), affected));
         self
     }
 
@@ -336,23 +430,29 @@ impl<R: Reconciler> Controller<R> {
         cache: Arc<Cache<W>>,
         affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        self.connections.push(Box::new(move |_, driver| connect(&cache, driver, affected)));
+        self.connections.push(follow(cache, affected));
         self
     }
 }
 
-fn connect<R: Reconciler, W: Object>(
-    cache: &Cache<W>,
-    driver: &Arc<Driver<R>>,
-    affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
-) {
-    let driver = Arc::downgrade(driver);
-    // The initial list triggers nothing: the first reconcile already sees it.
-    cache.follow_later(move |change| {
-        if let Some(driver) = driver.upgrade() {
-            driver.affected(affected(change));
-        }
-    });
+impl<R: StatusReconciler> Controller<WithStatus<R>> {
+    /// Creates a controller that writes the statuses of its objects; see [`StatusReconciler`]. The reconciler is created as by
+    /// [`set_up`](Self::set_up).
+    pub fn with_status(name: impl Into<String>, make: impl FnOnce(&mut Kinds<'_>) -> R + Send + 'static) -> Self
+    where
+        R::Object: StaticKind,
+    {
+        let make: Make<WithStatus<R>> = Box::new(move |kinds, seat| WithStatus::new(make(kinds), seat));
+        Self::making(Kind::known(), name, make)
+    }
+
+    /// Sends no events about transitions: each is a request that costs as much as the status, and delays the reconcile. For kinds
+    /// with so many objects that users do not look at each.
+    #[must_use]
+    pub fn without_events(mut self) -> Self {
+        self.events = false;
+        self
+    }
 }
 
 impl<R: Reconciler> std::fmt::Debug for Controller<R> {

@@ -1,5 +1,6 @@
 //! Which changes trigger a reconcile.
 
+use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use crate::cache::Change;
@@ -42,27 +43,41 @@ fn is_same_content<K: Object>(change: &Change<'_, K>) -> bool {
     content(change.before) == content(change.after)
 }
 
-/// Returns the key of the object of `kind` that controls this one.
-pub(super) fn owner<K: Object, C: Object>(kind: &Kind<K>, object: &C) -> Option<Key> {
-    let metadata = object.meta();
-    let references = metadata.owner_references.iter().flatten();
-    let controller = references.clone().find(|reference| reference.controller == Some(true))?;
-    // The reference may name another version of the kind.
-    let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
-    if group != kind.group() || controller.kind != kind.name() {
-        return None;
+/// A kind whose objects control others.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    group: String,
+    kind: String,
+    is_namespaced: bool,
+}
+
+impl Owner {
+    pub(super) fn of_kind<K: Object>(kind: &Kind<K>) -> Self {
+        let (group, name) = (kind.group().into_owned(), kind.name().into_owned());
+        Self { group, kind: name, is_namespaced: kind.is_namespaced() }
     }
-    Some(match metadata.namespace.as_deref().filter(|_| kind.is_namespaced()) {
-        Some(namespace) => Key::namespaced(namespace, &controller.name),
-        None => Key::cluster(&controller.name),
-    })
+
+    /// Returns the key of the object of this kind that controls the object with this metadata.
+    pub(super) fn of(&self, metadata: &ObjectMeta) -> Option<Key> {
+        let references = metadata.owner_references.iter().flatten();
+        let controller = references.clone().find(|reference| reference.controller == Some(true))?;
+        // The reference may name another version of the kind.
+        let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
+        if group != self.group || controller.kind != self.kind {
+            return None;
+        }
+        Some(match metadata.namespace.as_deref().filter(|_| self.is_namespaced) {
+            Some(namespace) => Key::namespaced(namespace, &controller.name),
+            None => Key::cluster(&controller.name),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
     use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
     use super::*;
 
@@ -119,6 +134,9 @@ mod tests {
 
     #[test]
     fn the_owner_is_the_controller_of_the_right_kind_in_the_right_place() {
+        fn owner<K: Object>(kind: &Kind<K>, object: &Pod) -> Option<Key> {
+            Owner::of_kind(kind).of(&object.metadata)
+        }
         let reference = |api_version: &str, kind: &str, controller| OwnerReference {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),

@@ -92,10 +92,17 @@ pub struct Definitions {
     patience: Duration,
 }
 
+impl Default for Definitions {
+    /// Returns no definitions.
+    fn default() -> Self {
+        Self { all: Vec::new(), patience: PATIENCE }
+    }
+}
+
 impl Definitions {
     /// Returns the definition of `K`.
     pub fn of<K: CustomResourceExt>() -> Self {
-        Self { all: Vec::new(), patience: PATIENCE }.and::<K>()
+        Self::default().and::<K>()
     }
 
     /// Adds the definition of `K`.

@@ -69,6 +69,12 @@ impl Election {
         Ok(Self { api, settings, fence, clock, role, terms: AtomicU64::new(0), figures })
     }
 
+    /// Uses a fence that exists already. It must be closed, and have the clock of the election.
+    pub(crate) fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
+    }
+
     pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
         self.figures = metrics.of_lease(&self.settings.name);
         self

@@ -58,8 +58,13 @@ impl Fence {
     /// Creates a fence that is always open, for work that needs no lease.
     pub fn open() -> Self {
         let fence = Self::new(crate::clock::boottime());
-        fence.0.until.store(u64::MAX, Ordering::SeqCst);
+        fence.open_for_ever();
         fence
+    }
+
+    /// Lets requests pass from now on.
+    pub(crate) fn open_for_ever(&self) {
+        self.0.until.store(u64::MAX, Ordering::SeqCst);
     }
 
     /// Lets requests pass until `moment`.

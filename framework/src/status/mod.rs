@@ -4,55 +4,14 @@
 //! always present, the other two only while they are true, as kstatus expects. The report is compared with the conditions
 //! before it, so an unchanged report writes nothing, and only transitions send events.
 //!
-//! [`StatusWriter::write_result`] puts it into the status: on success and on failure, so that users see why an object fails.
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//! use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-//! use kube::{CustomResource, ResourceExt};
-//! use schemars::JsonSchema;
-//! use serde::{Deserialize, Serialize};
-//! use trishanku_framework::status::{Conditions, StatusWriter, conditions_schema};
-//! use trishanku_framework::cache::Cache;
-//! use trishanku_framework::{Action, Context};
-//!
-//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-//! #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
-//! struct TankSpec {
-//!     level: i32,
-//! }
-//!
-//! #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-//! #[serde(rename_all = "camelCase")]
-//! struct TankStatus {
-//!     observed_generation: Option<i64>,
-//!     #[serde(default)]
-//!     #[schemars(schema_with = "conditions_schema")]
-//!     conditions: Vec<Condition>,
-//! }
-//!
-//! impl Conditions for TankStatus {
-//!     fn conditions(&mut self) -> &mut Vec<Condition> {
-//!         &mut self.conditions
-//!     }
-//!
-//!     fn observed_generation(&mut self) -> &mut Option<i64> {
-//!         &mut self.observed_generation
-//!     }
-//! }
-//!
-//! # async fn converge(tank: &Tank) -> Result<Action, kube::Error> { Ok(Action::Change) }
-//! async fn reconcile(writer: &StatusWriter, tanks: &Cache<Tank>, tank: Arc<Tank>, context: Context) -> Result<Action, kube::Error> {
-//!     let result = converge(&tank).await;
-//!     let status = tank.status.clone().unwrap_or_default();
-//!     writer.write_result(&context.client, tanks, &*tank, tank.status.as_ref(), status, result).await
-//! }
-//! ```
+//! A [`StatusReconciler`](crate::StatusReconciler) returns a report, and its controller writes it. A [`StatusWriter`] writes one at any
+//! other time: for a step that others must see before the reconcile ends, or without a controller.
 
 mod recorder;
 mod writer;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -85,6 +44,7 @@ enum Stage {
     Ready,
     Reconciling,
     Stalled,
+    Unchanged,
 }
 
 /// A condition whose status changed.
@@ -114,6 +74,15 @@ impl Report {
         Self { stage: Stage::Stalled, reason: reason.into(), message: message.into(), warns: true }
     }
 
+    /// Creates a report that leaves the conditions, and the generation that they are about, as they are: if nothing was found out.
+    pub fn unchanged() -> Self {
+        Self { stage: Stage::Unchanged, reason: String::new(), message: String::new(), warns: false }
+    }
+
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.stage == Stage::Unchanged
+    }
+
     /// Sets the type of the event: `Warning` for failures, `Normal` for states that a user requested.
     #[must_use]
     pub fn warns(mut self, warns: bool) -> Self {
@@ -137,6 +106,9 @@ impl Report {
     /// Puts the report into `conditions`, for this generation of the object. Returns the transitions. Conditions of other
     /// types stay.
     pub fn put_on(&self, conditions: &mut Vec<Condition>, generation: Option<i64>, now: Timestamp) -> Vec<Transition> {
+        if self.is_unchanged() {
+            return Vec::new();
+        }
         let wanted = [
             (READY, if self.stage == Stage::Ready { "True" } else { "False" }),
             (RECONCILING, if self.stage == Stage::Reconciling { "True" } else { "" }),
@@ -180,6 +152,34 @@ fn cut(message: &str) -> String {
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Implements [`Conditions`] for a status with the fields `conditions: Vec<Condition>` and `observed_generation: Option<i64>`.
+///
+/// ```
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+///
+/// #[derive(Default)]
+/// struct TankStatus {
+///     observed_generation: Option<i64>,
+///     conditions: Vec<Condition>,
+/// }
+///
+/// trishanku_framework::impl_conditions!(TankStatus);
+/// ```
+#[macro_export]
+macro_rules! impl_conditions {
+    ($status:ty) => {
+        impl $crate::status::Conditions for $status {
+            fn conditions(&mut self) -> &mut ::std::vec::Vec<$crate::status::Condition> {
+                &mut self.conditions
+            }
+
+            fn observed_generation(&mut self) -> &mut ::std::option::Option<i64> {
+                &mut self.observed_generation
+            }
+        }
+    };
 }
 
 /// Returns the schema of a list of conditions, for `#[schemars(schema_with = "…")]`. The list is a map by type, so that
@@ -248,6 +248,15 @@ mod tests {
         Report::ready("Full", "").put_on(&mut conditions, Some(2), second(30));
         assert_eq!(shown(&conditions), ["Ready=True Full since 30"]);
         assert_eq!(conditions[0].observed_generation, Some(2));
+    }
+
+    #[test]
+    fn a_report_that_nothing_was_found_out_changes_nothing() {
+        let mut conditions = Vec::new();
+        Report::ready("Full", "").put_on(&mut conditions, Some(1), second(10));
+        let before = conditions.clone();
+        assert!(Report::unchanged().put_on(&mut conditions, Some(2), second(20)).is_empty());
+        assert_eq!(conditions, before);
     }
 
     #[test]

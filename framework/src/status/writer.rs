@@ -44,6 +44,11 @@ impl StatusWriter {
         Self { manager, own, events: true, recorder }
     }
 
+    /// Creates a writer with an existing recorder of events, which knows their series.
+    pub(crate) fn with_recorder(manager: &str, recorder: Recorder) -> Self {
+        Self { recorder, ..Self::new(manager) }
+    }
+
     /// Also writes conditions of this type. Conditions of other types belong to other writers, and stay.
     #[must_use]
     pub fn condition(mut self, condition: impl Into<String>) -> Self {
@@ -113,7 +118,9 @@ impl StatusWriter {
     {
         let (metadata, lists) = (object.meta(), cache.lists());
         let transitions = report.put_on(status.conditions(), metadata.generation, Timestamp::now());
-        *status.observed_generation() = metadata.generation;
+        if !report.is_unchanged() {
+            *status.observed_generation() = metadata.generation;
+        }
         if let Some(before) = before
             && says_the_same(before, &status).map_err(kube::Error::SerdeError)?
         {

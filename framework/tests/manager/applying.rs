@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use trishanku_framework::apply::{Applied, ApplyError, ApplySet};
-use trishanku_framework::cache::{Cache, Scope};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Owned};
+use trishanku_framework::cache::Scope;
 use trishanku_framework::{Action, Context, Failure, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
@@ -46,8 +46,8 @@ fn pump() -> Deployment {
 }
 
 struct Caches {
-    maps: Arc<Cache<ConfigMap>>,
-    pumps: Arc<Cache<Deployment>>,
+    maps: Owned<ConfigMap>,
+    pumps: Owned<Deployment>,
 }
 
 /// At level 0, applies `level`, `keys` with two keys, `old`, `fixed` and `pump`; at other levels without the second key and
@@ -76,7 +76,10 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate = Some(format!("{USER}-{namespace}"));
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
-    let caches = Arc::new(Caches { maps: manager.cache(), pumps: manager.cache() });
+    let caches = Arc::new(Caches {
+        maps: Owned::without_trigger(manager.cache()),
+        pumps: Owned::without_trigger(manager.cache()),
+    });
     let logs = log.clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {
         let (caches, logs) = (caches.clone(), logs.clone());
@@ -200,7 +203,8 @@ async fn what_the_cache_does_not_show_is_neither_overwritten_nor_deleted() {
         before.push(maps.create(&PostParams::default(), &map).await.unwrap());
     }
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let (cache, logs) = (manager.cache_selecting::<ConfigMap>("kind=tank"), log.clone());
+    let cache = Owned::without_trigger(manager.cache_selecting::<ConfigMap>("kind=tank"));
+    let logs = log.clone();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (cache, logs) = (cache.clone(), logs.clone());
         async move {

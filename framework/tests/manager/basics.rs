@@ -47,7 +47,8 @@ async fn owned_objects_are_created_and_recreated_even_if_deleted_while_stopped()
 
     // The watch misses the deletion, and cannot resume.
     let expired = trishanku_testkit::Fault::Status { code: 410, retry_after: None };
-    proxy.add(trishanku_testkit::Rule::new(expired).watches());
+    // Of tanks, and of maps.
+    proxy.add(trishanku_testkit::Rule::new(expired).watches().times(2));
     proxy.partition();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     proxy.cut();
@@ -146,7 +147,7 @@ async fn only_the_namespaces_of_the_scope_are_watched_and_each_kind_once() {
     assert_eq!(log.all().len(), 2);
     let uris: Vec<_> = proxy.seen().into_iter().map(|seen| seen.uri).collect();
     assert!(uris.iter().all(|uri| uri.contains(&format!("/namespaces/{inside}/"))), "{uris:?}");
-    assert_eq!(uris.len(), 2, "a list and a watch: {uris:?}");
+    assert_eq!(uris.len(), 1, "a watch that begins with a list: {uris:?}");
     running.stop().await;
 }
 

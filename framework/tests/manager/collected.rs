@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use tokio::sync::watch;
-use trishanku_framework::apply::ApplySet;
+use trishanku_framework::apply::{ApplySet, Owned};
 use trishanku_framework::cache::{Cache, Scope};
 use trishanku_framework::{Action, Context, Manager};
 use trishanku_testkit::{TestCluster, wait};
@@ -29,8 +29,8 @@ fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Runn
     config.auth_info.impersonate = Some(USER.to_owned());
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([NAMESPACE]));
-    let (maps, log): (Arc<Cache<ConfigMap>>, _) = (manager.cache(), log.clone());
-    let known = maps.clone();
+    let (maps, log) = (Owned::without_trigger(manager.cache::<ConfigMap>()), log.clone());
+    let known = maps.cache().clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {
         let (maps, log, mut open) = (maps.clone(), log.clone(), open.clone());
         async move {

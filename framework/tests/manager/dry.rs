@@ -7,16 +7,16 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
 use serde_json::json;
-use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Planned};
-use trishanku_framework::cache::{Cache, Scope};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Owned, Planned};
+use trishanku_framework::cache::Scope;
 use trishanku_framework::{Action, Context, Failure, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, run, tanks};
 
 struct Caches {
-    maps: Arc<Cache<ConfigMap>>,
-    secrets: Arc<Cache<Secret>>,
+    maps: Owned<ConfigMap>,
+    secrets: Owned<Secret>,
 }
 
 fn named<K: Resource + Default>(name: &str) -> K {
@@ -53,7 +53,10 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate = Some(format!("dry-{namespace}"));
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
-    let caches = Arc::new(Caches { maps: manager.cache(), secrets: manager.cache() });
+    let caches = Arc::new(Caches {
+        maps: Owned::without_trigger(manager.cache()),
+        secrets: Owned::without_trigger(manager.cache()),
+    });
     let log = log.clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {
         let (caches, log) = (caches.clone(), log.clone());

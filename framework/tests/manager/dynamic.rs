@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use trishanku_framework::apply::{Applied, ApplyError, ApplySet};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Owned};
 use trishanku_framework::cache::{Cache, Scope};
 use trishanku_framework::status::{Conditions, Report, StatusWriter};
 use trishanku_framework::{Action, Context, Controller, Error, Key, Kind, Manager, Reconciler};
@@ -68,8 +68,8 @@ impl Conditions for Status {
 /// Applies a gate and a map for each sluice; all gates are closed in a drought.
 struct Sluices {
     ours: Arc<Dynamic>,
-    gates: Arc<Dynamic>,
-    maps: Arc<Dynamic>,
+    gates: Owned<DynamicObject>,
+    maps: Owned<DynamicObject>,
     droughts: Arc<Dynamic>,
     status: StatusWriter,
     log: Log,
@@ -123,7 +123,8 @@ async fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
     let cache = |kind| manager.cache_of(kind, None);
-    let (sluices, gates, maps, droughts) = (cache(&sluice), cache(&gate), cache(&map), cache(&drought));
+    let (sluices, droughts) = (cache(&sluice), cache(&drought));
+    let (gates, maps) = (Owned::without_trigger(cache(&gate)), Owned::without_trigger(cache(&map)));
     let (status, log, all) = (StatusWriter::new(USER), log.clone(), sluices.clone());
     let reconciler = Sluices { ours: sluices, gates, maps, droughts, status, log };
     let controller = Controller::of_kind(sluice, "sluices", reconciler).owns_kind(&gate).owns_kind(&map);

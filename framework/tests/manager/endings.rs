@@ -10,11 +10,11 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use trishanku_framework::cache::{Cache, Scope};
 use trishanku_framework::queue::Backoff;
-use trishanku_framework::status::{Report, StatusWriter};
-use trishanku_framework::{Action, CleanedUp, Context, Controller, Key, Manager, Reconciler};
+use trishanku_framework::status::Report;
+use trishanku_framework::{Action, CleanedUp, Context, Controller, Key, Manager, StatusReconciler};
 use trishanku_testkit::wait;
 
-use crate::support::{Does, Log, Problem, Tank, cluster, controller, create, run, tanks};
+use crate::support::{Does, Log, Problem, Tank, TankStatus, cluster, controller, create, run, tanks};
 
 /// Waits until the object is not in the cache.
 async fn until_forgotten(cache: &Cache<Tank>, key: &Key) {
@@ -126,37 +126,31 @@ impl Pump {
 
 struct Pumps {
     pump: Arc<Pump>,
-    cache: Arc<Cache<Tank>>,
-    status: StatusWriter,
 }
 
-impl Pumps {
-    async fn write_status(&self, tank: &Tank, context: &Context, report: &Report) -> kube::Result<bool> {
-        let (before, mut status) = (tank.status.as_ref(), tank.status.clone().unwrap_or_default());
-        // A new level each time, so that the object's version changes.
-        status.level += 1;
-        self.status.write(&context.client, &self.cache, tank, before, status, report).await
-    }
-}
-
-impl Reconciler for Pumps {
+impl StatusReconciler for Pumps {
     type Object = Tank;
     type Error = Problem;
 
-    async fn reconcile(&self, tank: Arc<Tank>, context: Context) -> Result<Action, Problem> {
+    async fn reconcile(&self, _: Arc<Tank>, status: &mut TankStatus, _: Context) -> Result<(Report, Action), Problem> {
         self.pump.held.store(1, Ordering::SeqCst);
-        self.write_status(&tank, &context, &Report::ready("Pumping", "")).await?;
-        Ok(Action::Change)
+        status.level += 1;
+        Ok((Report::ready("Pumping", ""), Action::Change))
     }
 
     fn finalizer(&self) -> Option<&str> {
         Some("framework.test/pump")
     }
 
-    async fn clean_up(&self, tank: Arc<Tank>, context: Context) -> Result<CleanedUp, Problem> {
-        let given_back = self.pump.give_back();
-        self.write_status(&tank, &context, &Report::of(&given_back)).await?;
-        given_back
+    async fn clean_up(
+        &self,
+        _: Arc<Tank>,
+        status: &mut TankStatus,
+        _: Context,
+    ) -> Result<(Report, CleanedUp), Problem> {
+        // A new level each time, so that the object's version changes.
+        status.level += 1;
+        self.pump.give_back().map(|cleaned_up| (Report::unchanged(), cleaned_up))
     }
 }
 
@@ -165,9 +159,9 @@ async fn an_object_whose_clean_up_fails_stays_says_why_is_tried_less_and_less_of
     let (cluster, namespace) = cluster("pump").await;
     let (api, pump) = (tanks(cluster.client(), &namespace), Arc::new(Pump::default()));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let pumps = Pumps { pump: pump.clone(), cache: manager.cache(), status: StatusWriter::new("pumps") };
+    let pumps = Pumps { pump: pump.clone() };
     let backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(1) };
-    let running = run(manager.controller(Controller::new("pumps", pumps).backoff(backoff)));
+    let running = run(manager.controller(Controller::with_status("pumps", |_| pumps).backoff(backoff)));
     create(&api, &["a"]).await;
     let says = |reason: &'static str| {
         move |tank: &Tank| {

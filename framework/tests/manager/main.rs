@@ -1,10 +1,12 @@
 //! Controllers on a real kube-apiserver.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+mod added;
 mod applying;
 mod away;
 mod basics;
 mod beside;
+mod clusters;
 mod collected;
 mod definitions;
 mod dry;
@@ -17,10 +19,14 @@ mod misfits;
 mod needed;
 mod process;
 mod recreating;
+mod reported;
+mod selected;
 mod serving;
 mod statuses;
+mod streamed;
 mod support;
 mod traces;
 mod trouble;
 mod vanishing;
+mod webhooks;
 mod writer;

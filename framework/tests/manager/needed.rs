@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use trishanku_framework::apply::{ApplySet, PART_OF};
+use trishanku_framework::apply::{ApplySet, Owned, PART_OF};
 use trishanku_framework::cache::Scope;
 use trishanku_framework::{Action, Context, Failure, Key, Manager};
 use trishanku_testkit::wait;
@@ -73,8 +73,8 @@ async fn of_objects_with_certain_labels_one_that_lost_them_is_still_ours_and_one
     };
     let theirs = maps.create(&PostParams::default(), &map("theirs", "7")).await.unwrap();
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let (cache, logs) = (manager.cache_selecting::<ConfigMap>(PART_OF), log.clone());
-    let ours = cache.clone();
+    let ours = manager.cache_selecting::<ConfigMap>(PART_OF);
+    let (cache, logs) = (Owned::without_trigger(ours.clone()), log.clone());
     let running = run(manager.controller(
         controller(move |tank: Arc<Tank>, context: Context| {
             let (cache, logs) = (cache.clone(), logs.clone());

@@ -8,8 +8,8 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use trishanku_framework::apply::{Applied, ApplyError, ApplySet};
-use trishanku_framework::cache::{Cache, Scope};
+use trishanku_framework::apply::{Applied, ApplyError, ApplySet, Owned};
+use trishanku_framework::cache::Scope;
 use trishanku_framework::{Action, Context, Failure, Manager, StaticKind};
 use trishanku_testkit::wait;
 
@@ -51,9 +51,9 @@ fn from<K: StaticKind>(value: Value) -> K {
 }
 
 struct Caches {
-    sets: Arc<Cache<StatefulSet>>,
-    bindings: Arc<Cache<RoleBinding>>,
-    jobs: Arc<Cache<Job>>,
+    sets: Owned<StatefulSet>,
+    bindings: Owned<RoleBinding>,
+    jobs: Owned<Job>,
 }
 
 async fn apply(tank: &Tank, context: &Context, caches: &Caches) -> [Result<Applied, ApplyError>; 3] {
@@ -70,7 +70,11 @@ async fn what_is_immutable_is_made_anew_and_what_is_invalid_stays() {
     let (cluster, namespace) = cluster("recreate").await;
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let caches = Caches { sets: manager.cache(), bindings: manager.cache(), jobs: manager.cache() };
+    let caches = Caches {
+        sets: Owned::without_trigger(manager.cache()),
+        bindings: Owned::without_trigger(manager.cache()),
+        jobs: Owned::without_trigger(manager.cache()),
+    };
     let (caches, logs) = (Arc::new(caches), log.clone());
     let tanks = controller(move |tank: Arc<Tank>, context: Context| {
         let (caches, logs) = (caches.clone(), logs.clone());

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, CustomResource, CustomResourceExt, Resource};
 use schemars::JsonSchema;
@@ -12,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trishanku_framework::queue::Backoff;
-use trishanku_framework::status::{Conditions, conditions_schema};
-use trishanku_framework::{Action, CleanedUp, Context, Controller, Failure, Manager, Reconciler, Retry, RunError};
+use trishanku_framework::status::{Condition, conditions_schema};
+use trishanku_framework::{
+    Action, CleanedUp, Context, Controller, Failure, Manager, Reconciler, Retry, RunError, impl_conditions,
+};
 use trishanku_testkit::TestCluster;
 
 /// Holds water.
@@ -35,15 +36,7 @@ pub(crate) struct TankStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-impl Conditions for TankStatus {
-    fn conditions(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-
-    fn observed_generation(&mut self) -> &mut Option<i64> {
-        &mut self.observed_generation
-    }
-}
+impl_conditions!(TankStatus);
 
 pub(crate) fn tank(name: &str) -> Tank {
     let mut tank = Tank::new(name, TankSpec::default());

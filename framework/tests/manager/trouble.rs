@@ -102,7 +102,7 @@ async fn conflicts_and_lost_answers_are_tried_again_less_and_less_often() {
     proxy.add(Rule::new(status(409, None)).writes().times(4));
     proxy.add(Rule::new(Fault::BreakAfter).writes().times(1));
     proxy.add(Rule::new(status(500, None)).watches().times(2));
-    proxy.add(Rule::new(Fault::Break).path("limit=").times(1));
+    proxy.add(Rule::new(Fault::Break).path("sendInitialEvents").times(1));
     let running = run(writing(&proxy, &namespace, &log));
     create(&tanks(cluster.client(), &namespace), &["a"]).await;
     log.until(1, "a at 0").await;
@@ -153,7 +153,7 @@ async fn a_server_that_takes_requests_and_never_answers_is_asked_again() {
     let (cluster, namespace) = cluster("silent").await;
     let (proxy, log) = (Proxy::start(cluster).await, Log::default());
     // The first list and the first watch hang; then a connection goes silent.
-    proxy.add(Rule::new(Fault::Hang).path("limit=").times(1));
+    proxy.add(Rule::new(Fault::Hang).path("sendInitialEvents").times(1));
     proxy.add(Rule::new(Fault::Hang).watches().times(1));
     let manager = writing(&proxy, &namespace, &log).answer_limit(Duration::from_secs(1));
     let running = run(manager);

@@ -31,7 +31,7 @@ impl World {
         let namespace = cluster.namespace(namespace).await;
         let own = own(&namespace);
         let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-        let controller = controller(&manager, Images::default(), own);
+        let controller = controller(Images::default(), own);
         let (stop, stopped) = oneshot::channel::<()>();
         let run = manager.controller(controller).run(async { drop(stopped.await) });
         Self { client, namespace, running: Some((stop, tokio::spawn(async { run.await.unwrap() }))) }

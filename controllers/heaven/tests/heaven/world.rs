@@ -54,7 +54,7 @@ impl World {
     pub(crate) fn start(&mut self) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
         let now = self.now.clone();
-        let controller = controller(&manager, Images::default(), self.own.clone(), Arc::new(move || *now.lock()));
+        let controller = controller(Images::default(), self.own.clone(), Arc::new(move || *now.lock()));
         let (stop, stopped) = oneshot::channel::<()>();
         let run = manager.controller(controller).run(async { drop(stopped.await) });
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));

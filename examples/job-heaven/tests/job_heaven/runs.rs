@@ -11,7 +11,6 @@ use trishanku_testkit::{TestCluster, wait};
 
 use crate::control::JobHeavenReconciler;
 use crate::kind::JobHeaven;
-use crate::plan;
 
 fn is(heaven: &JobHeaven, status: &str, reason: &str) -> bool {
     let conditions = heaven.status.iter().flat_map(|status| &status.conditions);
@@ -25,7 +24,7 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_reported() {
     Definitions::of::<JobHeaven>().apply(&client, "test").await.unwrap();
     let namespace = cluster.namespace("jobs").await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-    let controller = Controller::new("job-heaven", JobHeavenReconciler::new(&manager)).owns_kind(&plan::jobs());
+    let controller = Controller::with_status("job-heaven", JobHeavenReconciler::new);
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.controller(controller).run(async { drop(stopped.await) }));
     let heavens: Api<JobHeaven> = Api::namespaced(client.clone(), &namespace);

@@ -107,7 +107,7 @@ async fn tanks_keep_their_levels_under_interference_and_changes_of_leader() {
     second.page(8081, "/readyz").await;
     let figures = first.page(8080, "/metrics").await;
     assert!(
-        figures.contains(r#"controller_runtime_reconcile_total{controller="tank",result="requeue_after"}"#),
+        figures.contains(r#"controller_runtime_reconcile_total{controller="watertank",result="requeue_after"}"#),
         "{figures}"
     );
     assert!(first.end().await.success());

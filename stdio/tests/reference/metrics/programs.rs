@@ -155,7 +155,8 @@ fn serve_empty_lists(address: &str) -> String {
         let mut watches = Vec::new();
         for mut stream in listener.incoming().flatten() {
             let Ok(head) = head(&mut stream) else { continue };
-            if head.contains("watch=true") {
+            let is_list = head.contains("sendInitialEvents=true");
+            if head.contains("watch=true") && !is_list {
                 watches.push(stream);
                 continue;
             }
@@ -164,6 +165,9 @@ fn serve_empty_lists(address: &str) -> String {
                     "404 Not Found",
                     r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#,
                 )
+            } else if is_list {
+                // It has no lists as streams.
+                ("422 Unprocessable Entity", r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":422}"#)
             } else {
                 ("200 OK", r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#)
             };

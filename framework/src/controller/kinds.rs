@@ -1,0 +1,136 @@
+//! The kinds that a controller reads and owns.
+
+use std::sync::Arc;
+
+use kube::core::PartialObjectMeta;
+
+use super::trigger::Owner;
+use crate::apply::Owned;
+use crate::cache::{Cache, Caches, Change, OnDemand, Selector};
+use crate::{Key, Kind, Object, StaticKind};
+
+/// What gets the keys of objects to reconcile.
+pub(super) trait Affected: Send + Sync {
+    fn affected(&self, keys: Vec<Key>);
+}
+
+/// Connects the changes of a cache with a controller, once there is one.
+pub(super) type Connect = Box<dyn FnOnce(&Caches, &Arc<dyn Affected>) + Send>;
+
+/// The caches of a manager, for a reconciler that is being created. What it takes from here with [`owned`](Self::owned) also triggers
+/// it. See [`Controller::set_up`](super::Controller::set_up).
+pub struct Kinds<'a> {
+    caches: &'a Caches,
+    owner: Owner,
+    connections: Vec<Connect>,
+}
+
+impl<'a> Kinds<'a> {
+    pub(super) fn new(caches: &'a Caches, owner: Owner) -> Self {
+        Self { caches, owner, connections: Vec::new() }
+    }
+
+    pub(super) fn into_connections(self) -> Vec<Connect> {
+        self.connections
+    }
+
+    /// Returns the objects of a kind, for an [`ApplySet`](crate::apply::ApplySet). A change of one reconciles the object that
+    /// controls it.
+    pub fn owned<K: StaticKind>(&mut self) -> Owned<K> {
+        self.owned_of(&Kind::known(), None)
+    }
+
+    /// As [`owned`](Self::owned), of a kind that many others use: only objects with these labels are cached, such as
+    /// [`PART_OF`](crate::apply::PART_OF). Needs the permission to `get` the kind, as
+    /// [`cache_selecting`](crate::Manager::cache_selecting).
+    pub fn owned_selecting<K: StaticKind>(&mut self, selector: impl Into<Selector>) -> Owned<K> {
+        self.owns(self.caches.selected(&Kind::known(), &selector.into()))
+    }
+
+    /// As [`owned`](Self::owned), of any kind, and with these labels if there are any.
+    pub fn owned_of<K: Object>(&mut self, kind: &Kind<K>, labels: Option<&str>) -> Owned<K> {
+        self.owns(self.caches.of_kind(kind, labels))
+    }
+
+    fn owns<K: Object>(&mut self, cache: Arc<Cache<K>>) -> Owned<K> {
+        self.connections.push(follow(cache.clone(), owners(self.owner.clone())));
+        Owned::without_trigger(cache)
+    }
+
+    /// Also reconciles the objects that `affected` returns for a change in `cache`: for references to objects that the controller
+    /// does not own. The closure can share an index with the reconciler that is being created.
+    pub fn watches<K: Object>(
+        &mut self,
+        cache: &Arc<Cache<K>>,
+        affected: impl Fn(&Change<'_, K>) -> Vec<Key> + Send + Sync + 'static,
+    ) {
+        self.connections.push(follow(cache.clone(), affected));
+    }
+
+    /// Returns the objects of a kind. Their changes trigger nothing, unless the controller [watches](Self::watches) them.
+    pub fn cache<K: StaticKind>(&self) -> Arc<Cache<K>> {
+        self.caches.of(None)
+    }
+
+    /// As [`cache`](Self::cache), with these labels, or [by fields](Selector).
+    pub fn cache_selecting<K: StaticKind>(&self, selector: impl Into<Selector>) -> Arc<Cache<K>> {
+        self.caches.selected(&Kind::known(), &selector.into())
+    }
+
+    /// As [`cache`](Self::cache), of any kind, and with these labels if there are any.
+    pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
+        self.caches.of_kind(kind, labels)
+    }
+
+    /// Returns the objects of a kind of which few are needed, and the others may be large: only their metadata is cached.
+    pub fn cache_on_demand<K: StaticKind>(&self) -> OnDemand<K>
+    where
+        PartialObjectMeta<K>: StaticKind,
+    {
+        self.caches.on_demand()
+    }
+}
+
+impl std::fmt::Debug for Kinds<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kinds").field("owned", &self.connections.len()).finish_non_exhaustive()
+    }
+}
+
+/// Returns a function that finds the owners of an object, before and after its change.
+pub(super) fn owners<K: Object>(owner: Owner) -> impl Fn(&Change<'_, K>) -> Vec<Key> + Send + Sync + 'static {
+    move |change| {
+        let objects = change.before.into_iter().chain(change.after);
+        objects.filter_map(|object| owner.of(object.meta())).collect()
+    }
+}
+
+/// Connects a cache.
+pub(super) fn follow<W: Object>(
+    cache: Arc<Cache<W>>,
+    affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+) -> Connect {
+    Box::new(move |_, controller| connect(&cache, controller, affected))
+}
+
+/// Connects the cache of a kind.
+pub(super) fn follow_kind<W: Object>(
+    kind: Kind<W>,
+    affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+) -> Connect {
+    Box::new(move |caches, controller| connect(&caches.of_kind(&kind, None), controller, affected))
+}
+
+fn connect<W: Object>(
+    cache: &Cache<W>,
+    controller: &Arc<dyn Affected>,
+    affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
+) {
+    let controller = Arc::downgrade(controller);
+    // The initial list triggers nothing: the first reconcile already sees it.
+    cache.follow_later(move |change| {
+        if let Some(controller) = controller.upgrade() {
+            controller.affected(affected(change));
+        }
+    });
+}

@@ -1,0 +1,370 @@
+//! Reconcilers whose statuses the controller writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::object::HasStatus;
+use kube::{Client, Resource as _};
+use serde::Serialize;
+
+use super::{Action, CleanedUp, Context, Reconciler, Seat};
+use crate::cache::Cache;
+use crate::error::chain;
+use crate::status::{Conditions, Report, StatusWriter};
+use crate::{Failure, Key, Object, Retry};
+
+/// The logic of a controller whose objects have a status with [`Conditions`]: as a [`Reconciler`], but the status is written for it.
+/// Give it to [`Controller::with_status`](super::Controller::with_status).
+///
+/// `reconcile` gets the present status, or the default of one, and changes it in place. When it ends, **with success or an
+/// error**, the controller puts the report (of the error, if there is one) into the conditions, and writes the status if it
+/// differs: once, with an event for each transition. An error of that write fails the reconcile, but never hides an error of the
+/// reconcile itself. A reconcile that exceeds its time limit is reported, too.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::CustomResource;
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use trishanku_framework::apply::Owned;
+/// use trishanku_framework::status::{Condition, Report, conditions_schema};
+/// use trishanku_framework::{Action, Context, Controller, Error, Result, StatusReconciler};
+///
+/// #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
+/// struct TankSpec {
+///     level: i32,
+/// }
+///
+/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+/// #[serde(rename_all = "camelCase", default)]
+/// struct TankStatus {
+///     valves: usize,
+///     observed_generation: Option<i64>,
+///     #[schemars(schema_with = "conditions_schema")]
+///     conditions: Vec<Condition>,
+/// }
+///
+/// trishanku_framework::impl_conditions!(TankStatus);
+///
+/// struct Tanks {
+///     valves: Owned<ConfigMap>,
+/// }
+///
+/// impl StatusReconciler for Tanks {
+///     type Object = Tank;
+///     type Error = Error;
+///
+///     async fn reconcile(&self, tank: Arc<Tank>, status: &mut TankStatus, context: Context) -> Result<(Report, Action)> {
+///         let mut valve = ConfigMap::default();
+///         valve.metadata.name = Some(context.key.name().to_owned());
+///         context.apply_set(&*tank).apply(valve, &self.valves).await?;
+///         status.valves = 1;
+///         Ok((Report::ready("Level", format!("at {} litres", tank.spec.level)), Action::Change))
+///     }
+/// }
+///
+/// let controller = Controller::with_status("tank", |kinds| Tanks { valves: kinds.owned() });
+/// ```
+pub trait StatusReconciler: Send + Sync + 'static {
+    /// The kind of the objects.
+    type Object: Object + HasStatus<Status: Conditions + Clone + Default + Serialize + Send + Sync>;
+    /// The error of a reconcile.
+    type Error: Failure;
+
+    /// As [`Reconciler::reconcile`]. Returns what to report, and when to reconcile again.
+    ///
+    /// # Errors
+    /// Any failure; [`Failure::retry`] decides when the object is retried, and [`Report::of`] how it is reported.
+    fn reconcile(
+        &self,
+        object: Arc<Self::Object>,
+        status: &mut <Self::Object as HasStatus>::Status,
+        context: Context,
+    ) -> impl Future<Output = Result<(Report, Action), Self::Error>> + Send;
+
+    /// As [`Reconciler::finalizer`].
+    fn finalizer(&self) -> Option<&str> {
+        None
+    }
+
+    /// As [`Reconciler::clean_up`]. The status is written as by a reconcile, but not after [`CleanedUp::Yes`].
+    ///
+    /// # Errors
+    /// As [`reconcile`](Self::reconcile).
+    fn clean_up(
+        &self,
+        object: Arc<Self::Object>,
+        status: &mut <Self::Object as HasStatus>::Status,
+        context: Context,
+    ) -> impl Future<Output = Result<(Report, CleanedUp), Self::Error>> + Send {
+        let (_, _, _) = (object, status, context);
+        async { Ok((Report::reconciling("Deleting", ""), CleanedUp::Yes)) }
+    }
+
+    /// Returns the types of conditions that it writes besides `Ready`, `Reconciling` and `Stalled`. Conditions of other types
+    /// belong to other writers, and stay.
+    fn conditions(&self) -> &[&str] {
+        &[]
+    }
+
+    /// Removes from a status what other writers write, so that this controller neither writes nor removes it.
+    fn keep_own(&self, status: &mut <Self::Object as HasStatus>::Status) {
+        let _ = status;
+    }
+
+    /// Returns whether a failure is reported in the status. It is logged and counted in any case. False is for failures that end
+    /// within moments, such as a conflict with another writer.
+    fn is_reported(&self, error: &Self::Error) -> bool {
+        let _ = error;
+        true
+    }
+}
+
+/// A [`StatusReconciler`] as a [`Reconciler`].
+pub struct WithStatus<R: StatusReconciler> {
+    inner: R,
+    cache: Arc<Cache<R::Object>>,
+    writer: StatusWriter,
+}
+
+/// The error of a reconcile, or of writing its status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError<E: Failure> {
+    /// Of the reconcile.
+    #[error(transparent)]
+    Reconcile(E),
+    /// Of writing the status of a reconcile that succeeded.
+    #[error("cannot write the status")]
+    Write(#[source] kube::Error),
+}
+
+impl<E: Failure> Failure for StatusError<E> {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Reconcile(error) => error.reason(),
+            Self::Write(error) => error.reason(),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Reconcile(error) => error.retry(),
+            Self::Write(error) => error.retry(),
+        }
+    }
+}
+
+type Status<R> = <<R as StatusReconciler>::Object as HasStatus>::Status;
+
+impl<R: StatusReconciler> WithStatus<R> {
+    pub(super) fn new(inner: R, seat: &Seat<R::Object>) -> Self {
+        let writer = StatusWriter::with_recorder(&seat.field_manager, seat.recorder.clone());
+        let mut writer = inner.conditions().iter().copied().fold(writer, StatusWriter::condition);
+        if !seat.events {
+            writer = writer.without_events();
+        }
+        Self { inner, cache: seat.cache.clone(), writer }
+    }
+
+    /// Writes `status` after a reconcile with this result, unless there is nothing to report.
+    async fn settle<T>(
+        &self,
+        client: &Client,
+        object: &R::Object,
+        status: Status<R>,
+        report: Option<Report>,
+        result: Result<T, R::Error>,
+    ) -> Result<T, StatusError<R::Error>> {
+        let written = match report {
+            Some(report) => self.write(client, object, status, &report).await,
+            None => Ok(()),
+        };
+        match (result, written) {
+            (Ok(value), Ok(())) => Ok(value),
+            (Ok(_), Err(error)) => Err(StatusError::Write(error)),
+            (Err(error), written) => {
+                if let Err(error) = written {
+                    let object = Key::of(object);
+                    tracing::warn!(%object, error = chain(&error), "cannot write the status of a failed reconcile");
+                }
+                Err(StatusError::Reconcile(error))
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        client: &Client,
+        object: &R::Object,
+        mut status: Status<R>,
+        report: &Report,
+    ) -> kube::Result<()> {
+        // The cache may have a newer status than `object`, if the reconcile wrote one itself.
+        let latest = self.cache.get(&Key::of(object)).filter(|latest| latest.meta().uid == object.meta().uid);
+        let mut before = latest.as_deref().unwrap_or(object).status().cloned();
+        for status in before.iter_mut().chain([&mut status]) {
+            self.inner.keep_own(status);
+        }
+        self.writer.write(client, &self.cache, object, before.as_ref(), status, report).await.map(drop)
+    }
+
+    fn report_of<T>(&self, result: &Result<(Report, T), R::Error>) -> Option<Report> {
+        match result {
+            Ok((report, _)) => Some(report.clone()),
+            Err(error) => self.inner.is_reported(error).then(|| Report::of(result)),
+        }
+    }
+}
+
+impl<R: StatusReconciler> Reconciler for WithStatus<R> {
+    type Object = R::Object;
+    type Error = StatusError<R::Error>;
+
+    async fn reconcile(&self, object: Arc<R::Object>, context: Context) -> Result<Action, Self::Error> {
+        let (client, mut status) = (context.client.clone(), object.status().cloned().unwrap_or_default());
+        let result = self.inner.reconcile(object.clone(), &mut status, context).await;
+        let report = self.report_of(&result);
+        self.settle(&client, &object, status, report, result.map(|(_, action)| action)).await
+    }
+
+    fn finalizer(&self) -> Option<&str> {
+        self.inner.finalizer()
+    }
+
+    async fn clean_up(&self, object: Arc<R::Object>, context: Context) -> Result<CleanedUp, Self::Error> {
+        let (client, mut status) = (context.client.clone(), object.status().cloned().unwrap_or_default());
+        let result = self.inner.clean_up(object.clone(), &mut status, context).await;
+        // The object is gone in a moment, and its status with it.
+        let report = self.report_of(&result).filter(|_| !matches!(result, Ok((_, CleanedUp::Yes))));
+        self.settle(&client, &object, status, report, result.map(|(_, cleaned_up)| cleaned_up)).await
+    }
+
+    async fn timed_out(&self, object: Arc<R::Object>, client: Client, limit: Duration) {
+        let report = Report::reconciling("TimedOut", format!("a reconcile took longer than {limit:?}")).warns(true);
+        let latest = self.cache.get(&Key::of(&*object)).filter(|latest| latest.meta().uid == object.meta().uid);
+        let status = latest.as_ref().unwrap_or(&object).status().cloned().unwrap_or_default();
+        let written = tokio::time::timeout(REPORT_LIMIT, self.write(&client, &object, status, &report)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(object = %Key::of(&*object), error = chain(&error), "cannot write the status of a failed reconcile");
+        }
+    }
+}
+
+/// How long the report of a reconcile that took too long may take: it is one request.
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http_body_util::BodyExt as _;
+    use kube::CustomResource;
+    use kube::client::Body;
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cache::{Caches, Scope};
+    use crate::impl_conditions;
+    use crate::status::{Condition, Recorder, conditions_schema};
+
+    #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "framework.test", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
+    struct TankSpec {}
+
+    #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    struct TankStatus {
+        level: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        of_another_writer: Option<i32>,
+        observed_generation: Option<i64>,
+        #[schemars(schema_with = "conditions_schema")]
+        conditions: Vec<Condition>,
+    }
+
+    impl_conditions!(TankStatus);
+
+    struct Tanks(Result<(), &'static str>);
+
+    impl StatusReconciler for Tanks {
+        type Object = Tank;
+        type Error = kube::Error;
+
+        async fn reconcile(&self, _: Arc<Tank>, status: &mut TankStatus, _: Context) -> kube::Result<(Report, Action)> {
+            status.level = 7;
+            self.0.map_err(failed)?;
+            Ok((Report::ready("Full", ""), Action::Change))
+        }
+
+        fn keep_own(&self, status: &mut TankStatus) {
+            status.of_another_writer = None;
+        }
+    }
+
+    fn failed(message: &str) -> kube::Error {
+        kube::Error::Service(message.to_owned().into())
+    }
+
+    /// Reconciles a tank whose status has `of_another_writer`, and returns the requests and what became of it.
+    async fn reconcile(result: Result<(), &'static str>, is_refused: bool) -> (Vec<Value>, Result<Action, String>) {
+        let requests: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let log = requests.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let log = log.clone();
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                log.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+                if is_refused {
+                    return Err(std::io::Error::other("the status is refused"));
+                }
+                let mut answer: Value = serde_json::from_slice(&body).unwrap();
+                answer["spec"] = json!({});
+                Ok(http::Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        });
+        let cache = Caches::new(Scope::All).of(None);
+        let recorder = Recorder::new("tanks", None);
+        let seat = Seat { cache, field_manager: "tanks".into(), recorder: recorder.clone(), events: false };
+        let tanks = WithStatus::new(Tanks(result), &seat);
+        let mut tank = Tank::new("a", TankSpec {});
+        (tank.metadata.namespace, tank.metadata.uid) = (Some("x".to_owned()), Some("1".to_owned()));
+        tank.status = Some(TankStatus { of_another_writer: Some(1), ..TankStatus::default() });
+        let context = Context {
+            client: Client::new(service, "default"),
+            key: Key::of(&tank),
+            lane: crate::queue::Lane::Changed,
+            failures: 0,
+            term: super::super::term::Acting::begin().term(),
+            field_manager: seat.field_manager,
+            recorder,
+        };
+        let outcome = tanks.reconcile(Arc::new(tank), context).await.map_err(|error| chain(&error));
+        let requests = requests.lock().unwrap().clone();
+        (requests, outcome)
+    }
+
+    #[tokio::test]
+    async fn the_status_is_written_once_whatever_the_result_without_the_fields_of_others() {
+        for (result, reason) in [(Ok(()), "Full"), (Err("the pump"), "ApiUnreachable")] {
+            let (requests, outcome) = reconcile(result, false).await;
+            let [request] = requests.as_slice() else { panic!("one request: {requests:?}") };
+            let status = &request["status"];
+            assert_eq!((&status["level"], &status["conditions"][0]["reason"]), (&json!(7), &json!(reason)));
+            assert_eq!(status.get("ofAnotherWriter"), None);
+            assert_eq!(outcome.is_ok(), result.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_write_is_a_failure_and_hides_no_other() {
+        let (_, outcome) = reconcile(Ok(()), true).await;
+        assert!(outcome.clone().unwrap_err().contains("the status is refused"), "{outcome:?}");
+        let (_, outcome) = reconcile(Err("the pump"), true).await;
+        let error = outcome.unwrap_err();
+        assert!(error.contains("the pump") && !error.contains("refused"), "{error}");
+    }
+}
