@@ -240,13 +240,13 @@ impl Manager {
     /// use trishanku_framework::cache::Scope;
     /// use trishanku_framework::{Controller, Key, Manager, Reconciler};
     ///
-    /// # async fn example(config: kube::Config, other: kube::Config, reconciler: impl Reconciler) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example(config: kube::Config, other: kube::Config, reconciler: impl Reconciler<Object = Secret>) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut manager = Manager::new(config);
     /// let plant = manager.cluster("plant", &other, Scope::All)?;
     /// let secrets = plant.cache::<Secret>();
     /// // Objects here are reconciled when a Secret there changes.
-    /// let controller = Controller::set_up("tank", |_| reconciler)
-    ///     .watches_cached(&secrets, |change| vec![Key::of(change.object())]);
+    /// let controller =
+    ///     Controller::new("copies", reconciler).watches_cached(&secrets, |change| vec![Key::of(change.object())]);
     /// manager.controller(controller).run(std::future::pending()).await?;
     /// # Ok(())
     /// # }
