@@ -55,6 +55,12 @@ reference: ## Write the reference pages from the programs' help and metrics, and
 	$(CARGO) build --workspace --locked --bins
 	TRISHANKU_WRITE_REFERENCE=1 $(CARGO) test --workspace --locked --test reference
 
+# The packages and the test are named so that cargo takes what `make test` has built.
+.PHONY: chart
+chart: ## Render and install the Helm chart with Helm, and compare it with Kustomize's output; builds Helm once, in minutes (needs Go)
+	@helm="$$(hack/helm.sh)" && assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" HELM="$$helm" && \
+	$(CARGO) test --workspace --locked --test manager -- chart:: $(ARGS)
+
 .PHONY: publish-check
 publish-check: ## Package and build all library crates as for a release, without uploading
 	@# The libraries name no version of Kubernetes: programs do.

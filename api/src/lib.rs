@@ -35,6 +35,7 @@ pub use self::heaven::{
 pub use self::image::{Image, PullPolicy};
 pub use self::merge::{AutomatedMerge, AutomatedMergeSpec, AutomatedMergeStatus, MergeApp, RemoteStatus};
 pub use self::repository::{DeletionPolicy, GitHubRepository, GitHubRepositorySpec, GitHubRepositoryStatus};
+pub use self::schema::pod_template as pod_template_schema;
 
 /// The group of all kinds.
 pub const GROUP: &str = "controllers.trishanku.org.trishanku.org";

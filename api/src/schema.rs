@@ -2,9 +2,9 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// A whole `PodTemplateSpec`. Its fields depend on the Kubernetes version of the cluster, so they are not listed, and
-/// none is dropped.
-pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
+/// Returns the schema of a whole `PodTemplateSpec`, for `#[schemars(schema_with = "…")]`. Its fields depend on the
+/// Kubernetes version of the cluster, so they are not listed, and none is dropped.
+pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "description": "The pod of the controller: any PodTemplateSpec, to which the heaven's containers and volumes are added.",

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use kube::Client;
-use kube::core::PartialObjectMeta;
 
-use crate::cache::{Cache, Caches, OnDemand, Selector};
-use crate::{Kind, Object, StaticKind};
+use crate::cache::Caches;
 
 /// A cluster beside the manager's own: [`Manager::cluster`](crate::Manager::cluster). Clones are the same cluster.
 #[derive(Clone)]
@@ -24,30 +22,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Returns the cache of a kind; see [`Manager::cache`](crate::Manager::cache).
-    pub fn cache<K: StaticKind>(&self) -> Arc<Cache<K>> {
-        self.caches.of(None)
-    }
-
-    /// Returns the cache of a kind's objects with these labels, or [by fields](Selector).
-    pub fn cache_selecting<K: StaticKind>(&self, selector: impl Into<Selector>) -> Arc<Cache<K>> {
-        self.caches.selected(&Kind::known(), &selector.into())
-    }
-
-    /// Returns the cache of any kind, and with these labels if there are any.
-    pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
-        self.caches.of_kind(kind, labels)
-    }
-
-    /// Returns the objects of a kind of which few are needed, and the others may be large: only their metadata is cached.
-    pub fn cache_on_demand<K: StaticKind>(&self) -> OnDemand<K>
-    where
-        PartialObjectMeta<K>: StaticKind,
-    {
-        self.caches.on_demand()
-    }
-
-    /// Returns all caches, to add one while the manager runs.
+    /// Returns its caches; see [`Manager::caches`](crate::Manager::caches).
     pub fn caches(&self) -> Arc<Caches> {
         self.caches.clone()
     }

@@ -178,6 +178,11 @@ impl<K: Object> Kind<K> {
         K::group(&self.dynamic)
     }
 
+    /// Returns the group and version, such as `plant.example.org/v1`; `v1` for the core group.
+    pub fn api_version(&self) -> Cow<'_, str> {
+        K::api_version(&self.dynamic)
+    }
+
     /// Returns whether the kind is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.namespaced

@@ -1,6 +1,7 @@
 //! The main function of a controller.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use kube::Config;
@@ -31,6 +32,8 @@ fn address(name: &str, otherwise: &str) -> Result<Address, String> {
 /// |---|---|---|
 /// | `PROBES` | `:8081` | address of the [probes](crate::serve) |
 /// | `METRICS` | `:8080` | address of the metrics |
+/// | `METRICS_SECURE` | `false` | `true` serves them over TLS, to [authorized clients](Server::secure_metrics) |
+/// | `METRICS_CERT_PATH` | self-signed | folder with the `tls.crt` and `tls.key` for that |
 /// | `POD_NAMESPACE` | `default` | namespace of the lease |
 /// | `WATCH_NAMESPACES` | all | the namespaces to watch, separated by commas |
 /// | `RUST_LOG`, `OTEL_…` | | those of [`telemetry::Settings`] |
@@ -109,7 +112,10 @@ impl Program {
     async fn serve(&self, add: impl AsyncFnOnce(Manager) -> Result<Manager, Failed>) -> Result<(), Failed> {
         let (probes, metrics) = (address("PROBES", ":8081")?, address("METRICS", ":8080")?);
         let telemetry = telemetry::Settings::new(&*self.name).init()?;
-        let server = Server::bind(&Addresses { probes, metrics, ..Addresses::default() }).await?;
+        let mut server = Server::bind(&Addresses { probes, metrics, ..Addresses::default() }).await?;
+        if variable("METRICS_SECURE", "false").parse().map_err(|_| "METRICS_SECURE: use true or false")? {
+            server = server.secure_metrics(std::env::var_os("METRICS_CERT_PATH").as_deref().map(Path::new))?;
+        }
         let namespaces = variable("WATCH_NAMESPACES", "");
         let names = namespaces.split(',').map(str::trim).filter(|name| !name.is_empty());
         let scope = match Scope::namespaces(names) {
@@ -131,7 +137,7 @@ impl Program {
     fn usage(&self) -> String {
         format!(
             "usage: {} [crd]\n\n  without arguments: run the controllers\n  crd: print the CustomResourceDefinitions\n\nvariables: \
-             PROBES, METRICS, POD_NAMESPACE, WATCH_NAMESPACES, RUST_LOG, KUBECONFIG",
+             PROBES, METRICS, METRICS_SECURE, METRICS_CERT_PATH, POD_NAMESPACE, WATCH_NAMESPACES, RUST_LOG, KUBECONFIG",
             self.name
         )
     }

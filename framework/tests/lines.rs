@@ -53,8 +53,8 @@ fn named<K: Resource + Default>(name: &str) -> K {
 #[tokio::test]
 async fn every_field_that_changes_is_a_line_and_secrets_are_in_none() {
     let (lines, manager) = (Lines::default(), Manager::new(Config::new("http://127.0.0.1:1".parse().unwrap())));
-    let maps = Owned::without_trigger(manager.cache::<ConfigMap>());
-    let secrets = Owned::without_trigger(manager.cache::<Secret>());
+    let maps = Owned::without_trigger(manager.caches().cache::<ConfigMap>());
+    let secrets = Owned::without_trigger(manager.caches().cache::<Secret>());
     let owner: ConfigMap = named("tank");
     let level = || ConfigMap { data: Some([("level".to_owned(), "3".to_owned())].into()), ..named("level") };
     let data = [("password".to_owned(), ByteString(b"open sesame".to_vec()))];

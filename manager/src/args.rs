@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use trishanku_framework::serve::Address;
+use trishanku_framework::telemetry;
 use trishanku_githubrepo::{Host, Servers};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::Images;
@@ -9,7 +10,7 @@ use trishanku_heaven_plan::plan::Images;
 /// Sets up heavens (controllers with their own kube-apiserver and branch), the merges between branches, and repositories
 /// on GitHub.
 ///
-/// OpenTelemetry's variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`, configure traces; `RUST_LOG` sets the log level.
+/// OpenTelemetry's variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`, configure traces.
 #[derive(Debug, Parser)]
 #[command(name = "manager", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
@@ -31,6 +32,13 @@ pub(crate) struct Args {
     /// Bind address of /debug/log, on loopback; 0 disables
     #[arg(long, env = "DEBUG_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS")]
     pub(crate) debug_bind_address: Address,
+    /// Format of log lines on standard error: text for people, or a JSON object for each line
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    log_format: LogFormat,
+    /// Lines to log: a level, or levels of single modules, such as `info,trishanku_heaven=debug` [default: that of the
+    /// variable `RUST_LOG`, or info]
+    #[arg(long, env = "LOG_LEVEL", value_name = "FILTER")]
+    log_level: Option<String>,
     /// Work only while holding a lease, for several replicas
     #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     pub(crate) leader_elect: bool,
@@ -47,6 +55,15 @@ pub(crate) struct Args {
     /// The manager's own namespace, if it runs in a pod
     #[arg(long, env = "POD_NAMESPACE", hide = true)]
     pod_namespace: Option<String>,
+    /// Add heavens to the pods of namespaces with the label controllers.trishanku.org/inject
+    #[arg(long, env = "INJECT_PODS", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub(crate) inject_pods: bool,
+    /// Bind address of the webhook for that
+    #[arg(long, env = "WEBHOOK_BIND_ADDRESS", default_value = ":9443", value_name = "ADDRESS")]
+    pub(crate) webhook_bind_address: Address,
+    /// The Service that leads to the webhook, in the manager's own namespace
+    #[arg(long, env = "WEBHOOK_SERVICE", default_value = "trishanku-webhooks", value_name = "NAME")]
+    pub(crate) webhook_service: String,
     /// Hosts besides api.github.com whose APIs may receive repository tokens, separated by commas, such as github.example.org;
     /// without a port, all ports are allowed
     #[arg(long, env = "GITHUB_API_HOSTS", value_delimiter = ',', value_name = "HOSTS")]
@@ -68,6 +85,13 @@ pub(crate) struct Args {
     default_apiserver_image: String,
 }
 
+/// Format of log lines.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
 /// Other commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -76,6 +100,20 @@ pub(crate) enum Command {
 }
 
 impl Args {
+    /// The settings of logs and traces; `name` is the service in traces.
+    pub(crate) fn telemetry(&self, name: &str) -> telemetry::Settings {
+        let format = match self.log_format {
+            LogFormat::Text => telemetry::Format::Human,
+            LogFormat::Json => telemetry::Format::Json,
+        };
+        let settings = telemetry::Settings::new(name).format(format);
+        // An empty variable is a variable that is not set, as for RUST_LOG.
+        match self.log_level.as_deref().filter(|filter| !filter.trim().is_empty()) {
+            Some(filter) => settings.log_filter(filter),
+            None => settings,
+        }
+    }
+
     pub(crate) fn servers(&self) -> Servers {
         Servers { named: self.github_api_hosts.clone(), in_the_clear: self.github_allow_http }
     }

@@ -1,24 +1,24 @@
 //! Runs the controllers of Trishanku: heavens, merges and repositories.
 
 mod args;
-mod metrics;
 
 use std::io::Write as _;
-use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::Parser as _;
-use time::OffsetDateTime;
 use trishanku_framework::cache::Scope;
-use trishanku_framework::serve::{Address, Addresses, Server};
-use trishanku_framework::{Manager, lease, stop_signal, telemetry};
+use trishanku_framework::serve::{Addresses, Server};
+use trishanku_framework::webhook::{Reach, Webhooks};
+use trishanku_framework::{Manager, lease, stop_signal};
+use trishanku_heaven::{Injection, Settings};
 use trishanku_service::plain_http::is_exposed;
 
 use crate::args::{Args, Command};
-use crate::metrics::Certificates;
 
 /// The name of the lease, and of the service in traces.
 const NAME: &str = "trishanku-manager";
+/// The name of the webhooks' certificates and configurations.
+const WEBHOOKS: &str = "trishanku";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -28,42 +28,38 @@ async fn main() -> anyhow::Result<()> {
         write!(out, "{}", trishanku_api::definitions())?;
         return Ok(out.flush()?);
     }
-    let telemetry = telemetry::Settings::new(NAME).init()?;
+    let telemetry = args.telemetry(NAME).init()?;
     let addresses = Addresses {
         probes: args.health_probe_bind_address,
-        metrics: if args.metrics_secure { Address::Off } else { args.metrics_bind_address },
+        metrics: args.metrics_bind_address,
         debug: args.debug_bind_address,
     };
-    let server = Server::bind(&addresses).await?;
+    let mut server = Server::bind(&addresses).await?;
+    if args.metrics_secure {
+        server = server.secure_metrics(args.metrics_cert_path.as_deref())?;
+    }
     let scope = if args.namespaces.is_empty() { Scope::All } else { Scope::namespaces(args.namespaces.clone()) };
     let config = kube::Config::infer().await?;
     check_encryption(&config)?;
-    let listener = if args.metrics_secure { args.metrics_bind_address.listen().await } else { Ok(None) };
-    let listener = listener.with_context(|| format!("cannot listen on {} for metrics", args.metrics_bind_address))?;
-    // Not the fenced client: a replica that waits for the lease is scraped, too.
-    let asks = kube::Client::try_from(config.clone())?;
+    // Not that of the leader: all replicas answer.
+    let client = kube::Client::try_from(config.clone())?;
     let mut manager = Manager::with_scope(config, scope).telemetry(&telemetry).serve(server);
     if args.leader_elect {
         manager = manager.leader_election(lease::Settings::new(&args.leader_election_namespace, NAME));
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "starting");
-    let heavens = trishanku_heaven::controller(args.images(), args.own_namespace(), Arc::new(OffsetDateTime::now_utc));
+    let settings = Settings { images: args.images(), own_namespace: args.own_namespace(), ..Settings::default() };
+    if args.inject_pods {
+        let reach = Reach::service(&args.leader_election_namespace, &args.webhook_service);
+        let webhooks = Webhooks::bind(WEBHOOKS, &args.webhook_bind_address, reach).await?;
+        let injection = Injection::new(&manager.caches(), client, settings.clone());
+        manager = manager.webhooks(injection.add_to(webhooks, &args.leader_election_namespace));
+    }
+    let heavens = trishanku_heaven::controller(settings);
     let merges = trishanku_automerge::controller(args.images(), args.own_namespace());
     let terms = trishanku_githubrepo::Terms { servers: args.servers(), ..trishanku_githubrepo::Terms::default() };
-    let repositories = trishanku_githubrepo::controller(&manager, terms);
-    let figures = manager.metrics();
-    let serving = match listener {
-        Some(listener) => {
-            let certificates = Certificates::new(args.metrics_cert_path.as_deref())?;
-            Some(tokio::spawn(async move { metrics::serve(listener, certificates, &figures, asks).await }))
-        }
-        None => None,
-    };
-    let outcome = manager.controller(heavens).controller(merges).controller(repositories).run(stop_signal()?).await;
-    if let Some(serving) = serving {
-        serving.abort();
-    }
-    outcome?;
+    let repositories = trishanku_githubrepo::controller(terms);
+    manager.controller(heavens).controller(merges).controller(repositories).run(stop_signal()?).await?;
     telemetry.end().await;
     Ok(())
 }

@@ -98,7 +98,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trishanku-framework-bench", &["gitcd-bench", "trishanku-framework", "trishanku-testkit"]),
     ("watertank", &["trishanku-framework"]),
     ("rain-gauge", &["trishanku-framework"]),
-    ("job-heaven", &["trishanku-api", "trishanku-framework", "trishanku-heaven-plan"]),
+    ("ports", &["trishanku-framework"]),
+    ("workload-heavens", &["trishanku-api", "trishanku-framework", "trishanku-heaven", "trishanku-heaven-plan"]),
 ];
 
 /// Returns the packages of the workspace, from cargo.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::plan::{self, EntryPoints, Images, Plan, PlanError};
-use trishanku_heaven_plan::{encryption, names};
+use trishanku_heaven_plan::{HeavenParts, encryption, names};
 
 use super::error::RenderError;
 use super::flags::{self, FlagOption};
@@ -160,7 +160,7 @@ fn exposed(manifests: &Manifests) -> Vec<Remark> {
         let apiserver = spec.apiserver.as_ref();
         let secret = encryption::secret(apiserver).and_then(|secret| manifests.secrets.get(secret));
         let file = secret.map(|secret| secret.get(encryption::FILE).map(Vec::as_slice).unwrap_or_default());
-        let leak = exposure::of_heaven(spec, &[], encryption::of(apiserver, file));
+        let leak = exposure::of_heaven(&HeavenParts::of_spec(name, spec), &[], encryption::of(apiserver, file));
         (format!("heaven {name:?}"), leak)
     });
     let merges = manifests.merges.iter().map(|(name, spec)| (format!("merge {name:?}"), exposure::of_merge(spec, &[])));
@@ -298,8 +298,9 @@ impl Job {
                 servers::components(context, site, &plan)?
             }
             What::Heaven(spec, pod) => {
-                let map = entry_points(names::entry_points_of_heaven(&self.name, spec));
-                let plan = plan::heaven(&self.name, spec, &images, &site.place, &map).map_err(wrong)?;
+                let parts = HeavenParts::of_spec(&self.name, spec);
+                let map = entry_points(parts.entry_points.clone());
+                let plan = plan::heaven(&parts, &images, &site.place, &map).map_err(wrong)?;
                 let mut components = servers::components(context, site, &plan)?;
                 if let Some(pod) = pod {
                     let before = components.last().map(|last| last.name.clone());
@@ -307,7 +308,7 @@ impl Job {
                 }
                 record.kind = Kind::Heaven;
                 record.gitcd_port = Some(site.place.ports.gitcd);
-                let admin = names::Certificates::of(&self.name, spec).admin;
+                let admin = parts.certificates.admin;
                 if context.secrets.has(&admin) {
                     let data = kubeconfigs(site, context.secrets.get(&admin, &of)?);
                     if let Some(kubeconfig) = data.get("kubeconfig") {

@@ -129,7 +129,9 @@ fn mount(context: &RenderContext<'_>, site: &Site, plan: &Plan, step: &Step) -> 
                 let _not_there = std::fs::remove_dir_all(path);
                 make_folder(path)?;
             }
-            Content::Empty { .. } | Content::Memory | Content::Kept { .. } => make_folder(path)?,
+            Content::Empty { .. } | Content::Memory | Content::Kept { .. } | Content::KeptByReplica => {
+                make_folder(path)?;
+            }
         }
     }
     Ok(())

@@ -47,6 +47,7 @@ impl Site {
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
             trust: Trust::Supplied(home.keys().display().to_string()),
+            replica: None,
         };
         Self { name: name.to_owned(), dir, place, ports }
     }

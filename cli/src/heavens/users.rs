@@ -88,7 +88,7 @@ impl UsersPod {
         for volume in self.spec.volumes.iter().flatten() {
             volumes::fill(context, site, volume, &all)?;
         }
-        if let Some(Kubeconfig { secret, path }) = kubeconfig {
+        if let Some(Kubeconfig { secret, path, .. }) = kubeconfig {
             let user = format!("heaven {:?}", self.heaven);
             let data = kubeconfigs(site, context.secrets.get(secret, &user)?);
             if let Some(content) = data.get("kubeconfig") {

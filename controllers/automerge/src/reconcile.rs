@@ -14,7 +14,7 @@ use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
-use trishanku_heaven_plan::workload::{self, MERGE, State};
+use trishanku_heaven_plan::workload::{self, Deployments, MERGE, Pods, State, Workload as _, label_value};
 use trishanku_heaven_plan::{STATUS_PORT, credentials, names, objects, pod};
 
 use crate::shows::MergeStatusSource;
@@ -61,7 +61,7 @@ impl Merges {
         Self {
             observer: Observer::new(shown, kinds.cache(), &kinds.cache_selecting(MERGE)),
             claims: kinds.owned(),
-            deployments: kinds.owned_of(&workload::kind(), None),
+            deployments: kinds.owned_of(&Deployments::kind(), None),
             maps,
             other_maps,
             secrets,
@@ -125,7 +125,8 @@ impl Merges {
         let kept = self.keep_secrets(object, &context.key);
         if kept.is_err() && spec.suspend == Some(true) || matches!(kept, Err(Error::Public(_))) {
             // Data that was pushed is public already, but no more must follow.
-            workload::rest(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+            workload::stop::<Deployments>(&context.client, &self.deployments, &key, object.metadata.uid.as_deref())
+                .await?;
         }
         kept?;
         if let Some(claim) = objects::claim(&called, spec.gitcd.as_ref()) {
@@ -142,12 +143,14 @@ impl Merges {
         show(&mut plan, &place, port, &shown);
         let template = pod::render(&plan, &users)?;
         let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
-        let deployment =
-            workload::deployment(&called, (MERGE, name), replicas, template, &[(STATUS_PORT, &port.to_string())]);
-        workload::straighten(&context.client, &self.deployments, &key, object.metadata.uid.as_deref()).await?;
+        let selected = label_value(name);
+        let pods = Pods { selector: [(MERGE, &selected)], replicas, template, claim: None };
+        let deployment = workload::object::<Deployments>(&called, pods, &[(STATUS_PORT, &port.to_string())]);
+        workload::straighten::<Deployments>(&context.client, &self.deployments, &key, object.metadata.uid.as_deref())
+            .await?;
         set.apply_or_recreate(deployment, &self.deployments).await?;
         set.prune(&self.deployments).await?;
-        Ok(self.deployments.get(&key).map(|deployment| workload::available(&deployment)))
+        Ok(self.deployments.get(&key).map(|deployment| Deployments::state(&deployment)))
     }
 }
 

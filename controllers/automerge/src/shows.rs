@@ -62,7 +62,6 @@ pub(crate) fn secret(name: &str, present: Option<&Secret>) -> Result<Secret, Err
 
 impl StatusSource for MergeStatusSource {
     type Object = AutomatedMerge;
-    const KIND: &'static str = "AutomatedMerge";
 
     fn label(&self) -> &'static str {
         MERGE

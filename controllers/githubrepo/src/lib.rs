@@ -23,8 +23,8 @@ mod servers;
 
 use std::time::Duration;
 
+use trishanku_framework::Controller;
 use trishanku_framework::queue::Backoff;
-use trishanku_framework::{Controller, Key, Manager};
 
 pub use self::error::Error;
 pub use self::reconcile::Repositories;
@@ -70,12 +70,9 @@ impl Default for Terms {
 }
 
 /// Creates the controller of repositories for a manager.
-pub fn controller(manager: &Manager, terms: Terms) -> Controller<Repositories> {
+pub fn controller(terms: Terms) -> Controller<Repositories> {
     let (first, most) = terms.backoff;
-    let repositories = Repositories::new(manager, terms);
-    let (users, secrets) = (repositories.secrets_used(), repositories.secrets.clone());
-    Controller::new("githubrepository", repositories)
-        .watches_cached(secrets.metadata(), move |change| users.of(&Key::of(change.object())))
+    Controller::set_up("githubrepository", |kinds| Repositories::new(kinds, terms))
         .backoff(Backoff { first, most })
         // Users may have fixed a stalled repository on GitHub, which sends no notification.
         .resync(Some(Duration::from_hours(1)))

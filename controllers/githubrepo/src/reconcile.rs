@@ -14,7 +14,7 @@ use serde_json::json;
 use trishanku_api::{DeletionPolicy, GitHubRepository, GitHubRepositoryStatus};
 use trishanku_framework::cache::{Cache, OnDemand};
 use trishanku_framework::status::{READY, Report, StatusWriter, settle};
-use trishanku_framework::{Action, CleanedUp, Context, Key, Manager, Reconciler};
+use trishanku_framework::{Action, CleanedUp, Context, Key, Kinds, Reconciler};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 
 use crate::clients::Clients;
@@ -61,21 +61,21 @@ struct Way {
 }
 
 impl Repositories {
-    /// Creates a reconciler with the caches of a manager.
-    pub fn new(manager: &Manager, terms: Terms) -> Self {
+    /// Creates a reconciler with the caches of a manager. A change of a Secret reconciles the repositories that use it.
+    pub fn new(kinds: &mut Kinds<'_>, terms: Terms) -> Self {
+        let (secrets, secrets_used): (OnDemand<Secret>, Arc<ReferenceIndex>) =
+            (kinds.cache_on_demand(), Arc::default());
+        let users = secrets_used.clone();
+        kinds.watches(secrets.metadata(), move |change| users.of(&Key::of(change.object())));
         Self {
-            objects: manager.cache(),
-            secrets: manager.cache_on_demand(),
-            secrets_used: Arc::default(),
+            objects: kinds.cache(),
+            secrets,
+            secrets_used,
             clients: Clients::new(terms.clone()),
             known: Mutex::default(),
             status: StatusWriter::new(MANAGER),
             terms,
         }
-    }
-
-    pub(crate) fn secrets_used(&self) -> Arc<ReferenceIndex> {
-        self.secrets_used.clone()
     }
 
     async fn way(&self, client: &Cluster, object: &GitHubRepository, key: &Key) -> Result<Way, Error> {

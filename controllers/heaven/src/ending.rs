@@ -2,18 +2,17 @@
 
 use k8s_openapi::jiff::Timestamp;
 use time::{Duration, OffsetDateTime};
-use trishanku_api::{REPOSITORY_READY, TrishankuHeaven};
+use trishanku_api::REPOSITORY_READY;
 use trishanku_branch_status::answer::Branch;
 
-use crate::DELETE_UNPUSHED;
+use crate::{DELETE_UNPUSHED, HeavenKind};
 
 /// Whether a heaven pushes to a remote, so that deletion must wait for the last push.
-pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
-    let annotations = object.metadata.annotations.as_ref();
+pub(crate) fn pushes(object: &impl HeavenKind) -> bool {
+    let (parts, annotations) = (object.parts(), object.meta().annotations.as_ref());
     let deletes_unpushed =
         annotations.and_then(|annotations| annotations.get(DELETE_UNPUSHED)).is_some_and(|value| value == "true");
-    let skips_app = object.spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
-    let Some(gitcd) = object.spec.gitcd.as_ref().filter(|_| !deletes_unpushed && !skips_app) else { return false };
+    let Some(gitcd) = parts.gitcd.filter(|_| !deletes_unpushed && !parts.skips_app) else { return false };
     let has_remotes = gitcd.git.as_ref().is_some_and(|git| !git.remotes.is_empty());
     let pull = gitcd.pull.as_ref();
     let is_followed = pull.is_some() || gitcd.writer_lease.is_some();
@@ -21,14 +20,14 @@ pub(crate) fn pushes(object: &TrishankuHeaven) -> bool {
 }
 
 /// Whether its repository outlives its pod.
-pub(crate) fn keeps(object: &TrishankuHeaven) -> bool {
-    let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
+pub(crate) fn keeps(object: &impl HeavenKind) -> bool {
+    let storage = object.parts().gitcd.and_then(|gitcd| gitcd.storage.as_ref());
     storage.is_some_and(|storage| storage.volume_claim.is_some())
 }
 
 /// Whether a pod of it has ever served.
-pub(crate) fn has_served(object: &TrishankuHeaven) -> bool {
-    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+pub(crate) fn has_served(object: &impl HeavenKind) -> bool {
+    let mut conditions = object.status().into_iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.type_ == REPOSITORY_READY)
 }
 
@@ -37,8 +36,8 @@ const PENDING: Duration = Duration::minutes(15);
 
 /// The time at which deletion stops waiting for pods that have not started since their creation, or since the deletion of
 /// the heaven.
-pub(crate) fn gives_up(object: &TrishankuHeaven, pending_since: Timestamp) -> Option<OffsetDateTime> {
-    let deleted = object.metadata.deletion_timestamp.as_ref()?.0;
+pub(crate) fn gives_up(object: &impl HeavenKind, pending_since: Timestamp) -> Option<OffsetDateTime> {
+    let deleted = object.meta().deletion_timestamp.as_ref()?.0;
     let since = OffsetDateTime::from_unix_timestamp(deleted.max(pending_since).as_second()).ok()?;
     Some(since + PENDING)
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use trishanku_framework::apply::ApplyError;
-use trishanku_framework::inject::JsonError;
 use trishanku_framework::{Failure, Retry};
 use trishanku_heaven_plan::own_namespace::InOwnNamespace;
 use trishanku_heaven_plan::plan::PlanError;
+use trishanku_heaven_plan::pod::PodError;
 
 use crate::certificates::IssueError;
 
@@ -29,9 +29,9 @@ pub enum Error {
     /// The manifest is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The user's pod template conflicts with injected containers.
-    #[error("spec.app.podTemplate: {0}")]
-    Template(#[from] JsonError),
+    /// The manifest is invalid, or its pod template conflicts with injected containers.
+    #[error(transparent)]
+    Pod(#[from] PodError),
     /// An annotation is invalid.
     #[error("annotation {name}: {value:?} {problem}")]
     Annotation {
@@ -42,9 +42,6 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A required field is missing.
-    #[error("spec.{0} is missing")]
-    Field(&'static str),
     /// Unencrypted Secrets would be public.
     #[error(
         "{0}, and Secrets would be stored unencrypted: set spec.apiserver.encryptionConfigurationSecretName, make the \
@@ -60,6 +57,12 @@ pub enum Error {
     /// It is unknown yet whether Secrets would be public.
     #[error("waiting for {0}")]
     NotKnownPublic(String),
+    /// No pods should run.
+    #[error("it is suspended: {0}")]
+    Suspended(String),
+    /// A rendered pod is none: a bug.
+    #[error("the rendered pod cannot be decoded")]
+    Rendered(#[source] serde_json::Error),
     /// An object that users supply does not exist yet.
     #[error("{0} does not exist")]
     Missing(String),
@@ -81,12 +84,13 @@ impl Failure for Error {
             Self::Certificates(IssueError::Authority { .. }) => "CertificateAuthorityUnusable",
             Self::Certificates(IssueError::Incomplete { .. }) => "SecretIncomplete",
             Self::Certificates(_) => "CertificatesFailed",
-            Self::Plan(_) | Self::Field(_) => "InvalidSpec",
-            Self::Template(_) => "InvalidPodTemplate",
+            Self::Pod(PodError::Template { .. }) | Self::Rendered(_) => "InvalidPodTemplate",
+            Self::Plan(_) | Self::Pod(_) => "InvalidSpec",
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
             Self::Undeclared(_) | Self::NotKnownPublic(_) => "RepositoryNotKnown",
             Self::OwnNamespace(_) => "NamespaceNotAllowed",
+            Self::Suspended(_) => "Suspended",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -100,10 +104,11 @@ impl Failure for Error {
             Self::Certificates(_)
             | Self::OwnNamespace(_)
             | Self::Plan(_)
-            | Self::Field(_)
-            | Self::Template(_)
+            | Self::Pod(_)
             | Self::Public(_)
             | Self::Undeclared(_)
+            | Self::Suspended(_)
+            | Self::Rendered(_)
             | Self::Annotation { .. } => Retry::Terminal,
             Self::Missing(what) | Self::NotKnownPublic(what) => {
                 Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN }

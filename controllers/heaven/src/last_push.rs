@@ -7,23 +7,19 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use serde_json::json;
 use time::OffsetDateTime;
-use trishanku_api::TrishankuHeaven;
 use trishanku_framework::{Context, Key};
-use trishanku_heaven_plan::{names, objects};
+use trishanku_heaven_plan::objects;
+use trishanku_heaven_plan::workload::Workload as _;
 
-use crate::reconcile::{Heavens, Seen};
-use crate::{DELETE_UNPUSHED, Error, ending, secrets};
+use crate::reconcile::{Heavens, Seen, workload_key};
+use crate::{DELETE_UNPUSHED, Error, HeavenKind, ending, secrets};
 
 /// Length limit of notes in the events API.
 const MOST_NOTE: usize = 1024;
 
-impl Heavens {
+impl<K: HeavenKind> Heavens<K> {
     /// What the deletion waits for; `None` if it may proceed: everything has been pushed, or that cannot be found out.
-    pub(crate) async fn waits_for_push(
-        &self,
-        object: &TrishankuHeaven,
-        context: &Context,
-    ) -> Result<Option<String>, Error> {
+    pub(crate) async fn waits_for_push(&self, object: &K, context: &Context) -> Result<Option<String>, Error> {
         let key = &context.key;
         if !ending::pushes(object) {
             return Ok(None);
@@ -41,7 +37,7 @@ impl Heavens {
             Some(Err(_)) => self.observer.pending_since(key).and_then(|since| ending::gives_up(object, since)),
             _ => None,
         };
-        if until.is_none_or(|until| (self.clock)() < until) {
+        if until.is_none_or(|until| self.settings.now() < until) {
             return Ok(Some(explain(&why, until)));
         }
         let claim = if keeps { self.leave_claim(object, key, &context.client).await? } else { None };
@@ -51,23 +47,20 @@ impl Heavens {
 
     /// Removes the heaven's ownership of a claim that was created for it, since its data may exist nowhere else. Returns
     /// the claim's name.
-    async fn leave_claim(
-        &self,
-        object: &TrishankuHeaven,
-        heaven: &Key,
-        client: &Client,
-    ) -> Result<Option<String>, Error> {
-        let storage = object.spec.gitcd.as_ref().and_then(|gitcd| gitcd.storage.as_ref());
+    async fn leave_claim(&self, object: &K, heaven: &Key, client: &Client) -> Result<Option<String>, Error> {
+        let gitcd = object.parts().gitcd;
+        let storage = gitcd.and_then(|gitcd| gitcd.storage.as_ref());
         if let Some(name) = storage.and_then(|storage| storage.volume_claim.as_ref()?.name.clone()) {
             return Ok(Some(name));
         }
-        let Some(claim) = objects::claim(heaven.name(), object.spec.gitcd.as_ref()) else { return Ok(None) };
+        // A StatefulSet does not delete the claims of its replicas.
+        let Some(claim) = objects::claims(heaven.name(), gitcd, K::Workload::REPLICAS).shared else { return Ok(None) };
         let namespace = heaven.namespace().unwrap_or_default();
         let name = claim.metadata.name.unwrap_or_default();
         let Some(present) = self.claims.get(&Key::namespaced(namespace, &name)) else { return Ok(None) };
         let mut owners = present.metadata.owner_references.iter().flatten();
-        if owners.any(|owner| Some(&owner.uid) == object.metadata.uid.as_ref()) {
-            let own = json!([{"$patch": "delete", "uid": object.metadata.uid}]);
+        if owners.any(|owner| Some(&owner.uid) == object.meta().uid.as_ref()) {
+            let own = json!([{"$patch": "delete", "uid": object.meta().uid}]);
             let patch = json!({"metadata": {"uid": present.metadata.uid, "ownerReferences": own}});
             let parameters = PatchParams { field_manager: Some(secrets::MANAGER.to_owned()), ..PatchParams::default() };
             let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
@@ -77,23 +70,22 @@ impl Heavens {
     }
 
     /// Restores the Secret for queries to gitcd, if it was deleted during the deletion of the heaven.
-    async fn let_ask(&self, object: &TrishankuHeaven, context: &Context) {
-        let named = names::Certificates::of(context.key.name(), &object.spec);
-        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &named.admin);
-        let is_skipped = object.spec.skip.as_ref().and_then(|skip| skip.certificates).unwrap_or_default();
-        if is_skipped || self.secrets.exists(&key) {
+    async fn let_ask(&self, object: &K, context: &Context) {
+        let parts = object.parts();
+        let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &parts.certificates.admin);
+        if parts.skips_certificates || self.secrets.exists(&key) {
             return;
         }
         // The failed query is reported, and the next one tries again.
-        if let Err(error) = self.certificates(object, &named, false, context, &mut Seen::default()).await {
+        if let Err(error) = self.certificates(object, &parts, context, &mut Seen::default()).await {
             tracing::warn!(object = %context.key, %error, "cannot restore the Secret that the status of its gitcd is queried with");
         }
     }
 
-    /// Whether there is a Deployment with replicas.
+    /// Whether there is a workload that runs pods.
     fn is_to_run(&self, heaven: &Key) -> bool {
-        let key = Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()));
-        self.deployments.get(&key).is_some_and(|deployment| deployment.data["spec"]["replicas"] != 0)
+        let workload = self.workloads.get(&workload_key(heaven));
+        workload.is_some_and(|workload| K::Workload::stop(&workload).is_some())
     }
 }
 
@@ -107,7 +99,7 @@ fn explain(why: &str, until: Option<OffsetDateTime>) -> String {
 }
 
 /// Reports in an event and in the log that deletion no longer waits.
-async fn give_up(object: &TrishankuHeaven, context: &Context, why: &str, claim: Option<&str>) {
+async fn give_up(object: &impl HeavenKind, context: &Context, why: &str, claim: Option<&str>) {
     let left = match claim {
         Some(claim) => {
             format!("volume claim {claim:?} stays, since it may have unpushed commits; delete it when no longer needed")

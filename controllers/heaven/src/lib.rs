@@ -1,36 +1,38 @@
 //! Sets up heavens: a [`TrishankuHeaven`](trishanku_api::TrishankuHeaven) becomes Secrets, a `ConfigMap` and a
-//! Deployment.
+//! Deployment. Other kinds of heavens, with other workloads, implement [`HeavenKind`].
 //!
 //! | module | content |
 //! |---|---|
 //! | [`certificates`] | computes the desired certificates from the present ones; pure |
-//! | `secrets` | writes them to the cluster, but never to user-supplied Secrets |
+//! | [`secrets`] | writes them to the cluster, but never to user-supplied Secrets |
+//! | `kind` | what a kind of heavens has to say |
+//! | `injection` | an admission webhook: heavens beside the pods of labelled namespaces |
 //! | `reconcile` | observe, plan, apply, report |
 //! | `last_push` | delays deletion until the last push |
 //!
-//! Start with [`controller`].
+//! Start with [`heavens`], or with [`controller`] for `TrishankuHeaven` objects.
 
 pub mod certificates;
 mod ending;
 mod error;
+mod guard;
 mod host;
+mod injection;
+mod kind;
 mod last_push;
 mod reconcile;
-mod secrets;
+pub mod secrets;
+mod settings;
 mod shows;
 
-use std::sync::Arc;
-
-use time::OffsetDateTime;
+use trishanku_api::TrishankuHeaven;
 use trishanku_framework::{Controller, WithStatus};
-use trishanku_heaven_plan::own_namespace::OwnNamespace;
-use trishanku_heaven_plan::plan::Images;
 
 pub use self::error::Error;
+pub use self::injection::{INJECT, Injection};
+pub use self::kind::HeavenKind;
 pub use self::reconcile::Heavens;
-
-/// The source of the present time.
-pub type Clock = Arc<dyn Fn() -> OffsetDateTime + Send + Sync>;
+pub use self::settings::{Clock, Settings};
 
 /// Label of Secrets that this controller creates; the value is their purpose. Secrets without it are user-supplied.
 pub const CERTIFICATE: &str = "controllers.trishanku.org/certificate";
@@ -44,8 +46,12 @@ pub const DELETE_UNPUSHED: &str = "controllers.trishanku.org/delete-unpushed";
 /// The finalizer that keeps a heaven until its last push.
 pub const FINALIZER: &str = "controllers.trishanku.org/last-push";
 
-/// Creates the controller of heavens, which refuses heavens in `own_namespace`, that of the manager.
-pub fn controller(images: Images, own_namespace: OwnNamespace, clock: Clock) -> Controller<WithStatus<Heavens>> {
-    Controller::with_status("trishankuheaven", move |kinds| Heavens::new(kinds, images, own_namespace, clock))
-        .field_manager(secrets::MANAGER)
+/// Creates the controller of `TrishankuHeaven` objects.
+pub fn controller(settings: Settings) -> Controller<WithStatus<Heavens<TrishankuHeaven>>> {
+    heavens("trishankuheaven", settings).field_manager(secrets::MANAGER)
+}
+
+/// Creates the controller of a kind of heavens, with the name in metrics, logs and events.
+pub fn heavens<K: HeavenKind>(name: &'static str, settings: Settings) -> Controller<WithStatus<Heavens<K>>> {
+    Controller::with_status(name, move |kinds| Heavens::new(kinds, settings))
 }

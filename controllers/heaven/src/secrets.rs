@@ -1,4 +1,5 @@
-//! Secrets with certificates. Heavens may share them, so each adds itself as one of the owners.
+//! Secrets with certificates, as [`certificates`](crate::certificates) computes them. Heavens may share them, so each adds
+//! itself as one of the owners.
 //!
 //! They are deleted with the last owner. Writes require the version that was read: of two concurrent renewals, one fails
 //! and is retried.
@@ -12,15 +13,14 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::{Client, Resource};
 use serde_json::{Map, Value, json};
-use trishanku_api::TrishankuHeaven;
-use trishanku_framework::cache::{Cache, Change, OnDemand};
-use trishanku_framework::{Key, Kinds};
+use trishanku_framework::Key;
+use trishanku_framework::cache::{Cache, Caches, Change, OnDemand};
 
 use crate::certificates::{Stored, Wanted};
-use crate::{CERTIFICATE, Error};
+use crate::{CERTIFICATE, Error, HeavenKind};
 
 /// The field manager.
-pub(crate) const MANAGER: &str = "trishanku-heaven";
+pub const MANAGER: &str = "trishanku-heaven";
 const TYPE: &str = "kubernetes.io/tls";
 /// The keys that this controller manages; others belong to users.
 const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.key", "kubeconfig"];
@@ -28,17 +28,24 @@ const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.ke
 /// The Secrets that heavens use: those of this controller are cached, and others are read when a heaven names them. A cluster
 /// may have many large ones.
 #[derive(Clone)]
-pub(crate) struct Secrets {
-    pub(crate) ours: Arc<Cache<Secret>>,
-    pub(crate) others: OnDemand<Secret>,
+pub struct Secrets {
+    /// Those with the label [`CERTIFICATE`].
+    pub ours: Arc<Cache<Secret>>,
+    /// All of them; their content is read on demand.
+    pub others: OnDemand<Secret>,
 }
 
 impl Secrets {
-    pub(crate) fn of(kinds: &Kinds<'_>) -> Self {
-        Self { ours: kinds.cache_selecting(CERTIFICATE), others: kinds.cache_on_demand() }
+    /// Returns the caches of a controller.
+    pub fn of(caches: &Caches) -> Self {
+        Self { ours: caches.cache_selecting(CERTIFICATE), others: caches.cache_on_demand() }
     }
 
-    pub(crate) async fn get(&self, client: &Client, key: &Key) -> kube::Result<Option<Arc<Secret>>> {
+    /// Returns a Secret: from the cache, or else with a request.
+    ///
+    /// # Errors
+    /// The error of the API server.
+    pub async fn get(&self, client: &Client, key: &Key) -> kube::Result<Option<Arc<Secret>>> {
         match self.ours.get(key) {
             Some(secret) => Ok(Some(secret)),
             None => self.others.get(client, key).await,
@@ -46,13 +53,16 @@ impl Secrets {
     }
 
     /// Returns whether there is a Secret of that name.
-    pub(crate) fn exists(&self, key: &Key) -> bool {
+    pub fn exists(&self, key: &Key) -> bool {
         self.others.metadata().get(key).is_some()
     }
 }
 
-/// Returns the present Secrets with these names.
-pub(crate) async fn stored<'n>(
+/// Returns the present Secrets with these names, as the input of [`issue`](crate::certificates::issue).
+///
+/// # Errors
+/// The error of the API server.
+pub async fn stored<'n>(
     client: &Client,
     secrets: &Secrets,
     heaven: &Key,
@@ -73,13 +83,13 @@ fn is_ours(secret: &impl Resource) -> bool {
 }
 
 /// Whether a change concerns a Secret of which only the metadata is cached.
-pub(crate) fn is_of_others(change: &Change<'_, PartialObjectMeta<Secret>>) -> bool {
+pub fn is_of_others(change: &Change<'_, PartialObjectMeta<Secret>>) -> bool {
     change.before.into_iter().chain(change.after).any(|secret| !is_ours(secret))
 }
 
 /// Whether a change to a Secret concerns the heavens that use it. An additional owner does not: of a thousand new
 /// heavens, each would otherwise reconcile a thousand times.
-pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
+pub fn is_of_interest(change: &Change<'_, Secret>) -> bool {
     let (Some(before), Some(after)) = (change.before, change.after) else { return true };
     let owners = |secret: &Secret| secret.metadata.owner_references.as_ref().map_or(0, Vec::len);
     let is_same = before.data == after.data
@@ -89,14 +99,17 @@ pub(crate) fn is_of_interest(change: &Change<'_, Secret>) -> bool {
     !is_same || owners(after) < owners(before)
 }
 
-/// Creates or updates a Secret; returns whether anything was written.
-pub(crate) async fn write(
+/// Creates or updates a Secret, and makes `heaven` one of its owners; returns whether anything was written.
+///
+/// # Errors
+/// [`Error::Raced`] if another client has changed the Secret since it was read; the error of the API server.
+pub async fn write<K: HeavenKind>(
     client: &Client,
     cache: &Cache<Secret>,
-    heaven: &TrishankuHeaven,
+    heaven: &K,
     wanted: &Wanted,
 ) -> Result<bool, Error> {
-    let namespace = heaven.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = heaven.meta().namespace.as_deref().unwrap_or_default();
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let called = format!("Secret {:?}", wanted.name);
     let present = cache.get(&Key::namespaced(namespace, &wanted.name));
@@ -126,7 +139,7 @@ pub(crate) async fn write(
     }
 }
 
-fn made(heaven: &TrishankuHeaven, wanted: &Wanted) -> Secret {
+fn made(heaven: &impl HeavenKind, wanted: &Wanted) -> Secret {
     let data = wanted.data.iter().map(|(key, value)| (key.clone(), k8s_openapi::ByteString(value.clone()))).collect();
     Secret {
         metadata: ObjectMeta {
@@ -142,13 +155,13 @@ fn made(heaven: &TrishankuHeaven, wanted: &Wanted) -> Secret {
 }
 
 /// An owner reference that is not that of a controller, since there may be several.
-fn owner(heaven: &TrishankuHeaven) -> OwnerReference {
+fn owner(heaven: &impl HeavenKind) -> OwnerReference {
     let reference = heaven.owner_ref(&()).unwrap_or_default();
     OwnerReference { controller: None, block_owner_deletion: None, ..reference }
 }
 
 /// The patch for this version of a Secret, if anything differs.
-fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<Value> {
+fn patch(present: &Secret, heaven: &impl HeavenKind, wanted: &Wanted) -> Option<Value> {
     let nothing = BTreeMap::new();
     let there = present.data.as_ref().unwrap_or(&nothing);
     let mut data = Map::new();
@@ -164,7 +177,7 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
         }
     }
     let mut owners = present.metadata.owner_references.iter().flatten();
-    let is_owner = owners.any(|owner| Some(&owner.uid) == heaven.metadata.uid.as_ref());
+    let is_owner = owners.any(|owner| Some(&owner.uid) == heaven.meta().uid.as_ref());
     if data.is_empty() && is_owner {
         return None;
     }
@@ -182,13 +195,16 @@ fn patch(present: &Secret, heaven: &TrishankuHeaven, wanted: &Wanted) -> Option<
 
 /// Removes the heaven from Secrets that it no longer uses, and deletes those without other owners. Costs a scan of the
 /// namespace's Secrets of this controller.
-pub(crate) async fn release(
+///
+/// # Errors
+/// [`Error::Raced`] if another client has changed a Secret since it was read; the error of the API server.
+pub async fn release<K: HeavenKind>(
     client: &Client,
     cache: &Cache<Secret>,
-    heaven: &TrishankuHeaven,
+    heaven: &K,
     named: &[&str],
 ) -> Result<(), Error> {
-    let (namespace, uid) = (heaven.metadata.namespace.as_deref(), heaven.metadata.uid.as_deref().unwrap_or_default());
+    let (namespace, uid) = (heaven.meta().namespace.as_deref(), heaven.meta().uid.as_deref().unwrap_or_default());
     let is_left = |secret: &Secret| {
         let owners = secret.metadata.owner_references.as_deref().unwrap_or_default();
         let is_named = secret.metadata.name.as_deref().is_some_and(|name| named.contains(&name));
@@ -226,6 +242,7 @@ pub(crate) async fn release(
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use trishanku_api::TrishankuHeaven;
 
     use super::*;
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rand::Rng as _;
 use serde_json::{Map, Value, json};
 use tokio::task::AbortHandle;
-use trishanku_api::{GROUP, REPOSITORY_READY, SYNCED, VERSION};
+use trishanku_api::{REPOSITORY_READY, SYNCED};
 use trishanku_framework::cache::{Cache, Index};
 use trishanku_framework::{Context, Key, Object, Term};
 use trishanku_heaven_plan::STATUS_PORT;
@@ -36,11 +36,15 @@ const A_SECOND: usize = 30;
 pub trait StatusSource: Send + Sync + 'static {
     /// The kind.
     type Object: Object;
-    /// Its name.
-    const KIND: &'static str;
 
     /// The label of the pods; its value is the object's name.
     fn label(&self) -> &'static str;
+
+    /// Whether each pod has a branch of its own, so that the status is that of the branch with most problems; otherwise all
+    /// have one branch, and the status is that of its writer.
+    fn has_branch_per_replica(&self) -> bool {
+        false
+    }
 
     /// The credentials for its gitcd; `None` if they do not exist yet, or cannot be read.
     fn identity(&self, client: &Client, object: &Self::Object) -> impl Future<Output = Option<Identity>> + Send;
@@ -168,7 +172,8 @@ impl<T: StatusSource> Observer<T> {
     /// The reason why there is no response.
     pub async fn ask(&self, client: &Client, key: &Key) -> Result<Branch, String> {
         let object = self.shared.objects.get(key).ok_or("it is gone")?;
-        self.shared.look(key, &object, client).await.unwrap_or_else(|| Err("there is no pod".to_owned()))
+        let answer = self.shared.look(key, &object, client).await;
+        answer.map_or_else(|| Err("there is no pod".to_owned()), |(_, answer)| answer)
     }
 }
 
@@ -193,14 +198,14 @@ impl<T: StatusSource> Shared<T> {
             let mut before = self.source.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
-                Some(Ok(branch)) => {
+                Some((pod, Ok(branch))) => {
                     last_answer = Instant::now();
                     let observed = Observed { branch: branch.clone(), at: last_answer };
                     self.latest.lock().insert(key.clone(), observed);
-                    (Some(branch), [Some(branch.ready()), branch.synced()])
+                    (Some(branch), [Some(branch.ready()), branch.synced()].map(|state| self.of_pod(pod, state)))
                 }
-                Some(Err(_)) if last_answer.elapsed() < GRACE => continue,
-                Some(Err(error)) => {
+                Some((_, Err(_))) if last_answer.elapsed() < GRACE => continue,
+                Some((_, Err(error))) => {
                     let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
                     (None, [Some(state.clone()), Some(state)])
                 }
@@ -251,21 +256,35 @@ impl<T: StatusSource> Shared<T> {
 
     /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
     /// responding.
-    async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<Result<Branch, String>> {
+    async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<Answered> {
         let pods = self.pods(key);
         let identity = self.source.identity(client, object).await;
-        let answers = join_all(pods.iter().map(|pod| look_at(pod, identity.as_ref()))).await;
-        best(answers)
+        let answers = pods.iter().map(async |pod| {
+            let name = pod.metadata.name.clone().unwrap_or_default();
+            (name, look_at(pod, identity.as_ref()).await)
+        });
+        let answers = join_all(answers).await;
+        if self.source.has_branch_per_replica() { worst(answers) } else { best(answers) }
+    }
+
+    /// Names the pod in a problem of its branch, if others have branches of their own.
+    fn of_pod(&self, pod: &str, state: Option<State>) -> Option<State> {
+        let mut state = state?;
+        if self.source.has_branch_per_replica() && !state.is {
+            state.message = format!("pod {pod}: {}", state.message);
+        }
+        Some(state)
     }
 
     async fn write_status(&self, key: &Key, object: &T::Object, client: &Client, status: Map<String, Value>) -> bool {
+        let kind = self.objects.kind();
         let patch = json!({
-            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": T::KIND,
+            "apiVersion": kind.api_version(), "kind": kind.name(),
             // Not another object of the same name that was created in the meantime.
             "metadata": {"name": key.name(), "uid": object.meta().uid},
             "status": status,
         });
-        let api = self.objects.kind().api(client.clone(), key.namespace());
+        let api = kind.api(client.clone(), key.namespace());
         match api.patch_status(key.name(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await {
             Ok(_) => true,
             Err(error) => {
@@ -292,10 +311,25 @@ async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, Strin
     }
 }
 
+/// The name of a pod, and its response.
+type Answered = (String, Result<Branch, String>);
+
+/// Selects a response of replicas with branches of their own: an error, otherwise that of a branch that cannot be written,
+/// otherwise of one with unpushed commits, otherwise of one that is not synchronized.
+fn worst(answers: Vec<Answered>) -> Option<Answered> {
+    answers.into_iter().min_by_key(|(_, answer)| match answer {
+        Err(_) => 0,
+        Ok(branch) if !branch.ready().is => 1,
+        Ok(branch) if branch.unpushed().is_some() => 2,
+        Ok(branch) if branch.synced().is_some_and(|synced| !synced.is) => 3,
+        Ok(_) => 4,
+    })
+}
+
 /// Selects a response: that of the writer, preferably of one with unpushed commits, otherwise another response, otherwise
 /// an error.
-fn best(answers: Vec<Result<Branch, String>>) -> Option<Result<Branch, String>> {
-    answers.into_iter().min_by_key(|answer| match answer {
+fn best(answers: Vec<Answered>) -> Option<Answered> {
+    answers.into_iter().min_by_key(|(_, answer)| match answer {
         Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
         Ok(_) => 2,
         Err(_) => 3,
@@ -325,6 +359,10 @@ mod tests {
             ..Branch::default()
         };
         let away = || Err("refused".to_owned());
+        let best = |answers: Vec<Result<Branch, String>>| {
+            super::best(answers.into_iter().map(|answer| ("pod".to_owned(), answer)).collect())
+                .map(|(_, answer)| answer)
+        };
         assert_eq!(best(Vec::new()), None);
         assert_eq!(best(vec![away()]), Some(away()));
         assert_eq!(best(vec![away(), Ok(branch("writer", "a"))]), Some(Ok(branch("writer", "a"))));
@@ -334,5 +372,31 @@ mod tests {
         // Replicas without a lease: commits that only one of them has are not pushed.
         let behind = branch("writer", "b");
         assert_eq!(best(vec![Ok(writer), Ok(behind.clone())]), Some(Ok(behind)));
+    }
+
+    #[test]
+    fn of_branches_of_their_own_the_one_with_most_problems_counts() {
+        let pushed = |pushed: &str| Branch {
+            role: "writer".to_owned(),
+            head: "b".to_owned(),
+            remotes: vec![Remote {
+                pushed: Some(pushed.to_owned()),
+                condition: "Synced".to_owned(),
+                ..Remote::default()
+            }],
+            ..Branch::default()
+        };
+        let full = Branch { writes_refused: Some("the disk is full".to_owned()), ..pushed("b") };
+        let away = pushed("b");
+        let apart =
+            Branch { remotes: vec![Remote { condition: "Denied".to_owned(), ..away.remotes[0].clone() }], ..away };
+        let answers = [Ok(pushed("b")), Ok(apart), Ok(pushed("a")), Ok(full), Err("refused".to_owned())];
+        // The last one is the worst, the one before it the second, and so on.
+        for count in 1..=answers.len() {
+            let named = answers[..count].iter().enumerate().map(|(at, answer)| (at.to_string(), answer.clone()));
+            let (pod, _) = worst(named.collect()).unwrap();
+            assert_eq!(pod, (count - 1).to_string());
+        }
+        assert_eq!(worst(Vec::new()), None);
     }
 }

@@ -22,7 +22,6 @@ struct Shows(Arc<Mutex<Vec<Key>>>);
 
 impl StatusSource for Shows {
     type Object = TrishankuHeaven;
-    const KIND: &'static str = "TrishankuHeaven";
 
     fn label(&self) -> &'static str {
         HEAVEN
@@ -64,7 +63,8 @@ async fn a_deleted_object_is_forgotten_without_a_notification() {
     let namespace = cluster.namespace("observe").await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
     let gone = Arc::new(Mutex::new(Vec::new()));
-    let observer = Observer::new(Shows(gone.clone()), manager.cache(), &manager.cache_selecting(HEAVEN));
+    let observer =
+        Observer::new(Shows(gone.clone()), manager.caches().cache(), &manager.caches().cache_selecting(HEAVEN));
     let observer = Arc::new(observer);
     let (stop, stopped) = oneshot::channel::<()>();
     let follows = Controller::new("follows", Follows(observer.clone()));
@@ -96,7 +96,8 @@ fn candidate(config: kube::Config, namespace: &str, identity: &str) -> (Arc<Obse
     let settings = lease::Settings::new(namespace, "observers");
     let settings = lease::Settings { duration, work, every, identity: identity.to_owned(), ..settings };
     let manager = Manager::with_scope(config, Scope::namespaces([namespace])).leader_election(settings);
-    let observer = Observer::new(Shows(Arc::default()), manager.cache(), &manager.cache_selecting(HEAVEN));
+    let observer =
+        Observer::new(Shows(Arc::default()), manager.caches().cache(), &manager.caches().cache_selecting(HEAVEN));
     let observer = Arc::new(observer);
     let (stop, stopped) = oneshot::channel::<()>();
     let follows = Controller::new("follows", Follows(observer.clone()));

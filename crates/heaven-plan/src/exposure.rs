@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use trishanku_api::{AutomatedMergeSpec, GitHubRepository, Gitcd, Remote, TrishankuHeavenSpec};
+use trishanku_api::{AutomatedMergeSpec, GitHubRepository, Gitcd, Remote};
 use trishanku_framework::Key;
 use trishanku_framework::cache::Change;
 
+use crate::HeavenParts;
 use crate::encryption::Encryption;
 use crate::uses::ReferenceIndex;
 
@@ -135,16 +136,11 @@ fn is_internal(repo: &str) -> bool {
 
 /// Returns a reason if a heaven's unencrypted Secrets would get to a remote: rather a public one, then one of which nothing is
 /// known.
-pub fn of_heaven(
-    spec: &TrishankuHeavenSpec,
-    repositories: &[&GitHubRepository],
-    encryption: Encryption,
-) -> Option<Leak> {
-    let skips_app = spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default();
-    if skips_app || encryption == Encryption::On || spec.allow_public_secrets == Some(true) {
+pub fn of_heaven(heaven: &HeavenParts<'_>, repositories: &[&GitHubRepository], encryption: Encryption) -> Option<Leak> {
+    if heaven.skips_app || encryption == Encryption::On || heaven.allow_public_secrets {
         return None;
     }
-    match (gravest(spec.gitcd.as_ref(), repositories)?, encryption) {
+    match (gravest(heaven.gitcd, repositories)?, encryption) {
         // It decides all of them.
         (_, Encryption::Unknown(what)) => Some(Leak::Unknown(what)),
         (Leak::Public(how), Encryption::Off(Some(why))) => Some(Leak::Public(format!("{how}, {why}"))),
@@ -210,11 +206,19 @@ fn because(name: &str, repository: &GitHubRepository) -> Option<Leak> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use trishanku_api::{GitHubRepositorySpec, GitHubRepositoryStatus};
+    use trishanku_api::{GitHubRepositorySpec, GitHubRepositoryStatus, TrishankuHeavenSpec};
 
     use super::*;
 
     const OFF: Encryption = Encryption::Off(None);
+
+    fn of_heaven(
+        spec: &TrishankuHeavenSpec,
+        repositories: &[&GitHubRepository],
+        encryption: Encryption,
+    ) -> Option<Leak> {
+        super::of_heaven(&HeavenParts::of_spec("a", spec), repositories, encryption)
+    }
 
     #[expect(clippy::needless_pass_by_value, reason = "shorter at the call sites")]
     fn spec(more: Value) -> TrishankuHeavenSpec {

@@ -1,6 +1,6 @@
 //! The servers beside a heaven's controller, and those of an `AutomatedMerge`.
 //!
-//! [`plan::heaven`] and [`plan::merge`] are pure functions of a manifest, the default images, the paths and ports of the
+//! [`plan::heaven`] and [`plan::merge`] are pure functions of a manifest ([`HeavenParts`] is what they need of it), the default images, the paths and ports of the
 //! environment, and the available entry points. They return a [`Plan`](plan::Plan): the steps in order, each with
 //! program, arguments, environment, files, port and probes, independent of pods.
 //!
@@ -10,6 +10,7 @@
 //! ```
 //! use serde_json::json;
 //! use trishanku_api::TrishankuHeavenSpec;
+//! use trishanku_heaven_plan::HeavenParts;
 //! use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven};
 //! use trishanku_heaven_plan::pod;
 //!
@@ -19,7 +20,8 @@
 //!     "app": {"podTemplate": users},
 //! }))?;
 //! let place = Place::pod().with_ports(pod::ports(&users, None)?);
-//! let plan = heaven("sample", &spec, &Images::default(), &place, &EntryPoints::default())?;
+//! let parts = HeavenParts::of_spec("sample", &spec);
+//! let plan = heaven(&parts, &Images::default(), &place, &EntryPoints::default())?;
 //! assert_eq!(plan.steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["gitcd-init", "gitcd", "kube-apiserver"]);
 //!
 //! let template = pod::render(&plan, &users)?;
@@ -37,7 +39,10 @@ pub mod exposure;
 pub mod names;
 pub mod objects;
 pub mod own_namespace;
+mod parts;
 pub mod plan;
 pub mod pod;
 pub mod uses;
 pub mod workload;
+
+pub use self::parts::{HeavenParts, User};

@@ -18,6 +18,11 @@ pub struct Certificates {
 }
 
 impl Certificates {
+    /// Returns the default names.
+    pub fn new(name: &str) -> Self {
+        Self::of(name, &TrishankuHeavenSpec::default())
+    }
+
     /// Returns the names for a heaven.
     pub fn of(name: &str, spec: &TrishankuHeavenSpec) -> Self {
         let given = spec.certificates.clone().unwrap_or_default();
@@ -40,15 +45,20 @@ impl Certificates {
 /// The `ConfigMap` with the entry points of a heaven.
 pub fn entry_points_of_heaven(name: &str, spec: &TrishankuHeavenSpec) -> String {
     let given = spec.app.as_ref().and_then(|app| app.entrypoints_config_map_name.clone());
-    given.unwrap_or_else(|| format!("{name}-entrypoints"))
+    given.unwrap_or_else(|| entry_points(name))
+}
+
+/// The default name of the `ConfigMap` with entry points.
+pub fn entry_points(name: &str) -> String {
+    format!("{name}-entrypoints")
 }
 
 /// The `ConfigMap` with the entry points of an `AutomatedMerge`.
 pub fn entry_points_of_merge(name: &str, spec: &AutomatedMergeSpec) -> String {
-    spec.app.entrypoints_config_map_name.clone().unwrap_or_else(|| format!("{name}-entrypoints"))
+    spec.app.entrypoints_config_map_name.clone().unwrap_or_else(|| entry_points(name))
 }
 
-/// The Deployment of a heaven.
+/// The workload of a heaven, such as its Deployment.
 pub fn heaven(name: &str) -> String {
     format!("{name}-heaven")
 }

@@ -12,8 +12,8 @@ use trishanku_api::{Gitcd, Host};
 
 use crate::names;
 use crate::plan::gitcd::HOST_PORT;
-use crate::plan::{GITCD_CONFIG, PlanError};
-use crate::workload;
+use crate::plan::{GITCD_CONFIG, HOME, PlanError};
+use crate::workload::{self, Replicas};
 
 /// Default flags of every gitcd with these entry points; manifests override them.
 const FLAGS: &str = "\
@@ -29,7 +29,7 @@ pub fn entry_points(name: String) -> ConfigMap {
     ConfigMap { metadata: called(name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The volume claim to create for the repository.
+/// The volume claim to create for the repository, if the manifest sets its size.
 pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim> {
     let claim = gitcd?.storage.as_ref()?.volume_claim.as_ref()?;
     let size = claim.size.clone().filter(|_| claim.name.is_none())?;
@@ -42,6 +42,27 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
     };
     let metadata = called(names::repository_claim(name));
     Some(PersistentVolumeClaim { metadata, spec: Some(spec), ..PersistentVolumeClaim::default() })
+}
+
+/// The volume claims to create for the repositories of a heaven.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claims {
+    /// That of the only replica.
+    pub shared: Option<PersistentVolumeClaim>,
+    /// That of which each replica has one of its own, named as its volume.
+    pub by_replica: Option<PersistentVolumeClaim>,
+}
+
+/// Returns the volume claims to create for the repositories of a heaven.
+pub fn claims(name: &str, gitcd: Option<&Gitcd>, replicas: Replicas) -> Claims {
+    let claim = claim(name, gitcd);
+    match (replicas, claim) {
+        (Replicas::Named { .. }, Some(claim)) => {
+            let by_replica = PersistentVolumeClaim { metadata: called(HOME.to_owned()), ..claim };
+            Claims { shared: None, by_replica: Some(by_replica) }
+        }
+        (_, shared) => Claims { shared, by_replica: None },
+    }
 }
 
 /// The fields of a Service that a manifest may set. Others would send traffic of the cluster elsewhere (`externalIPs`,
@@ -63,11 +84,11 @@ const SERVICE_FIELDS: [&str; 14] = [
     "type",
 ];
 
-/// The Service for the Git host.
+/// The Service for the Git host, which selects the pods with this label.
 ///
 /// # Errors
 /// [`PlanError`] if a given field is not allowed, or not valid in the spec of a Service.
-pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
+pub fn host_service(heaven: &str, label: &str, gitcd: Option<&Gitcd>) -> Result<Option<Service>, PlanError> {
     let Some(Host { port, service, .. }) = gitcd.and_then(|gitcd| gitcd.host.as_ref()) else { return Ok(None) };
     let port = port.unwrap_or(HOST_PORT);
     let mut spec = json!({"ports": [{"name": "git", "port": port, "targetPort": port, "protocol": "TCP"}]});
@@ -97,7 +118,7 @@ pub fn host_service(heaven: &str, gitcd: Option<&Gitcd>) -> Result<Option<Servic
             return Err(PlanError::value("gitcd.host.service.ports.protocol", &protocol.to_string(), problem));
         }
     }
-    spec["selector"] = json!({workload::HEAVEN: workload::label_value(heaven)});
+    spec["selector"] = json!({label: workload::label_value(heaven)});
     let object = json!({"metadata": {"name": names::host_service(heaven)}, "spec": spec});
     let problem = "is not the spec of a Service: see `kubectl explain service.spec`";
     let wrong = |_| PlanError::value("gitcd.host.service", &service.clone().unwrap_or_default().to_string(), problem);
@@ -116,7 +137,7 @@ mod tests {
     fn the_service_of_the_git_host_leads_nowhere_else() {
         let with = |service: Value| {
             let gitcd = json!({"host": {"tokensSecretName": "t", "service": service}});
-            host_service("a", Some(&serde_json::from_value(gitcd).unwrap()))
+            host_service("a", workload::HEAVEN, Some(&serde_json::from_value(gitcd).unwrap()))
         };
         let service = with(json!({"type": "NodePort", "ports": [{"port": 443, "nodePort": 30443}]})).unwrap().unwrap();
         let spec = serde_json::to_value(service.spec.unwrap()).unwrap();

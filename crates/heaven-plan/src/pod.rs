@@ -4,17 +4,84 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use trishanku_framework::inject::{
-    Awaited, Claim, ConfigMapRef, Container, EmptyDir, Injector, JsonError, Kind, Pod, Probe as KubeletProbe,
+    Awaited, Claim, ConfigMapRef, Container, EmptyDir, FieldRef, Injector, JsonError, Kind, Pod, Probe as KubeletProbe,
     PullPolicy, ReadOnly, SecretRef, Security, StartedSidecar, Users, Volume, Writable, inject_json,
 };
 
-use crate::plan::{Content, Folder, Look, Mount, Plan, Ports, Probe, Probes, Run, Step};
+use crate::HeavenParts;
+use crate::plan::{
+    Content, EntryPoints, Folder, Images, Look, Mount, Place, Plan, PlanError, Ports, Probe, Probes, REPLICA, Run,
+    Step, heaven, host_port, show,
+};
+use crate::workload::Replicas;
 
 /// The user id of injected containers, which no image has a name for.
 const USER: u32 = 65532;
 const KUBECONFIG: &str = "trishanku-kubeconfig";
 /// The preferred port of gitcd's status.
 const STATUS_FROM: u16 = 2481;
+
+/// The pods of a heaven.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeavenPod {
+    /// Their template.
+    pub template: Value,
+    /// The port of gitcd's status: the value of the annotation [`STATUS_PORT`](crate::STATUS_PORT).
+    pub status_port: u16,
+}
+
+/// Why there is no pod template for a heaven.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PodError {
+    /// The manifest is invalid.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The user's template conflicts with the injected containers.
+    #[error("spec.{field}: {error}")]
+    Template {
+        /// The field with the template, below `spec`.
+        field: &'static str,
+        /// The conflicts.
+        error: JsonError,
+    },
+    /// There is no template.
+    #[error("spec.{0} is missing")]
+    Missing(&'static str),
+}
+
+/// Returns the pods of a heaven: its template, with the plan beside the containers of the user, on ports that those do not
+/// use.
+///
+/// # Errors
+/// [`PodError`] with the field and the solution.
+pub fn of_heaven(
+    parts: &HeavenParts<'_>,
+    images: &Images,
+    entry_points: &EntryPoints,
+    replicas: Replicas,
+) -> Result<HeavenPod, PodError> {
+    let field = parts.pod_template_field;
+    let storage = parts.gitcd.and_then(|gitcd| gitcd.storage.as_ref());
+    let claim = storage.and_then(|storage| storage.volume_claim.as_ref());
+    if let (Replicas::Named { has_claims: false, .. }, Some(claim)) = (replicas, claim) {
+        let problem = "is a claim for one pod, but this kind of heaven has several, which cannot have claims of their \
+                       own: remove volumeClaim, and push to a remote";
+        let size = claim.size.as_ref().or(claim.name.as_ref()).map_or("", String::as_str);
+        return Err(PlanError::value("gitcd.storage.volumeClaim", size, problem).into());
+    }
+    let users = parts.pod_template.ok_or(PodError::Missing(field))?;
+    let wrong = |error| PodError::Template { field, error };
+    let host = host_port(parts)?;
+    let place = Place::pod().with_ports(ports(users, host).map_err(wrong)?).with_replica(replicas.field());
+    let mut plan = heaven(parts, images, &place, entry_points)?;
+    let Ports { gitcd, events, events_peers, apiserver } = place.ports;
+    let taken: Vec<u16> = [gitcd, events, events_peers, apiserver].into_iter().chain(host).collect();
+    let status_port = status_port(users, &taken).map_err(wrong)?;
+    show(&mut plan, &place, status_port, &parts.certificates.kubernetes);
+    let template = render(&plan, users).map_err(wrong)?;
+    Ok(HeavenPod { template, status_port })
+}
 
 /// Renders a plan into a pod template.
 ///
@@ -24,7 +91,8 @@ const STATUS_FROM: u16 = 2481;
 /// [`JsonError`] with all conflicts in the template, and their solutions.
 pub fn render(plan: &Plan, template: &Value) -> Result<Value, JsonError> {
     let mut rendered = inject_json(template, |injector| injector.with(|pod| build(pod, plan)))?;
-    let is_kept = plan.folders.iter().any(|folder| matches!(folder.content, Content::Kept { .. }));
+    let is_kept =
+        plan.folders.iter().any(|folder| matches!(folder.content, Content::Kept { .. } | Content::KeptByReplica));
     if is_kept {
         // The volume belongs to root, so the containers need a group to write to it. The user's own setting wins.
         let spec = rendered["spec"].as_object_mut().expect("the rendered template has a spec");
@@ -105,7 +173,7 @@ fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
     for step in &plan.steps {
         match &step.run {
             Run::Once => {
-                let container = described(pod.init(&step.name, &step.image.name), step, &folders);
+                let container = described(pod.init(&step.name, &step.image.name), step, &folders, plan.replica);
                 let container = match &earlier {
                     Some(earlier) => container.after(earlier),
                     None => container,
@@ -116,7 +184,7 @@ fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
                 let mut container = pod.sidecar(&step.name, &step.image.name);
                 let port = probes.port.map(|(name, number)| container.port(name, number));
                 let look = |probe: &Probe| kubelet(probe, port.as_ref());
-                let container = described(container, step, &folders).startup(look(&probes.started));
+                let container = described(container, step, &folders, plan.replica).startup(look(&probes.started));
                 let mut container: Container<'_, 'p, StartedSidecar> = others(container, probes, look);
                 if let Some(earlier) = &earlier {
                     container = container.after(earlier);
@@ -124,7 +192,7 @@ fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
                 earlier = Some(container.add());
             }
             Run::Alone { alive } => {
-                let container = described(pod.container(&step.name, &step.image.name), step, &folders);
+                let container = described(pod.container(&step.name, &step.image.name), step, &folders, plan.replica);
                 match alive {
                     Some(alive) => container.liveness(kubelet(alive, None)).add(),
                     None => container.add(),
@@ -134,8 +202,12 @@ fn build<'p>(pod: &mut Pod<'p>, plan: &Plan) {
     }
     if let Some(kubeconfig) = &plan.kubeconfig {
         let secret = SecretRef::named(&kubeconfig.secret);
-        let file = pod.kubeconfig(KUBECONFIG, secret.key("kubeconfig")).as_file(&kubeconfig.path);
-        pod.mount_kubeconfig(Users::All, &file);
+        let volume = pod.kubeconfig(KUBECONFIG, secret.key("kubeconfig"));
+        if kubeconfig.has_folder {
+            pod.give_kubeconfig(Users::All, &volume.in_folder(&kubeconfig.path));
+        } else {
+            pod.mount_kubeconfig(Users::All, &volume.as_file(&kubeconfig.path));
+        }
     }
     if let Some(secret) = &plan.pull_secret {
         pod.pull_with(&SecretRef::named(secret));
@@ -151,6 +223,8 @@ fn volume<'p>(pod: &mut Pod<'p>, folder: &Folder) -> Handle<'p> {
         }
         Content::Memory => Handle::Write(pod.volume(name, EmptyDir::new().in_memory().size_limit("1Mi"))),
         Content::Kept { claim } => Handle::Write(pod.volume(name, Claim::named(claim))),
+        // A StatefulSet replaces it by the claim of that name.
+        Content::KeptByReplica => Handle::Write(pod.volume(name, EmptyDir::new())),
         Content::Secret { name: secret, items } => {
             let files = SecretRef::named(secret).files();
             Handle::Read(pod.volume(name, items.iter().fold(files, |files, (key, path)| files.item(*key, *path))))
@@ -166,8 +240,15 @@ fn described<'c, 'p, K: Kind>(
     mut container: Container<'c, 'p, K>,
     step: &Step,
     folders: &HashMap<&str, Handle<'p>>,
+    replica: Option<&'static str>,
 ) -> Container<'c, 'p, K> {
     container = container.command([&step.program]);
+    let mut texts = step.arguments.iter().chain(step.environment.values());
+    if let Some(field) = replica.filter(|_| texts.any(|text| text.contains(REPLICA))) {
+        // Before the variables that refer to it.
+        container = container.env("REPLICA", FieldRef::new(field));
+    }
+    let literal = |text: &str| literal(text, replica.is_some());
     if !step.arguments.is_empty() {
         container = container.args(step.arguments.iter().map(|argument| literal(argument)));
     }
@@ -198,9 +279,10 @@ fn described<'c, 'p, K: Kind>(
     container.security(if step.writable_root { security.writable_root() } else { security })
 }
 
-/// Escapes `$(NAME)`, which kubelet would replace with a variable.
-fn literal(text: &str) -> String {
-    text.replace("$(", "$$(")
+/// Escapes `$(NAME)`, which kubelet would replace with a variable, except the placeholder of replicas where there is one.
+fn literal(text: &str, has_replica: bool) -> String {
+    let escaped = text.replace("$(", "$$(");
+    if has_replica { escaped.replace(&format!("${REPLICA}"), REPLICA) } else { escaped }
 }
 
 fn others<'c, 'p>(

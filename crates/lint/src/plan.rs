@@ -4,8 +4,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 use trishanku_heaven_plan::credentials::exposed_remotes;
-use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, heaven, host_port, merge};
-use trishanku_heaven_plan::{objects, pod};
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge};
+use trishanku_heaven_plan::pod::PodError;
+use trishanku_heaven_plan::workload::{HEAVEN, Replicas};
+use trishanku_heaven_plan::{HeavenParts, objects, pod};
 
 type Problem = Option<(String, String)>;
 
@@ -61,18 +63,16 @@ pub(crate) fn check(kind: &str, name: &str, spec: &Value) -> Problem {
 
 fn of_heaven(name: &str, spec: &Value) -> Result<(), (String, String)> {
     let spec: TrishankuHeavenSpec = typed(spec)?;
-    if spec.skip.as_ref().and_then(|skip| skip.app).unwrap_or_default() {
+    let parts = HeavenParts::of_spec(name, &spec);
+    if parts.skips_app || parts.pod_template.is_none() {
         return Ok(());
     }
-    let Some(app) = &spec.app else { return Ok(()) };
-    let template = |error| at("spec.app.podTemplate", &error);
-    let host = host_port(&spec).map_err(|error| at("spec", &error))?;
-    let place = Place::pod().with_ports(pod::ports(&app.pod_template, host).map_err(template)?);
-    let images = Images::default();
-    let plan = heaven(name, &spec, &images, &place, &EntryPoints::default()).map_err(|error| at("spec", &error))?;
-    objects::host_service(name, spec.gitcd.as_ref()).map_err(|error| at("spec", &error))?;
-    pod::render(&plan, &app.pod_template).map_err(template)?;
-    Ok(())
+    objects::host_service(name, HEAVEN, parts.gitcd).map_err(|error| at("spec", &error))?;
+    match pod::of_heaven(&parts, &Images::default(), &EntryPoints::default(), Replicas::One) {
+        Ok(_) => Ok(()),
+        Err(PodError::Template { field, error }) => Err(at(&format!("spec.{field}"), &error)),
+        Err(error) => Err(at("spec", &error)),
+    }
 }
 
 fn of_merge(name: &str, spec: &Value) -> Result<(), (String, String)> {

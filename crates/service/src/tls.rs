@@ -110,6 +110,20 @@ impl Certificates {
     }
 }
 
+/// Returns the TLS configuration of a server with this certificate, followed by the intermediate ones, and this key, both in PEM: for
+/// certificates that are not in files. Warns as [`Certificates::load`] does.
+///
+/// # Errors
+/// [`Unusable`], with the names `tls.crt` and `tls.key`, as in a Secret of the type `kubernetes.io/tls`.
+pub fn server_config(
+    certificate: &[u8],
+    key: &[u8],
+    protocols: &'static [&'static [u8]],
+) -> Result<Arc<ServerConfig>, Unusable> {
+    let files = Files { cert: "tls.crt".into(), key: "tls.key".into(), trusted_ca: None };
+    Contents { cert: certificate.to_vec(), key: key.to_vec(), trusted_ca: None }.parse(&files, protocols)
+}
+
 #[derive(PartialEq, Eq)]
 struct Contents {
     cert: Vec<u8>,
@@ -207,6 +221,17 @@ mod tests {
         let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         std::fs::write(&files.cert, made.cert.pem()).unwrap();
         std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_in_a_file_is_checked_as_one_that_is() {
+        let made = rcgen::generate_simple_self_signed(["one".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let config = server_config(certificate.as_bytes(), key.as_bytes(), &[b"h2"]).unwrap();
+        assert_eq!(config.alpn_protocols, [b"h2"]);
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let error = server_config(certificate.as_bytes(), other.as_bytes(), &[]).unwrap_err().to_string();
+        assert!(error.contains("tls.key") && error.contains("not the key of the certificate in tls.crt"), "{error}");
     }
 
     #[test]

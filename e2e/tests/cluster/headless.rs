@@ -66,24 +66,30 @@ pub(crate) fn the_published_samples_become_a_cluster_whose_controllers_agree(wor
 
 /// The manifests of this project, by the steps of the documentation, in a namespace that enforces the restricted standard.
 pub(crate) fn a_headless_cluster_is_made_as_the_documentation_says(world: &Arc<World>) -> anyhow::Result<()> {
-    let (checkout, samples) = (world.file("checkout"), "deploy/kustomize/samples");
-    std::fs::create_dir_all(checkout.join(samples))?;
-    for entry in std::fs::read_dir(World::source(samples))? {
-        let entry = entry?;
-        std::fs::copy(entry.path(), checkout.join(samples).join(entry.file_name()))?;
+    let checkout = world.file("checkout");
+    for samples in ["deploy/kustomize/samples", "deploy/kustomize/samples-without-github"] {
+        std::fs::create_dir_all(checkout.join(samples))?;
+        for entry in std::fs::read_dir(World::source(samples))? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), checkout.join(samples).join(entry.file_name()))?;
+        }
     }
     let given = [("https://YOURS", "https://10.96.0.80/other"), ("USER", "e2e"), ("TOKEN", TOKEN)];
     let typed = |command: &str| world.documented_with(command, &given, &checkout);
     let begun = Instant::now();
-    typed("sed -i '/repository.yaml/d' deploy/kustomize/samples/kustomization.yaml")?;
-    typed("sed -i 's,https://git.example.org/cluster.git,https://YOURS/cluster.git,' deploy/kustomize/samples/*.yaml")?;
+    // The file that the documentation asks to edit.
+    let settings = checkout.join("deploy/kustomize/samples/settings.env");
+    let text = std::fs::read_to_string(&settings)?;
+    let edited = text.replace("https://git.example.org/", "https://10.96.0.80/other/");
+    ensure!(edited != text, "{text}");
+    std::fs::write(&settings, edited)?;
     typed("kubectl create namespace cluster")?;
     world.kubectl("label namespace cluster pod-security.kubernetes.io/enforce=restricted")?;
     typed(
         "kubectl create secret generic git-credentials --namespace cluster --from-literal=username=USER --from-literal=password=TOKEN --from-literal=url=https://YOURS",
     )?;
     world.trust_host("cluster", "git-credentials")?;
-    typed("kubectl apply --namespace cluster --kustomize deploy/kustomize/samples")?;
+    typed("kubectl apply --namespace cluster --kustomize deploy/kustomize/samples-without-github")?;
     for object in
         ["trishankuheaven kube-controller-manager", "trishankuheaven kube-scheduler", "automatedmerge cluster"]
     {

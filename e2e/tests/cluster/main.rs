@@ -9,10 +9,12 @@ mod chaos;
 mod headless;
 mod host_certificate;
 mod images;
+mod injection;
 mod install;
 mod security;
 mod survives;
 mod trouble;
+mod workloads;
 mod world;
 
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ use trishanku_e2e::{Order, nodes, run_on, scenarios};
 use crate::world::World;
 
 /// Scenarios that run without the published manifests.
-const ALONE: [&str; 3] = ["images::", "install::", "security::a_controller"];
+const ALONE: [&str; 5] = ["images::", "injection::", "install::", "security::a_controller", "workloads::"];
 
 fn main() -> ExitCode {
     if let Some(code) = nodes::host::init() {
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         images::images_have_no_shell_run_as_nobody_and_list_what_they_consist_of,
         install::one_command_installs_the_manager,
         install::a_first_heaven_is_ready_where_pods_have_to_be_restricted,
+        workloads::replicas_and_nodes_have_branches_of_their_own,
+        injection::pods_of_a_labelled_namespace_get_heavens,
         headless::the_published_samples_become_a_cluster_whose_controllers_agree,
         security::all_that_is_injected_is_restricted_and_the_exceptions_are_those_of_users,
         security::a_controller_reaches_no_store_past_its_role,

@@ -212,8 +212,19 @@ impl World {
 
     /// Access to a heaven's kube-apiserver with the administrator's kubeconfig from a Secret.
     pub(crate) fn heaven(&self, namespace: &str, name: &str, admin: &str) -> anyhow::Result<Heaven<'_>> {
+        self.heaven_in(namespace, name, admin, &format!("deployment/{name}-heaven"))
+    }
+
+    /// The same in a given pod or workload.
+    pub(crate) fn heaven_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        admin: &str,
+        target: &str,
+    ) -> anyhow::Result<Heaven<'_>> {
         let kubeconfig = self.kubeconfig_of(namespace, name, admin)?;
-        let forward = self.cluster().forward(namespace, &format!("deployment/{name}-heaven"), PORT)?;
+        let forward = self.cluster().forward(namespace, target, PORT)?;
         Ok(Heaven { world: self, name: name.to_owned(), kubeconfig, way: Way::Forwarded(forward) })
     }
 

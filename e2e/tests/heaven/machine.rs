@@ -17,10 +17,10 @@ use trishanku::plane::Assets;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
 use trishanku_heaven::certificates::{Data, Terms, User, issue};
-use trishanku_heaven_plan::names;
 use trishanku_heaven_plan::plan::{
     Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, Trust, heaven, merge,
 };
+use trishanku_heaven_plan::{HeavenParts, names};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -50,6 +50,7 @@ impl Machine {
             address: "127.0.0.1".to_owned(),
             ports: Ports { gitcd, events, events_peers, apiserver },
             trust: Trust::Created(path("store")),
+            replica: None,
         };
         let assets = Assets::find(None).unwrap().program("kube-apiserver");
         Self {
@@ -77,7 +78,7 @@ impl Machine {
                 write_all(&self.folder.path().join("mine").join(name), data);
             }
         }
-        let plan = heaven("a", &spec, &Images::default(), &self.place, entry_points).unwrap();
+        let plan = heaven(&HeavenParts::of_spec("a", &spec), &Images::default(), &self.place, entry_points).unwrap();
         self.run(&plan);
     }
 
@@ -128,7 +129,7 @@ impl Machine {
                     let files = if items.is_empty() { data.clone() } else { named.collect() };
                     write_all(Path::new(&mount.path), &files);
                 }
-                Content::Empty { .. } | Content::Memory | Content::Kept { .. } => {
+                Content::Empty { .. } | Content::Memory | Content::Kept { .. } | Content::KeptByReplica => {
                     fs::create_dir_all(&mount.path).unwrap();
                 }
                 Content::EntryPoints { .. } => assert!(Path::new(&mount.path).is_dir(), "{}", mount.path),

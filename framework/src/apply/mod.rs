@@ -24,13 +24,14 @@
 //!
 //! **Ownership.** The owner becomes the controller, so that changes of the object trigger its reconcile
 //! ([`Owned`]), and the object is garbage-collected. An object that has another controller, or none,
-//! is not changed. If the cache is [selecting](crate::Manager::cache_selecting), the apiserver is asked first whether there is
+//! is not changed. If the cache is [selecting](crate::cache::Caches::cache_selecting), the apiserver is asked first whether there is
 //! such an object. An object that the cache does not show (it is newer, or not watched) is applied without
 //! force: a field with another manager is not overwritten, and the result is a conflict.
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
 //! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
-//! cache has it.
+//! cache has it. The owner does not get the marks of an `ApplySet`'s parent: they are how tools find members, which a controller has in
+//! its caches, and would cost a write to each owner. `kubectl apply --applyset` refuses an owner without them.
 //!
 //! **Change log.** Each field that a write changed is a log line at level `debug`: `~ data.level: "3" → "4"`. With
 //! [`ApplySet::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that

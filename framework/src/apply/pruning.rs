@@ -16,7 +16,7 @@ use crate::cache::{Caches, Scope};
 async fn only_what_was_looked_at_is_deleted() {
     let mut owner = Namespace::default();
     (owner.metadata.name, owner.metadata.uid) = (Some("plant".to_owned()), Some("one".to_owned()));
-    let cache = Caches::new(Scope::All).of::<ConfigMap>(None);
+    let cache = Caches::new(Scope::All).cache::<ConfigMap>();
     let map = json!({"metadata": {
         "name": "a", "namespace": "plant", "uid": "two", "resourceVersion": "7", "labels": {PART_OF: id(&Kind::known(), &owner)},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "plant", "uid": "one", "controller": true}],

@@ -19,7 +19,7 @@ type Values<K> = dyn Fn(&K) -> Vec<String> + Send + Sync;
 /// use trishanku_framework::Manager;
 ///
 /// # fn example(manager: &Manager) {
-/// let pods = manager.cache::<Pod>();
+/// let pods = manager.caches().cache::<Pod>();
 /// let of_node = pods.index(|pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
 /// for pod in of_node.get("node-7") {
 ///     println!("{:?}", pod.metadata.name);

@@ -24,7 +24,7 @@ use crate::{Key, Kind, StaticKind};
 /// use trishanku_framework::cache::OnDemand;
 ///
 /// # async fn example(context: Context, secrets: OnDemand<Secret>) -> kube::Result<()> {
-/// // let secrets = manager.cache_on_demand::<Secret>();
+/// // let secrets = kinds.cache_on_demand::<Secret>();
 /// if let Some(secret) = secrets.get(&context.client, &Key::namespaced("plant", "pump-password")).await? {
 ///     println!("it has {} keys", secret.data.as_ref().map_or(0, |data| data.len()));
 /// }

@@ -301,7 +301,7 @@ mod tests {
             "default",
         );
         let caches = Caches::new(Scope::All);
-        let cache = caches.of::<ConfigMap>(None);
+        let cache = caches.cache::<ConfigMap>();
         tokio::select! {
             () = caches.fill_within(&client, Duration::from_millis(300)) => panic!("watches run for ever"),
             synced = tokio::time::timeout(Duration::from_mins(1), cache.synced()) => synced.unwrap(),

@@ -40,12 +40,15 @@ impl Scope {
 }
 
 /// The caches of a program: one for each kind and selector, filled by one watch in each namespace.
+///
+/// Reconcilers get theirs from [`Kinds`](crate::Kinds) when they are created, or from
+/// [`Manager::caches`](crate::Manager::caches) and [`Cluster::caches`](crate::Cluster::caches).
 pub struct Caches {
     scope: Scope,
     entries: Mutex<HashMap<Id, Entry>>,
     /// While [`fill`](Caches::fill) runs. Locked after `entries`.
     filling: Mutex<Option<Filling>>,
-    figures: CacheMetrics,
+    metrics: CacheMetrics,
 }
 
 /// How a cache that is added is filled.
@@ -72,26 +75,41 @@ struct Entry {
 impl Caches {
     /// Creates a registry without caches.
     pub fn new(scope: Scope) -> Self {
-        Self { scope, entries: Mutex::default(), filling: Mutex::default(), figures: CacheMetrics::default() }
+        Self { scope, entries: Mutex::default(), filling: Mutex::default(), metrics: CacheMetrics::default() }
     }
 
     pub(crate) fn counted(self, metrics: &Metrics) -> Self {
-        Self { figures: metrics.of_caches(), ..self }
+        Self { metrics: metrics.of_caches(), ..self }
     }
 
-    /// Returns the cache of a type's kind, limited to objects with these labels if there are any. All callers share it.
+    /// Returns the cache of a type's kind. All callers share it, as do controllers that own or watch the kind.
     ///
-    /// [`fill`](Self::fill) fills it, also if that runs already: then wait for [`Cache::synced`].
-    pub fn of<K: StaticKind>(&self, labels: Option<&str>) -> Arc<Cache<K>> {
-        self.of_kind(&Kind::known(), labels)
+    /// [`fill`](Self::fill) fills it, which a manager calls; also if that runs already: then wait for [`Cache::synced`].
+    pub fn cache<K: StaticKind>(&self) -> Arc<Cache<K>> {
+        self.cache_of(&Kind::known(), None)
     }
 
-    /// As [`of`](Self::of), for any kind.
-    pub fn of_kind<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
+    /// Returns the cache of a kind's objects with these labels, or [by fields](Selector). A controller that is
+    /// [selecting](crate::Controller::selecting) them shares it. An [`ApplySet`](crate::apply::ApplySet) with it needs the permission to
+    /// `get` the kind: before it creates an object, it looks whether there is one without the labels.
+    pub fn cache_selecting<K: StaticKind>(&self, selector: impl Into<Selector>) -> Arc<Cache<K>> {
+        self.selected(&Kind::known(), &selector.into())
+    }
+
+    /// Returns the cache of any kind, as [`cache`](Self::cache), or with `labels` as [`cache_selecting`](Self::cache_selecting).
+    pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
         self.selected(kind, &labels.map(Selector::labels).unwrap_or_default())
     }
 
-    /// As [`of_kind`](Self::of_kind), with any selector.
+    /// Returns the objects of a kind of which few are needed, and the others may be large: only their metadata is cached.
+    pub fn cache_on_demand<K: StaticKind>(&self) -> OnDemand<K>
+    where
+        PartialObjectMeta<K>: StaticKind,
+    {
+        OnDemand::new(self.cache())
+    }
+
+    /// As [`cache_of`](Self::cache_of), with any selector.
     ///
     /// # Panics
     /// Never: caches are stored by type.
@@ -109,21 +127,13 @@ impl Caches {
         entry.cache.clone().downcast().expect("caches are stored by type")
     }
 
-    /// Returns the objects of a type's kind with only their metadata in a cache, which all callers share.
-    pub fn on_demand<K: StaticKind>(&self) -> OnDemand<K>
-    where
-        PartialObjectMeta<K>: StaticKind,
-    {
-        OnDemand::new(self.of(None))
-    }
-
     fn entry<K: Object>(&self, kind: &Kind<K>, selector: &Selector) -> Entry {
         let namespaces: Vec<_> = match &self.scope {
             Scope::Namespaces(names) if kind.is_namespaced() => names.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
         let cache = Cache::new(kind.clone(), namespaces.len()).limited(&self.scope, selector);
-        let cache = Arc::new(cache.counted(self.figures.misfits(&kind.group(), &kind.name())));
+        let cache = Arc::new(cache.counted(self.metrics.misfits(&kind.group(), &kind.name())));
         let selector = selector.clone();
         let (filled, awaited) = (cache.clone(), cache.clone());
         let troubles: Vec<_> = namespaces.iter().map(|_| Arc::<WatchHealth>::default()).collect();

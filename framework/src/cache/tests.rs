@@ -179,7 +179,7 @@ fn the_response_to_a_write_counts_until_the_watch_is_newer_and_restores_nothing(
 fn nothing_is_learned_whose_deletion_no_watch_would_report() {
     let mut labelled = map("x", "a", 5);
     labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());
-    let of = |caches: &Caches, selector| caches.of::<ConfigMap>(selector);
+    let of = |caches: &Caches, labels| caches.cache_of(&Kind::<ConfigMap>::known(), labels);
     let (everywhere, one) = (Caches::new(Scope::All), Caches::new(Scope::namespaces(["x"])));
     let names = |cache: &Cache<ConfigMap>| cache.all().iter().map(|map| map.name_any()).collect::<Vec<_>>();
 

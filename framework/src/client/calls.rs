@@ -37,7 +37,7 @@ struct Server {
     host: String,
     address: String,
     port: i64,
-    figures: Option<Requests>,
+    metrics: Option<Requests>,
 }
 
 impl Calls {
@@ -49,7 +49,7 @@ impl Calls {
             host: cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
             address: cluster_url.host().unwrap_or_default().to_owned(),
             port: cluster_url.port_u16().unwrap_or(default_port).into(),
-            figures: metrics.map(Metrics::requests),
+            metrics: metrics.map(Metrics::requests),
         }))
     }
 
@@ -94,9 +94,9 @@ where
         async move {
             let answer = answer.await.map_err(Into::into);
             let status = answer.as_ref().ok().map(Response::status);
-            if let Some(figures) = &server.figures {
+            if let Some(metrics) = &server.metrics {
                 let took = (!watch).then(|| began.elapsed());
-                figures.answered(&method, &server.host, status, took);
+                metrics.answered(&method, &server.host, status, took);
             }
             if let Some(call) = call {
                 call.end(status, answer.as_ref().err());

@@ -3,59 +3,31 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{StreamExt, select_all};
 use kube::{Client, Resource as _};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use super::builder::{Pauses, Seat, TimedOut, Triggers};
 use super::complaint::complain;
 use super::kinds::{Affected, Kinds};
+use super::orders::{Orders, Runs};
 use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
 use super::term::{Acting, Term};
 use super::trigger::{self, Owner};
-use super::{Action, CleanedUp, Context, Controller, Pauses, Reconciler, Seat, Triggers};
+use super::{Action, CleanedUp, Context, Controller, Reconciler};
 use crate::Key;
 use crate::cache::{Cache, Caches};
 use crate::finalizer::{self, Stage};
-use crate::health::Heartbeat;
 use crate::lease::Role;
-use crate::metrics::{Ending, Figures, Metrics};
+use crate::metrics::{ControllerMetrics, Ending, Metrics};
 use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
 use crate::status::Recorder;
 use crate::trace::{Subject, TraceContext, Trail};
-
-/// A controller of any kind.
-pub(crate) trait Runs: Send + Sync {
-    fn name(&self) -> &str;
-    /// Works while `role` leads, until `stop` is true; then lets running reconciles finish within `grace`.
-    fn run(self: Arc<Self>, orders: Orders) -> BoxFuture<'static, ()>;
-}
-
-/// What a controller needs from the manager.
-#[derive(Clone)]
-pub(crate) struct Orders {
-    pub(crate) client: Client,
-    pub(crate) role: watch::Receiver<Role>,
-    pub(crate) stop: watch::Receiver<bool>,
-    pub(crate) grace: Duration,
-    pub(crate) pulse: Heartbeat,
-}
-
-impl Orders {
-    /// Waits for the lead; `None` if the manager stops.
-    pub(super) async fn lead(&mut self) -> Option<Role> {
-        tokio::select! {
-            biased;
-            _ = self.stop.wait_for(|stop| *stop) => None,
-            () = self.pulse.clone().keep() => None,
-            leads = self.role.wait_for(|role| *role != Role::Standby) => leads.ok().map(|role| *role),
-        }
-    }
-}
 
 /// A controller and its queue.
 pub(crate) struct Driver<R: Reconciler> {
@@ -70,10 +42,13 @@ pub(crate) struct Driver<R: Reconciler> {
     resync: Option<Duration>,
     queue: Mutex<Queue<Key>>,
     added: Notify,
-    figures: Figures,
+    metrics: ControllerMetrics,
     trail: Trail,
+    timed_out: TimedOut<R>,
     /// Until it runs.
     triggers: Mutex<Triggers>,
+    /// Completed by the caches that trigger it. Until it runs.
+    awaited: Mutex<Vec<BoxFuture<'static, ()>>>,
 }
 
 type Running = JoinSet<Done>;
@@ -100,6 +75,7 @@ impl<R: Reconciler> Driver<R> {
             predicate,
             connections,
             triggers,
+            timed_out,
         } = controller;
         let cache = caches.selected(&kind, &selector);
         let field_manager: Arc<str> = field_manager.as_ref().unwrap_or(&name).as_str().into();
@@ -112,7 +88,7 @@ impl<R: Reconciler> Driver<R> {
         // It accepts keys only during a term.
         queue.drain();
         let (queue, added) = (Mutex::new(queue), Notify::new());
-        let (figures, trail) = (metrics.of(&name, settings.concurrency.max(1)), Trail::default());
+        let (metrics, trail) = (metrics.of(&name, settings.concurrency.max(1)), Trail::default());
         let driver = Arc::new(Self {
             name,
             reconciler,
@@ -125,9 +101,11 @@ impl<R: Reconciler> Driver<R> {
             resync,
             queue,
             added,
-            figures,
+            metrics,
             trail,
+            timed_out,
             triggers: Mutex::new(triggers),
+            awaited: Mutex::default(),
         });
         let weak = Arc::downgrade(&driver);
         // The initial list triggers nothing: each term starts with all objects.
@@ -139,9 +117,8 @@ impl<R: Reconciler> Driver<R> {
             }
         });
         let affected: Arc<dyn Affected> = driver.clone();
-        for connect in kinds.into_connections().into_iter().chain(connections) {
-            connect(caches, &affected);
-        }
+        let connections = kinds.into_connections().into_iter().chain(connections);
+        *lock(&driver.awaited) = connections.map(|connect| connect(caches, &affected)).collect();
         driver
     }
 
@@ -153,7 +130,7 @@ impl<R: Reconciler> Driver<R> {
 
     /// Passes on the keys of streams.
     async fn listen(&self) -> Infallible {
-        let triggers = std::mem::take(&mut *self.triggers.lock().unwrap_or_else(PoisonError::into_inner));
+        let triggers = std::mem::take(&mut *lock(&self.triggers));
         let mut keys = select_all(triggers);
         while let Some(key) = keys.next().await {
             self.affected(vec![key]);
@@ -171,7 +148,7 @@ impl<R: Reconciler> Driver<R> {
     }
 
     fn queue<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
-        self.figures.queue.with(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner), act)
+        self.metrics.queue.with(&mut lock(&self.queue), act)
     }
 
     /// Starts a term with all objects.
@@ -230,10 +207,10 @@ impl<R: Reconciler> Driver<R> {
         let now = Instant::now();
         loop {
             let Some(job) = self.queue(|queue| queue.next(now)) else { return };
-            self.figures.queue.handed_out(job.waited);
+            self.metrics.queue.handed_out(job.waited);
             let (key, driver, client, term) = (job.key.clone(), self.clone(), client.clone(), acting.term());
             let task = running.spawn(async move { driver.work(job, client, term).await });
-            self.figures.began(task.id());
+            self.metrics.began(task.id());
             works.insert(task.id(), key);
         }
     }
@@ -243,7 +220,7 @@ impl<R: Reconciler> Driver<R> {
             let ending = if error.is_panic() { Ending::Panicked } else { Ending::Cancelled };
             (error.id(), (Outcome::Failed { not_before: AT_ONCE }, ending))
         });
-        self.figures.ended(id, ending);
+        self.metrics.ended(id, ending);
         if let Some(key) = works.remove(&id) {
             self.queue(|queue| queue.finish(&key, outcome, Instant::now()));
         }
@@ -290,7 +267,7 @@ impl<R: Reconciler> Driver<R> {
             }
             let reason = "TimedOut";
             tracing::warn!(limit = ?self.time_limit, reason, "the reconcile took too long");
-            self.reconciler.timed_out(object, client, self.time_limit).await;
+            (self.timed_out)(&self.reconciler, object, client, self.time_limit).await;
             (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut, Some(reason))
         };
         reconcile.run(work).await
@@ -338,6 +315,11 @@ impl<R: Reconciler> Runs for Driver<R> {
         &self.name
     }
 
+    fn synced(&self) -> BoxFuture<'static, ()> {
+        let awaited = std::mem::take(&mut *lock(&self.awaited));
+        Box::pin(futures::future::join_all(awaited).map(drop))
+    }
+
     fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             tokio::select! {
@@ -348,11 +330,16 @@ impl<R: Reconciler> Runs for Driver<R> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use tokio::sync::watch;
 
     use super::*;
     use crate::cache::Scope;
@@ -376,7 +363,7 @@ mod tests {
     async fn a_term_that_ended_and_was_followed_by_another_before_anybody_looked_has_ended() {
         let (caches, begun) = (Caches::new(Scope::All), Arc::new(AtomicUsize::new(0)));
         let terms: Arc<Mutex<Vec<Term>>> = Arc::default();
-        let cache = caches.of::<ConfigMap>(None);
+        let cache = caches.cache::<ConfigMap>();
         let mut map = ConfigMap::default();
         (map.metadata.name, map.metadata.resource_version) = (Some("a".to_owned()), Some("1".to_owned()));
         cache.learn(map, cache.lists());

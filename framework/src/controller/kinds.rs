@@ -1,12 +1,13 @@
 //! The kinds that a controller reads and owns.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use kube::core::PartialObjectMeta;
+use futures::future::BoxFuture;
 
 use super::trigger::Owner;
 use crate::apply::Owned;
-use crate::cache::{Cache, Caches, Change, OnDemand, Selector};
+use crate::cache::{Cache, Caches, Change, Selector};
 use crate::{Key, Kind, Object, StaticKind};
 
 /// What gets the keys of objects to reconcile.
@@ -14,11 +15,12 @@ pub(super) trait Affected: Send + Sync {
     fn affected(&self, keys: Vec<Key>);
 }
 
-/// Connects the changes of a cache with a controller, once there is one.
-pub(super) type Connect = Box<dyn FnOnce(&Caches, &Arc<dyn Affected>) + Send>;
+/// Connects the changes of a cache with a controller, once there is one. Returns a future that completes when the cache is complete.
+pub(super) type Connect = Box<dyn FnOnce(&Caches, &Arc<dyn Affected>) -> BoxFuture<'static, ()> + Send>;
 
-/// The caches of a manager, for a reconciler that is being created. What it takes from here with [`owned`](Self::owned) also triggers
-/// it. See [`Controller::set_up`](super::Controller::set_up).
+/// The [caches](Caches) of a manager, for a reconciler that is being created. What it takes from here with [`owned`](Self::owned) also
+/// triggers it; changes in other caches do not, unless it [watches](Self::watches) them. See
+/// [`Controller::set_up`](super::Controller::set_up).
 pub struct Kinds<'a> {
     caches: &'a Caches,
     owner: Owner,
@@ -42,14 +44,14 @@ impl<'a> Kinds<'a> {
 
     /// As [`owned`](Self::owned), of a kind that many others use: only objects with these labels are cached, such as
     /// [`PART_OF`](crate::apply::PART_OF). Needs the permission to `get` the kind, as
-    /// [`cache_selecting`](crate::Manager::cache_selecting).
+    /// [`cache_selecting`](Caches::cache_selecting).
     pub fn owned_selecting<K: StaticKind>(&mut self, selector: impl Into<Selector>) -> Owned<K> {
-        self.owns(self.caches.selected(&Kind::known(), &selector.into()))
+        self.owns(self.cache_selecting(selector))
     }
 
     /// As [`owned`](Self::owned), of any kind, and with these labels if there are any.
     pub fn owned_of<K: Object>(&mut self, kind: &Kind<K>, labels: Option<&str>) -> Owned<K> {
-        self.owns(self.caches.of_kind(kind, labels))
+        self.owns(self.cache_of(kind, labels))
     }
 
     fn owns<K: Object>(&mut self, cache: Arc<Cache<K>>) -> Owned<K> {
@@ -66,28 +68,13 @@ impl<'a> Kinds<'a> {
     ) {
         self.connections.push(follow(cache.clone(), affected));
     }
+}
 
-    /// Returns the objects of a kind. Their changes trigger nothing, unless the controller [watches](Self::watches) them.
-    pub fn cache<K: StaticKind>(&self) -> Arc<Cache<K>> {
-        self.caches.of(None)
-    }
+impl Deref for Kinds<'_> {
+    type Target = Caches;
 
-    /// As [`cache`](Self::cache), with these labels, or [by fields](Selector).
-    pub fn cache_selecting<K: StaticKind>(&self, selector: impl Into<Selector>) -> Arc<Cache<K>> {
-        self.caches.selected(&Kind::known(), &selector.into())
-    }
-
-    /// As [`cache`](Self::cache), of any kind, and with these labels if there are any.
-    pub fn cache_of<K: Object>(&self, kind: &Kind<K>, labels: Option<&str>) -> Arc<Cache<K>> {
-        self.caches.of_kind(kind, labels)
-    }
-
-    /// Returns the objects of a kind of which few are needed, and the others may be large: only their metadata is cached.
-    pub fn cache_on_demand<K: StaticKind>(&self) -> OnDemand<K>
-    where
-        PartialObjectMeta<K>: StaticKind,
-    {
-        self.caches.on_demand()
+    fn deref(&self) -> &Caches {
+        self.caches
     }
 }
 
@@ -118,14 +105,14 @@ pub(super) fn follow_kind<W: Object>(
     kind: Kind<W>,
     affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
 ) -> Connect {
-    Box::new(move |caches, controller| connect(&caches.of_kind(&kind, None), controller, affected))
+    Box::new(move |caches, controller| connect(&caches.cache_of(&kind, None), controller, affected))
 }
 
 fn connect<W: Object>(
-    cache: &Cache<W>,
+    cache: &Arc<Cache<W>>,
     controller: &Arc<dyn Affected>,
     affected: impl Fn(&Change<'_, W>) -> Vec<Key> + Send + Sync + 'static,
-) {
+) -> BoxFuture<'static, ()> {
     let controller = Arc::downgrade(controller);
     // The initial list triggers nothing: the first reconcile already sees it.
     cache.follow_later(move |change| {
@@ -133,4 +120,6 @@ fn connect<W: Object>(
             controller.affected(affected(change));
         }
     });
+    let cache = cache.clone();
+    Box::pin(async move { cache.synced().await })
 }

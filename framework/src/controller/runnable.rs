@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::Client;
 
-use super::driver::{Orders, Runs};
+use super::orders::{Orders, Runs};
 use super::term::{Acting, Term};
 
 type Begin = Box<dyn Fn(Client, Term) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -28,6 +28,10 @@ impl Runnable {
 impl Runs for Runnable {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn synced(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {

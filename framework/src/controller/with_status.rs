@@ -7,10 +7,11 @@ use kube::core::object::HasStatus;
 use kube::{Client, Resource as _};
 use serde::Serialize;
 
-use super::{Action, CleanedUp, Context, Reconciler, Seat};
+use super::builder::Seat;
+use super::{Action, CleanedUp, Context, Reconciler};
 use crate::cache::Cache;
 use crate::error::chain;
-use crate::status::{Conditions, Report, StatusWriter};
+use crate::status::{Conditions, Report, StatusWriter, settle};
 use crate::{Failure, Key, Object, Retry};
 
 /// The logic of a controller whose objects have a status with [`Conditions`]: as a [`Reconciler`], but the status is written for it.
@@ -140,6 +141,12 @@ pub enum StatusError<E: Failure> {
     Write(#[source] kube::Error),
 }
 
+impl<E: Failure> From<kube::Error> for StatusError<E> {
+    fn from(error: kube::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
 impl<E: Failure> Failure for StatusError<E> {
     fn reason(&self) -> &'static str {
         match self {
@@ -178,36 +185,41 @@ impl<R: StatusReconciler> WithStatus<R> {
         result: Result<T, R::Error>,
     ) -> Result<T, StatusError<R::Error>> {
         let written = match report {
-            Some(report) => self.write(client, object, status, &report).await,
-            None => Ok(()),
+            Some(report) => self.write(client, object, self.latest(object), status, &report).await,
+            None => Ok(false),
         };
-        match (result, written) {
-            (Ok(value), Ok(())) => Ok(value),
-            (Ok(_), Err(error)) => Err(StatusError::Write(error)),
-            (Err(error), written) => {
-                if let Err(error) = written {
-                    let object = Key::of(object);
-                    tracing::warn!(%object, error = chain(&error), "cannot write the status of a failed reconcile");
-                }
-                Err(StatusError::Reconcile(error))
-            }
-        }
+        settle(&Key::of(object), result.map_err(StatusError::Reconcile), written)
+    }
+
+    /// Returns the latest known status. The cache may have a newer one than `object`, if the reconcile wrote one itself.
+    fn latest(&self, object: &R::Object) -> Option<Status<R>> {
+        let latest = self.cache.get(&Key::of(object)).filter(|latest| latest.meta().uid == object.meta().uid);
+        latest.as_deref().unwrap_or(object).status().cloned()
     }
 
     async fn write(
         &self,
         client: &Client,
         object: &R::Object,
+        mut before: Option<Status<R>>,
         mut status: Status<R>,
         report: &Report,
-    ) -> kube::Result<()> {
-        // The cache may have a newer status than `object`, if the reconcile wrote one itself.
-        let latest = self.cache.get(&Key::of(object)).filter(|latest| latest.meta().uid == object.meta().uid);
-        let mut before = latest.as_deref().unwrap_or(object).status().cloned();
+    ) -> kube::Result<bool> {
         for status in before.iter_mut().chain([&mut status]) {
             self.inner.keep_own(status);
         }
-        self.writer.write(client, &self.cache, object, before.as_ref(), status, report).await.map(drop)
+        self.writer.write(client, &self.cache, object, before.as_ref(), status, report).await
+    }
+
+    /// Reports that a reconcile or a cleanup was cancelled because it exceeded its time limit.
+    pub(super) async fn timed_out(&self, object: Arc<R::Object>, client: Client, limit: Duration) {
+        let report = Report::reconciling("TimedOut", format!("a reconcile took longer than {limit:?}")).warns(true);
+        let before = self.latest(&object);
+        let status = before.clone().unwrap_or_default();
+        let written = tokio::time::timeout(REPORT_LIMIT, self.write(&client, &object, before, status, &report)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(object = %Key::of(&*object), error = chain(&error), "cannot write the status of a failed reconcile");
+        }
     }
 
     fn report_of<T>(&self, result: &Result<(Report, T), R::Error>) -> Option<Report> {
@@ -239,16 +251,6 @@ impl<R: StatusReconciler> Reconciler for WithStatus<R> {
         // The object is gone in a moment, and its status with it.
         let report = self.report_of(&result).filter(|_| !matches!(result, Ok((_, CleanedUp::Yes))));
         self.settle(&client, &object, status, report, result.map(|(_, cleaned_up)| cleaned_up)).await
-    }
-
-    async fn timed_out(&self, object: Arc<R::Object>, client: Client, limit: Duration) {
-        let report = Report::reconciling("TimedOut", format!("a reconcile took longer than {limit:?}")).warns(true);
-        let latest = self.cache.get(&Key::of(&*object)).filter(|latest| latest.meta().uid == object.meta().uid);
-        let status = latest.as_ref().unwrap_or(&object).status().cloned().unwrap_or_default();
-        let written = tokio::time::timeout(REPORT_LIMIT, self.write(&client, &object, status, &report)).await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(object = %Key::of(&*object), error = chain(&error), "cannot write the status of a failed reconcile");
-        }
     }
 }
 
@@ -326,7 +328,7 @@ mod tests {
                 Ok(http::Response::new(Body::from(answer.to_string().into_bytes())))
             }
         });
-        let cache = Caches::new(Scope::All).of(None);
+        let cache = Caches::new(Scope::All).cache();
         let recorder = Recorder::new("tanks", None);
         let seat = Seat { cache, field_manager: "tanks".into(), recorder: recorder.clone(), events: false };
         let tanks = WithStatus::new(Tanks(result), &seat);

@@ -37,7 +37,7 @@ pub struct Election {
     fence: Fence,
     role: watch::Sender<Role>,
     terms: AtomicU64,
-    figures: LeaseMetrics,
+    metrics: LeaseMetrics,
 }
 
 /// What is known about the lease.
@@ -65,8 +65,8 @@ impl Election {
         settings.check()?;
         let api = Api::namespaced(client, &settings.namespace);
         let (role, _) = watch::channel(Role::Standby);
-        let (fence, figures) = (Fence::new(clock.clone()), LeaseMetrics::default());
-        Ok(Self { api, settings, fence, clock, role, terms: AtomicU64::new(0), figures })
+        let (fence, metrics) = (Fence::new(clock.clone()), LeaseMetrics::default());
+        Ok(Self { api, settings, fence, clock, role, terms: AtomicU64::new(0), metrics })
     }
 
     /// Uses a fence that exists already. It must be closed, and have the clock of the election.
@@ -76,7 +76,7 @@ impl Election {
     }
 
     pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
-        self.figures = metrics.of_lease(&self.settings.name);
+        self.metrics = metrics.of_lease(&self.settings.name);
         self
     }
 
@@ -178,7 +178,7 @@ impl Election {
 
     async fn attempt(&self, held: Option<Lease>, candidate: &mut Candidate) -> kube::Result<Attempt> {
         if held.is_none() && *self.role.borrow() != Role::Standby {
-            self.figures.slow_path();
+            self.metrics.slow_path();
         }
         let lease = match held {
             Some(lease) => Some(lease),
@@ -250,7 +250,7 @@ impl Election {
             Role::Leading { .. } => false,
             Role::Standby => {
                 tracing::info!(lease = self.settings.name, identity = self.settings.identity, "leading");
-                self.figures.leads(true);
+                self.metrics.leads(true);
                 *role = Role::Leading { term: self.terms.fetch_add(1, Ordering::Relaxed) + 1 };
                 true
             }
@@ -262,7 +262,7 @@ impl Election {
             Role::Standby => false,
             Role::Leading { .. } => {
                 tracing::info!(lease = self.settings.name, reason, "standing by");
-                self.figures.leads(false);
+                self.metrics.leads(false);
                 *role = Role::Standby;
                 true
             }

@@ -53,7 +53,7 @@ pub(crate) use self::leases::LeaseMetrics;
 use self::leases::Leases;
 use self::queues::Queues;
 use self::reconciles::Reconciles;
-pub(crate) use self::reconciles::{Ending, Figures};
+pub(crate) use self::reconciles::{ControllerMetrics, Ending};
 pub(crate) use self::requests::Requests;
 
 /// Content type of [`Metrics::text`].
@@ -77,7 +77,7 @@ struct Families {
     requests: Requests,
     caches: CacheMetrics,
     /// Metrics of each controller, some of which must be updated before they are read.
-    controllers: Mutex<Vec<Figures>>,
+    controllers: Mutex<Vec<ControllerMetrics>>,
 }
 
 impl Default for Metrics {
@@ -98,7 +98,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Returns all metrics as `OpenMetrics` text; serve it as [`CONTENT_TYPE`].
     pub fn text(&self) -> String {
-        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Figures::look);
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(ControllerMetrics::look);
         let mut text = String::new();
         // Writing into a string does not fail.
         let _written = self.with_registry(|registry| encode(&mut text, registry));
@@ -117,10 +117,10 @@ impl Metrics {
     }
 
     /// Returns the metrics of one controller, all present from the start.
-    pub(crate) fn of(&self, controller: &str, concurrency: usize) -> Figures {
-        let figures = self.0.reconciles.of(&self.0.queues, controller, concurrency);
-        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(figures.clone());
-        figures
+    pub(crate) fn of(&self, controller: &str, concurrency: usize) -> ControllerMetrics {
+        let metrics = self.0.reconciles.of(&self.0.queues, controller, concurrency);
+        self.0.controllers.lock().unwrap_or_else(PoisonError::into_inner).push(metrics.clone());
+        metrics
     }
 
     pub(crate) fn of_lease(&self, name: &str) -> LeaseMetrics {

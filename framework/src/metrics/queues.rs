@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn an_object_is_an_add_each_time_it_begins_to_wait_and_in_the_depth_while_it_does() {
         let metrics = Metrics::default();
-        let figures = metrics.of("tank", 1).queue;
+        let of_queue = metrics.of("tank", 1).queue;
         let (mut queue, now) = (Queue::new(Settings::default()), Instant::now());
-        figures.with(&mut queue, |queue| {
+        of_queue.with(&mut queue, |queue| {
             queue.add(&"a", Cause::Changed, now);
             queue.add(&"a", Cause::Changed, now);
             queue.add(&"b", Cause::Resync, now);
@@ -163,11 +163,11 @@ mod tests {
         assert!(has("workqueue_depth{name=\"tank\",controller=\"tank\",priority=\"-100\"} 1"), "{}", metrics.text());
 
         let later = now + Duration::from_secs(3);
-        let job = figures.with(&mut queue, |queue| queue.next(later)).expect("two wait");
+        let job = of_queue.with(&mut queue, |queue| queue.next(later)).expect("two wait");
         assert_eq!((job.key, job.waited), ("a", Duration::from_secs(3)));
-        figures.with(&mut queue, |queue| *queue = Queue::new(Settings::default()));
-        figures.under_way(&[Duration::from_secs(1), Duration::from_secs(2)]);
-        assert_eq!((figures.unfinished.get(), figures.longest.get()), (3.0, 2.0));
+        of_queue.with(&mut queue, |queue| *queue = Queue::new(Settings::default()));
+        of_queue.under_way(&[Duration::from_secs(1), Duration::from_secs(2)]);
+        assert_eq!((of_queue.unfinished.get(), of_queue.longest.get()), (3.0, 2.0));
         assert!(has("workqueue_depth{name=\"tank\",controller=\"tank\",priority=\"0\"} 0"), "{}", metrics.text());
         assert!(has("workqueue_adds_total{name=\"tank\",controller=\"tank\"} 2"), "{}", metrics.text());
     }

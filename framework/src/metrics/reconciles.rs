@@ -76,12 +76,12 @@ impl Reconciles {
     }
 
     /// Returns the metrics of one controller, all present from the start.
-    pub(super) fn of(&self, queues: &Queues, controller: &str, concurrency: usize) -> Figures {
+    pub(super) fn of(&self, queues: &Queues, controller: &str, concurrency: usize) -> ControllerMetrics {
         let of = Of { controller: controller.to_owned() };
         let total =
             |result| self.total.get_or_create_owned(&OfWithResult { controller: controller.to_owned(), result });
         self.concurrency.get_or_create(&of).set(concurrency as i64);
-        Figures {
+        ControllerMetrics {
             success: total("success"),
             error: total("error"),
             requeue: total("requeue"),
@@ -100,7 +100,7 @@ impl Reconciles {
 
 /// Metrics of one controller.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct ControllerMetrics {
     success: Counter,
     error: Counter,
     requeue: Counter,
@@ -132,7 +132,7 @@ pub(crate) enum Ending {
     Cancelled,
 }
 
-impl Figures {
+impl ControllerMetrics {
     pub(crate) fn began(&self, task: Id) {
         self.under_way(|began| began.insert(task, Instant::now()));
         self.active.inc();
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn every_ending_is_counted_where_controller_runtime_counts_it() {
         let metrics = Metrics::default();
-        let figures = metrics.of("tank", 4);
+        let controller = metrics.of("tank", 4);
         for (ending, took) in [
             (Ending::Success, 1),
             (Ending::Again, 2),
@@ -199,10 +199,10 @@ mod tests {
             (Ending::Panicked, 300),
             (Ending::Cancelled, 1),
         ] {
-            figures.active.inc();
-            figures.count(ending, Duration::from_millis(took));
+            controller.active.inc();
+            controller.count(ending, Duration::from_millis(took));
         }
-        figures.active.inc();
+        controller.active.inc();
         let text = metrics.text();
         for line in [
             "controller_runtime_reconcile_total{controller=\"tank\",result=\"success\"} 1",

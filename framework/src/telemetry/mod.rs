@@ -17,8 +17,8 @@
 //!
 //! They go to standard error, for people or as JSON ([`Format`]). A line inside a reconcile has `controller`, `object.kind`,
 //! `object.namespace`, `object.name`, `trigger` and `attempt`, and if it is traced, `trace_id` and `span_id`. The log filter
-//! is `RUST_LOG`, in the syntax of `tracing-subscriber` (`info,tanks=debug`), by default `info`.
-//! [`Telemetry::set_log_filter`] or `PUT /debug/log` ([`serve`](crate::serve)) change it at run time.
+//! is that of [`Settings::log_filter`], or else `RUST_LOG`, in the syntax of `tracing-subscriber` (`info,tanks=debug`), by
+//! default `info`. [`Telemetry::set_log_filter`] or `PUT /debug/log` ([`serve`](crate::serve)) change it at run time.
 //!
 //! # Traces
 //!
@@ -193,6 +193,20 @@ pub(crate) mod tests {
         let said: Vec<_> =
             lines.text().lines().filter_map(|line| line.split_whitespace().last()).map(ToOwned::to_owned).collect();
         assert_eq!(said, ["two", "three"]);
+    }
+
+    #[test]
+    fn the_programs_own_filter_applies_from_the_start_and_nonsense_is_an_error() {
+        let lines = Lines::default();
+        let (subscriber, telemetry) =
+            Settings::new("test").log_filter("trishanku_framework=debug").writer(lines.clone()).build().unwrap();
+        tracing::dispatcher::with_default(&subscriber, || tracing::debug!("in detail"));
+        assert_eq!(telemetry.log_filter(), "trishanku_framework=debug");
+        assert!(lines.text().contains("in detail"), "{}", lines.text());
+        let error = Settings::new("test").log_filter("tank=loud").build().expect_err("there is no such level");
+        let SetupError::LogFilter { value, source } = &error else { panic!("{error}") };
+        assert_eq!((value.as_str(), error.to_string().as_str()), ("tank=loud", "\"tank=loud\" is not a log filter"));
+        assert!(source.to_string().contains("a filter is a level"), "{source}");
     }
 
     #[tokio::test]

@@ -21,10 +21,10 @@ use crate::trace::{RECONCILE, TARGET, TRACES_ENABLED};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// `RUST_LOG` is invalid.
-    #[error("RUST_LOG={value} is not a log filter")]
+    /// The filter of [`Settings::log_filter`], or else of `RUST_LOG`, is invalid.
+    #[error("{value:?} is not a log filter")]
     LogFilter {
-        /// Its value.
+        /// The text.
         value: String,
         /// The cause.
         source: UnknownFilter,
@@ -42,6 +42,7 @@ pub enum SetupError {
 pub struct Settings {
     service: String,
     format: Format,
+    log_filter: Option<String>,
     collector: Option<String>,
     spans_of: Vec<String>,
     writer: BoxMakeWriter,
@@ -55,6 +56,7 @@ impl Settings {
         Self {
             service: service.into(),
             format: Format::default(),
+            log_filter: None,
             collector: None,
             spans_of: Vec::new(),
             writer: BoxMakeWriter::new(std::io::stderr),
@@ -66,6 +68,13 @@ impl Settings {
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
+        self
+    }
+
+    /// Sets the log filter (`debug`, `info,tanks=debug`), regardless of `RUST_LOG`. [`init`](Self::init) fails if it is invalid.
+    #[must_use]
+    pub fn log_filter(mut self, filter: impl Into<String>) -> Self {
+        self.log_filter = Some(filter.into());
         self
     }
 
@@ -108,7 +117,7 @@ impl Settings {
         let collector = Collector::find(self.collector.as_deref(), &environment)?;
         let provider = collector.map(|collector| otlp::provider(&collector, &self.service)).transpose()?;
         let traces = provider.as_ref().map(|provider| otlp::layer(provider, self.spans_of));
-        let value = environment("RUST_LOG").unwrap_or_else(|| "info".to_owned());
+        let value = self.log_filter.or_else(|| environment("RUST_LOG")).unwrap_or_else(|| "info".to_owned());
         let filter = parse(&value).map_err(|source| SetupError::LogFilter { value, source })?;
         let (filter, level) = reload::Layer::new(filter);
         // Log lines name their object whatever the filter; spans for collectors are not logged. The hints leave the most

@@ -101,8 +101,8 @@ impl Stored {
     }
 }
 
-/// Returns the certificates as they are to be, and how long they stay so. The next authority issues only once it `is_registered`:
-/// the configurations name it.
+/// Returns the certificates as they are to be, and how long they stay so unless `is_registered` changes. The next authority issues only
+/// once it `is_registered`: the configurations name it.
 pub(super) fn plan(
     stored: Option<Stored>,
     names: &[String],
@@ -116,7 +116,7 @@ pub(super) fn plan(
         let serving = issue(&authority, names, terms, now)?;
         let times = Times { names: names.to_vec(), issued: second, authority_since: second, step: second };
         let stored = Stored { serving, authority, next: None, former: None, times };
-        let lasts = until(&stored, terms, second);
+        let lasts = until(&stored, terms, second, is_registered);
         return Ok((stored, lasts));
     };
     let is_past = |since: i64, after: Duration| second - since >= seconds(after);
@@ -144,15 +144,17 @@ pub(super) fn plan(
         stored.serving = issue(&stored.authority, &names, terms, now)?;
         (stored.times.issued, stored.times.names) = (second, names);
     }
-    let lasts = until(&stored, terms, second);
+    let lasts = until(&stored, terms, second, is_registered);
     Ok((stored, lasts))
 }
 
 /// Returns how long there is nothing to do.
-fn until(stored: &Stored, terms: &Terms, now: i64) -> Duration {
+fn until(stored: &Stored, terms: &Terms, now: i64, is_registered: bool) -> Duration {
     let renewal = stored.times.issued.saturating_add(seconds(terms.renewed_after));
     let step = match (&stored.next, &stored.former) {
         (None, None) => stored.times.authority_since.saturating_add(seconds(terms.authority_replaced_after)),
+        // It waits for its registration, which is not a matter of time.
+        (Some(_), _) if !is_registered => i64::MAX,
         _ => stored.times.step.saturating_add(seconds(terms.settles)),
     };
     Duration::from_secs(u64::try_from(renewal.min(step).saturating_sub(now)).unwrap_or_default())
@@ -253,7 +255,10 @@ mod tests {
         let old = i64::try_from(terms.authority_replaced_after.as_secs()).unwrap();
         let (next, _) = plan(Some(first.clone()), &names, &terms, at(old), false).unwrap();
         assert!(next.next.is_some() && next.authority == first.authority);
-        let (waiting, _) = plan(Some(next.clone()), &names, &terms, at(old + 100_000), false).unwrap();
+        let (waiting, lasts) = plan(Some(next.clone()), &names, &terms, at(old + 100_000), false).unwrap();
+        let renewed_at = waiting.times.issued + i64::try_from(terms.renewed_after.as_secs()).unwrap();
+        let until_renewal = u64::try_from(renewed_at - at(old + 100_000).unix_timestamp()).unwrap();
+        assert_eq!(lasts, Duration::from_secs(until_renewal), "nothing is due but a renewal");
         assert_eq!((waiting.authority.clone(), waiting.next.clone()), (first.authority.clone(), next.next));
         let (issues, _) = plan(Some(waiting), &names, &terms, at(old + 100_001), true).unwrap();
         assert!(issues.authority != first.authority && issues.former == Some(first.authority.certificate));

@@ -124,6 +124,13 @@ impl Hook {
         self
     }
 
+    /// Selects namespaces that have a label, whatever its value.
+    #[must_use]
+    pub fn namespaces_with(mut self, label: impl Into<String>) -> Self {
+        self.namespaces.push(json!({"key": label.into(), "operator": "Exists"}));
+        self
+    }
+
     /// Leaves out these namespaces.
     #[must_use]
     pub fn except_namespaces<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
@@ -142,7 +149,22 @@ impl Hook {
     /// Selects objects by their labels.
     #[must_use]
     pub fn objects<N: Into<String>, V: Into<String>>(mut self, labels: impl IntoIterator<Item = (N, V)>) -> Self {
-        self.objects = selector(labels);
+        self.objects["matchLabels"] = selector(labels)["matchLabels"].take();
+        self
+    }
+
+    /// Leaves out objects whose label has one of these values.
+    #[must_use]
+    pub fn except_objects<V: Into<String>>(
+        mut self,
+        label: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        let values: Vec<String> = values.into_iter().map(Into::into).collect();
+        let expressions = self.objects["matchExpressions"].take();
+        let mut expressions = expressions.as_array().cloned().unwrap_or_default();
+        expressions.push(expression(&label.into(), "NotIn", &values));
+        self.objects["matchExpressions"] = expressions.into();
         self
     }
 }

@@ -68,11 +68,11 @@ pub use kube::core::admission::Operation;
 
 use self::configuration::{Registered, Registration};
 use self::secret::Trust;
-use self::tls::{Acceptor, TlsListener};
+use self::tls::Served;
 use crate::StaticKind;
 use crate::controller::Term;
 use crate::health::Health;
-use crate::serve::{Address, BindError};
+use crate::serve::{Address, BindError, Limits, TlsPort};
 
 /// The largest review of an admission: two objects of the largest size that etcd stores, and what JSON adds.
 const MOST_OF_ADMISSION: usize = 8 << 20;
@@ -85,6 +85,16 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const REASSERT: Duration = Duration::from_mins(5);
 /// How long requests in flight may take after everything else has stopped.
 const GRACE: Duration = Duration::from_secs(5);
+/// Limits of the port. Its clients are apiservers: each has a connection for each review that it waits for, over HTTP/1.1, and closes it
+/// after 90 idle seconds. An apiserver that finds it closed instead would refuse a user's request.
+const LIMITS: Limits = Limits {
+    connections: 2048,
+    connections_of_peer: 1024,
+    handshake: Duration::from_secs(5),
+    // The longest time-out of a hook is half of that.
+    request: Duration::from_mins(1),
+    idle: Duration::from_mins(2),
+};
 
 /// The webhooks of a program. See the [module](self).
 #[derive(Debug)]
@@ -190,25 +200,21 @@ impl Webhooks {
     /// Splits it into what every replica serves, and what the leader registers.
     pub(crate) fn start(self, client: &Client, health: &Health) -> (Serving, Registrar) {
         let ((trust, trusted), (registered, is_registered)) = (watch::channel(None), watch::channel(None));
-        let acceptor = Acceptor::default();
+        let served = Served::default();
         let registration = Arc::new(self.registration);
         let awaited = health.wait_for(registration.name());
         let mut serving = Serving { tasks: JoinSet::new(), stop: watch::channel(false).0 };
         let keeper =
-            secret::Keeper::new(client.clone(), &registration, self.terms, acceptor.clone(), trust, is_registered);
+            secret::Keeper::new(client.clone(), &registration, self.terms, served.clone(), trust, is_registered);
         serving.tasks.spawn(async move {
             keeper.keep(awaited).await;
         });
-        let mut stopped = serving.stop.subscribe();
-        let listener = TlsListener::new(self.listener, acceptor);
         // A layer covers the routes that exist.
         let admissions = self.admissions.layer(DefaultBodyLimit::max(MOST_OF_ADMISSION));
         let pages = admissions.merge(self.conversions.layer(DefaultBodyLimit::max(MOST_OF_CONVERSION)));
-        serving.tasks.spawn(async move {
-            let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
-            // It continues after connection errors, and has no others.
-            let _served = axum::serve(listener, pages).with_graceful_shutdown(stopped).await;
-        });
+        let config = Arc::new(move || served.config());
+        let port = TlsPort { listener: self.listener, what: "webhooks", config, limits: LIMITS };
+        serving.tasks.spawn(port.serve(pages, serving.stop.subscribe()));
         (serving, Registrar { registration, trusted, registered })
     }
 }

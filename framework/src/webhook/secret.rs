@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::certificates::{Pair, Stored, Terms, Times, plan};
 use super::configuration::Registration;
-use super::tls::Acceptor;
+use super::tls::Served;
 use crate::error::chain;
 use crate::health::Awaited;
 
@@ -21,8 +21,8 @@ use crate::health::Awaited;
 const TIMES: &str = "framework.trishanku.org/webhook-certificates";
 /// Timers are not as long as the lifetime of an authority.
 const LONGEST: Duration = Duration::from_hours(1);
-/// A step of the plan may wait for something that is not a time.
-const SHORTEST: Duration = Duration::from_millis(200);
+/// Times are in whole seconds.
+const SHORTEST: Duration = Duration::from_secs(1);
 /// Time before the next attempt after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -35,7 +35,7 @@ pub(super) struct Keeper {
     name: String,
     names: Vec<String>,
     terms: Terms,
-    acceptor: Acceptor,
+    served: Served,
     trust: watch::Sender<Option<Trust>>,
     /// What this replica has registered, if it leads.
     registered: watch::Receiver<Option<Trust>>,
@@ -46,17 +46,17 @@ impl Keeper {
         client: Client,
         registration: &Registration,
         terms: Terms,
-        acceptor: Acceptor,
+        served: Served,
         trust: watch::Sender<Option<Trust>>,
         registered: watch::Receiver<Option<Trust>>,
     ) -> Self {
         let (name, names) = (registration.secret(), registration.reach.names());
         let api = Api::namespaced(client, &registration.reach.namespace);
-        Self { api, name, names, terms, acceptor, trust, registered }
+        Self { api, name, names, terms, served, trust, registered }
     }
 
     /// Serves the certificates of the Secret, creates it, and renews them. Does not end.
-    pub(super) async fn keep(self, awaited: Awaited) {
+    pub(super) async fn keep(mut self, awaited: Awaited) {
         let mut awaited = Some(awaited);
         let mut secrets = Box::pin(watcher::watch_object(self.api.clone(), &self.name));
         let mut known: Option<Option<Secret>> = None;
@@ -71,12 +71,14 @@ impl Keeper {
                         continue;
                     }
                 },
+                // The next authority may issue once it is registered.
+                Ok(()) = self.registered.changed(), if known.is_some() => {}
                 () = tokio::time::sleep(pause.min(LONGEST)), if known.is_some() => {}
             }
             let Some(secret) = &known else { continue };
             pause = match self.step(secret.as_ref()).await {
                 Ok(pause) => {
-                    if self.acceptor.is_ready()
+                    if self.served.config().is_some()
                         && let Some(awaited) = awaited.take()
                     {
                         awaited.ready();
@@ -132,7 +134,7 @@ impl Keeper {
     }
 
     fn serve(&self, pair: &Pair) -> Result<(), String> {
-        self.acceptor.set(pair).map_err(|error| format!("cannot use the certificate: {error}"))
+        self.served.set(pair).map_err(|error| error.to_string())
     }
 
     fn trusts(&self, authorities: Trust) {

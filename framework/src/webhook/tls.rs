@@ -1,123 +1,58 @@
-//! TLS with a certificate that may change at any time.
+//! The certificate that is served, which may change at any time.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use axum::serve::Listener;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ServerConfig};
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::rustls::ServerConfig;
+use trishanku_service::tls::{Unusable, server_config};
 
 use super::certificates::Pair;
 
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes at a time.
-const MOST_HANDSHAKES: usize = 256;
-/// Time before the next attempt to accept a connection, if there are too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Unusable {
-    #[error(transparent)]
-    Pem(#[from] pem::Error),
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
-}
-
 /// The certificate for the next connection. Open connections keep those that they started with.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Acceptor(Arc<RwLock<Option<Arc<ServerConfig>>>>);
+pub(super) struct Served(Arc<RwLock<Option<Parsed>>>);
 
-impl Acceptor {
+/// A certificate with its TLS configuration.
+type Parsed = (Pair, Arc<ServerConfig>);
+
+impl Served {
+    /// Serves a certificate from now on. Does nothing if it is served already.
     pub(super) fn set(&self, pair: &Pair) -> Result<(), Unusable> {
-        let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?;
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(config));
+        if self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|(served, _)| served == pair) {
+            return Ok(());
+        }
+        let config = server_config(pair.certificate.as_bytes(), pair.key.as_bytes(), &[b"h2", b"http/1.1"])?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some((pair.clone(), config));
         Ok(())
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        self.current().is_some()
-    }
-
-    fn current(&self) -> Option<Arc<ServerConfig>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the TLS configuration; `None` before there is a certificate.
+    pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
+        let served = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        served.as_ref().map(|(_, config)| config.clone())
     }
 }
 
-/// Connections whose handshake has succeeded. A client that is slow to shake hands does not delay others.
-pub(super) struct TlsListener {
-    address: io::Result<SocketAddr>,
-    accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    _accepting: JoinSet<()>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl TlsListener {
-    pub(super) fn new(listener: TcpListener, acceptor: Acceptor) -> Self {
-        let address = listener.local_addr();
-        let (accept, accepted) = mpsc::channel(MOST_HANDSHAKES);
-        let mut accepting = JoinSet::new();
-        accepting.spawn(run(listener, acceptor, accept));
-        Self { address, accepted, _accepting: accepting }
-    }
-}
-
-async fn run(listener: TcpListener, acceptor: Acceptor, accept: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>) {
-    let mut handshakes = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(_) = handshakes.join_next() => {}
-            connected = listener.accept(), if handshakes.len() < MOST_HANDSHAKES => match connected {
-                Ok((stream, address)) => {
-                    // Before there is a certificate, the connection is closed, and the apiserver tries again.
-                    let Some(config) = acceptor.current() else { continue };
-                    let accept = accept.clone();
-                    handshakes.spawn(async move {
-                        let handshake = TlsAcceptor::from(config).accept(stream);
-                        if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, handshake).await {
-                            // Fails if the server has ended.
-                            let _served = accept.send((stream, address)).await;
-                        }
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection for webhooks");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            },
-        }
-    }
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        match self.accepted.recv().await {
-            Some(accepted) => accepted,
-            // The task runs as long as this.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.address {
-            Ok(address) => Ok(*address),
-            Err(error) => Err(error.kind().into()),
-        }
+    #[test]
+    fn a_certificate_is_parsed_once() {
+        let pair = || {
+            let made = rcgen::generate_simple_self_signed(["a.b.svc".to_owned()]).unwrap();
+            Pair { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+        };
+        let (served, one, two) = (Served::default(), pair(), pair());
+        assert!(served.config().is_none());
+        served.set(&one).unwrap();
+        let first = served.config().unwrap();
+        served.set(&one).unwrap();
+        assert!(Arc::ptr_eq(&first, &served.config().unwrap()));
+        served.set(&two).unwrap();
+        let second = served.config().unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        let mixed = Pair { key: one.key, ..two };
+        assert!(served.set(&mixed).unwrap_err().to_string().contains("tls.key"));
+        assert!(Arc::ptr_eq(&second, &served.config().unwrap()), "an unusable one leaves the last usable");
     }
 }

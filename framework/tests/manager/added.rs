@@ -33,7 +33,7 @@ async fn a_kind_is_watched_from_the_moment_that_a_reconcile_needs_it() {
                 logs.add("no maps are needed");
                 return Ok(Action::Change);
             }
-            let maps = caches.of::<ConfigMap>(None);
+            let maps = caches.cache::<ConfigMap>();
             if !maps.is_synced() {
                 return Ok(Action::After(std::time::Duration::from_millis(20)));
             }

@@ -77,8 +77,8 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
     let caches = Arc::new(Caches {
-        maps: Owned::without_trigger(manager.cache()),
-        pumps: Owned::without_trigger(manager.cache()),
+        maps: Owned::without_trigger(manager.caches().cache()),
+        pumps: Owned::without_trigger(manager.caches().cache()),
     });
     let logs = log.clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {
@@ -203,7 +203,7 @@ async fn what_the_cache_does_not_show_is_neither_overwritten_nor_deleted() {
         before.push(maps.create(&PostParams::default(), &map).await.unwrap());
     }
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let cache = Owned::without_trigger(manager.cache_selecting::<ConfigMap>("kind=tank"));
+    let cache = Owned::without_trigger(manager.caches().cache_selecting::<ConfigMap>("kind=tank"));
     let logs = log.clone();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (cache, logs) = (cache.clone(), logs.clone());

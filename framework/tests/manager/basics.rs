@@ -70,7 +70,7 @@ async fn all_caches_are_full_before_the_first_reconcile_and_not_ready_before() {
     let slow = trishanku_testkit::Fault::Delay(Duration::from_secs(1));
     proxy.add(trishanku_testkit::Rule::new(slow).path("/configmaps").times(1));
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([&namespace]));
-    let (cache, health, log) = (manager.cache::<ConfigMap>(), manager.health(), Log::default());
+    let (cache, health, log) = (manager.caches().cache::<ConfigMap>(), manager.health(), Log::default());
     let before = health.ready();
     let logs = log.clone();
     let running = run(manager.controller(

@@ -111,9 +111,11 @@ async fn kinds_that_cannot_be_listed_in_time_are_named() {
         let gvk = kube::core::GroupVersionKind::gvk("absent.test", "v1", name);
         Kind::<DynamicObject>::new(kube::core::discovery::ApiResource::from_gvk_with_plural(&gvk, plural), true)
     };
-    let (well, drain) =
-        (manager.cache_of(&kind("Well", "wells"), None), manager.cache_of(&kind("Drain", "drains"), None));
-    let served = manager.cache::<Tank>();
+    let (well, drain) = (
+        manager.caches().cache_of(&kind("Well", "wells"), None),
+        manager.caches().cache_of(&kind("Drain", "drains"), None),
+    );
+    let served = manager.caches().cache::<Tank>();
     let error = manager.sync_limit(Duration::from_secs(3)).run(std::future::pending()).await.unwrap_err();
     assert!(matches!(&error, RunError::NotSynced { kinds, .. } if kinds[..] == ["Drain", "Well"]), "{error}");
     assert!(error.to_string().contains("Drain, Well; check that they exist"), "{error}");

@@ -29,7 +29,7 @@ fn maker(cluster: &TestCluster, log: &Log, open: watch::Receiver<bool>) -> (Runn
     config.auth_info.impersonate = Some(USER.to_owned());
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([NAMESPACE]));
-    let (maps, log) = (Owned::without_trigger(manager.cache::<ConfigMap>()), log.clone());
+    let (maps, log) = (Owned::without_trigger(manager.caches().cache::<ConfigMap>()), log.clone());
     let known = maps.cache().clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {
         let (maps, log, mut open) = (maps.clone(), log.clone(), open.clone());

@@ -54,8 +54,8 @@ fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
     let caches = Arc::new(Caches {
-        maps: Owned::without_trigger(manager.cache()),
-        secrets: Owned::without_trigger(manager.cache()),
+        maps: Owned::without_trigger(manager.caches().cache()),
+        secrets: Owned::without_trigger(manager.caches().cache()),
     });
     let log = log.clone();
     let reconcile = move |tank: Arc<Tank>, context: Context| {

@@ -122,7 +122,7 @@ async fn start(cluster: &TestCluster, namespace: &str, log: &Log) -> Running {
     config.auth_info.impersonate = Some(USER.to_owned());
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([namespace]));
-    let cache = |kind| manager.cache_of(kind, None);
+    let cache = |kind| manager.caches().cache_of(kind, None);
     let (sluices, droughts) = (cache(&sluice), cache(&drought));
     let (gates, maps) = (Owned::without_trigger(cache(&gate)), Owned::without_trigger(cache(&map)));
     let (status, log, all) = (StatusWriter::new(USER), log.clone(), sluices.clone());
@@ -213,7 +213,7 @@ async fn a_missing_kind_is_reported_and_one_under_another_name_is_awaited() {
     let (late_kind, log) = (Kind::<DynamicObject>::new(resource, true), Log::default());
     let namespace = cluster.namespace("late").await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let cache = manager.cache_of(&late_kind, None);
+    let cache = manager.caches().cache_of(&late_kind, None);
     let running = run(manager.controller(Controller::of_kind(late_kind.clone(), "late", Seen(log.clone()))));
     cluster.install(&late).await;
     let mut object = object("a", json!({"spec": {}}));

@@ -30,7 +30,7 @@ async fn a_reconcile_whose_object_goes_fails_once_and_another_of_that_name_begin
     let (cluster, namespace) = cluster("going").await;
     let (api, log, permit) = (tanks(cluster.client(), &namespace), Log::default(), Arc::new(Semaphore::new(0)));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let (cache, metrics) = (manager.cache::<Tank>(), manager.metrics());
+    let (cache, metrics) = (manager.caches().cache::<Tank>(), manager.metrics());
     let (logs, permits) = (log.clone(), permit.clone());
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (logs, permits) = (logs.clone(), permits.clone());
@@ -88,7 +88,7 @@ async fn an_object_is_cleaned_up_after_when_the_reconcile_that_was_under_way_has
         Ok(CleanedUp::Yes)
     };
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let cache = manager.cache::<Tank>();
+    let cache = manager.caches().cache::<Tank>();
     let running = run(manager.controller(Controller::new("test", Does { reconcile, clean_up: Some(clean_up) })));
     create(&api, &["a"]).await;
     log.until(1, "begins").await;

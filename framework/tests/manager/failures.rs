@@ -48,8 +48,8 @@ async fn objects_that_fail_panic_or_hang_are_retried_and_starve_no_others() {
     let text = metrics.text();
     let figure = |name: &str| {
         let name = format!("controller_runtime_{name} ");
-        let mut figures = text.lines().filter_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok());
-        figures.next_back().unwrap_or_else(|| panic!("no {name} in {text}"))
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok());
+        values.next_back().unwrap_or_else(|| panic!("no {name} in {text}"))
     };
     let of = r#"{controller="test"}"#;
     assert_eq!(figure(&format!("reconcile_panics_total{of}")) as usize, log.times("panics").len());

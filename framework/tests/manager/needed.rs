@@ -25,7 +25,7 @@ async fn an_object_is_read_when_it_is_needed_and_again_when_it_changed() {
         secrets.create(&PostParams::default(), &secret(name)).await.unwrap();
     }
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let (on_demand, logs, there) = (manager.cache_on_demand::<Secret>(), log.clone(), namespace.clone());
+    let (on_demand, logs, there) = (manager.caches().cache_on_demand::<Secret>(), log.clone(), namespace.clone());
     let (metadata, used) = (on_demand.metadata().clone(), Key::namespaced(&namespace, "used"));
     let tank_of_secret =
         move |key: Key| if key.name() == "used" { vec![Key::namespaced(&there, "tank")] } else { vec![] };
@@ -73,7 +73,7 @@ async fn of_objects_with_certain_labels_one_that_lost_them_is_still_ours_and_one
     };
     let theirs = maps.create(&PostParams::default(), &map("theirs", "7")).await.unwrap();
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let ours = manager.cache_selecting::<ConfigMap>(PART_OF);
+    let ours = manager.caches().cache_selecting::<ConfigMap>(PART_OF);
     let (cache, logs) = (Owned::without_trigger(ours.clone()), log.clone());
     let running = run(manager.controller(
         controller(move |tank: Arc<Tank>, context: Context| {

@@ -71,9 +71,9 @@ async fn what_is_immutable_is_made_anew_and_what_is_invalid_stays() {
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
     let caches = Caches {
-        sets: Owned::without_trigger(manager.cache()),
-        bindings: Owned::without_trigger(manager.cache()),
-        jobs: Owned::without_trigger(manager.cache()),
+        sets: Owned::without_trigger(manager.caches().cache()),
+        bindings: Owned::without_trigger(manager.caches().cache()),
+        jobs: Owned::without_trigger(manager.caches().cache()),
     };
     let (caches, logs) = (Arc::new(caches), log.clone());
     let tanks = controller(move |tank: Arc<Tank>, context: Context| {

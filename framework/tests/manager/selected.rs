@@ -39,7 +39,7 @@ async fn only_objects_with_a_field_are_cached_and_reconciled() {
     create("of-another-app", "example.org/tank", json!({})).await;
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
     let selector = Selector::labels("app=tank").and_fields("type=example.org/tank");
-    let cache = manager.cache_selecting::<Secret>(selector.clone());
+    let cache = manager.caches().cache_selecting::<Secret>(selector.clone());
     let running = run(manager.controller(Controller::new("notes", Notes(log.clone())).selecting(selector)));
     log.until(1, "ours").await;
     create("later-of-another-type", "Opaque", json!({"app": "tank"})).await;

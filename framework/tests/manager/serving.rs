@@ -15,7 +15,7 @@ use trishanku_framework::telemetry::Settings;
 use trishanku_framework::{Action, Manager, lease};
 use trishanku_testkit::{Fault, Proxy, Rule, wait};
 
-use crate::figures::{expected, families};
+use crate::metrics::{expected, families};
 use crate::support::{Log, cluster, controller, create, run, tanks};
 use crate::writer::Lines;
 
@@ -41,7 +41,7 @@ fn free() -> Addresses {
 }
 
 #[tokio::test]
-async fn probes_figures_and_what_is_logged_while_a_manager_works() {
+async fn probes_metrics_and_what_is_logged_while_a_manager_works() {
     let (cluster, namespace) = cluster("serving").await;
     let lines = Lines::default();
     let (subscriber, telemetry) = Settings::new("tanks").writer(lines.clone()).build().unwrap();

@@ -25,7 +25,7 @@ async fn a_status_reports_success_and_failure_once_and_events_report_transitions
     let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
     let (logs, writer) = (log.clone(), Arc::new(StatusWriter::new("tank-controller")));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
-    let cache = manager.cache::<Tank>();
+    let cache = manager.caches().cache::<Tank>();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, context: Context| {
         let (logs, writer, cache) = (logs.clone(), writer.clone(), cache.clone());
         async move {

@@ -17,7 +17,7 @@ const PAGES: &str = "limit=";
 fn logging(proxy: &Proxy, namespace: &str, log: &Log) -> (Running, Arc<Cache<Tank>>) {
     let logs = log.clone();
     let manager = Manager::with_scope(proxy.config(), Scope::namespaces([namespace]));
-    let cache = manager.cache::<Tank>();
+    let cache = manager.caches().cache::<Tank>();
     let running = run(manager.controller(controller(move |tank: Arc<Tank>, _: Context| {
         logs.add(tank.name_any());
         async { Ok(Action::Change) }

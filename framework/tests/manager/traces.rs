@@ -49,7 +49,7 @@ async fn a_reconcile_is_a_trace_that_the_apiserver_and_its_store_continue() {
 
     let (api, maps) = (tanks(cluster.client(), "default"), Api::<ConfigMap>::namespaced(cluster.client(), "default"));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces(["default"])).telemetry(&telemetry);
-    let (cache, log) = (Owned::without_trigger(manager.cache::<ConfigMap>()), Log::default());
+    let (cache, log) = (Owned::without_trigger(manager.caches().cache::<ConfigMap>()), Log::default());
     let logs = log.clone();
     let reconciler = controller(move |tank: Arc<Tank>, context| {
         let (cache, logs) = (cache.clone(), logs.clone());

@@ -56,7 +56,7 @@ async fn a_kind_that_goes_is_asked_for_less_and_less_often_and_worked_with_when_
     config.auth_info.impersonate = Some(user.to_owned());
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     let manager = Manager::with_scope(config, Scope::namespaces([&namespace]));
-    let (cache, health) = (manager.cache::<Barrel>(), manager.health());
+    let (cache, health) = (manager.caches().cache::<Barrel>(), manager.health());
     let running = run(manager.controller(Controller::new("barrels", Barrels(log.clone()))));
     let api: Api<Barrel> = Api::namespaced(cluster.client(), &namespace);
     let barrel = async |name: &str| {

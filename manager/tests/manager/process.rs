@@ -17,10 +17,36 @@ pub(crate) fn deploy() -> PathBuf {
 
 /// Runs kubectl against the cluster.
 pub(crate) fn kubectl(cluster: &TestCluster, arguments: &[&str]) -> Output {
-    let assets = ["KUBEBUILDER_ASSETS", "TRISHANKU_ASSETS"].iter().find_map(std::env::var_os);
-    let program = assets.map_or_else(|| PathBuf::from("kubectl"), |folder| PathBuf::from(folder).join("kubectl"));
-    let mut command = Command::new(program);
+    let mut command = Command::new(kubectl_program());
     command.env("KUBECONFIG", cluster.kubeconfig(None)).args(arguments).output().unwrap()
+}
+
+/// Runs kubectl against the cluster, and returns what it prints. Panics if it fails.
+#[allow(dead_code, reason = "not used by a benchmark")]
+pub(crate) fn run(cluster: &TestCluster, arguments: &[&str]) -> String {
+    let output = kubectl(cluster, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs the commands of docs/operate.md that start so, word for word. They have no quotes.
+#[allow(dead_code, reason = "not used by a benchmark")]
+pub(crate) fn documented(cluster: &TestCluster, start: &str) {
+    let documentation = include_str!("../../../docs/operate.md");
+    let commands: Vec<&str> = documentation
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ "))
+        .filter(|line| line.starts_with(start))
+        .collect();
+    assert!(!commands.is_empty(), "docs/operate.md has no command `{start}…`");
+    for command in commands {
+        run(cluster, &command.split(' ').skip(1).collect::<Vec<_>>());
+    }
+}
+
+pub(crate) fn kubectl_program() -> PathBuf {
+    let assets = ["KUBEBUILDER_ASSETS", "TRISHANKU_ASSETS"].iter().find_map(std::env::var_os);
+    assets.map_or_else(|| PathBuf::from("kubectl"), |folder| PathBuf::from(folder).join("kubectl"))
 }
 
 /// A running manager; stopped when dropped.

@@ -69,9 +69,8 @@ impl World {
 
     pub(crate) fn start(&mut self, terms: Terms) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
-        let controller = controller(&manager, terms);
         let (stop, stopped) = oneshot::channel::<()>();
-        let run = manager.controller(controller).run(async { drop(stopped.await) });
+        let run = manager.controller(controller(terms)).run(async { drop(stopped.await) });
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));
     }
 

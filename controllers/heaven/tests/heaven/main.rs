@@ -3,6 +3,7 @@
 
 mod drift;
 mod encrypted;
+mod injected;
 mod observed;
 mod samples;
 mod secrets;

@@ -16,9 +16,8 @@ use tokio::sync::oneshot;
 use trishanku_api::{GROUP, TrishankuHeaven, VERSION, definitions};
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
-use trishanku_heaven::controller;
+use trishanku_heaven::{Settings, controller};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
-use trishanku_heaven_plan::plan::Images;
 use trishanku_testkit::{TestCluster, audit, wait};
 
 pub(crate) struct World {
@@ -54,7 +53,8 @@ impl World {
     pub(crate) fn start(&mut self) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
         let now = self.now.clone();
-        let controller = controller(Images::default(), self.own.clone(), Arc::new(move || *now.lock()));
+        let (own_namespace, clock) = (self.own.clone(), Arc::new(move || *now.lock()));
+        let controller = controller(Settings { own_namespace, clock, ..Settings::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let run = manager.controller(controller).run(async { drop(stopped.await) });
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use trishanku_api::TrishankuHeavenSpec;
-
 use super::{Content, Environment, Folder, Images, Look, Mount, Place, Plan, Probe, Probes, Resources, Run, Step};
-use crate::names::Certificates;
+use crate::HeavenParts;
 
 const KUBERNETES: &str = "trishanku-kubernetes";
 const SERVICE_ACCOUNTS: &str = "trishanku-service-accounts";
@@ -16,15 +14,8 @@ const TEMPORARY: &str = "trishanku-tmp";
 /// The cluster's service range; its first address is in kube-apiserver's certificate.
 pub const SERVICE_RANGE: &str = "10.32.0.0/24";
 
-pub(super) fn add(
-    plan: &mut Plan,
-    spec: &TrishankuHeavenSpec,
-    certificates: &Certificates,
-    images: &Images,
-    place: &Place,
-    (has_events, waits): (bool, bool),
-) {
-    let given = spec.apiserver.clone().unwrap_or_default();
+pub(super) fn add(plan: &mut Plan, parts: &HeavenParts<'_>, images: &Images, place: &Place, waits: bool) {
+    let (given, certificates) = (parts.apiserver.cloned().unwrap_or_default(), &parts.certificates);
     let mut mounts = Vec::new();
     let mut folder = |name: &str, secret: &str, items: Vec<(&'static str, &'static str)>, path: &str| {
         let content = Content::Secret { name: secret.to_owned(), items };
@@ -70,7 +61,7 @@ pub(super) fn add(
         // Otherwise the address of the default route is advertised, and a machine without network cannot start.
         flags.push(("advertise-address", place.address.clone()));
     }
-    if has_events {
+    if parts.events_etcd.is_some() {
         flags.push(("etcd-servers-overrides", format!("/events#{}", place.events())));
     }
     if let Some(encryption) = encryption {

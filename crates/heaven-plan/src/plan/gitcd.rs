@@ -5,6 +5,7 @@ use std::time::Duration;
 use trishanku_api::Gitcd;
 
 use super::branch::{ALL, Branch, Followed, NONE};
+use super::replicas::{self, REPLICA};
 use super::{
     CREDENTIALS, Content, ENTRY_POINTS, EntryPoints, Environment, Folder, GIT_PRE, GITCD_CONFIG, HOME, Images, Look,
     Mount, Place, Plan, PlanError, Probe, Probes, Resources, Run, STORE, Step,
@@ -42,6 +43,7 @@ pub(super) fn plan(
 ) -> Plan {
     let storage = gitcd.storage.clone().unwrap_or_default();
     let content = match storage.volume_claim {
+        Some(claim) if claim.name.is_none() && replicas::have_branches(branch) => Content::KeptByReplica,
         Some(claim) => Content::Kept { claim: claim.name.unwrap_or_else(|| names::repository_claim(name)) },
         None => Content::Empty { size_limit: storage.size_limit },
     };
@@ -63,7 +65,7 @@ pub(super) fn plan(
         arguments: [vec!["init".to_owned(), DEPTH.to_owned()], of_branch(branch, place)].concat(),
         ..step(INIT, gitcd, images, place)
     });
-    Plan { folders, steps, kubeconfig: None, pull_secret: gitcd.image_pull_secret_name.clone() }
+    Plan { folders, steps, pull_secret: gitcd.image_pull_secret_name.clone(), ..Plan::default() }
 }
 
 /// Makes `gitcd-init` create the certificates of the store and its clients. They live as long as the pod, and nothing
@@ -174,7 +176,8 @@ pub(super) fn serve(
 ) -> Result<Step, PlanError> {
     let mut serve = step("gitcd", gitcd, images, place);
     serve.arguments = common("serve", branch, place, entry_points, &mut serve.mounts);
-    serve.arguments.push(format!("--committer-name={name}"));
+    let replica = if replicas::have_branches(branch) { format!("/{REPLICA}") } else { String::new() };
+    serve.arguments.push(format!("--committer-name={name}{replica}"));
     for flag in ["listen-urls", "advertise-client-urls"] {
         serve.arguments.push(format!("--{flag}=default={}", place.gitcd()));
     }

@@ -14,18 +14,20 @@ mod error;
 mod etcd;
 pub(crate) mod gitcd;
 mod place;
+mod replicas;
 mod shown;
 mod step;
 
-use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
+use trishanku_api::{AutomatedMergeSpec, Gitcd};
 
 pub use self::apiserver::{ENCRYPTION, SERVICE_RANGE};
 use self::branch::Branch;
 pub use self::error::PlanError;
 pub use self::place::{Images, Place, Ports, Trust};
+pub use self::replicas::REPLICA;
 pub use self::shown::{STATUS, show};
 pub use self::step::{Content, Environment, Folder, Image, Look, Mount, Probe, Probes, Resources, Run, Step};
-use crate::names;
+use crate::{HeavenParts, names};
 
 /// Everything that runs beside a controller, or in a merge.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +40,8 @@ pub struct Plan {
     pub kubeconfig: Option<Kubeconfig>,
     /// The image pull Secret.
     pub pull_secret: Option<String>,
+    /// The field of the pod that replaces [`REPLICA`] in arguments and variables.
+    pub replica: Option<&'static str>,
 }
 
 /// A kubeconfig for the user's containers.
@@ -45,8 +49,10 @@ pub struct Plan {
 pub struct Kubeconfig {
     /// The Secret, with the key `kubeconfig`.
     pub secret: String,
-    /// The path of the file.
+    /// The path of the file, which never changes; or of its folder.
     pub path: String,
+    /// Whether it is in a folder of its own, where it follows renewals, and `KUBECONFIG` names it.
+    pub has_folder: bool,
 }
 
 /// The available entry points: the keys of the `ConfigMap`.
@@ -86,8 +92,8 @@ pub const CREDENTIALS: &str = "trishanku-credentials";
 ///
 /// # Errors
 /// [`PlanError`] if it is not a valid port.
-pub fn host_port(spec: &TrishankuHeavenSpec) -> Result<Option<u16>, PlanError> {
-    spec.gitcd.as_ref().map_or(Ok(None), gitcd::host_port)
+pub fn host_port(heaven: &HeavenParts<'_>) -> Result<Option<u16>, PlanError> {
+    heaven.gitcd.map_or(Ok(None), gitcd::host_port)
 }
 
 /// The branch of a manifest, and those from which it pulls.
@@ -127,42 +133,43 @@ pub fn references(gitcd: Option<&Gitcd>) -> Result<References, PlanError> {
 /// # Errors
 /// [`PlanError`] with the field and the solution.
 pub fn heaven(
-    name: &str,
-    spec: &TrishankuHeavenSpec,
+    parts: &HeavenParts<'_>,
     images: &Images,
     place: &Place,
     entry_points: &EntryPoints,
 ) -> Result<Plan, PlanError> {
     let nothing = Gitcd::default();
-    let gitcd = spec.gitcd.as_ref().unwrap_or(&nothing);
-    refuse_shared_namespaces(spec)?;
+    let gitcd = parts.gitcd.unwrap_or(&nothing);
+    refuse_shared_namespaces(parts)?;
     let branch = Branch::of(gitcd)?;
-    let map = names::entry_points_of_heaven(name, spec);
-    let mut plan = gitcd::plan(name, gitcd, &branch, images, place, entry_points, &map);
+    replicas::check(gitcd, &branch, place)?;
+    let mut plan = gitcd::plan(parts.name, gitcd, &branch, images, place, entry_points, &parts.entry_points);
     gitcd::create_certificates(&mut plan, place);
     plan.folders.extend(gitcd::host_folders(gitcd));
-    plan.steps.push(gitcd::serve(name, gitcd, &branch, images, place, entry_points)?);
-    let certificates = names::Certificates::of(name, spec);
-    gitcd::check_host_certificate(gitcd, &certificates)?;
-    let events = spec.events_etcd.as_ref().and_then(|events| events.local.as_ref());
-    if let Some(events) = events {
+    plan.steps.push(gitcd::serve(parts.name, gitcd, &branch, images, place, entry_points)?);
+    gitcd::check_host_certificate(gitcd, &parts.certificates)?;
+    if let Some(events) = parts.events_etcd {
         plan.folders.push(etcd::folder());
         plan.steps.push(etcd::step(events, images, place));
     }
-    apiserver::add(&mut plan, spec, &certificates, images, place, (events.is_some(), gitcd::waits(gitcd)));
-    let path = spec.app.as_ref().and_then(|app| app.kubeconfig_mount_path.clone());
-    plan.kubeconfig = path.map(|path| Kubeconfig { secret: certificates.controller, path });
+    apiserver::add(&mut plan, parts, images, place, gitcd::waits(gitcd));
+    let has_folder = parts.kubeconfig_path.is_none();
+    plan.kubeconfig = parts.kubeconfig_path.or(parts.kubeconfig_folder).map(|path| {
+        let secret = parts.certificates.controller.clone();
+        Kubeconfig { secret, path: path.to_owned(), has_folder }
+    });
+    plan.replica = place.replica;
     Ok(plan.without_idle_folders())
 }
 
 /// Refuses a pod whose containers see the processes of others: through `/proc`, they would read the keys of the store.
-fn refuse_shared_namespaces(spec: &TrishankuHeavenSpec) -> Result<(), PlanError> {
-    let Some(app) = spec.app.as_ref().filter(|app| app.allow_shared_namespaces != Some(true)) else { return Ok(()) };
+fn refuse_shared_namespaces(parts: &HeavenParts<'_>) -> Result<(), PlanError> {
+    let Some(template) = parts.pod_template.filter(|_| !parts.allow_shared_namespaces) else { return Ok(()) };
     let shared = ["hostNetwork", "hostPID", "shareProcessNamespace"];
-    match shared.into_iter().find(|field| app.pod_template["spec"][field] == true) {
+    match shared.into_iter().find(|field| template["spec"][field] == true) {
         None => Ok(()),
         Some(field) => Err(PlanError::value(
-            format!("app.podTemplate.spec.{field}"),
+            format!("{}.spec.{field}", parts.pod_template_field),
             "true",
             "is not allowed, because the containers would no longer be isolated from one another or from the node: \
              remove it, or set app.allowSharedNamespaces",

@@ -50,6 +50,9 @@ pub struct Place {
     pub ports: Ports,
     /// Certificates of the servers on loopback: other users of a machine, and the user's containers of a pod, reach them.
     pub trust: Trust,
+    /// The field of the pod that names its replica, if each replica may have a branch of its own: see
+    /// [`Workload::REPLICAS`](crate::workload::Workload::REPLICAS).
+    pub replica: Option<&'static str>,
 }
 
 /// The folder with the certificates of stores and their clients, which give access to all data, past kube-apiserver's
@@ -140,7 +143,15 @@ impl Place {
             address: "0.0.0.0".to_owned(),
             ports: Ports::default(),
             trust: Trust::Created("/.trishanku/store".to_owned()),
+            replica: None,
         }
+    }
+
+    /// Lets each replica have a branch of its own, named by this field of its pod.
+    #[must_use]
+    pub fn with_replica(mut self, field: Option<&'static str>) -> Self {
+        self.replica = field;
+        self
     }
 
     /// Changes the ports.

@@ -119,6 +119,8 @@ pub enum Content {
         /// The claim.
         claim: String,
     },
+    /// A claim for each replica, which outlives its pod. The workload adds it to the pods, instead of an empty folder.
+    KeptByReplica,
     /// The values of a Secret as files.
     Secret {
         /// The Secret.

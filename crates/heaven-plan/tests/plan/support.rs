@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trishanku_api::{AutomatedMergeSpec, TrishankuHeavenSpec};
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, Plan, heaven, host_port, merge};
-use trishanku_heaven_plan::pod;
+use trishanku_heaven_plan::{HeavenParts, pod};
 
 /// Images that do not change with releases.
 pub(crate) fn images() -> Images {
@@ -26,10 +26,11 @@ pub(crate) fn manifest(text: &str, kind: &str, name: &str) -> Value {
 pub(crate) fn plan_of(name: &str, spec: &Value, entry_points: &EntryPoints) -> Result<Plan, String> {
     let spec: TrishankuHeavenSpec = serde_json::from_value(spec.clone()).unwrap();
     let users = spec.app.as_ref().map_or(json!({}), |app| app.pod_template.clone());
+    let parts = HeavenParts::of_spec(name, &spec);
     let place = Place::pod().with_ports(
-        pod::ports(&users, host_port(&spec).map_err(|error| error.to_string())?).map_err(|error| error.to_string())?,
+        pod::ports(&users, host_port(&parts).map_err(|error| error.to_string())?).map_err(|error| error.to_string())?,
     );
-    heaven(name, &spec, &images(), &place, entry_points).map_err(|error| error.to_string())
+    heaven(&parts, &images(), &place, entry_points).map_err(|error| error.to_string())
 }
 
 /// Renders the pod template of a heaven.

@@ -1,0 +1,56 @@
+//! Keeps unencrypted Secrets out of branches that are not known to be private.
+
+use std::sync::Arc;
+
+use kube::Client;
+use trishanku_api::GitHubRepository;
+use trishanku_framework::Key;
+use trishanku_framework::cache::Cache;
+use trishanku_heaven_plan::exposure::{self, Leak};
+use trishanku_heaven_plan::{HeavenParts, encryption};
+
+use crate::Error;
+use crate::secrets::Secrets;
+
+/// What decides whether the Secrets of a heaven may get to its remotes.
+pub(crate) struct SecretGuard {
+    pub(crate) secrets: Secrets,
+    pub(crate) repositories: Arc<Cache<GitHubRepository>>,
+}
+
+impl SecretGuard {
+    /// Rejects a heaven in this namespace whose unencrypted Secrets would get to a repository that is not known to be private.
+    pub(crate) async fn check(&self, parts: &HeavenParts<'_>, client: &Client, namespace: &str) -> Result<(), Error> {
+        if exposure::remotes(parts.gitcd).is_empty() {
+            return Ok(());
+        }
+        let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == Some(namespace));
+        let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
+        let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
+        let configuration = match encryption::secret(parts.apiserver) {
+            Some(name) => self.encryption_configuration(client, namespace, name).await?,
+            None => None,
+        };
+        let encryption = encryption::of(parts.apiserver, configuration.as_deref());
+        match exposure::of_heaven(parts, &repositories, encryption) {
+            None => Ok(()),
+            Some(Leak::Public(how)) => Err(Error::Public(how)),
+            Some(Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
+            Some(Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+        }
+    }
+
+    /// Returns the encryption configuration in a Secret beside a heaven: an empty one if the Secret lacks the key.
+    pub(crate) async fn encryption_configuration(
+        &self,
+        client: &Client,
+        namespace: &str,
+        secret: &str,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let Some(secret) = self.secrets.get(client, &Key::namespaced(namespace, secret)).await? else {
+            return Ok(None);
+        };
+        let file = secret.data.as_ref().and_then(|data| data.get(encryption::FILE));
+        Ok(Some(file.map_or(Vec::new(), |file| file.0.clone())))
+    }
+}

@@ -1,0 +1,146 @@
+//! Heavens beside the pods of labelled namespaces, by an admission webhook.
+//!
+//! A namespace with the label [`INJECT`] names a `TrishankuHeaven` in it, which sets `skip.app`: that has the certificates,
+//! the branch and its remotes. Each pod that is created in the namespace gets a heaven of this kind beside its containers,
+//! whatever created it, and each pod has a branch of its own.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::Client;
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+use trishanku_api::TrishankuHeaven;
+use trishanku_framework::Key;
+use trishanku_framework::cache::{Cache, Caches, OnDemand};
+use trishanku_framework::webhook::{Admission, Denied, Hook, Operation, Webhooks};
+use trishanku_heaven_plan::plan::EntryPoints;
+use trishanku_heaven_plan::pod::PodError;
+use trishanku_heaven_plan::workload::{HEAVEN, Replicas, label_value};
+use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, pod};
+
+use crate::guard::SecretGuard;
+use crate::secrets::Secrets;
+use crate::{Error, HeavenKind as _, Settings};
+
+/// Label of namespaces whose pods get a heaven; the value is the name of the `TrishankuHeaven`. On a pod, the value `false`
+/// leaves the pod out.
+pub const INJECT: &str = "controllers.trishanku.org/inject";
+
+/// The folder of the kubeconfig in the pods where the heaven names no path.
+const KUBECONFIG: &str = "/.trishanku/kubeconfig";
+
+/// The pods of a labelled namespace: each has its name, which no other pod has at the same time.
+const PODS: Replicas = Replicas::Named { field: "metadata.name", has_claims: false };
+
+/// Adds heavens to pods.
+pub struct Injection {
+    client: Client,
+    heavens: Arc<Cache<TrishankuHeaven>>,
+    namespaces: Arc<Cache<PartialObjectMeta<Namespace>>>,
+    maps: OnDemand<ConfigMap>,
+    guard: SecretGuard,
+    settings: Settings,
+}
+
+impl Injection {
+    /// Creates it with the caches of a manager. `client` reads what is not cached; it must not be that of the leader only, since
+    /// all replicas answer.
+    pub fn new(caches: &Caches, client: Client, settings: Settings) -> Self {
+        let (heavens, namespaces) = (caches.cache(), caches.cache_on_demand::<Namespace>().metadata().clone());
+        let guard = SecretGuard { secrets: Secrets::of(caches), repositories: caches.cache() };
+        Self { client, heavens, namespaces, maps: caches.cache_on_demand(), guard, settings }
+    }
+
+    /// Adds the webhook. While no replica answers, no pods can be created in the labelled namespaces. `own_namespace` is that of
+    /// the program, whose pods must be able to start: it is left out.
+    pub fn add_to(self, webhooks: Webhooks, own_namespace: &str) -> Webhooks {
+        let hook = Hook::named("pods.controllers.trishanku.org").operations([Operation::Create]);
+        let hook = hook.namespaces_with(INJECT).except_objects(INJECT, ["false"]);
+        // Without the pods of the cluster itself, the webhook could not start again.
+        let hook = hook.except_namespaces(["kube-system", own_namespace]);
+        let shared = Arc::new(self);
+        webhooks.mutating(hook, move |admission| {
+            let shared = shared.clone();
+            async move { Box::pin(shared.answer(admission)).await }
+        })
+    }
+
+    async fn answer(&self, admission: Admission<Pod>) -> Result<Pod, Denied> {
+        let namespace = admission.key.namespace().unwrap_or_default().to_owned();
+        let annotations = admission.object.metadata.annotations.as_ref();
+        // A heaven runs in it already: that of a Deployment of this controller, or of an earlier call.
+        if annotations.is_some_and(|annotations| annotations.contains_key(STATUS_PORT)) {
+            return Ok(admission.object);
+        }
+        self.namespaces.synced().await;
+        self.heavens.synced().await;
+        let labels = self.namespaces.get(&Key::cluster(&namespace)).and_then(|found| found.metadata.labels.clone());
+        let Some(name) = labels.and_then(|mut labels| labels.remove(INJECT)) else {
+            // kube-apiserver saw the label, and this cache has not yet, or no longer.
+            return Err(Denied::invalid(format!(
+                "the label {INJECT} of namespace {namespace:?} has just been changed: try again"
+            )));
+        };
+        let Some(heaven) = self.heavens.get(&Key::namespaced(&namespace, &name)) else {
+            return Err(Denied::invalid(format!(
+                "namespace {namespace:?} has the label {INJECT}={name}, but there is no TrishankuHeaven {name:?} in it: create \
+                 it with skip.app, remove the label, or label the pod with {INJECT}=false"
+            )));
+        };
+        if !heaven.parts().skips_app {
+            return Err(Denied::invalid(format!(
+                "TrishankuHeaven {name:?}, which the label {INJECT} of namespace {namespace:?} names, has a Deployment of its \
+                 own: set skip.app in it"
+            )));
+        }
+        self.inject(admission.object, &namespace, &heaven).await.map_err(|error| denied(&name, &error))
+    }
+
+    async fn inject(&self, mut pod: Pod, namespace: &str, heaven: &TrishankuHeaven) -> Result<Pod, Error> {
+        let parts = heaven.parts();
+        let key = Key::namespaced(namespace, parts.name);
+        self.settings.own_namespace.check(&key)?;
+        if let Some(why) = parts.suspended {
+            return Err(Error::Suspended(why.to_owned()));
+        }
+        // It has no pods of its own, but the rules for them count for these.
+        let template = json!({"metadata": pod.metadata, "spec": pod.spec});
+        let parts = HeavenParts {
+            skips_app: false,
+            kubeconfig_folder: Some(KUBECONFIG),
+            pod_template: Some(&template),
+            ..parts
+        };
+        self.guard.check(&parts, &self.client, namespace).await?;
+        let map = self.maps.get(&self.client, &Key::namespaced(namespace, &parts.entry_points)).await?;
+        let entry_points = match &map {
+            Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
+            None => EntryPoints::default(),
+        };
+        let rendered = pod::of_heaven(&parts, &self.settings.images, &entry_points, PODS)?;
+        let mut template = rendered.template;
+        pod.spec = Some(serde_json::from_value(template["spec"].take()).map_err(Error::Rendered)?);
+        let labels = pod.metadata.labels.get_or_insert_default();
+        labels.insert(HEAVEN.to_owned(), label_value(parts.name));
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(STATUS_PORT.to_owned(), rendered.status_port.to_string());
+        if let Value::Object(added) = template["metadata"]["annotations"].take() {
+            let added = added.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+            annotations.extend(added);
+        }
+        Ok(pod)
+    }
+}
+
+/// The answer to a pod that gets no heaven.
+fn denied(heaven: &str, error: &Error) -> Denied {
+    match error {
+        Error::Api(error) => Denied::error(error),
+        Error::OwnNamespace(_) => Denied::forbidden(error.to_string()),
+        Error::Pod(PodError::Template { error, .. }) => {
+            Denied::invalid(format!("TrishankuHeaven {heaven:?} does not fit into the pod: {error}"))
+        }
+        _ => Denied::invalid(format!("TrishankuHeaven {heaven:?}: {error}")),
+    }
+}

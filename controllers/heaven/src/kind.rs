@@ -1,0 +1,34 @@
+//! Kinds whose objects are heavens.
+
+use kube::core::object::HasStatus;
+use trishanku_api::{TrishankuHeaven, TrishankuHeavenStatus};
+use trishanku_framework::StaticKind;
+use trishanku_heaven_plan::HeavenParts;
+use trishanku_heaven_plan::workload::{Deployments, HEAVEN, Workload};
+
+/// A kind whose objects are heavens: a workload with a kube-apiserver on a branch of its own beside each pod.
+///
+/// [`heavens`](crate::heavens) is the controller of such a kind, which does for its objects all that it does for a
+/// [`TrishankuHeaven`]: certificates, entry points, claims, the Git host's Service, the workload, the status of the
+/// branches, and a deletion that waits for the last push. `docs/write-a-heaven.md` shows three kinds.
+pub trait HeavenKind: StaticKind + HasStatus<Status = TrishankuHeavenStatus> {
+    /// The kind of the objects that run the pods.
+    type Workload: Workload;
+
+    /// A label of the pods, whose value is the name of the heaven. No other kind may have the same label: it selects the
+    /// pods.
+    const LABEL: &'static str;
+
+    /// Returns what the heaven consists of. Must depend on the metadata and the spec only.
+    fn parts(&self) -> HeavenParts<'_>;
+}
+
+impl HeavenKind for TrishankuHeaven {
+    type Workload = Deployments;
+
+    const LABEL: &'static str = HEAVEN;
+
+    fn parts(&self) -> HeavenParts<'_> {
+        HeavenParts::of_spec(self.metadata.name.as_deref().unwrap_or_default(), &self.spec)
+    }
+}

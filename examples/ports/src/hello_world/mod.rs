@@ -1,0 +1,25 @@
+//! A server in role groups: the `HelloCluster` of Stackable's hello-world-operator, without its logging.
+
+mod config;
+mod kind;
+mod objects;
+mod reconcile;
+
+use trishanku_framework::{Controller, WithStatus};
+
+pub use self::config::{Config, ConfigError, merged, properties};
+pub use self::kind::{
+    ClusterConfig, ClusterOperation, ConfigFragment, Group, HelloCluster, HelloClusterSpec, HelloClusterStatus, Image,
+    ListenerClass, Overrides, PdbConfig, Role, RoleConfig,
+};
+pub use self::objects::{Identity, group_objects, role_objects};
+pub use self::reconcile::{HelloError, HelloReconciler, report};
+
+/// The name of the program, of its lease, and of the field manager. It must never change.
+pub const NAME: &str = "hello-world";
+
+/// Creates the controller.
+pub fn controller() -> Controller<WithStatus<HelloReconciler>> {
+    let controller = Controller::with_status(NAME, HelloReconciler::new);
+    controller.paused_if(|cluster: &HelloCluster| cluster.spec.cluster_operation.reconciliation_paused)
+}
