@@ -32,11 +32,11 @@ pub(crate) struct Args {
     /// Bind address of /debug/log, on loopback; 0 disables
     #[arg(long, env = "DEBUG_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS")]
     pub(crate) debug_bind_address: Address,
-    /// Format of log lines on standard error: text for people, or a JSON object for each line
+    /// Format of log lines on standard error: human-readable text, or a JSON object for each line
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
-    /// Lines to log: a level, or levels of single modules, such as `info,trishanku_heaven=debug` [default: that of the
-    /// variable `RUST_LOG`, or info]
+    /// Log filter: a level, or levels of single modules, such as `info,trishanku_heaven=debug` [default: `RUST_LOG`, or else
+    /// info]
     #[arg(long, env = "LOG_LEVEL", value_name = "FILTER")]
     log_level: Option<String>,
     /// Work only while holding a lease, for several replicas
@@ -54,14 +54,14 @@ pub(crate) struct Args {
     allow_own_namespace: bool,
     /// The manager's own namespace, if it runs in a pod
     #[arg(long, env = "POD_NAMESPACE", hide = true)]
-    pod_namespace: Option<String>,
+    pub(crate) pod_namespace: Option<String>,
     /// Add heavens to the pods of namespaces with the label controllers.trishanku.org/inject
-    #[arg(long, env = "INJECT_PODS", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, env = "INJECT_PODS", conflicts_with = "namespaces", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     pub(crate) inject_pods: bool,
-    /// Bind address of the webhook for that
+    /// Bind address of the webhook of --inject-pods
     #[arg(long, env = "WEBHOOK_BIND_ADDRESS", default_value = ":9443", value_name = "ADDRESS")]
     pub(crate) webhook_bind_address: Address,
-    /// The Service that leads to the webhook, in the manager's own namespace
+    /// Name of the webhook's Service, in the manager's own namespace
     #[arg(long, env = "WEBHOOK_SERVICE", default_value = "trishanku-webhooks", value_name = "NAME")]
     pub(crate) webhook_service: String,
     /// Hosts besides api.github.com whose APIs may receive repository tokens, separated by commas, such as github.example.org;

@@ -4,7 +4,7 @@ mod args;
 
 use std::io::Write as _;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::Parser as _;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::{Addresses, Server};
@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
     let scope = if args.namespaces.is_empty() { Scope::All } else { Scope::namespaces(args.namespaces.clone()) };
     let config = kube::Config::infer().await?;
     check_encryption(&config)?;
-    // Not that of the leader: all replicas answer.
+    // All replicas serve the webhook, so its client must work without the lease.
     let client = kube::Client::try_from(config.clone())?;
     let mut manager = Manager::with_scope(config, scope).telemetry(&telemetry).serve(server);
     if args.leader_elect {
@@ -50,10 +50,14 @@ async fn main() -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), leader_elect = args.leader_elect, "starting");
     let settings = Settings { images: args.images(), own_namespace: args.own_namespace(), ..Settings::default() };
     if args.inject_pods {
-        let reach = Reach::service(&args.leader_election_namespace, &args.webhook_service);
+        let own = args
+            .pod_namespace
+            .as_deref()
+            .context("--inject-pods needs the manager's own namespace in POD_NAMESPACE")?;
+        let reach = Reach::service(own, &args.webhook_service);
         let webhooks = Webhooks::bind(WEBHOOKS, &args.webhook_bind_address, reach).await?;
         let injection = Injection::new(&manager.caches(), client, settings.clone());
-        manager = manager.webhooks(injection.add_to(webhooks, &args.leader_election_namespace));
+        manager = manager.webhooks(injection.add_to(webhooks, own));
     }
     let heavens = trishanku_heaven::controller(settings);
     let merges = trishanku_automerge::controller(args.images(), args.own_namespace());

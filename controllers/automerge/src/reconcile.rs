@@ -144,10 +144,16 @@ impl Merges {
         let template = pod::render(&plan, &users)?;
         let replicas = if spec.suspend == Some(true) { 0 } else { spec.app.replicas.unwrap_or(1) };
         let selected = label_value(name);
-        let pods = Pods { selector: [(MERGE, &selected)], replicas, template, claim: None };
+        let pods = Pods { selector: (MERGE, &selected), replicas, template, claim: None };
         let deployment = workload::object::<Deployments>(&called, pods, &[(STATUS_PORT, &port.to_string())]);
-        workload::straighten::<Deployments>(&context.client, &self.deployments, &key, object.metadata.uid.as_deref())
-            .await?;
+        workload::straighten::<Deployments>(
+            &context.client,
+            &self.deployments,
+            &key,
+            object.metadata.uid.as_deref(),
+            replicas,
+        )
+        .await?;
         set.apply_or_recreate(deployment, &self.deployments).await?;
         set.prune(&self.deployments).await?;
         Ok(self.deployments.get(&key).map(|deployment| Deployments::state(&deployment)))

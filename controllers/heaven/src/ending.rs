@@ -5,11 +5,12 @@ use time::{Duration, OffsetDateTime};
 use trishanku_api::REPOSITORY_READY;
 use trishanku_branch_status::answer::Branch;
 
+use crate::kind::parts_of;
 use crate::{DELETE_UNPUSHED, HeavenKind};
 
 /// Whether a heaven pushes to a remote, so that deletion must wait for the last push.
 pub(crate) fn pushes(object: &impl HeavenKind) -> bool {
-    let (parts, annotations) = (object.parts(), object.meta().annotations.as_ref());
+    let (parts, annotations) = (parts_of(object), object.meta().annotations.as_ref());
     let deletes_unpushed =
         annotations.and_then(|annotations| annotations.get(DELETE_UNPUSHED)).is_some_and(|value| value == "true");
     let Some(gitcd) = parts.gitcd.filter(|_| !deletes_unpushed && !parts.skips_app) else { return false };
@@ -21,7 +22,7 @@ pub(crate) fn pushes(object: &impl HeavenKind) -> bool {
 
 /// Whether its repository outlives its pod.
 pub(crate) fn keeps(object: &impl HeavenKind) -> bool {
-    let storage = object.parts().gitcd.and_then(|gitcd| gitcd.storage.as_ref());
+    let storage = parts_of(object).gitcd.and_then(|gitcd| gitcd.storage.as_ref());
     storage.is_some_and(|storage| storage.volume_claim.is_some())
 }
 

@@ -58,11 +58,17 @@ pub enum Error {
     #[error("waiting for {0}")]
     NotKnownPublic(String),
     /// No pods should run.
-    #[error("it is suspended: {0}")]
+    #[error("no pods run while the heaven is suspended ({0})")]
     Suspended(String),
-    /// A rendered pod is none: a bug.
+    /// The rendered pod template is not a valid pod, which is a bug.
     #[error("the rendered pod cannot be decoded")]
     Rendered(#[source] serde_json::Error),
+    /// The containers have no user.
+    #[error("spec.certificates.controller is missing, so there is no kubeconfig for the containers: set it")]
+    NoUser,
+    /// Pods of a former workload still run.
+    #[error("the pods of the former workload of {0:?} still run")]
+    PodsLeft(String),
     /// An object that users supply does not exist yet.
     #[error("{0} does not exist")]
     Missing(String),
@@ -73,6 +79,8 @@ pub enum Error {
 
 /// The longest delay before a retry; a watch usually triggers it earlier.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// Poll interval for the pods of a former workload.
+const PODS: Duration = Duration::from_secs(2);
 /// How long the watch may take to report another client's change.
 const RACE: Duration = Duration::from_millis(500);
 
@@ -85,12 +93,13 @@ impl Failure for Error {
             Self::Certificates(IssueError::Incomplete { .. }) => "SecretIncomplete",
             Self::Certificates(_) => "CertificatesFailed",
             Self::Pod(PodError::Template { .. }) | Self::Rendered(_) => "InvalidPodTemplate",
-            Self::Plan(_) | Self::Pod(_) => "InvalidSpec",
+            Self::Plan(_) | Self::Pod(_) | Self::NoUser => "InvalidSpec",
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
             Self::Undeclared(_) | Self::NotKnownPublic(_) => "RepositoryNotKnown",
             Self::OwnNamespace(_) => "NamespaceNotAllowed",
             Self::Suspended(_) => "Suspended",
+            Self::PodsLeft(_) => "PodsTerminating",
             Self::Missing(_) => "NotFound",
             Self::Raced(_) => "Raced",
         }
@@ -108,10 +117,14 @@ impl Failure for Error {
             | Self::Public(_)
             | Self::Undeclared(_)
             | Self::Suspended(_)
+            | Self::NoUser
             | Self::Rendered(_)
             | Self::Annotation { .. } => Retry::Terminal,
             Self::Missing(what) | Self::NotKnownPublic(what) => {
                 Retry::Waiting { on: what.clone(), look_again: LOOK_AGAIN }
+            }
+            Self::PodsLeft(name) => {
+                Retry::Waiting { on: format!("the pods of the former workload of {name:?}"), look_again: PODS }
             }
             Self::Raced(what) => {
                 Retry::Waiting { on: format!("{what}, which has just been changed"), look_again: RACE }

@@ -12,14 +12,15 @@ use trishanku_heaven_plan::{HeavenParts, encryption};
 use crate::Error;
 use crate::secrets::Secrets;
 
-/// What decides whether the Secrets of a heaven may get to its remotes.
+/// Decides whether the remotes of a heaven may receive its Secrets.
 pub(crate) struct SecretGuard {
     pub(crate) secrets: Secrets,
     pub(crate) repositories: Arc<Cache<GitHubRepository>>,
 }
 
 impl SecretGuard {
-    /// Rejects a heaven in this namespace whose unencrypted Secrets would get to a repository that is not known to be private.
+    /// Rejects a heaven in this namespace whose unencrypted Secrets would be pushed to a repository that is not known to be
+    /// private.
     pub(crate) async fn check(&self, parts: &HeavenParts<'_>, client: &Client, namespace: &str) -> Result<(), Error> {
         if exposure::remotes(parts.gitcd).is_empty() {
             return Ok(());
@@ -40,7 +41,7 @@ impl SecretGuard {
         }
     }
 
-    /// Returns the encryption configuration in a Secret beside a heaven: an empty one if the Secret lacks the key.
+    /// Returns the encryption configuration in a Secret of the heaven's namespace; it is empty if the Secret lacks the key.
     pub(crate) async fn encryption_configuration(
         &self,
         client: &Client,

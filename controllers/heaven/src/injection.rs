@@ -1,8 +1,8 @@
 //! Heavens beside the pods of labelled namespaces, by an admission webhook.
 //!
-//! A namespace with the label [`INJECT`] names a `TrishankuHeaven` in it, which sets `skip.app`: that has the certificates,
-//! the branch and its remotes. Each pod that is created in the namespace gets a heaven of this kind beside its containers,
-//! whatever created it, and each pod has a branch of its own.
+//! The label [`INJECT`] of a namespace names a `TrishankuHeaven` in it, which sets `skip.app`: its manifest has the
+//! certificates, the branch and the remotes. The webhook adds the containers of this heaven to each pod that is created in
+//! the namespace, by any client, and each pod has a branch of its own.
 
 use std::sync::Arc;
 
@@ -17,20 +17,21 @@ use trishanku_framework::webhook::{Admission, Denied, Hook, Operation, Webhooks}
 use trishanku_heaven_plan::plan::EntryPoints;
 use trishanku_heaven_plan::pod::PodError;
 use trishanku_heaven_plan::workload::{HEAVEN, Replicas, label_value};
-use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, pod};
+use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, credentials, pod};
 
 use crate::guard::SecretGuard;
+use crate::kind::parts_of;
 use crate::secrets::Secrets;
-use crate::{Error, HeavenKind as _, Settings};
+use crate::{Error, Settings};
 
 /// Label of namespaces whose pods get a heaven; the value is the name of the `TrishankuHeaven`. On a pod, the value `false`
 /// leaves the pod out.
 pub const INJECT: &str = "controllers.trishanku.org/inject";
 
-/// The folder of the kubeconfig in the pods where the heaven names no path.
+/// The folder of the kubeconfig in pods, unless the heaven sets a path.
 const KUBECONFIG: &str = "/.trishanku/kubeconfig";
 
-/// The pods of a labelled namespace: each has its name, which no other pod has at the same time.
+/// The replicas of an injected heaven are pods, whose names are unique in a namespace.
 const PODS: Replicas = Replicas::Named { field: "metadata.name", has_claims: false };
 
 /// Adds heavens to pods.
@@ -44,20 +45,20 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Creates it with the caches of a manager. `client` reads what is not cached; it must not be that of the leader only, since
-    /// all replicas answer.
+    /// Creates the webhook's handler, with the caches of a manager. `client` reads objects that are not cached; it must also
+    /// work without the lease, because all replicas serve the webhook.
     pub fn new(caches: &Caches, client: Client, settings: Settings) -> Self {
         let (heavens, namespaces) = (caches.cache(), caches.cache_on_demand::<Namespace>().metadata().clone());
         let guard = SecretGuard { secrets: Secrets::of(caches), repositories: caches.cache() };
         Self { client, heavens, namespaces, maps: caches.cache_on_demand(), guard, settings }
     }
 
-    /// Adds the webhook. While no replica answers, no pods can be created in the labelled namespaces. `own_namespace` is that of
-    /// the program, whose pods must be able to start: it is left out.
+    /// Adds the webhook. While no replica responds, no pods can be created in labelled namespaces. `own_namespace`, the
+    /// namespace of the program, is excluded, so that the program itself can start.
     pub fn add_to(self, webhooks: Webhooks, own_namespace: &str) -> Webhooks {
         let hook = Hook::named("pods.controllers.trishanku.org").operations([Operation::Create]);
         let hook = hook.namespaces_with(INJECT).except_objects(INJECT, ["false"]);
-        // Without the pods of the cluster itself, the webhook could not start again.
+        // If pods of the cluster's own components could not start, the webhook could not start either.
         let hook = hook.except_namespaces(["kube-system", own_namespace]);
         let shared = Arc::new(self);
         webhooks.mutating(hook, move |admission| {
@@ -69,7 +70,7 @@ impl Injection {
     async fn answer(&self, admission: Admission<Pod>) -> Result<Pod, Denied> {
         let namespace = admission.key.namespace().unwrap_or_default().to_owned();
         let annotations = admission.object.metadata.annotations.as_ref();
-        // A heaven runs in it already: that of a Deployment of this controller, or of an earlier call.
+        // The pod already has a heaven: it belongs to a Deployment of this controller, or the webhook was called before.
         if annotations.is_some_and(|annotations| annotations.contains_key(STATUS_PORT)) {
             return Ok(admission.object);
         }
@@ -77,9 +78,9 @@ impl Injection {
         self.heavens.synced().await;
         let labels = self.namespaces.get(&Key::cluster(&namespace)).and_then(|found| found.metadata.labels.clone());
         let Some(name) = labels.and_then(|mut labels| labels.remove(INJECT)) else {
-            // kube-apiserver saw the label, and this cache has not yet, or no longer.
+            // The label that kube-apiserver matched is newer or older than this cache.
             return Err(Denied::invalid(format!(
-                "the label {INJECT} of namespace {namespace:?} has just been changed: try again"
+                "the label {INJECT} of namespace {namespace:?} changed while this pod was admitted: retry"
             )));
         };
         let Some(heaven) = self.heavens.get(&Key::namespaced(&namespace, &name)) else {
@@ -88,23 +89,23 @@ impl Injection {
                  it with skip.app, remove the label, or label the pod with {INJECT}=false"
             )));
         };
-        if !heaven.parts().skips_app {
+        if !parts_of(&*heaven).skips_app {
             return Err(Denied::invalid(format!(
-                "TrishankuHeaven {name:?}, which the label {INJECT} of namespace {namespace:?} names, has a Deployment of its \
-                 own: set skip.app in it"
+                "TrishankuHeaven {name:?}, which the label {INJECT} of namespace {namespace:?} names, runs its own Deployment, so \
+                 it cannot be injected: set skip.app in it"
             )));
         }
         self.inject(admission.object, &namespace, &heaven).await.map_err(|error| denied(&name, &error))
     }
 
     async fn inject(&self, mut pod: Pod, namespace: &str, heaven: &TrishankuHeaven) -> Result<Pod, Error> {
-        let parts = heaven.parts();
+        let parts = parts_of(heaven);
         let key = Key::namespaced(namespace, parts.name);
         self.settings.own_namespace.check(&key)?;
         if let Some(why) = parts.suspended {
             return Err(Error::Suspended(why.to_owned()));
         }
-        // It has no pods of its own, but the rules for them count for these.
+        // With `skip.app`, the plan would skip the checks of pods.
         let template = json!({"metadata": pod.metadata, "spec": pod.spec});
         let parts = HeavenParts {
             skips_app: false,
@@ -112,11 +113,21 @@ impl Injection {
             pod_template: Some(&template),
             ..parts
         };
+        if parts.user.is_none() {
+            // Its kubeconfig would not exist, and pods would wait for it.
+            return Err(Error::NoUser);
+        }
         self.guard.check(&parts, &self.client, namespace).await?;
+        let credentials = parts.gitcd.and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
+        let credentials = match credentials {
+            Some(name) => self.guard.secrets.get(&self.client, &Key::namespaced(namespace, name)).await?,
+            None => None,
+        };
+        credentials::check_encryption(parts.gitcd, credentials.as_deref())?;
         let map = self.maps.get(&self.client, &Key::namespaced(namespace, &parts.entry_points)).await?;
         let entry_points = match &map {
             Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
-            None => EntryPoints::default(),
+            None => return Err(Error::Missing(format!("ConfigMap {:?}", parts.entry_points))),
         };
         let rendered = pod::of_heaven(&parts, &self.settings.images, &entry_points, PODS)?;
         let mut template = rendered.template;
@@ -133,7 +144,7 @@ impl Injection {
     }
 }
 
-/// The answer to a pod that gets no heaven.
+/// Returns the rejection of a pod that cannot have a heaven.
 fn denied(heaven: &str, error: &Error) -> Denied {
     match error {
         Error::Api(error) => Denied::error(error),

@@ -8,7 +8,7 @@ use trishanku_heaven_plan::workload::{Deployments, HEAVEN, Workload};
 
 /// A kind whose objects are heavens: a workload with a kube-apiserver on a branch of its own beside each pod.
 ///
-/// [`heavens`](crate::heavens) is the controller of such a kind, which does for its objects all that it does for a
+/// [`heavens`](crate::heavens) creates the controller of such a kind. It manages its objects as it manages a
 /// [`TrishankuHeaven`]: certificates, entry points, claims, the Git host's Service, the workload, the status of the
 /// branches, and a deletion that waits for the last push. `docs/write-a-heaven.md` shows three kinds.
 pub trait HeavenKind: StaticKind + HasStatus<Status = TrishankuHeavenStatus> {
@@ -19,8 +19,8 @@ pub trait HeavenKind: StaticKind + HasStatus<Status = TrishankuHeavenStatus> {
     /// pods.
     const LABEL: &'static str;
 
-    /// Returns what the heaven consists of. Must depend on the metadata and the spec only.
-    fn parts(&self) -> HeavenParts<'_>;
+    /// Returns what the heaven of this name consists of. Must depend on the metadata and the spec only.
+    fn parts<'s>(&'s self, name: &'s str) -> HeavenParts<'s>;
 }
 
 impl HeavenKind for TrishankuHeaven {
@@ -28,7 +28,12 @@ impl HeavenKind for TrishankuHeaven {
 
     const LABEL: &'static str = HEAVEN;
 
-    fn parts(&self) -> HeavenParts<'_> {
-        HeavenParts::of_spec(self.metadata.name.as_deref().unwrap_or_default(), &self.spec)
+    fn parts<'s>(&'s self, name: &'s str) -> HeavenParts<'s> {
+        HeavenParts::of_spec(name, &self.spec)
     }
+}
+
+/// Returns what a heaven consists of.
+pub(crate) fn parts_of<K: HeavenKind>(heaven: &K) -> HeavenParts<'_> {
+    heaven.parts(heaven.meta().name.as_deref().unwrap_or_default())
 }

@@ -11,6 +11,7 @@ use trishanku_framework::{Context, Key};
 use trishanku_heaven_plan::objects;
 use trishanku_heaven_plan::workload::Workload as _;
 
+use crate::kind::parts_of;
 use crate::reconcile::{Heavens, Seen, workload_key};
 use crate::{DELETE_UNPUSHED, Error, HeavenKind, ending, secrets};
 
@@ -25,6 +26,8 @@ impl<K: HeavenKind> Heavens<K> {
             return Ok(None);
         }
         let asked = if self.observer.has_pod(key) { Some(self.observer.ask(&context.client, key).await) } else { None };
+        let pending_since = asked.as_ref().and_then(|asked| asked.pending_since);
+        let asked = asked.map(|asked| asked.answer);
         if matches!(asked, Some(Err(_))) {
             self.let_ask(object, context).await;
         }
@@ -34,7 +37,7 @@ impl<K: HeavenKind> Heavens<K> {
         let asked = asked.as_ref().map(Result::as_ref);
         let Some(why) = ending::waits(keeps, asked, last.as_ref()) else { return Ok(None) };
         let until = match asked {
-            Some(Err(_)) => self.observer.pending_since(key).and_then(|since| ending::gives_up(object, since)),
+            Some(Err(_)) => pending_since.and_then(|since| ending::gives_up(object, since)),
             _ => None,
         };
         if until.is_none_or(|until| self.settings.now() < until) {
@@ -46,15 +49,19 @@ impl<K: HeavenKind> Heavens<K> {
     }
 
     /// Removes the heaven's ownership of a claim that was created for it, since its data may exist nowhere else. Returns
-    /// the claim's name.
+    /// a description of what stays.
     async fn leave_claim(&self, object: &K, heaven: &Key, client: &Client) -> Result<Option<String>, Error> {
-        let gitcd = object.parts().gitcd;
+        let gitcd = parts_of(object).gitcd;
         let storage = gitcd.and_then(|gitcd| gitcd.storage.as_ref());
         if let Some(name) = storage.and_then(|storage| storage.volume_claim.as_ref()?.name.clone()) {
-            return Ok(Some(name));
+            return Ok(Some(format!("volume claim {name:?}")));
         }
-        // A StatefulSet does not delete the claims of its replicas.
-        let Some(claim) = objects::claims(heaven.name(), gitcd, K::Workload::REPLICAS).shared else { return Ok(None) };
+        let claims = objects::claims(heaven.name(), gitcd, K::Workload::REPLICAS);
+        if claims.by_replica.is_some() {
+            // A StatefulSet does not delete them.
+            return Ok(Some("the volume claim of each replica".to_owned()));
+        }
+        let Some(claim) = claims.shared else { return Ok(None) };
         let namespace = heaven.namespace().unwrap_or_default();
         let name = claim.metadata.name.unwrap_or_default();
         let Some(present) = self.claims.get(&Key::namespaced(namespace, &name)) else { return Ok(None) };
@@ -66,12 +73,12 @@ impl<K: HeavenKind> Heavens<K> {
             let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
             api.patch(&name, &parameters, &Patch::Strategic(patch)).await?;
         }
-        Ok(Some(name))
+        Ok(Some(format!("volume claim {name:?}")))
     }
 
     /// Restores the Secret for queries to gitcd, if it was deleted during the deletion of the heaven.
     async fn let_ask(&self, object: &K, context: &Context) {
-        let parts = object.parts();
+        let parts = parts_of(object);
         let key = Key::namespaced(context.key.namespace().unwrap_or_default(), &parts.certificates.admin);
         if parts.skips_certificates || self.secrets.exists(&key) {
             return;
@@ -102,7 +109,7 @@ fn explain(why: &str, until: Option<OffsetDateTime>) -> String {
 async fn give_up(object: &impl HeavenKind, context: &Context, why: &str, claim: Option<&str>) {
     let left = match claim {
         Some(claim) => {
-            format!("volume claim {claim:?} stays, since it may have unpushed commits; delete it when no longer needed")
+            format!("{claim} stays, since it may have unpushed commits; delete it when no longer needed")
         }
         None => "unpushed commits, if any, are lost".to_owned(),
     };

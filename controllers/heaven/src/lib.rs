@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`certificates`] | computes the desired certificates from the present ones; pure |
 //! | [`secrets`] | writes them to the cluster, but never to user-supplied Secrets |
-//! | `kind` | what a kind of heavens has to say |
+//! | `kind` | the trait that kinds of heavens implement |
 //! | `injection` | an admission webhook: heavens beside the pods of labelled namespaces |
 //! | `reconcile` | observe, plan, apply, report |
 //! | `last_push` | delays deletion until the last push |
@@ -40,6 +40,9 @@ pub const CERTIFICATE: &str = "controllers.trishanku.org/certificate";
 pub const REISSUE_BEFORE: &str = "controllers.trishanku.org/reissue-certificates-before";
 /// Annotation of pods that changes when they must restart to read their certificates.
 pub const FINGERPRINT: &str = "controllers.trishanku.org/certificates";
+
+/// Annotation of workloads that run once, with the generation of the heaven for which they were created.
+pub const GENERATION: &str = "controllers.trishanku.org/heaven-generation";
 
 /// Annotation that, if `true`, permits the deletion of a heaven that may have unpushed commits.
 pub const DELETE_UNPUSHED: &str = "controllers.trishanku.org/delete-unpushed";

@@ -20,9 +20,10 @@ use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, credentials, encryption, e
 
 use crate::certificates::{Terms, User, issue};
 use crate::guard::SecretGuard;
+use crate::kind::parts_of;
 use crate::secrets::Secrets;
 use crate::shows::HeavenStatusSource;
-use crate::{Error, FINALIZER, FINGERPRINT, HeavenKind, REISSUE_BEFORE, Settings, host, secrets};
+use crate::{Error, FINALIZER, FINGERPRINT, GENERATION, HeavenKind, REISSUE_BEFORE, Settings, host, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
 const LONGEST: Duration = Duration::from_hours(10);
@@ -164,6 +165,7 @@ impl<K: HeavenKind> Heavens<K> {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
         }
         set.prune(&self.maps).await?;
+        let mut keeps_workload = false;
         if !parts.skips_app {
             let (client, workloads, uid) = (&context.client, &self.workloads, object.meta().uid.as_deref());
             let kept = self.keep_secrets(parts, context).await;
@@ -188,19 +190,43 @@ impl<K: HeavenKind> Heavens<K> {
             }
             let (selected, status_port) = (label_value(name), pod.status_port.to_string());
             let pods = Pods {
-                selector: [(K::LABEL, &selected)],
+                selector: (K::LABEL, &selected),
                 replicas: if parts.suspended.is_some() { 0 } else { parts.replicas },
                 template: pod.template,
                 claim: claims.by_replica,
             };
-            let annotations = [(FINGERPRINT, fingerprint.as_str()), (STATUS_PORT, status_port.as_str())];
-            let wanted = workload::object::<K::Workload>(&names::heaven(name), pods, &annotations);
-            workload::straighten::<K::Workload>(client, workloads, &deployed, uid).await?;
-            set.apply_or_recreate(wanted, workloads).await?;
+            let replicas = pods.replicas;
+            let port = (STATUS_PORT, status_port.as_str());
+            let mut wanted = if K::Workload::RUNS_ONCE {
+                workload::object::<K::Workload>(&names::heaven(name), pods, &[port])
+            } else {
+                let annotations = [(FINGERPRINT, fingerprint.as_str()), port];
+                workload::object::<K::Workload>(&names::heaven(name), pods, &annotations)
+            };
+            if K::Workload::RUNS_ONCE {
+                let generation = object.meta().generation.unwrap_or_default().to_string();
+                wanted.metadata.annotations.get_or_insert_default().insert(GENERATION.to_owned(), generation);
+            }
+            let present = self.workloads.get(&deployed);
+            if present.is_none() && self.observer.has_unfinished_pod(&context.key) {
+                // Those of a workload that had to be replaced: a new pod beside them would write to the same branch.
+                return Err(Error::PodsLeft(name.to_owned()));
+            }
+            let is_done = present.is_some_and(|present| {
+                let runs = K::Workload::stop(&present).is_some();
+                K::Workload::RUNS_ONCE && runs == (replicas != 0) && generation_of(&present) == generation_of(&wanted)
+            });
+            if !is_done {
+                workload::straighten::<K::Workload>(client, workloads, &deployed, uid, replicas).await?;
+                set.apply_or_recreate(wanted, workloads).await?;
+            }
+            keeps_workload = is_done;
         }
         // Claims are never pruned: their data may exist nowhere else.
         set.prune(&self.services).await?;
-        set.prune(&self.workloads).await?;
+        if !keeps_workload {
+            set.prune(&self.workloads).await?;
+        }
         if !parts.skips_app {
             seen.available = self.state(&deployed);
         }
@@ -307,6 +333,11 @@ impl<K: HeavenKind> Heavens<K> {
     }
 }
 
+/// The generation of the heaven for which a workload that runs once was created.
+fn generation_of(workload: &DynamicObject) -> Option<&String> {
+    workload.metadata.annotations.as_ref()?.get(GENERATION)
+}
+
 /// The key of a heaven's workload.
 pub(crate) fn workload_key(heaven: &Key) -> Key {
     Key::namespaced(heaven.namespace().unwrap_or_default(), &names::heaven(heaven.name()))
@@ -359,6 +390,7 @@ fn report(parts: &HeavenParts<'_>, seen: &Seen) -> Report {
     }
     match [&seen.certificates, &seen.available].into_iter().flatten().find(|state| !state.is) {
         // A rollout is nothing wrong. A Secret that is missing or has expired is, and so is a rollout that is stuck.
+        Some(state) if state.has_failed() => Report::stalled(state.reason.clone(), state.message.clone()),
         Some(state) => {
             let warns = seen.certificates.as_ref().is_some_and(|certificates| !certificates.is) || state.is_stuck();
             Report::reconciling(state.reason.clone(), state.message.clone()).warns(warns)
@@ -381,7 +413,7 @@ impl<K: HeavenKind> StatusReconciler for Heavens<K> {
         context: Context,
     ) -> Result<(Report, Action), Error> {
         self.observer.follow(&context);
-        let (parts, mut seen) = (object.parts(), Seen::default());
+        let (parts, mut seen) = (parts_of(&*object), Seen::default());
         let result = self.converge(&object, &parts, &context, &mut seen).await;
         let host = self.host(&parts, &context).await;
         Self::show(status, &parts, object.meta().generation, &seen, &host);

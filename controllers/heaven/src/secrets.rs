@@ -29,9 +29,9 @@ const KEYS: [&str; 6] = ["tls.crt", "tls.key", "ca.crt", "bridges.crt", "next.ke
 /// may have many large ones.
 #[derive(Clone)]
 pub struct Secrets {
-    /// Those with the label [`CERTIFICATE`].
+    /// The Secrets with the label [`CERTIFICATE`].
     pub ours: Arc<Cache<Secret>>,
-    /// All of them; their content is read on demand.
+    /// All Secrets; their content is read on demand.
     pub others: OnDemand<Secret>,
 }
 

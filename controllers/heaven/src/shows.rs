@@ -11,6 +11,7 @@ use trishanku_framework::Key;
 use trishanku_heaven_plan::workload::Workload as _;
 
 use crate::HeavenKind;
+use crate::kind::parts_of;
 use crate::secrets::Secrets;
 
 /// Uses the administrator's certificate of the heaven.
@@ -32,12 +33,13 @@ impl<K: HeavenKind> StatusSource for HeavenStatusSource<K> {
         K::LABEL
     }
 
-    fn has_branch_per_replica(&self) -> bool {
-        K::Workload::REPLICAS.field().is_some()
+    /// A heaven without pods of its own may be that of the pods of a namespace.
+    fn has_branch_per_replica(&self, heaven: &K) -> bool {
+        K::Workload::REPLICAS.field().is_some() || parts_of(heaven).skips_app
     }
 
     async fn identity(&self, client: &Client, object: &K) -> Option<Identity> {
-        let (key, named) = (Key::of(object), object.parts().certificates);
+        let (key, named) = (Key::of(object), parts_of(object).certificates);
         let secret = self.secrets.get(client, &Key::namespaced(key.namespace()?, &named.admin)).await;
         let secret = secret.inspect_err(|error| {
             tracing::warn!(object = %key, secret = named.admin, %error, "cannot read the Secret with the credentials for gitcd's /status");
@@ -49,7 +51,7 @@ impl<K: HeavenKind> StatusSource for HeavenStatusSource<K> {
 
     fn fields(&self, object: &K, branch: Option<&Branch>) -> Map<String, Value> {
         let before = object.status().and_then(|status| status.branch.clone());
-        let status = branch.map(|branch| branch.status(object.parts().branch())).or(before);
+        let status = branch.map(|branch| branch.status(parts_of(object).branch())).or(before);
         status.map(|status| ("branch".to_owned(), json!(status))).into_iter().collect()
     }
 

@@ -29,6 +29,8 @@ const MANAGER: &str = "trishanku-observe";
 /// How long a gitcd may be unreachable before that is reported: it may be starting, or its certificates may have just
 /// changed.
 const GRACE: Duration = Duration::from_mins(3);
+/// Queries to the pods of one object at the same time.
+const AT_ONCE: usize = 16;
 /// Limits queries: the interval grows so that there are no more than this per second.
 const A_SECOND: usize = 30;
 
@@ -42,7 +44,8 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Whether each pod has a branch of its own, so that the status is that of the branch with most problems; otherwise all
     /// have one branch, and the status is that of its writer.
-    fn has_branch_per_replica(&self) -> bool {
+    fn has_branch_per_replica(&self, object: &Self::Object) -> bool {
+        let _ = object;
         false
     }
 
@@ -68,6 +71,16 @@ pub struct Observed {
     pub branch: Branch,
     /// When it arrived.
     pub at: Instant,
+}
+
+/// The result of a [query](Observer::ask).
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The response, or the reason why there is none.
+    pub answer: Result<Branch, String>,
+    /// The creation time of the pod, if there is no response because it, and all others that could respond instead, have not
+    /// started.
+    pub pending_since: Option<Timestamp>,
 }
 
 /// Queries the gitcds of all objects of a kind.
@@ -150,30 +163,26 @@ impl<T: StatusSource> Observer<T> {
         self.shared.latest.lock().get(key).cloned()
     }
 
-    /// Whether an object has a pod.
+    /// Whether an object has a pod in which a gitcd runs or may start.
     pub fn has_pod(&self, key: &Key) -> bool {
-        !self.shared.pods(key).is_empty()
+        let object = self.shared.objects.get(key);
+        object.is_some_and(|object| !self.shared.pods(key, &object).is_empty())
     }
 
-    /// The creation time of an object's newest pod, if all of its pods are pending; `None` if another one exists, or
-    /// none.
-    pub fn pending_since(&self, key: &Key) -> Option<Timestamp> {
-        let pods = self.shared.pods(key);
-        let is_pending = |pod: &Arc<Pod>| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_none_or(|phase| phase == "Pending")
-        };
-        let made = pods.iter().filter_map(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0)).max();
-        made.filter(|_| pods.iter().all(is_pending))
+    /// Whether an object has a pod that has not ended, including those that terminate.
+    pub fn has_unfinished_pod(&self, key: &Key) -> bool {
+        !self.shared.unfinished(key).is_empty()
     }
 
     /// Queries an object now, for callers that cannot wait.
-    ///
-    /// # Errors
-    /// The reason why there is no response.
-    pub async fn ask(&self, client: &Client, key: &Key) -> Result<Branch, String> {
-        let object = self.shared.objects.get(key).ok_or("it is gone")?;
-        let answer = self.shared.look(key, &object, client).await;
-        answer.map_or_else(|| Err("there is no pod".to_owned()), |(_, answer)| answer)
+    pub async fn ask(&self, client: &Client, key: &Key) -> Asked {
+        let Some(object) = self.shared.objects.get(key) else {
+            return Asked { answer: Err("it is gone".to_owned()), pending_since: None };
+        };
+        let Some(Answered { answer, pending_since, .. }) = self.shared.look(key, &object, client).await else {
+            return Asked { answer: Err("there is no pod".to_owned()), pending_since: None };
+        };
+        Asked { answer, pending_since }
     }
 }
 
@@ -198,17 +207,22 @@ impl<T: StatusSource> Shared<T> {
             let mut before = self.source.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
-                Some((pod, Ok(branch))) => {
+                Some(Answered { pod, answer: Ok(branch), .. }) => {
                     last_answer = Instant::now();
                     let observed = Observed { branch: branch.clone(), at: last_answer };
                     self.latest.lock().insert(key.clone(), observed);
-                    (Some(branch), [Some(branch.ready()), branch.synced()].map(|state| self.of_pod(pod, state)))
+                    (
+                        Some(branch),
+                        [Some(branch.ready()), branch.synced()].map(|state| self.of_pod(&object, pod, state)),
+                    )
                 }
-                Some((_, Err(_))) if last_answer.elapsed() < GRACE => continue,
-                Some((_, Err(error))) => {
+                Some(Answered { answer: Err(_), .. }) if last_answer.elapsed() < GRACE => continue,
+                Some(Answered { answer: Err(error), .. }) => {
                     let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
                     (None, [Some(state.clone()), Some(state)])
                 }
+                // The pods of a Job that has ended are no problem.
+                None if self.has_finished(key) => continue,
                 // An object that never had a pod keeps its other conditions.
                 None if before.iter().all(|condition| condition.type_ != REPOSITORY_READY) => continue,
                 None => {
@@ -244,12 +258,27 @@ impl<T: StatusSource> Shared<T> {
         self.source.gone(key);
     }
 
-    /// The pods that run or start; those that terminate, if there are no others.
-    fn pods(&self, key: &Key) -> Vec<Arc<Pod>> {
+    fn unfinished(&self, key: &Key) -> Vec<Arc<Pod>> {
+        let mut pods = self.pods.get(&in_namespace(key.namespace(), &label_value(key.name())));
+        pods.retain(|pod| !["Succeeded", "Failed"].contains(&phase(pod)));
+        pods
+    }
+
+    /// Whether an object has pods that have ended, and no others.
+    fn has_finished(&self, key: &Key) -> bool {
         let pods = self.pods.get(&in_namespace(key.namespace(), &label_value(key.name())));
+        !pods.is_empty() && self.unfinished(key).is_empty()
+    }
+
+    /// The pods that run or start; those that terminate, if there are no others, or if each has a branch of its own.
+    fn pods(&self, key: &Key, object: &T::Object) -> Vec<Arc<Pod>> {
         let (ending, others): (Vec<_>, Vec<_>) =
-            pods.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
-        let mut pods = if others.is_empty() { ending } else { others };
+            self.unfinished(key).into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        let mut pods = match (self.source.has_branch_per_replica(object), others.is_empty()) {
+            (true, _) => [others, ending].concat(),
+            (false, true) => ending,
+            (false, false) => others,
+        };
         pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
         pods
     }
@@ -257,20 +286,27 @@ impl<T: StatusSource> Shared<T> {
     /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
     /// responding.
     async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<Answered> {
-        let pods = self.pods(key);
+        let pods = self.pods(key, object);
         let identity = self.source.identity(client, object).await;
-        let answers = pods.iter().map(async |pod| {
-            let name = pod.metadata.name.clone().unwrap_or_default();
-            (name, look_at(pod, identity.as_ref()).await)
-        });
-        let answers = join_all(answers).await;
-        if self.source.has_branch_per_replica() { worst(answers) } else { best(answers) }
+        let mut answers = Vec::with_capacity(pods.len());
+        for some in pods.chunks(AT_ONCE) {
+            answers.extend(join_all(some.iter().map(|pod| Answered::of(pod, identity.as_ref()))).await);
+        }
+        if self.source.has_branch_per_replica(object) {
+            return worst(answers);
+        }
+        let is_any_started = answers.iter().any(|answered| answered.pending_since.is_none());
+        let mut best = best(answers)?;
+        if is_any_started {
+            best.pending_since = None;
+        }
+        Some(best)
     }
 
-    /// Names the pod in a problem of its branch, if others have branches of their own.
-    fn of_pod(&self, pod: &str, state: Option<State>) -> Option<State> {
+    /// Adds the name of the pod to the message of a problem, if each pod has a branch of its own.
+    fn of_pod(&self, object: &T::Object, pod: &str, state: Option<State>) -> Option<State> {
         let mut state = state?;
-        if self.source.has_branch_per_replica() && !state.is {
+        if self.source.has_branch_per_replica(object) && !state.is {
             state.message = format!("pod {pod}: {}", state.message);
         }
         Some(state)
@@ -288,7 +324,7 @@ impl<T: StatusSource> Shared<T> {
         match api.patch_status(key.name(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await {
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!(object = %key, %error, "cannot determine the status of a branch");
+                tracing::debug!(object = %key, %error, "cannot write the status of a branch");
                 false
             }
         }
@@ -311,25 +347,50 @@ async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, Strin
     }
 }
 
-/// The name of a pod, and its response.
-type Answered = (String, Result<Branch, String>);
+/// The response of a pod.
+#[derive(Clone, Debug, PartialEq)]
+struct Answered {
+    /// Its name.
+    pod: String,
+    answer: Result<Branch, String>,
+    /// Its creation time, if it has not started.
+    pending_since: Option<Timestamp>,
+}
 
-/// Selects a response of replicas with branches of their own: an error, otherwise that of a branch that cannot be written,
-/// otherwise of one with unpushed commits, otherwise of one that is not synchronized.
+impl Answered {
+    async fn of(pod: &Pod, identity: Option<&Identity>) -> Self {
+        let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Self {
+            pod: pod.metadata.name.clone().unwrap_or_default(),
+            answer: look_at(pod, identity).await,
+            pending_since: made.filter(|_| phase(pod) == "Pending"),
+        }
+    }
+}
+
+/// The phase of a pod; a new one is pending.
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+/// Selects the worst response of replicas that have a branch each: an error of a pod that has started, otherwise that of a
+/// branch that cannot be written, otherwise one with unpushed commits, otherwise the error of a pod that has not started,
+/// otherwise one that is not synchronized.
 fn worst(answers: Vec<Answered>) -> Option<Answered> {
-    answers.into_iter().min_by_key(|(_, answer)| match answer {
-        Err(_) => 0,
+    answers.into_iter().min_by_key(|Answered { answer, pending_since, .. }| match answer {
+        Err(_) if pending_since.is_none() => 0,
         Ok(branch) if !branch.ready().is => 1,
         Ok(branch) if branch.unpushed().is_some() => 2,
-        Ok(branch) if branch.synced().is_some_and(|synced| !synced.is) => 3,
-        Ok(_) => 4,
+        Err(_) => 3,
+        Ok(branch) if branch.synced().is_some_and(|synced| !synced.is) => 4,
+        Ok(_) => 5,
     })
 }
 
 /// Selects a response: that of the writer, preferably of one with unpushed commits, otherwise another response, otherwise
 /// an error.
 fn best(answers: Vec<Answered>) -> Option<Answered> {
-    answers.into_iter().min_by_key(|(_, answer)| match answer {
+    answers.into_iter().min_by_key(|answered| match &answered.answer {
         Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
         Ok(_) => 2,
         Err(_) => 3,
@@ -360,8 +421,9 @@ mod tests {
         };
         let away = || Err("refused".to_owned());
         let best = |answers: Vec<Result<Branch, String>>| {
-            super::best(answers.into_iter().map(|answer| ("pod".to_owned(), answer)).collect())
-                .map(|(_, answer)| answer)
+            let answers =
+                answers.into_iter().map(|answer| Answered { pod: "pod".to_owned(), answer, pending_since: None });
+            super::best(answers.collect()).map(|answered| answered.answer)
         };
         assert_eq!(best(Vec::new()), None);
         assert_eq!(best(vec![away()]), Some(away()));
@@ -390,12 +452,24 @@ mod tests {
         let away = pushed("b");
         let apart =
             Branch { remotes: vec![Remote { condition: "Denied".to_owned(), ..away.remotes[0].clone() }], ..away };
-        let answers = [Ok(pushed("b")), Ok(apart), Ok(pushed("a")), Ok(full), Err("refused".to_owned())];
+        let pending = Some(Timestamp::UNIX_EPOCH);
+        let answers = [
+            (Ok(pushed("b")), None),
+            (Ok(apart), None),
+            (Err("no address".to_owned()), pending),
+            (Ok(pushed("a")), None),
+            (Ok(full), None),
+            (Err("refused".to_owned()), None),
+        ];
         // The last one is the worst, the one before it the second, and so on.
         for count in 1..=answers.len() {
-            let named = answers[..count].iter().enumerate().map(|(at, answer)| (at.to_string(), answer.clone()));
-            let (pod, _) = worst(named.collect()).unwrap();
-            assert_eq!(pod, (count - 1).to_string());
+            let named = answers[..count].iter().enumerate().map(|(at, (answer, pending_since))| Answered {
+                pod: at.to_string(),
+                answer: answer.clone(),
+                pending_since: *pending_since,
+            });
+            let found = worst(named.collect()).unwrap();
+            assert_eq!(found.pod, (count - 1).to_string());
         }
         assert_eq!(worst(Vec::new()), None);
     }

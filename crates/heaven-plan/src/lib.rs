@@ -1,8 +1,9 @@
 //! The servers beside a heaven's controller, and those of an `AutomatedMerge`.
 //!
-//! [`plan::heaven`] and [`plan::merge`] are pure functions of a manifest ([`HeavenParts`] is what they need of it), the default images, the paths and ports of the
-//! environment, and the available entry points. They return a [`Plan`](plan::Plan): the steps in order, each with
-//! program, arguments, environment, files, port and probes, independent of pods.
+//! [`plan::heaven`] and [`plan::merge`] are pure functions of a manifest, the default images, the paths and ports of the
+//! environment, and the available entry points. [`HeavenParts`] has the fields of the manifest that a heaven needs. The
+//! functions return a [`Plan`](plan::Plan): the steps in order, each with program, arguments, environment, files, port and
+//! probes, independent of pods.
 //!
 //! [`pod::render`] puts a plan into a user's pod template. It works on JSON, so that fields of newer Kubernetes versions
 //! survive.

@@ -47,9 +47,9 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
 /// The volume claims to create for the repositories of a heaven.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claims {
-    /// That of the only replica.
+    /// The claim of a heaven with one replica.
     pub shared: Option<PersistentVolumeClaim>,
-    /// That of which each replica has one of its own, named as its volume.
+    /// The template from which each replica gets a claim of its own. Its name is that of the volume.
     pub by_replica: Option<PersistentVolumeClaim>,
 }
 

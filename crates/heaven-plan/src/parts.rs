@@ -5,10 +5,10 @@ use trishanku_api::{ApiServer, Gitcd, LocalEtcd, Skip, TrishankuHeavenSpec};
 
 use crate::names;
 
-/// What [`plan::heaven`](crate::plan::heaven) needs to know of an object that declares a heaven.
+/// The parts of a manifest from which [`plan::heaven`](crate::plan::heaven) builds a plan.
 ///
-/// A `TrishankuHeaven` has [all of it](Self::of_spec). Another kind sets the fields that it has, and leaves the others as
-/// [`new`](Self::new) sets them:
+/// A `TrishankuHeaven` has [all of them](Self::of_spec). Another kind sets the parts that it has, and keeps the defaults of
+/// [`new`](Self::new) for the others:
 ///
 /// ```
 /// use serde_json::json;
@@ -38,24 +38,24 @@ pub struct HeavenParts<'s> {
     pub apiserver: Option<&'s ApiServer>,
     /// The path of the controller's kubeconfig in the containers of the template. The file never changes.
     pub kubeconfig_path: Option<&'s str>,
-    /// A folder of the containers that gets the controller's kubeconfig, where no path is given. The file follows renewals, and
-    /// `KUBECONFIG` names it.
+    /// The folder of the controller's kubeconfig in the containers, if no path is set. The file is updated when certificates
+    /// are renewed, and `KUBECONFIG` names it.
     pub kubeconfig_folder: Option<&'s str>,
     /// The template of the pods.
     pub pod_template: Option<&'s Value>,
     /// The field with the template, below `spec`, for errors.
     pub pod_template_field: &'static str,
-    /// The number of pods, where the kind of workload has one.
+    /// The number of pods, if the kind of workload has one.
     pub replicas: i32,
     /// Whether the template may share namespaces of the node or among its containers.
     pub allow_shared_namespaces: bool,
-    /// Whether unencrypted Secrets may get to public repositories.
+    /// Whether unencrypted Secrets may be pushed to public repositories.
     pub allow_public_secrets: bool,
     /// Why no pods should run; `None` if they should.
     pub suspended: Option<&'s str>,
-    /// Whether the certificates are supplied, and only checked.
+    /// Whether users supply the certificates, which are then only checked.
     pub skips_certificates: bool,
-    /// Whether the entry points are supplied.
+    /// Whether users supply the entry points.
     pub skips_entry_points: bool,
     /// Whether there is no workload, for example because it runs on another machine.
     pub skips_app: bool,

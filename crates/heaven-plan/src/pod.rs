@@ -30,7 +30,7 @@ pub struct HeavenPod {
     pub status_port: u16,
 }
 
-/// Why there is no pod template for a heaven.
+/// An error in rendering the pods of a heaven.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PodError {

@@ -16,6 +16,7 @@ pub(crate) fn pods_of_a_labelled_namespace_get_heavens(world: &Arc<World>) -> an
     world
         .documented("kubectl rollout status deployment/trishanku-manager --namespace trishanku-system --timeout=3m")?;
     for command in [
+        "kubectl wait --for=jsonpath='{.webhooks[0].name}'=pods.controllers.trishanku.org mutatingwebhookconfiguration/trishanku.trishanku-system --timeout=1m",
         "kubectl create namespace shop",
         "kubectl apply --namespace shop --filename examples/injected-heaven.yaml",
         "kubectl wait --for=condition=CertificatesReady trishankuheaven/shop --namespace shop --timeout=2m",
@@ -33,14 +34,10 @@ pub(crate) fn pods_of_a_labelled_namespace_get_heavens(world: &Arc<World>) -> an
         }},
     });
     world.cluster().apply(&deployment.to_string())?;
-    // The webhook is registered by the leader, a moment after its pod is ready: earlier pods have no heaven.
     let pods = until("two ready pods with a heaven each", || {
         let pods = world.cluster().object(&format!("pods --namespace {NAMESPACE} --selector=app=web"))?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
-        if pods.iter().any(|pod| !has_heaven(pod)) {
-            world.kubectl(&format!("rollout restart deployment/web --namespace {NAMESPACE}"))?;
-            return Ok(None);
-        }
+        ensure!(pods.iter().all(has_heaven), "a pod has no heaven");
         let is_ready = |pod: &&Value| {
             let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|found| found["type"] == "Ready" && found["status"] == "True")
@@ -79,15 +76,11 @@ pub(crate) fn pods_of_a_labelled_namespace_get_heavens(world: &Arc<World>) -> an
 
     world.kubectl(&format!("delete namespace {NAMESPACE} --timeout=3m"))?;
     world.documented("kubectl apply --server-side --kustomize deploy/kustomize/default")?;
-    world.documented("kubectl delete --kustomize deploy/kustomize/components/injection")?;
-    world.documented(
-        "kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration trishanku.trishanku-system",
-    )?;
-    world.documented("kubectl delete secret trishanku-webhooks --namespace trishanku-system")?;
     world
         .documented("kubectl rollout status deployment/trishanku-manager --namespace trishanku-system --timeout=3m")
-        .map(drop)
-        .context("the manager without the webhook")
+        .context("the manager without the webhook")?;
+    world.documented("kubectl delete --kustomize deploy/kustomize/components/injection")?;
+    world.documented("kubectl delete secret trishanku-webhooks --namespace trishanku-system").map(drop)
 }
 
 fn has_heaven(pod: &Value) -> bool {

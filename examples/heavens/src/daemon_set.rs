@@ -34,7 +34,7 @@ impl HeavenKind for DaemonSetHeaven {
 
     const LABEL: &'static str = "heavens.example.org/daemon-set";
 
-    fn parts(&self) -> HeavenParts<'_> {
+    fn parts<'s>(&'s self, name: &'s str) -> HeavenParts<'s> {
         let spec = &self.spec;
         HeavenParts {
             user: Some(User { name: &spec.user_name, group: None }),
@@ -42,7 +42,7 @@ impl HeavenKind for DaemonSetHeaven {
             kubeconfig_path: Some(&spec.kubeconfig_mount_path),
             pod_template: Some(&spec.pod_template),
             suspended: (spec.suspend == Some(true)).then_some("spec.suspend is set"),
-            ..HeavenParts::new(self.metadata.name.as_deref().unwrap_or_default())
+            ..HeavenParts::new(name)
         }
     }
 }

@@ -33,7 +33,7 @@ impl HeavenKind for JobHeaven {
 
     const LABEL: &'static str = "heavens.example.org/job";
 
-    fn parts(&self) -> HeavenParts<'_> {
+    fn parts<'s>(&'s self, name: &'s str) -> HeavenParts<'s> {
         let spec = &self.spec;
         HeavenParts {
             certificates: Certificates::new(&spec.certificates_of),
@@ -43,7 +43,7 @@ impl HeavenKind for JobHeaven {
             gitcd: Some(&spec.gitcd),
             kubeconfig_path: Some(&spec.kubeconfig_mount_path),
             pod_template: Some(&spec.pod_template),
-            ..HeavenParts::new(self.metadata.name.as_deref().unwrap_or_default())
+            ..HeavenParts::new(name)
         }
     }
 }

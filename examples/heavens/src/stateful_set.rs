@@ -34,7 +34,7 @@ impl HeavenKind for StatefulSetHeaven {
 
     const LABEL: &'static str = "heavens.example.org/stateful-set";
 
-    fn parts(&self) -> HeavenParts<'_> {
+    fn parts<'s>(&'s self, name: &'s str) -> HeavenParts<'s> {
         let spec = &self.spec;
         HeavenParts {
             user: Some(User { name: &spec.user_name, group: None }),
@@ -42,7 +42,7 @@ impl HeavenKind for StatefulSetHeaven {
             kubeconfig_path: Some(&spec.kubeconfig_mount_path),
             pod_template: Some(&spec.pod_template),
             replicas: spec.replicas,
-            ..HeavenParts::new(self.metadata.name.as_deref().unwrap_or_default())
+            ..HeavenParts::new(name)
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Errors of apply.
 
+use std::fmt;
+use std::time::Duration;
+
 use crate::{Failure, Key, Retry};
 
 /// Why an object could not be applied.
@@ -36,6 +39,16 @@ pub enum ApplyError {
         /// The error of the request.
         source: Box<kube::Error>,
     },
+    /// The request to delete it failed.
+    #[error("cannot delete {kind} {key}")]
+    NotDeleted {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: Key,
+        /// The error of the request.
+        source: Box<kube::Error>,
+    },
     /// The object cannot be encoded as JSON.
     #[error("cannot encode {kind} {key}")]
     Encode {
@@ -53,7 +66,7 @@ impl Failure for ApplyError {
         match self {
             Self::NotOurs { .. } => "NotOurs",
             Self::Elsewhere { .. } => "OwnerElsewhere",
-            Self::Refused { source, .. } => source.reason(),
+            Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.reason(),
             Self::Encode { .. } => "CannotEncode",
         }
     }
@@ -63,12 +76,34 @@ impl Failure for ApplyError {
             // The other object may be deleted.
             Self::NotOurs { .. } => Retry::BackOff,
             Self::Elsewhere { .. } | Self::Encode { .. } => Retry::Terminal,
-            Self::Refused { source, .. } => source.retry(),
+            Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.retry(),
         }
     }
 }
 
-/// The error of a reconciler without errors of its own: one of kube or of [`apply`](crate::apply).
+/// The error of a reconciler without an error type of its own.
+///
+/// Errors of kube and of [`apply`](crate::apply) become one by `?`. Any other has a reason, and says when to retry:
+///
+/// ```
+/// use std::time::Duration;
+/// use trishanku_framework::{Error, Failure, Result, Retry};
+///
+/// fn check(level: &str, pump: Option<&str>) -> Result<u32> {
+///     // Only a change of the spec helps.
+///     let level = level.parse().map_err(|error| Error::terminal("InvalidLevel", error))?;
+///     if level > 9 {
+///         return Err(Error::terminal("LevelAboveRim", format!("level {level} is above the rim")));
+///     }
+///     pump.ok_or_else(|| Error::waiting("NoPump", "the pump", Duration::from_mins(1)))?;
+///     Ok(level)
+/// }
+///
+/// let error = check("12", None).unwrap_err();
+/// assert_eq!((error.reason(), error.retry()), ("LevelAboveRim", Retry::Terminal));
+/// ```
+///
+/// Implement [`Failure`] yourself if callers must distinguish the errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -78,9 +113,63 @@ pub enum Error {
     /// An object could not be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// Something else failed, or is missing.
+    #[error(transparent)]
+    Other(OtherError),
 }
 
-/// The result of a reconciler without errors of its own.
+/// An error with a reason: see [`Error::terminal`], [`Error::failed`] and [`Error::waiting`].
+#[derive(Debug)]
+pub struct OtherError {
+    reason: &'static str,
+    retry: Retry,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for OtherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl std::error::Error for OtherError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.source()
+    }
+}
+
+impl Failure for OtherError {
+    fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    fn retry(&self) -> Retry {
+        self.retry.clone()
+    }
+}
+
+impl Error {
+    /// Creates an error that only a change helps against ([`Retry::Terminal`]): the spec is wrong. `reason` is a word in upper camel
+    /// case, and `source` an error or a message.
+    pub fn terminal(reason: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(OtherError { reason, retry: Retry::Terminal, source: source.into() })
+    }
+
+    /// Creates an error that is retried as `source` is, with another reason: for a failure that users know by a word of yours.
+    pub fn failed(reason: &'static str, source: impl Failure) -> Self {
+        Self::Other(OtherError { reason, retry: source.retry(), source: source.into() })
+    }
+
+    /// Creates an error that something is missing, which is not a failure ([`Retry::Waiting`]). It is retried after `look_again`,
+    /// or earlier if a watch triggers a reconcile. `on` is what is missing, for the log and for conditions.
+    pub fn waiting(reason: &'static str, on: impl Into<String>, look_again: Duration) -> Self {
+        let on = on.into();
+        let source = format!("waiting for {on}").into();
+        Self::Other(OtherError { reason, retry: Retry::Waiting { on, look_again }, source })
+    }
+}
+
+/// The result of a reconciler without an error type of its own.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Failure for Error {
@@ -88,6 +177,7 @@ impl Failure for Error {
         match self {
             Self::Api(error) => error.reason(),
             Self::Apply(error) => error.reason(),
+            Self::Other(error) => error.reason(),
         }
     }
 
@@ -95,6 +185,7 @@ impl Failure for Error {
         match self {
             Self::Api(error) => error.retry(),
             Self::Apply(error) => error.retry(),
+            Self::Other(error) => error.retry(),
         }
     }
 }
@@ -124,5 +215,26 @@ mod tests {
         let expected = "failed to start watching object: ApiError: the pump is locked: Conflict";
         assert_eq!(chain(&watch), expected);
         assert_eq!(chain(&applied), "cannot apply ConfigMap plant/pump: ApiError: the pump is locked: Conflict");
+    }
+
+    #[test]
+    fn an_error_with_a_reason_says_when_to_retry_and_what_caused_it() {
+        let said = |error: &Error| (error.reason(), error.retry(), chain(error));
+        let error = Error::terminal("NoServers", "spec.servers is missing");
+        assert_eq!(said(&error), ("NoServers", Retry::Terminal, "spec.servers is missing".to_owned()));
+        let minute = Duration::from_mins(1);
+        let error = Error::waiting("NoPump", "the pump", minute);
+        let retry = Retry::Waiting { on: "the pump".to_owned(), look_again: minute };
+        assert_eq!(said(&error), ("NoPump", retry, "waiting for the pump".to_owned()));
+
+        let busy = serde_json::json!({
+            "status": "Failure", "message": "busy", "reason": "TooManyRequests", "code": 429,
+            "details": {"retryAfterSeconds": 7},
+        });
+        let busy = kube::Error::Api(Box::new(serde_json::from_value(busy).expect("the status is valid")));
+        let (kind, key) = ("Job".to_owned(), Key::namespaced("plant", "tide"));
+        let error = Error::failed("JobCreationFailed", ApplyError::Refused { kind, key, source: Box::new(busy) });
+        let text = "cannot apply Job plant/tide: ApiError: busy: TooManyRequests".to_owned();
+        assert_eq!(said(&error), ("JobCreationFailed", Retry::NotBefore(Duration::from_secs(7)), text));
     }
 }

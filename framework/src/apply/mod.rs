@@ -30,14 +30,16 @@
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
 //! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
-//! cache has it. The owner does not get the marks of an `ApplySet`'s parent: they are how tools find members, which a controller has in
-//! its caches, and would cost a write to each owner. `kubectl apply --applyset` refuses an owner without them.
+//! cache has it. [`ApplySet::delete`] deletes one object of the owner, which need not be a member. The owner does not get the
+//! marks of an `ApplySet`'s parent: they are how tools find members, which a controller has in its caches, and would cost a write to
+//! each owner. `kubectl apply --applyset` refuses an owner without them.
 //!
 //! **Change log.** Each field that a write changed is a log line at level `debug`: `~ data.level: "3" → "4"`. With
 //! [`ApplySet::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that
 //! [`ApplySet::hiding`] names, are not logged.
 
 mod changes;
+mod deletion;
 mod differences;
 mod error;
 mod marks;
@@ -48,15 +50,16 @@ mod pruning;
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::changes::{Change, changes};
 use self::changes::{Hidden, changes_of};
+pub use self::deletion::Deletion;
 pub use self::differences::{Difference, differences};
-pub use self::error::{ApplyError, Error, Result};
+pub use self::error::{ApplyError, Error, OtherError, Result};
 pub use self::marks::{APPLIED, PART_OF};
 use self::marks::{fingerprint, id, sign, stamp};
 pub use self::owned::Owned;
@@ -81,7 +84,7 @@ pub struct Planned {
     pub kind: String,
     /// The object.
     pub key: Key,
-    /// [`Applied::Written`], or [`Applied::Deleted`], also for a prune.
+    /// [`Applied::Written`], or [`Applied::Deleted`], also for a prune and a deletion.
     pub applied: Applied,
     /// The changes, including those that the apiserver would have made; none for a deletion.
     pub changes: Vec<Change>,
@@ -242,7 +245,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
                 Some(live) if self.could_be_new(cache.kind(), &key, wanted, &error).await => {
                     let dry_run = self.dry;
                     tracing::info!(kind = kind(), object = %key, dry_run, "deleting it: an immutable field differs");
-                    self.delete(cache.kind(), &key, &*live).await?;
+                    self.remove(cache, &key, &*live).await?;
                     Ok(Applied::Deleted)
                 }
                 _ => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
@@ -265,50 +268,6 @@ impl<'a, O: Object> ApplySet<'a, O> {
             Err(error) if is_invalid(&error) => false,
             // A quota or a webhook refuses the dry run, or a port is taken by the object itself. Most kinds say the word.
             _ => refused.to_string().contains("immutable"),
-        }
-    }
-
-    /// Deletes objects that were applied for this owner before, and not to this set. Returns their number. Call it after all
-    /// objects of the kind were applied.
-    ///
-    /// # Errors
-    /// [`ApplyError::Refused`].
-    pub async fn prune<K: Object>(&mut self, owned: &Owned<K>) -> Result<usize, ApplyError> {
-        let cache = owned.cache();
-        let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
-        let mut pruned = 0;
-        for object in cache.owned_by(uid) {
-            let (key, metadata) = (Key::of(&*object), object.meta());
-            let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
-            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
-            if member && !wanted && metadata.deletion_timestamp.is_none() {
-                let dry_run = self.dry;
-                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "no longer desired; deleting it");
-                pruned += usize::from(self.delete(cache.kind(), &key, &*object).await?);
-            }
-        }
-        Ok(pruned)
-    }
-
-    /// Returns false if the object has changed, or is gone.
-    async fn delete<K: Object>(&mut self, kind: &Kind<K>, key: &Key, object: &K) -> Result<bool, ApplyError> {
-        let api = kind.api(self.client.clone(), key.namespace());
-        // Spares an object of the same name that was created meanwhile, and one that has another owner by now. Such a change
-        // triggers a reconcile of the previous owner, too.
-        let metadata = object.meta();
-        let preconditions =
-            Preconditions { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() };
-        let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
-        match api.delete(key.name(), &parameters).await {
-            Ok(_) => {
-                self.report(kind, key, Applied::Deleted, Vec::new());
-                Ok(true)
-            }
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
-            Err(error) => {
-                let (kind, key) = (kind.name().into_owned(), key.clone());
-                Err(ApplyError::Refused { kind, key, source: Box::new(error) })
-            }
         }
     }
 

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -42,4 +44,28 @@ async fn only_what_was_looked_at_is_deleted() {
     let asked = asked.lock().unwrap();
     let preconditions: Vec<_> = asked.iter().map(|asked| &asked["preconditions"]).collect();
     assert_eq!(preconditions, [&json!({"uid": "two", "resourceVersion": "7"})]);
+}
+
+#[tokio::test]
+async fn a_deletion_of_what_another_owner_controls_is_refused_without_a_request() {
+    let service = tower::service_fn(async |request: Request<Body>| {
+        Err::<Response<Body>, _>(std::io::Error::other(format!("{} was sent", request.method())))
+    });
+    let mut owner = Namespace::default();
+    (owner.metadata.name, owner.metadata.uid) = (Some("plant".to_owned()), Some("one".to_owned()));
+    let mut set = ApplySet::of(&owner, Client::new(service, "plant"), "test");
+    let cache = Owned::without_trigger(Caches::new(Scope::All).cache::<ConfigMap>());
+    let map = |uid: &str, controller: bool| -> ConfigMap {
+        let reference = json!({"apiVersion": "v1", "kind": "Tank", "name": "a", "uid": uid, "controller": controller});
+        serde_json::from_value(json!({"metadata": {"name": "a", "ownerReferences": [reference]}})).unwrap()
+    };
+    for (uid, controller) in [("two", true), ("one", false)] {
+        let error = set.delete(&map(uid, controller), &cache).await.unwrap_err();
+        assert!(matches!(error, ApplyError::NotOurs { .. }), "{error:?}");
+    }
+    let error = set.delete(&map("one", true), &cache).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot delete ConfigMap a");
+    let mut going = map("one", true);
+    going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(set.delete(&going, &cache).await.unwrap(), Deletion::Deleted, "its deletion has begun before");
 }

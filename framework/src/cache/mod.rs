@@ -375,6 +375,18 @@ impl<K: Object> Cache<K> {
         notify_of_put(followers, put, &object);
     }
 
+    /// Removes an object that the apiserver no longer has, before the watch reports its deletion; not another one of that name.
+    pub(crate) fn learn_deletion(&self, key: &Key, uid: Option<&str>) {
+        let followers = &*self.followers();
+        let before = self.write(|objects| {
+            let is_there = objects.known(key).is_some_and(|known| known.uid() == uid);
+            is_there.then(|| objects.remove(key)).flatten()
+        });
+        if before.is_some() {
+            notify(followers, before.as_ref(), None, false);
+        }
+    }
+
     /// Returns whether a watch covers the object. Otherwise changes and deletions of it would not be noticed.
     fn is_watched(&self, object: &K, known: Option<&K>) -> bool {
         let in_scope = match (&self.scope, object.meta().namespace.as_ref()) {

@@ -80,6 +80,10 @@ impl<K> CachedObject<K> {
         self.version
     }
 
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
     /// Returns whether both are the same version of the same object.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_version = self.version.is_some() && (self.version, &self.uid) == (other.version, &other.uid);

@@ -176,6 +176,27 @@ fn the_response_to_a_write_counts_until_the_watch_is_newer_and_restores_nothing(
 }
 
 #[test]
+fn a_deletion_that_was_learned_is_reported_once_and_concerns_no_other_object_of_that_name() {
+    let ((cache, changes), mut listing) = (followed(1), Listing::of(None));
+    let of = |uid: &str, version| {
+        let mut map = map("x", "a", version);
+        map.metadata.uid = Some(uid.to_owned());
+        map
+    };
+    list(&cache, &mut listing, vec![of("one", 5)]);
+    take(&changes);
+    let key = Key::namespaced("x", "a");
+    cache.learn_deletion(&key, Some("other"));
+    assert_eq!((cache.len(), take(&changes)), (1, vec![]));
+    cache.learn_deletion(&key, Some("one"));
+    assert_eq!((cache.len(), take(&changes)), (0, vec!["a: 5 -> ".to_owned()]));
+    // The watch reports it after the object was created again.
+    cache.learn(of("two", 9), cache.lists());
+    cache.apply(gone(&of("one", 7)), &mut listing);
+    assert_eq!((cache.len(), take(&changes)), (1, vec!["a:  -> 9".to_owned()]));
+}
+
+#[test]
 fn nothing_is_learned_whose_deletion_no_watch_would_report() {
     let mut labelled = map("x", "a", 5);
     labelled.metadata.labels = Some([("kind".to_owned(), "tank".to_owned())].into());

@@ -47,7 +47,7 @@ pub(crate) struct Driver<R: Reconciler> {
     timed_out: TimedOut<R>,
     /// Until it runs.
     triggers: Mutex<Triggers>,
-    /// Completed by the caches that trigger it. Until it runs.
+    /// Complete when the caches that trigger the controller are synced. Empty once it runs.
     awaited: Mutex<Vec<BoxFuture<'static, ()>>>,
 }
 

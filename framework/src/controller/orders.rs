@@ -1,4 +1,4 @@
-//! What a manager asks of a controller.
+//! The interface through which a manager runs its controllers.
 
 use std::sync::Arc;
 use std::time::Duration;

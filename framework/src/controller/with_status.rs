@@ -104,8 +104,9 @@ pub trait StatusReconciler: Send + Sync + 'static {
         async { Ok((Report::reconciling("Deleting", ""), CleanedUp::Yes)) }
     }
 
-    /// Returns the types of conditions that it writes besides `Ready`, `Reconciling` and `Stalled`. Conditions of other types
-    /// belong to other writers, and stay.
+    /// Returns the types of conditions that it writes besides `Ready`, `Reconciling` and `Stalled`: those that its reports
+    /// [name](Report::and), and those that it sets in the status by itself. One that a report does not name stays as it is in the
+    /// status. Conditions of other types belong to other writers, and stay.
     fn conditions(&self) -> &[&str] {
         &[]
     }

@@ -34,9 +34,13 @@
 //!
 //! **Checks.** A change that would lose stored data is rejected: see [`DefinitionError`]. The fields of a version are not
 //! checked: a field that its schema lacks is dropped from an object by the next write, as always.
+//!
+//! **Versions.** A new storage version is applied beside the former one; [`Definitions::migrate`] then rewrites the stored
+//! objects, and the former version can be left out.
 
 mod formats;
 mod loss;
+mod migration;
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -47,6 +51,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 
 pub use self::loss::Loss;
+pub use self::migration::MigrationError;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(100);

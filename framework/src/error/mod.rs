@@ -31,6 +31,8 @@ pub enum Retry {
 
 /// An error of a [`Reconciler`](crate::Reconciler): what happened, and what to do about it.
 ///
+/// [`Error`](crate::Error) is one for reconcilers that need no error type of their own. An error type of your own:
+///
 /// ```
 /// use std::time::Duration;
 /// use trishanku_framework::{Failure, Retry};

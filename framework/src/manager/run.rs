@@ -1,4 +1,4 @@
-//! Runs what a manager was built of.
+//! Runs the controllers, the runnables and the server of a manager.
 
 use std::collections::HashSet;
 use std::pin::pin;

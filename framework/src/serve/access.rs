@@ -1,4 +1,4 @@
-//! Which clients may read secured metrics.
+//! Authentication and authorization of clients that read secured metrics.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ const MOST_ANSWERS: usize = 1_000;
 /// The digest of a token: tokens themselves are not kept.
 type Fingerprint = [u8; 32];
 
-/// Answers the question which tokens may `get` the path `/metrics`.
+/// Checks which tokens may `get` the path `/metrics`.
 pub(super) struct Access {
     client: Client,
     answers: Mutex<Answers>,
@@ -54,7 +54,7 @@ impl Answers {
     }
 }
 
-/// Returns whether an answer from then is still valid.
+/// Returns whether an answer from the time `at` is still valid.
 fn counts(at: Instant, code: StatusCode, now: Instant) -> bool {
     now.duration_since(at) < if code == StatusCode::OK { ALLOWED } else { DENIED }
 }

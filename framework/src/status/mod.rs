@@ -2,7 +2,8 @@
 //!
 //! A [`Report`] is the result of a reconcile. It becomes the conditions `Ready`, `Reconciling` and `Stalled`: `Ready` is
 //! always present, the other two only while they are true, as kstatus expects. The report is compared with the conditions
-//! before it, so an unchanged report writes nothing, and only transitions send events.
+//! before it, so an unchanged report writes nothing, and only transitions send events. Conditions of your own are part of a
+//! report, too ([`Report::and`]).
 //!
 //! A [`StatusReconciler`](crate::StatusReconciler) returns a report, and its controller writes it. A [`StatusWriter`] writes one at any
 //! other time: for a step that others must see before the reconcile ends, or without a controller.
@@ -37,6 +38,16 @@ pub struct Report {
     reason: String,
     message: String,
     warns: bool,
+    own: Vec<OwnCondition>,
+}
+
+/// A condition besides those of the framework.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnCondition {
+    type_: &'static str,
+    is: bool,
+    reason: String,
+    message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,22 +72,27 @@ pub struct Transition {
 impl Report {
     /// Creates a report that the object matches its desired state. `reason` is a word in upper camel case.
     pub fn ready(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Ready, reason: reason.into(), message: message.into(), warns: false }
+        Self::new(Stage::Ready, reason.into(), message.into())
     }
 
     /// Creates a report that the object is in progress: something is being created or rolled out, which is nothing wrong.
     pub fn reconciling(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Reconciling, reason: reason.into(), message: message.into(), warns: false }
+        Self::new(Stage::Reconciling, reason.into(), message.into())
     }
 
     /// Creates a report that the object makes no progress before something changes; a [warning](Self::warns).
     pub fn stalled(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { stage: Stage::Stalled, reason: reason.into(), message: message.into(), warns: true }
+        Self::new(Stage::Stalled, reason.into(), message.into()).warns(true)
     }
 
     /// Creates a report that leaves the conditions, and the generation that they are about, as they are: if nothing was found out.
+    /// Only those that are [added](Self::and) to it change.
     pub fn unchanged() -> Self {
-        Self { stage: Stage::Unchanged, reason: String::new(), message: String::new(), warns: false }
+        Self::new(Stage::Unchanged, String::new(), String::new())
+    }
+
+    fn new(stage: Stage, reason: String, message: String) -> Self {
+        Self { stage, reason, message, warns: false, own: Vec::new() }
     }
 
     pub(crate) fn is_unchanged(&self) -> bool {
@@ -88,6 +104,29 @@ impl Report {
     pub fn warns(mut self, warns: bool) -> Self {
         self.warns = warns;
         self
+    }
+
+    /// Adds a condition of your own, besides `Ready`, `Reconciling` and `Stalled`: `True` or `False`, for this generation of the
+    /// object. The time of its last transition changes only with its status. The last of several with one type counts. It is
+    /// written with the status, and sends no event.
+    ///
+    /// A report that does not name the type (that of an error never does) leaves the condition as it is in the status, if the
+    /// type is one of [`StatusReconciler::conditions`](crate::StatusReconciler::conditions) or
+    /// [`StatusWriter::condition`]. Otherwise the next write without it removes the condition.
+    ///
+    /// # Panics
+    /// If the type is one of the three: those are what the report itself says.
+    #[must_use]
+    pub fn and(mut self, type_: &'static str, is: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        assert!(![READY, RECONCILING, STALLED].contains(&type_), "{type_} is not a condition of your own");
+        self.own.retain(|own| own.type_ != type_);
+        self.own.push(OwnCondition { type_, is, reason: reason.into(), message: message.into() });
+        self
+    }
+
+    /// Returns whether it has a condition of this type that was [added](Self::and).
+    pub(crate) fn names(&self, type_: &str) -> bool {
+        self.own.iter().any(|own| own.type_ == type_)
     }
 
     /// Creates a report of a reconcile's result: ready on success, stalled if only a change helps, reconciling otherwise. A
@@ -106,24 +145,24 @@ impl Report {
     /// Puts the report into `conditions`, for this generation of the object. Returns the transitions. Conditions of other
     /// types stay.
     pub fn put_on(&self, conditions: &mut Vec<Condition>, generation: Option<i64>, now: Timestamp) -> Vec<Transition> {
-        if self.is_unchanged() {
-            return Vec::new();
-        }
-        let wanted = [
-            (READY, if self.stage == Stage::Ready { "True" } else { "False" }),
-            (RECONCILING, if self.stage == Stage::Reconciling { "True" } else { "" }),
-            (STALLED, if self.stage == Stage::Stalled { "True" } else { "" }),
-        ];
+        let state = |is: bool, otherwise| if is { "True" } else { otherwise };
+        let [ready, reconciling, stalled] =
+            [Stage::Ready, Stage::Reconciling, Stage::Stalled].map(|stage| self.stage == stage);
+        let stages =
+            [(READY, state(ready, "False")), (RECONCILING, state(reconciling, "")), (STALLED, state(stalled, ""))];
+        let stages = stages.into_iter().filter(|_| !self.is_unchanged());
+        let stages = stages.map(|(condition, to)| (condition, to, &self.reason, &self.message));
+        let own = self.own.iter().map(|own| (own.type_, state(own.is, "False"), &own.reason, &own.message));
         let mut transitions = Vec::new();
-        for (condition, to) in wanted {
+        for (condition, to, reason, message) in stages.chain(own) {
             let index = conditions.iter().position(|there| there.type_ == condition);
             let from = index.map_or(String::new(), |index| conditions[index].status.clone());
             let since = index.filter(|_| from == to).map(|index| conditions[index].last_transition_time.clone());
             let next = Condition {
                 type_: condition.to_owned(),
                 status: to.to_owned(),
-                reason: self.reason.clone(),
-                message: cut(&self.message),
+                reason: reason.clone(),
+                message: cut(message),
                 observed_generation: generation,
                 // Objects have times in seconds; a finer time would differ when it is read back.
                 last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
@@ -222,6 +261,12 @@ pub fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Returns the schema of an object with any fields, for `#[schemars(schema_with = "…")]`: for fields whose types are
+/// Kubernetes' own, such as a `PodTemplateSpec`, and have no schema here. The apiserver keeps all of their fields, and checks none.
+pub fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +315,30 @@ mod tests {
         assert_eq!(conditions, before);
         assert!(Report::ready("Fuller", "").put_on(&mut conditions, Some(1), second(20)).is_empty());
         assert_eq!(shown(&conditions), ["Theirs=True x since 0", "Ready=True Fuller since 10"]);
+    }
+
+    #[test]
+    fn conditions_of_ones_own_change_their_time_with_their_status_and_stay_where_no_report_names_them() {
+        let mut conditions = Vec::new();
+        let report = Report::ready("Full", "").and("Tight", false, "Old", "").and("Tight", true, "Sealed", "");
+        let transitions = report.put_on(&mut conditions, Some(1), second(10));
+        let named: Vec<_> = transitions.iter().map(|transition| (transition.condition, &*transition.to)).collect();
+        assert_eq!(named, [("Ready", "True"), ("Tight", "True")]);
+        assert!(report.put_on(&mut conditions, Some(2), second(20)).is_empty());
+        assert_eq!(shown(&conditions), ["Ready=True Full since 10", "Tight=True Sealed since 10"]);
+        assert_eq!(conditions[1].observed_generation, Some(2));
+        Report::ready("Full", "").put_on(&mut conditions, Some(3), second(30));
+        assert_eq!((shown(&conditions).len(), conditions[1].observed_generation), (2, Some(2)), "it stays as it was");
+        // Nothing was found out but this.
+        Report::unchanged().and("Tight", false, "Cracked", "a crack").put_on(&mut conditions, Some(4), second(40));
+        assert_eq!(shown(&conditions), ["Ready=True Full since 10", "Tight=False Cracked since 40"]);
+        assert_eq!((&*conditions[1].message, conditions[0].observed_generation), ("a crack", Some(3)));
+    }
+
+    #[test]
+    #[should_panic(expected = "Ready is not a condition of your own")]
+    fn what_the_report_itself_says_cannot_be_added_to_it() {
+        drop(Report::stalled("Broken", "").and(READY, true, "Full", ""));
     }
 
     #[test]

@@ -49,7 +49,8 @@ impl StatusWriter {
         Self { recorder, ..Self::new(manager) }
     }
 
-    /// Also writes conditions of this type. Conditions of other types belong to other writers, and stay.
+    /// Also writes conditions of this type, whether the report [names](Report::and) it or not. Conditions of other types belong to
+    /// other writers, and stay.
     #[must_use]
     pub fn condition(mut self, condition: impl Into<String>) -> Self {
         self.own.insert(condition.into());
@@ -128,8 +129,8 @@ impl StatusWriter {
         }
         let mut status = serde_json::to_value(&status).map_err(kube::Error::SerdeError)?;
         if let Some(conditions) = status.get_mut("conditions").and_then(serde_json::Value::as_array_mut) {
-            let ours =
-                |condition: &serde_json::Value| condition["type"].as_str().is_some_and(|of| self.own.contains(of));
+            let is_ours = |of: &str| self.own.contains(of) || report.names(of);
+            let ours = |condition: &serde_json::Value| condition["type"].as_str().is_some_and(is_ours);
             conditions.retain(ours);
         }
         let key = Key::of(object);

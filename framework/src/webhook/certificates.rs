@@ -101,7 +101,7 @@ impl Stored {
     }
 }
 
-/// Returns the certificates as they are to be, and how long they stay so unless `is_registered` changes. The next authority issues only
+/// Returns the desired certificates, and how long this result holds unless `is_registered` changes. The next authority issues only
 /// once it `is_registered`: the configurations name it.
 pub(super) fn plan(
     stored: Option<Stored>,

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, CustomResourceExt, ResourceExt};
+use serde_json::json;
 use tokio::sync::watch;
 use trishanku_framework::apply::{ApplySet, Owned};
 use trishanku_framework::cache::{Cache, Scope};
-use trishanku_framework::{Action, Context, Manager};
+use trishanku_framework::{Action, Context, Failure, Key, Manager};
 use trishanku_testkit::{TestCluster, wait};
 
-use crate::support::{Log, Problem, Running, Tank, controller, create, run, tanks};
+use crate::support::{Log, Problem, Running, Tank, cluster, controller, create, owned, run, tanks};
 
 const NAMESPACE: &str = "default";
 const USER: &str = "maker";
@@ -74,6 +75,78 @@ fn made(cluster: &TestCluster, tank: &str) -> usize {
         .iter()
         .filter(|entry| entry.has_written() && ours(entry) && entry.name().starts_with(&prefix))
         .count()
+}
+
+/// Deletes the maps of a tank, and returns what became of each, and whether the cache has it. `stale` is an older version of one.
+async fn delete(tank: &Tank, context: &Context, maps: &Owned<ConfigMap>, stale: &ConfigMap) -> Vec<String> {
+    let mut set = context.apply_set(tank);
+    let mut outcomes = Vec::new();
+    let uid = tank.metadata.uid.as_deref().unwrap_or_default();
+    let mut cached = maps.owned_by(uid);
+    cached.sort_by_key(|map| map.name_any());
+    let mut dry = context.apply_set(tank).dry_run();
+    for map in &cached {
+        let map = if map.name_any() == stale.name_any() { stale } else { map };
+        let planned = dry.delete(map, maps).await.map_err(|error| error.reason());
+        let deletion = set.delete(map, maps).await.map_err(|error| error.reason());
+        let key = Key::of(map);
+        let cached = maps.get(&key).map_or("gone", |map| match map.metadata.deletion_timestamp {
+            Some(_) => "going",
+            None => "there",
+        });
+        outcomes.push(format!("{}: {planned:?} {deletion:?} {cached}", key.name()));
+        if cached == "gone" {
+            let again = set.delete(map, maps).await.map_err(|error| error.reason());
+            outcomes.push(format!("{} again: {again:?}", key.name()));
+        }
+    }
+    let planned = dry.planned().iter().map(|planned| format!("{} {:?}", planned.key.name(), planned.applied));
+    outcomes.push(planned.collect::<Vec<_>>().join(", "));
+    outcomes
+}
+
+#[tokio::test]
+async fn one_object_is_deleted_as_it_was_looked_at_and_the_cache_knows_it_at_once() {
+    let (cluster, namespace) = cluster("deleting").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
+    create(&api, &["tank"]).await;
+    let tank = api.get("tank").await.unwrap();
+    let made = async |name: &str, finalizers: Option<Vec<String>>| {
+        let mut map = owned(&tank, name);
+        map.metadata.finalizers = finalizers;
+        maps.create(&PostParams::default(), &map).await.unwrap()
+    };
+    made("a-plain", None).await;
+    made("b-held", Some(vec!["framework.test/held".to_owned()])).await;
+    let stale = made("c-stale", None).await;
+    let patch = Patch::Merge(json!({"data": {"level": "3"}}));
+    maps.patch("c-stale", &PatchParams::default(), &patch).await.unwrap();
+
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let (known, logs) = (Owned::without_trigger(manager.caches().cache::<ConfigMap>()), log.clone());
+    let reconcile = move |tank: Arc<Tank>, context: Context| {
+        let (known, logs, stale) = (known.clone(), logs.clone(), stale.clone());
+        async move {
+            logs.add(format!("{:?}", delete(&tank, &context, &known, &stale).await));
+            Ok(Action::Change)
+        }
+    };
+    let running = run(manager.controller(controller(reconcile)));
+    let planned = "a-plain Deleted, b-held Deleted";
+    let expected = [
+        "a-plain: Ok(Deleted) Ok(Deleted) gone",
+        "a-plain again: Ok(Gone)",
+        "b-held: Ok(Deleted) Ok(Deleted) going",
+        "c-stale: Ok(Changed) Ok(Changed) there",
+        planned,
+    ];
+    log.until(1, &format!("{expected:?}")).await;
+    running.stop().await;
+    let mut left: Vec<_> = maps.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+    // The apiserver adds one to each namespace.
+    left.retain(|name| name != "kube-root-ca.crt");
+    assert_eq!(left, ["b-held", "c-stale"]);
 }
 
 #[tokio::test]

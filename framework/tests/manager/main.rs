@@ -15,6 +15,7 @@ mod endings;
 mod failures;
 mod leases;
 mod metrics;
+mod migration;
 mod misfits;
 mod needed;
 mod process;

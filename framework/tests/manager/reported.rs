@@ -10,7 +10,7 @@ use serde_json::json;
 use trishanku_framework::apply::Owned;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::queue::Backoff;
-use trishanku_framework::status::Report;
+use trishanku_framework::status::{Condition, Report};
 use trishanku_framework::{Action, CleanedUp, Context, Controller, Failure, Manager, Retry, StatusReconciler};
 use trishanku_testkit::wait;
 
@@ -25,6 +25,9 @@ struct Reported {
 const BROKEN: i32 = 1;
 const HANGS: i32 = 2;
 const RACED: i32 = 3;
+const LEAKING: i32 = 8;
+/// A condition besides those of the framework.
+const TIGHT: &str = "Tight";
 
 #[derive(Debug, thiserror::Error)]
 enum Problem {
@@ -68,7 +71,10 @@ impl StatusReconciler for Reported {
                 self.log.add("raced");
                 Err(Problem::Raced)
             }
-            level => Ok((Report::ready("Level", format!("at {level}")), Action::Change)),
+            level => {
+                let report = Report::ready("Level", format!("at {level}"));
+                Ok((report.and(TIGHT, level != LEAKING, "Measured", ""), Action::Change))
+            }
         }
     }
 
@@ -87,6 +93,10 @@ impl StatusReconciler for Reported {
         Ok((report, if tank.spec.level > 0 { CleanedUp::NotYet(Duration::from_millis(50)) } else { CleanedUp::Yes }))
     }
 
+    fn conditions(&self) -> &[&str] {
+        &[TIGHT]
+    }
+
     fn is_reported(&self, problem: &Problem) -> bool {
         !matches!(problem, Problem::Raced)
     }
@@ -101,6 +111,15 @@ fn says(level: i32, reason: &'static str) -> impl Fn(&Tank) -> bool {
         status.level == level
             && conditions.any(|found| found.reason == reason && found.observed_generation == generation)
     }
+}
+
+fn conditions(tank: &Tank) -> impl Iterator<Item = &Condition> {
+    tank.status.iter().flat_map(|status| &status.conditions)
+}
+
+/// Returns the condition that the controller has besides those of the framework.
+fn tight(tank: &Tank) -> Condition {
+    conditions(tank).find(|found| found.type_ == TIGHT).unwrap().clone()
 }
 
 #[tokio::test]
@@ -119,26 +138,31 @@ async fn what_a_reconcile_returns_is_in_the_status_whatever_becomes_of_it() {
         let patch = Patch::Merge(json!({"spec": {"level": level}}));
         api.patch("a", &PatchParams::default(), &patch).await.unwrap();
     };
-    wait::until_object(&api, "a", "a success", says(0, "Level")).await.unwrap();
+    let full = wait::until_object(&api, "a", "a success", says(0, "Level")).await.unwrap();
+    assert_eq!((&*tight(&full).status, tight(&full).observed_generation), ("True", full.metadata.generation));
     set(BROKEN).await;
     let broken = wait::until_object(&api, "a", "a failure, with what was found out before it", says(1, "Broken"));
     let broken = broken.await.unwrap();
-    let messages: Vec<_> =
-        broken.status.iter().flat_map(|status| &status.conditions).map(|found| &found.message).collect();
-    assert_eq!(messages, ["the pump is broken", "the pump is broken"]);
+    let messages = conditions(&broken).filter(|found| found.type_ != TIGHT).map(|found| &*found.message);
+    assert_eq!(messages.collect::<Vec<_>>(), ["the pump is broken", "the pump is broken"]);
+    assert_eq!(tight(&broken), tight(&full), "an error does not name it");
     // What it found out is lost, since it was cancelled.
     set(HANGS).await;
     wait::until_object(&api, "a", "a time-out", says(1, "TimedOut")).await.unwrap();
     set(7).await;
-    wait::until_object(&api, "a", "another success", says(7, "Level")).await.unwrap();
+    let again = wait::until_object(&api, "a", "another success", says(7, "Level")).await.unwrap();
+    let unchanged = Condition { observed_generation: again.metadata.generation, ..tight(&full) };
+    assert_eq!(tight(&again), unchanged, "the time is that of the last transition");
 
     // Nothing of the status changes, although the reconcile fails again and again.
     let before = api.get("a").await.unwrap();
     set(RACED).await;
     log.until(3, "raced").await;
-    let next = api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"level": 8}}))).await.unwrap();
+    let next =
+        api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"level": LEAKING}}))).await.unwrap();
     assert_eq!(serde_json::to_value(&next.status).unwrap(), serde_json::to_value(&before.status).unwrap());
-    wait::until_object(&api, "a", "a third success", says(8, "Level")).await.unwrap();
+    let leaking = wait::until_object(&api, "a", "a third success", says(LEAKING, "Level")).await.unwrap();
+    assert_eq!((&*tight(&leaking).status, &*tight(&leaking).reason), ("False", "Measured"));
 
     // The controller is the field manager of both.
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);

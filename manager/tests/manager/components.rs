@@ -32,6 +32,8 @@ fn expected(base: &Objects, components: &[&str]) -> BTreeSet<String> {
                 "ClusterRoleBinding trishanku-manager-injection",
                 "Role trishanku-manager-injection",
                 "RoleBinding trishanku-manager-injection",
+                "MutatingWebhookConfiguration trishanku.trishanku-system",
+                "ValidatingWebhookConfiguration trishanku.trishanku-system",
             ][..],
         ),
     ] {

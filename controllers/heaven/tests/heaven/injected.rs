@@ -1,6 +1,7 @@
 //! Heavens beside the pods of a labelled namespace, on a real kube-apiserver.
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -27,6 +28,13 @@ fn beside(pod: &Pod) -> Vec<String> {
     pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).map(|found| found.name.clone()).collect()
 }
 
+/// Creates the default service account, as kube-controller-manager would.
+async fn create_account(client: &Client, namespace: &str) {
+    let account = json!({"metadata": {"name": "default"}});
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    accounts.create(&PostParams::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
+}
+
 #[tokio::test]
 async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own() {
     let cluster = TestCluster::shared().await;
@@ -46,12 +54,8 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let create = async |pod: Pod| pods.create(&parameters, &pod).await.map_err(|error| error.to_string());
-    // kube-apiserver creates the default service account of a namespace only with its controllers.
-    let account = json!({"metadata": {"name": "default"}});
-    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &namespace);
-    let _there = accounts.create(&PostParams::default(), &serde_json::from_value(account).unwrap()).await;
-    let untouched = create(pod("web", &json!({}))).await.unwrap();
-    assert_eq!(beside(&untouched), [""; 0], "the namespace has no label");
+    create_account(&client, &namespace).await;
+    assert_eq!(beside(&create(pod("web", &json!({}))).await.unwrap()), [""; 0], "the namespace has no label");
 
     let label = Patch::Merge(json!({"metadata": {"labels": {INJECT: "shop"}}}));
     Api::<Namespace>::all(client.clone()).patch(&namespace, &PatchParams::default(), &label).await.unwrap();
@@ -63,8 +67,7 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
         wait::until(format!("a pod to be refused with {words:?}"), look).await.unwrap();
     };
     refused(&["there is no TrishankuHeaven", "shop", "inject=false"]).await;
-    let left_out = create(pod("web", &json!({INJECT: "false"}))).await.unwrap();
-    assert_eq!(beside(&left_out), [""; 0]);
+    assert_eq!(beside(&create(pod("web", &json!({INJECT: "false"}))).await.unwrap()), [""; 0]);
 
     let apply = async |spec: Value| {
         let heaven = json!({
@@ -85,6 +88,15 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     refused(&["spec.gitcd.git.branches.data", "$(REPLICA)"]).await;
     apply(spec("shop/$(REPLICA)", "https://git.example.org/shop")).await;
     refused(&["may be public", "allowPublicSecrets"]).await;
+    let mut without_user = spec("shop/$(REPLICA)", internal);
+    without_user["certificates"] = json!({});
+    apply(without_user).await;
+    refused(&["spec.certificates.controller"]).await;
+    let mut supplied = spec("shop/$(REPLICA)", internal);
+    supplied["skip"] = json!({"app": true, "entrypoints": true});
+    supplied["app"] = json!({"entrypointsConfigMapName": "missing", "podTemplate": {"spec": {"containers": []}}});
+    apply(supplied).await;
+    refused(&["ConfigMap", "missing"]).await;
     let mut suspended = spec("shop/$(REPLICA)", internal);
     suspended["suspend"] = true.into();
     apply(suspended).await;
@@ -120,7 +132,6 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     again.metadata.uid = None;
     again.metadata.managed_fields = None;
     assert_eq!(create(again).await.unwrap().spec, found.spec);
-    // A container that has the name of one of the heaven's.
     let mut clash = pod("web", &json!({}));
     clash.spec.as_mut().unwrap().containers[0].name = "gitcd".to_owned();
     let said = create(clash).await.unwrap_err();

@@ -43,7 +43,7 @@ pub(super) fn plan(
 ) -> Plan {
     let storage = gitcd.storage.clone().unwrap_or_default();
     let content = match storage.volume_claim {
-        Some(claim) if claim.name.is_none() && replicas::have_branches(branch) => Content::KeptByReplica,
+        Some(claim) if claim.name.is_none() && place.replica.is_some() => Content::KeptByReplica,
         Some(claim) => Content::Kept { claim: claim.name.unwrap_or_else(|| names::repository_claim(name)) },
         None => Content::Empty { size_limit: storage.size_limit },
     };

@@ -14,7 +14,8 @@ pub(super) fn have_branches(branch: &Branch) -> bool {
     branch.data.contains(REPLICA)
 }
 
-/// Refuses a placeholder where nothing replaces it, and replicas that would write to one branch without taking turns.
+/// Rejects a placeholder in a kind of workload without replica names, and replicas that would write to one branch without a
+/// writer lease.
 pub(super) fn check(gitcd: &Gitcd, branch: &Branch, place: &Place) -> Result<(), PlanError> {
     let own = [("data", &branch.data), ("metadata", &branch.metadata)];
     let own = own.map(|(name, value)| (format!("gitcd.git.branches.{name}"), value));
@@ -24,8 +25,7 @@ pub(super) fn check(gitcd: &Gitcd, branch: &Branch, place: &Place) -> Result<(),
         return match own.into_iter().chain(remotes).find(|(_, value)| value.contains(REPLICA)) {
             None => Ok(()),
             Some((field, value)) => {
-                let problem = "has $(REPLICA), but the replicas of this kind of heaven have no names that last: write a \
-                               name without it";
+                let problem = "contains $(REPLICA), but pods of this kind of heaven have no stable names: remove it";
                 Err(PlanError::value(field, value, problem))
             }
         };
@@ -33,15 +33,20 @@ pub(super) fn check(gitcd: &Gitcd, branch: &Branch, place: &Place) -> Result<(),
     if gitcd.writer_lease.is_none() {
         for (field, value) in own {
             if !value.contains(REPLICA) {
-                let problem = "is the branch of all replicas: add $(REPLICA) to its name, so that each has its own, or set \
-                               gitcd.writerLease, so that one of them writes at a time";
+                let problem = "would be written by all replicas: add $(REPLICA) to give each its own branch, or set \
+                               gitcd.writerLease to allow one writer at a time";
                 return Err(PlanError::value(field, value, problem));
             }
         }
     }
+    if let Some(host) = gitcd.host.as_ref().filter(|_| have_branches(branch)) {
+        let problem =
+            "would lead to any of the replicas, whose branches differ: remove the host, and let them push to a remote";
+        return Err(PlanError::value("gitcd.host.tokensSecretName", &host.tokens_secret_name, problem));
+    }
     let claim = gitcd.storage.as_ref().and_then(|storage| storage.volume_claim.as_ref());
     if let Some(name) = claim.and_then(|claim| claim.name.as_deref()) {
-        let problem = "is one claim for all replicas, whose repositories must be separate: set size instead of name";
+        let problem = "is shared by all replicas, but each needs its own repository: set size instead of name";
         return Err(PlanError::value("gitcd.storage.volumeClaim.name", name, problem));
     }
     Ok(())

@@ -10,8 +10,8 @@ use super::{Pods, Replicas, State, Workload};
 /// `DaemonSet` objects, with a branch for each node. `maxSurge` is zero, so a node never has an old pod beside a new one.
 pub struct DaemonSets;
 
-/// A node label that no node has: a `DaemonSet` cannot be scaled to zero.
-const NOWHERE: &str = "controllers.trishanku.org/suspended";
+/// A node label that no node has, to suspend a `DaemonSet`: it cannot be scaled to zero.
+const SUSPENDED_NODE_LABEL: &str = "controllers.trishanku.org/suspended";
 
 impl Workload for DaemonSets {
     const REPLICAS: Replicas = Replicas::Named { field: "spec.nodeName", has_claims: false };
@@ -22,7 +22,8 @@ impl Workload for DaemonSets {
 
     fn spec(mut pods: Pods<'_>) -> Value {
         if pods.replicas == 0 {
-            super::entry(super::entry(&mut pods.template, "spec"), "nodeSelector")[NOWHERE] = "true".into();
+            super::entry(super::entry(&mut pods.template, "spec"), "nodeSelector")[SUSPENDED_NODE_LABEL] =
+                "true".into();
         }
         json!({
             "selector": {"matchLabels": pods.selector()},
@@ -43,28 +44,38 @@ impl Workload for DaemonSets {
         }
         let desired = count(&status["desiredNumberScheduled"]);
         if desired == 0 {
-            return State::new(false, "NoNodes", format!("no node fits the pods of DaemonSet {name}"));
+            return State::new(
+                false,
+                "NoNodes",
+                format!("no node matches the node selector, affinity and tolerations of DaemonSet {name}"),
+            );
         }
         let (available, updated) = (count(&status["numberAvailable"]), count(&status["updatedNumberScheduled"]));
         if updated < desired {
-            let message = format!("DaemonSet {name} has old pods: {updated} of {desired} are new");
+            let message = format!("DaemonSet {name}: {updated} of {desired} pods are updated");
             return State::new(false, "RolloutInProgress", message);
         }
         if available < desired {
             let message = format!("{available} of {desired} pods of DaemonSet {name} are available");
             return State::new(false, "MinimumReplicasUnavailable", message);
         }
-        State::new(true, "MinimumReplicasAvailable", format!("DaemonSet {name} has all its pods"))
+        State::new(true, "MinimumReplicasAvailable", format!("all pods of DaemonSet {name} are available"))
+    }
+
+    /// The label is that of [`stop`](Self::stop), which the apply does not own.
+    fn straighten(set: &DynamicObject, replicas: i32) -> Option<Value> {
+        let anywhere = json!({"template": {"spec": {"nodeSelector": {SUSPENDED_NODE_LABEL: null}}}});
+        (replicas != 0 && is_stopped(set)).then_some(anywhere)
     }
 
     fn stop(set: &DynamicObject) -> Option<Value> {
-        let nowhere = json!({"template": {"spec": {"nodeSelector": {NOWHERE: "true"}}}});
+        let nowhere = json!({"template": {"spec": {"nodeSelector": {SUSPENDED_NODE_LABEL: "true"}}}});
         (!is_stopped(set)).then_some(nowhere)
     }
 }
 
 fn is_stopped(set: &DynamicObject) -> bool {
-    DaemonSets::template(set)["spec"]["nodeSelector"][NOWHERE] == "true"
+    DaemonSets::template(set)["spec"]["nodeSelector"][SUSPENDED_NODE_LABEL] == "true"
 }
 
 #[cfg(test)]
@@ -76,7 +87,7 @@ mod tests {
     fn a_set_is_available_when_all_nodes_have_a_new_pod() {
         let state = |replicas: i32, status: Value| {
             let template = json!({"spec": {"nodeSelector": {"zone": "a"}, "containers": []}});
-            let pods = Pods { selector: [(HEAVEN, "a")], replicas, template, claim: None };
+            let pods = Pods { selector: (HEAVEN, "a"), replicas, template, claim: None };
             let mut set = object::<DaemonSets>("a-heaven", pods, &[]);
             set.metadata.generation = Some(2);
             set.data["status"] = status;

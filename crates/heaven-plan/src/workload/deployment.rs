@@ -59,7 +59,7 @@ impl Workload for Deployments {
     }
 
     /// The strategy `Recreate` does not allow parameters of a rolling update.
-    fn straighten(deployment: &DynamicObject) -> Option<Value> {
+    fn straighten(deployment: &DynamicObject, _: i32) -> Option<Value> {
         let has_parameters = !deployment.data["spec"]["strategy"]["rollingUpdate"].is_null();
         has_parameters.then(|| json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}))
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn with_status(replicas: i32, status: Value) -> DynamicObject {
-        let pods = Pods { selector: [(HEAVEN, "a")], replicas, template: json!({}), claim: None };
+        let pods = Pods { selector: (HEAVEN, "a"), replicas, template: json!({}), claim: None };
         let mut deployment = object::<Deployments>("a-heaven", pods, &[]);
         deployment.metadata.generation = Some(3);
         deployment.data["status"] = status;

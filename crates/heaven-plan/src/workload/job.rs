@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use super::state::{conditions, text};
 use super::{Pods, State, Workload};
 
-/// Jobs of one pod at a time. Their state becomes true when they are complete.
+/// Jobs that run one pod at a time. Their state becomes true when they complete.
 ///
 /// The servers beside the containers of the template are native sidecars, so they stop, and gitcd commits, after the last
 /// container has ended.
 pub struct Jobs;
 
 impl Workload for Jobs {
+    const RUNS_ONCE: bool = true;
+
     fn resource() -> ApiResource {
         ApiResource::erase::<Job>(&())
     }
@@ -56,7 +58,7 @@ mod tests {
     #[test]
     fn a_job_runs_until_it_is_complete_or_has_failed() {
         let state = |replicas: i32, conditions: Value| {
-            let pods = Pods { selector: [(HEAVEN, "a")], replicas, template: json!({}), claim: None };
+            let pods = Pods { selector: (HEAVEN, "a"), replicas, template: json!({}), claim: None };
             let mut job = object::<Jobs>("a-heaven", pods, &[]);
             job.data["status"] = json!({"conditions": conditions});
             assert_eq!(Jobs::stop(&job).is_some(), replicas > 0);

@@ -1,7 +1,7 @@
 //! The objects that run a plan's pods, as JSON, so that fields of newer Kubernetes versions survive.
 //!
-//! A [`Workload`] is a kind of such objects: [`Deployments`], [`StatefulSets`], [`DaemonSets`] and [`Jobs`] are here, and
-//! the kinds of others can be added.
+//! A [`Workload`] is a kind of such objects. [`Deployments`], [`StatefulSets`], [`DaemonSets`] and [`Jobs`] implement it, and
+//! other crates can implement it for further kinds.
 
 mod daemon_set;
 mod deployment;
@@ -41,7 +41,7 @@ pub trait Workload: Send + Sync + 'static {
     /// Returns the kind.
     fn resource() -> ApiResource;
 
-    /// Returns the `spec` of the object for these pods, as it is to be applied.
+    /// Returns the `spec` of the object for these pods, for server-side apply.
     fn spec(pods: Pods<'_>) -> Value;
 
     /// Returns the state of the pods, according to the status for the present generation of the object.
@@ -52,10 +52,15 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Returns the `spec` of a merge patch that removes fields by other managers, with which the object cannot be applied.
     /// Server-side apply cannot remove fields that it does not own.
-    fn straighten(object: &DynamicObject) -> Option<Value> {
-        let _ = object;
+    /// `replicas` is that of the pods that are to run.
+    fn straighten(object: &DynamicObject, replicas: i32) -> Option<Value> {
+        let _ = (object, replicas);
         None
     }
+
+    /// Whether an object runs its pods once, from a template that cannot be changed. It is created once for each generation of
+    /// the heaven, and then left alone: another certificate or default image must not run it again.
+    const RUNS_ONCE: bool = false;
 
     /// Returns the template of the pods.
     fn template(object: &DynamicObject) -> &Value {
@@ -71,12 +76,12 @@ pub trait Workload: Send + Sync + 'static {
 /// Whether several pods of a template run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
-    /// One at a time, with one branch; or several with a writer lease.
+    /// One pod at a time, with one branch; or several pods with a writer lease.
     One,
-    /// Several, with a branch each.
+    /// Several pods, with a branch each.
     Named {
         /// The field of a pod that names its replica: different from that of each other pod at the same time, and the same
-        /// for a pod and its successor if the successor is to go on with the branch. In branch names, it replaces
+        /// for a pod and its successor if the successor continues with the branch. In branch names, it replaces
         /// [`REPLICA`](crate::plan::REPLICA).
         field: &'static str,
         /// Whether each replica can have a volume claim of its own ([`Pods::claim`]).
@@ -94,35 +99,37 @@ impl Replicas {
     }
 }
 
-/// The pods that a workload is to run.
+/// The desired pods of a workload.
 pub struct Pods<'a> {
-    /// The labels that select them, and that their template has.
-    pub selector: [(&'a str, &'a str); 1],
-    /// How many to run, where the kind has a number. Zero stops all pods of every kind.
+    /// The label that selects them, with its value; their template gets it.
+    pub selector: (&'a str, &'a str),
+    /// The number of pods, if the kind of workload has one. Zero stops all pods of every kind.
     pub replicas: i32,
     /// Their template.
     pub template: Value,
-    /// The claim of which each replica has one of its own, for the volume with the claim's name.
+    /// The template of the claims that replicas have, one each, for the volume with the claim's name.
     pub claim: Option<PersistentVolumeClaim>,
 }
 
 impl Pods<'_> {
     fn selector(&self) -> Value {
-        Value::Object(self.selector.iter().map(|(label, value)| ((*label).to_owned(), (*value).into())).collect())
+        let (label, value) = self.selector;
+        json!({label: value})
     }
 }
 
 /// Returns the object that runs pods. `pods.template` gets the labels of the selector, and `annotations`.
 pub fn object<W: Workload>(name: &str, mut pods: Pods<'_>, annotations: &[(&str, &str)]) -> DynamicObject {
-    for (field, values) in [("labels", &pods.selector[..]), ("annotations", annotations)] {
+    let (label, value) = pods.selector;
+    for (field, values) in [("labels", &[pods.selector][..]), ("annotations", annotations)] {
         let there = entry(entry(&mut pods.template, "metadata"), field);
         for (key, value) in values {
             there[*key] = (*value).into();
         }
     }
     let ApiResource { api_version, kind, .. } = W::resource();
-    let labels = pods.selector.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
-    let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
+    let labels = Some([(label.to_owned(), value.to_owned())].into());
+    let metadata = ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
     let data = json!({"spec": W::spec(pods)});
     DynamicObject { types: Some(TypeMeta { api_version, kind }), metadata, data }
 }
@@ -136,9 +143,10 @@ pub async fn straighten<W: Workload>(
     cache: &Cache<DynamicObject>,
     key: &Key,
     owner: Option<&str>,
+    replicas: i32,
 ) -> Result<(), kube::Error> {
     let Some(present) = ours(cache, key, owner) else { return Ok(()) };
-    let Some(spec) = W::straighten(&present) else { return Ok(()) };
+    let Some(spec) = W::straighten(&present, replicas) else { return Ok(()) };
     let metadata = json!({"uid": present.metadata.uid, "resourceVersion": present.metadata.resource_version});
     change(client, cache, key, json!({"metadata": metadata, "spec": spec})).await
 }
@@ -222,7 +230,7 @@ mod tests {
     #[test]
     fn a_template_keeps_its_own_labels_and_annotations() {
         let template = json!({"metadata": {"labels": {"app": "web"}, "annotations": null}, "spec": {"containers": []}});
-        let pods = Pods { selector: [(HEAVEN, "a")], replicas: 1, template, claim: None };
+        let pods = Pods { selector: (HEAVEN, "a"), replicas: 1, template, claim: None };
         let object = object::<Deployments>("a-heaven", pods, &[("note", "1")]);
         let metadata = &object.data["spec"]["template"]["metadata"];
         assert_eq!(metadata["labels"], json!({"app": "web", HEAVEN: "a"}));

@@ -27,10 +27,13 @@ impl State {
     /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/util/deployment_util.go>,
     /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/api/batch/v1/types.go>
     pub fn is_stuck(&self) -> bool {
-        const REASONS: [&str; 8] = [
-            "ProgressDeadlineExceeded",
-            "ReplicaSetCreateError",
-            "FailedCreate",
+        const ROLLOUT: [&str; 3] = ["ProgressDeadlineExceeded", "ReplicaSetCreateError", "FailedCreate"];
+        !self.is && ROLLOUT.contains(&self.reason.as_str()) || self.has_failed()
+    }
+
+    /// Whether this is the state of a Job that has failed, which nothing changes any more.
+    pub fn has_failed(&self) -> bool {
+        const REASONS: [&str; 5] = [
             "BackoffLimitExceeded",
             "DeadlineExceeded",
             "PodFailurePolicy",

@@ -46,14 +46,14 @@ impl Workload for StatefulSets {
         let (ready, updated) = (count(&status["readyReplicas"]), count(&status["updatedReplicas"]));
         let is_old = status["updateRevision"] != status["currentRevision"] && updated < desired;
         if is_old || count(&status["replicas"]) > desired {
-            let message = format!("StatefulSet {name} has old pods: {updated} of {desired} are new");
+            let message = format!("StatefulSet {name}: {updated} of {desired} pods are updated");
             return State::new(false, "RolloutInProgress", message);
         }
         if ready < desired {
             let message = format!("{ready} of {desired} pods of StatefulSet {name} are ready");
             return State::new(false, "MinimumReplicasUnavailable", message);
         }
-        State::new(true, "MinimumReplicasAvailable", format!("StatefulSet {name} has all its pods"))
+        State::new(true, "MinimumReplicasAvailable", format!("all pods of StatefulSet {name} are ready"))
     }
 
     fn stop(set: &DynamicObject) -> Option<Value> {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_set_is_available_when_all_its_pods_are_new_and_ready() {
         let state = |replicas: i32, status: Value| {
-            let pods = Pods { selector: [(HEAVEN, "a")], replicas, template: json!({}), claim: None };
+            let pods = Pods { selector: (HEAVEN, "a"), replicas, template: json!({}), claim: None };
             let mut set = object::<StatefulSets>("a-heaven", pods, &[]);
             set.metadata.generation = Some(2);
             set.data["status"] = status;

@@ -35,10 +35,7 @@ pub fn with_defaults(mut spec: CronJobSpec) -> CronJobSpec {
 /// # Errors
 /// What is wrong, for the user.
 pub fn validate(name: &str, spec: &CronJobSpec) -> Result<(), String> {
-    let schedule = Schedule::parse(&spec.schedule).err().map(|error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        format!("spec.schedule: {error}: {}", cause.unwrap_or_default())
-    });
+    let schedule = Schedule::parse(&spec.schedule).err().map(|error| format!("spec.schedule: {error}"));
     let most = LABEL - SUFFIX;
     let name = (name.len() > most).then(|| format!("metadata.name: {name:?} has more than {most} characters"));
     let wrong: Vec<String> = name.into_iter().chain(schedule).collect();

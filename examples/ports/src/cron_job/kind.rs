@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, conditions_schema};
+use trishanku_framework::status::{Condition, any_object, conditions_schema};
 
 /// Starts Jobs on a schedule.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
@@ -29,7 +29,7 @@ pub struct CronJobSpec {
     /// Starts no Jobs while it is true. Jobs that have started continue.
     pub suspend: Option<bool>,
     /// The Job of a run.
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub job_template: JobTemplateSpec,
     /// Number of complete Jobs to keep. Without it, all are kept.
     #[schemars(range(min = 0))]
@@ -57,7 +57,7 @@ pub enum ConcurrencyPolicy {
 pub struct CronJobStatus {
     /// Jobs that have not finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "list_of_anything")]
+    #[schemars(schema_with = "any_objects")]
     pub active: Vec<ObjectReference>,
     /// Scheduled time of the last run that was started.
     #[schemars(with = "Option<String>")]
@@ -71,10 +71,6 @@ pub struct CronJobStatus {
 
 impl_conditions!(CronJobStatus);
 
-fn anything(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
-fn list_of_anything(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": anything(generator)})
+fn any_objects(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": any_object(generator)})
 }

@@ -12,7 +12,7 @@ use trishanku_framework::{Controller, WithStatus};
 pub use self::admission::{hooks, validate, with_defaults};
 pub use self::kind::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus};
 pub use self::plan::{AVAILABLE, Plan, SCHEDULED_AT, observe, plan};
-pub use self::reconcile::{CronJobError, CronJobReconciler};
+pub use self::reconcile::CronJobReconciler;
 pub use self::schedule::{Run, Schedule, ScheduleError};
 
 /// The name of the program, of its lease, and of the field manager. It must never change.

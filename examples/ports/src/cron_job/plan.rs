@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt as _};
 use trishanku_framework::status::Report;
@@ -28,6 +28,14 @@ pub struct Plan {
     pub missed: Option<Timestamp>,
     /// When to look again.
     pub next: Option<Timestamp>,
+}
+
+impl Plan {
+    /// Returns the report of a run whose deadline has passed.
+    pub fn problem(&self) -> Option<Report> {
+        let message = |time| format!("the run of {time} did not start before its deadline");
+        self.missed.map(|time| Report::reconciling("MissedSchedule", message(time)).warns(true))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +111,8 @@ fn job(cron_job: &CronJob, time: Timestamp) -> Job {
     job
 }
 
-/// Puts what the Jobs say into the status, and returns the report.
-pub fn observe(
-    cron_job: &CronJob,
-    jobs: &[Arc<Job>],
-    missed: Option<Timestamp>,
-    now: Timestamp,
-    status: &mut CronJobStatus,
-) -> Report {
+/// Puts what the Jobs say into the status, and returns the report. A `problem` comes before what the Jobs say.
+pub fn observe(cron_job: &CronJob, jobs: &[Arc<Job>], problem: Option<Report>, status: &mut CronJobStatus) -> Report {
     let recorded = status.last_schedule_time.as_ref().map(|time| time.0);
     status.last_schedule_time = jobs.iter().filter_map(|job| scheduled_at(job)).chain(recorded).max().map(Time);
     let mut active: Vec<_> = in_phase(jobs, Phase::Active).map(|job| job.object_ref(&())).collect();
@@ -126,38 +128,10 @@ pub fn observe(
     } else {
         (true, "AllJobsCompleted", String::new())
     };
-    set_available(status, is_available, reason, &message, cron_job.metadata.generation, now);
-    match (reason, missed) {
-        ("Suspended", _) => Report::stalled(reason, message).warns(false),
-        (_, Some(time)) => {
-            let message = format!("the run of {time} did not start before its deadline");
-            Report::reconciling("MissedSchedule", message).warns(true)
-        }
-        _ if is_available => Report::ready(reason, message),
-        _ => Report::reconciling(reason, message).warns(true),
-    }
-}
-
-/// Sets the condition that the tutorial has besides those of the framework.
-fn set_available(
-    status: &mut CronJobStatus,
-    is: bool,
-    reason: &str,
-    message: &str,
-    generation: Option<i64>,
-    now: Timestamp,
-) {
-    let value = if is { "True" } else { "False" };
-    let before = status.conditions.iter().position(|condition| condition.type_ == AVAILABLE);
-    let before = before.map(|index| status.conditions.remove(index)).filter(|before| before.status == value);
-    // Objects have times in seconds.
-    let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    status.conditions.push(Condition {
-        type_: AVAILABLE.to_owned(),
-        status: value.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation: generation,
-        last_transition_time: before.map_or(Time(seconds), |before| before.last_transition_time),
+    let report = problem.unwrap_or_else(|| match reason {
+        "Suspended" => Report::stalled(reason, &*message).warns(false),
+        _ if is_available => Report::ready(reason, &*message),
+        _ => Report::reconciling(reason, &*message).warns(true),
     });
+    report.and(AVAILABLE, is_available, reason, message)
 }

@@ -6,15 +6,13 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, ResourceExt as _};
-use trishanku_framework::apply::{ApplyError, Owned};
+use trishanku_framework::apply::{Deletion, Owned};
 use trishanku_framework::status::Report;
-use trishanku_framework::{Action, Context, Failure, Kinds, Retry, StatusReconciler};
+use trishanku_framework::{Action, Context, Error, Kinds, Result, StatusReconciler};
 
 use super::kind::{CronJob, CronJobStatus};
 use super::plan::{AVAILABLE, observe, plan};
-use super::schedule::{Schedule, ScheduleError};
+use super::schedule::Schedule;
 
 /// Starts the Jobs of each object.
 pub struct CronJobReconciler {
@@ -35,78 +33,39 @@ impl CronJobReconciler {
 
 impl StatusReconciler for CronJobReconciler {
     type Object = CronJob;
-    type Error = CronJobError;
+    type Error = Error;
 
     async fn reconcile(
         &self,
         cron_job: Arc<CronJob>,
         status: &mut CronJobStatus,
         context: Context,
-    ) -> Result<(Report, Action), CronJobError> {
+    ) -> Result<(Report, Action)> {
         let now = (self.now)();
         let schedule = Schedule::parse(&cron_job.spec.schedule);
         let plan = plan(&cron_job, schedule.as_ref().ok(), &self.jobs_of(&cron_job), now);
+        let problem = match &schedule {
+            Err(error) => Some(Report::stalled("InvalidSchedule", error.to_string())),
+            Ok(_) => plan.problem(),
+        };
+        let mut set = context.apply_set(&*cron_job);
         for job in &plan.delete {
-            delete(job, &context).await?;
+            if set.delete(&**job, &self.jobs).await? == Deletion::Changed {
+                // It may have finished meanwhile: its change is another reconcile, with another plan.
+                return Ok((Report::unchanged(), Action::Change));
+            }
         }
         if let Some((job, time)) = plan.start {
-            context.apply_set(&*cron_job).apply(job, &self.jobs).await?;
+            set.apply(job, &self.jobs).await.map_err(|error| Error::failed("JobCreationFailed", error))?;
             status.last_schedule_time = Some(Time(time));
         }
-        // The cache has the Job that was started; those that were deleted leave it with the watch, which reconciles again.
-        let report = observe(&cron_job, &self.jobs_of(&cron_job), plan.missed, now, status);
-        schedule?;
+        // The cache has the Job that was started, and no more those that were deleted.
+        let report = observe(&cron_job, &self.jobs_of(&cron_job), problem, status);
         let next = plan.next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default());
         Ok((report, next.map_or(Action::Change, Action::After)))
     }
 
     fn conditions(&self) -> &[&str] {
         &[AVAILABLE]
-    }
-
-    fn is_reported(&self, error: &CronJobError) -> bool {
-        !matches!(error, CronJobError::Delete(kube::Error::Api(status)) if status.is_conflict())
-    }
-}
-
-/// Deletes a Job with its pods, as the cache has it: one that has finished meanwhile is a conflict, and stays.
-async fn delete(job: &Job, context: &Context) -> Result<(), kube::Error> {
-    let jobs: Api<Job> = Api::namespaced(context.client.clone(), &job.namespace().unwrap_or_default());
-    let preconditions = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
-    match jobs.delete(&job.name_any(), &DeleteParams::background().preconditions(preconditions)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => deleted.map(drop),
-    }
-}
-
-/// Why a reconcile failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CronJobError {
-    /// The schedule cannot be parsed.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// A Job cannot be created.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    /// A Job cannot be deleted.
-    #[error(transparent)]
-    Delete(#[from] kube::Error),
-}
-
-impl Failure for CronJobError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Schedule(_) => "InvalidSchedule",
-            Self::Apply(_) => "JobCreationFailed",
-            Self::Delete(error) => error.reason(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Schedule(_) => Retry::Terminal,
-            Self::Apply(error) => error.retry(),
-            Self::Delete(error) => error.retry(),
-        }
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// A schedule that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot parse the schedule {schedule:?}")]
+#[error("cannot parse the schedule {schedule:?}: {source}")]
 pub struct ScheduleError {
     schedule: String,
     #[source]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, PodTemplateSpec};
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, conditions_schema};
+use trishanku_framework::status::{Condition, any_object, conditions_schema};
 
 /// A server that greets, in role groups.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
@@ -135,7 +135,7 @@ pub struct Overrides {
     /// Variables of the environment.
     pub env_overrides: BTreeMap<String, String>,
     /// Any fields of the pods.
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub pod_overrides: PodTemplateSpec,
 }
 
@@ -145,11 +145,11 @@ pub struct Overrides {
 pub struct ConfigFragment {
     /// CPU, memory and storage: `cpu.min`, `cpu.max`, `memory.limit`, `storage.data.capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub resources: Option<serde_json::Value>,
     /// Where pods are scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub affinity: Option<Affinity>,
     /// Time that a server has to stop, such as `2m`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +168,3 @@ pub struct HelloClusterStatus {
 }
 
 impl_conditions!(HelloClusterStatus);
-
-fn anything(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}

@@ -13,7 +13,7 @@ pub use self::kind::{
     ListenerClass, Overrides, PdbConfig, Role, RoleConfig,
 };
 pub use self::objects::{Identity, group_objects, role_objects};
-pub use self::reconcile::{HelloError, HelloReconciler, report};
+pub use self::reconcile::{HelloReconciler, report};
 
 /// The name of the program, of its lease, and of the field manager. It must never change.
 pub const NAME: &str = "hello-world";

@@ -6,11 +6,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use trishanku_framework::apply::{ApplyError, Owned, PART_OF};
+use trishanku_framework::apply::{Owned, PART_OF};
 use trishanku_framework::status::Report;
-use trishanku_framework::{Action, Context, Failure, Key, Kinds, Retry, StatusReconciler};
+use trishanku_framework::{Action, Context, Error, Key, Kinds, Result, StatusReconciler};
 
-use super::config::ConfigError;
 use super::kind::{HelloCluster, HelloClusterStatus};
 use super::objects::{Identity, group_objects, role_objects};
 
@@ -40,20 +39,22 @@ impl HelloReconciler {
 
 impl StatusReconciler for HelloReconciler {
     type Object = HelloCluster;
-    type Error = HelloError;
+    type Error = Error;
 
     async fn reconcile(
         &self,
         cluster: Arc<HelloCluster>,
         _: &mut HelloClusterStatus,
         context: Context,
-    ) -> Result<(Report, Action), HelloError> {
+    ) -> Result<(Report, Action)> {
         let (spec, namespace) = (&cluster.spec, context.key.namespace().unwrap_or_default());
         let identity = Identity { cluster: context.key.name(), namespace };
-        let role = spec.servers.as_ref().ok_or(HelloError::NoServers)?;
+        let missing = || Error::terminal("NoServers", "spec.servers is missing");
+        let role = spec.servers.as_ref().ok_or_else(missing)?;
         // Before anything is written: a group with an error changes no other.
         let groups = role.role_groups.iter().map(|(name, group)| group_objects(identity, spec, role, (name, group)));
-        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let groups: Result<Vec<_>, _> = groups.collect();
+        let groups = groups.map_err(|error| Error::terminal("InvalidConfig", error))?;
         let common = role_objects(identity, spec, role);
         let mut set = context.apply_set(&*cluster);
         set.apply(common.account, &self.accounts).await?;
@@ -102,36 +103,5 @@ pub fn report(cluster: &HelloCluster, groups: &[(&str, Option<Arc<StatefulSet>>)
         Report::stalled("Stopped", "spec.clusterOperation.stopped is true").warns(false)
     } else {
         Report::ready("ServersReady", "")
-    }
-}
-
-/// Why a reconcile failed.
-#[derive(Debug, thiserror::Error)]
-pub enum HelloError {
-    /// The spec has no servers.
-    #[error("spec.servers is missing")]
-    NoServers,
-    /// A role group is misconfigured.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// An object cannot be applied.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-impl Failure for HelloError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NoServers => "NoServers",
-            Self::Config(_) => "InvalidConfig",
-            Self::Apply(error) => error.reason(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::NoServers | Self::Config(_) => Retry::Terminal,
-            Self::Apply(error) => error.retry(),
-        }
     }
 }

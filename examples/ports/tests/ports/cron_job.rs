@@ -172,7 +172,7 @@ async fn a_run_that_replaces_deletes_what_is_active_and_nothing_else() {
     world.at(0).await;
     world.finish(0, "Complete").await;
     world.at(HOUR).await;
-    // If the controller has not seen yet that the Job is complete, its deletion is a conflict.
+    // If the controller has not seen yet that the Job is complete, the Job stays, and the change reconciles again.
     world.until_hours(&[0, 1]).await;
     world.at(2 * HOUR).await;
     world.until_hours(&[0, 2]).await;
@@ -228,6 +228,8 @@ async fn nothing_starts_while_suspended_or_after_the_deadline() {
 async fn what_is_wrong_is_reported_until_it_is_corrected() {
     let world = World::create("wrong", json!({"schedule": "at noon"})).await;
     world.until("Stalled", "True", "InvalidSchedule").await;
+    // What is known of its Jobs is reported nevertheless.
+    world.until("Available", "True", "AllJobsCompleted").await;
     let template = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
     world.set(json!({"schedule": "0 * * * *", "jobTemplate": template(json!([]))})).await;
     world.until("Ready", "True", "AllJobsCompleted").await;

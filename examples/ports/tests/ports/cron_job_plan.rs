@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use ports::cron_job::{ConcurrencyPolicy, CronJob, Run, SCHEDULED_AT, Schedule, observe, plan};
+use ports::cron_job::{
+    AVAILABLE, ConcurrencyPolicy, CronJob, CronJobStatus, Run, SCHEDULED_AT, Schedule, observe, plan,
+};
 use serde_json::json;
+use trishanku_framework::status::Report;
 
 fn time(text: &str) -> Timestamp {
     format!("2026-11-{text}Z").parse().unwrap()
@@ -80,7 +83,7 @@ fn a_job_is_not_deleted_before_the_status_knows_its_run() {
     let hourly = schedule("@hourly");
     assert!(plan(&object, Some(&hourly), &jobs, now).delete.is_empty());
     let mut status = object.status.take().unwrap_or_default();
-    let _report = observe(&object, &jobs[1..], None, now, &mut status);
+    let _report = observe(&object, &jobs[1..], None, &mut status);
     object.status = Some(status);
     assert_eq!(names(&plan(&object, Some(&hourly), &jobs, now).delete), ["tide-11"]);
 }
@@ -91,10 +94,22 @@ fn a_plan_without_a_valid_schedule_only_cleans_up() {
     object.spec.failed_jobs_history_limit = Some(1);
     let (jobs, now) = ([job(12, "Failed"), job(11, "Failed")], time("26T15:30:00"));
     let mut status = object.status.take().unwrap_or_default();
-    let _report = observe(&object, &jobs, None, now, &mut status);
+    let _report = observe(&object, &jobs, None, &mut status);
     object.status = Some(status);
     let plan = plan(&object, None, &jobs, now);
     assert_eq!((names(&plan.delete), plan.start, plan.next), (vec!["tide-11"], None, None));
+}
+
+#[test]
+fn a_problem_is_reported_before_what_the_jobs_say_which_is_reported_nevertheless() {
+    let (object, jobs) = (cron_job(), [job(11, "Failed")]);
+    let problem = Report::stalled("InvalidSchedule", "at noon");
+    let mut status = CronJobStatus::default();
+    let failed = "Jobs that failed: 1";
+    let report = observe(&object, &jobs, Some(problem.clone()), &mut status);
+    assert_eq!(report, problem.and(AVAILABLE, false, "JobsFailed", failed));
+    let expected = Report::reconciling("JobsFailed", failed).warns(true).and(AVAILABLE, false, "JobsFailed", failed);
+    assert_eq!(observe(&object, &jobs, None, &mut status), expected);
 }
 
 #[test]
