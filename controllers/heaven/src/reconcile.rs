@@ -208,8 +208,8 @@ impl<K: HeavenKind> Heavens<K> {
                 wanted.metadata.annotations.get_or_insert_default().insert(GENERATION.to_owned(), generation);
             }
             let present = self.workloads.get(&deployed);
-            if present.is_none() && self.observer.has_unfinished_pod(&context.key) {
-                // Those of a workload that had to be replaced: a new pod beside them would write to the same branch.
+            if present.is_none() && self.observer.has_pod_of(&context.key, &K::Workload::resource().kind) {
+                // Of a workload that had to be replaced: a new pod beside it would write to the same branch.
                 return Err(Error::PodsLeft(name.to_owned()));
             }
             let is_done = present.is_some_and(|present| {

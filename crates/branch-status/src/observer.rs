@@ -169,9 +169,12 @@ impl<T: StatusSource> Observer<T> {
         object.is_some_and(|object| !self.shared.pods(key, &object).is_empty())
     }
 
-    /// Whether an object has a pod that has not ended, including those that terminate.
-    pub fn has_unfinished_pod(&self, key: &Key) -> bool {
-        !self.shared.unfinished(key).is_empty()
+    /// Whether a pod of an object has not ended, and is controlled by a workload of this kind, such as `Job`. A pod that was
+    /// orphaned has no controller, and that of a Deployment has a `ReplicaSet`.
+    pub fn has_pod_of(&self, key: &Key, kind: &str) -> bool {
+        let pods = self.shared.unfinished(key);
+        let mut owners = pods.iter().flat_map(|pod| pod.metadata.owner_references.iter().flatten());
+        owners.any(|owner| owner.controller == Some(true) && owner.kind == kind)
     }
 
     /// Queries an object now, for callers that cannot wait.

@@ -166,11 +166,13 @@ async fn a_job_gets_a_heaven_beside_its_containers_and_its_end_is_reported() {
 
     // Another image replaces the Job, but not beside a pod of the former one.
     let first = jobs.get("import-heaven").await.unwrap().metadata.uid;
+    let owner =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "import-heaven", "uid": first, "controller": true});
     let account = json!({"metadata": {"name": "default"}});
     let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), &world.namespace);
     accounts.create(&PostParams::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
     let left = json!({
-        "metadata": {"name": "left", "labels": {"heavens.example.org/job": "import"}},
+        "metadata": {"name": "left", "labels": {"heavens.example.org/job": "import"}, "ownerReferences": [owner]},
         "spec": {"containers": [{"name": "app", "image": "import:1"}], "automountServiceAccountToken": false},
     });
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
