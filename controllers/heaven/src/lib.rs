@@ -1,4 +1,4 @@
-//! Sets up heavens: a [`TrishankuHeaven`](trishanku_api::TrishankuHeaven) becomes Secrets, a `ConfigMap` and a
+//! Sets up heavens: a [`TrishankuHeaven`] becomes Secrets, a `ConfigMap` and a
 //! Deployment. Other kinds of heavens, with other workloads, implement [`HeavenKind`].
 //!
 //! | module | content |
