@@ -9,7 +9,7 @@ use kube::core::DynamicObject;
 use time::OffsetDateTime;
 use trishanku_api::{AVAILABLE, BranchStatus, CERTIFICATES_READY, GIT_HOST_ENCRYPTED, TrishankuHeavenStatus};
 use trishanku_branch_status::Observer;
-use trishanku_framework::apply::{Owned, PART_OF};
+use trishanku_framework::apply::{ApplySet, Owned, PART_OF};
 use trishanku_framework::cache::OnDemand;
 use trishanku_framework::status::Report;
 use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Kinds, StatusReconciler};
@@ -195,32 +195,8 @@ impl<K: HeavenKind> Heavens<K> {
                 template: pod.template,
                 claim: claims.by_replica,
             };
-            let replicas = pods.replicas;
-            let port = (STATUS_PORT, status_port.as_str());
-            let mut wanted = if K::Workload::RUNS_ONCE {
-                workload::object::<K::Workload>(&names::heaven(name), pods, &[port])
-            } else {
-                let annotations = [(FINGERPRINT, fingerprint.as_str()), port];
-                workload::object::<K::Workload>(&names::heaven(name), pods, &annotations)
-            };
-            if K::Workload::RUNS_ONCE {
-                let generation = object.meta().generation.unwrap_or_default().to_string();
-                wanted.metadata.annotations.get_or_insert_default().insert(GENERATION.to_owned(), generation);
-            }
-            let present = self.workloads.get(&deployed);
-            if present.is_none() && self.observer.has_pod_of(&context.key, &K::Workload::resource().kind) {
-                // Of a workload that had to be replaced: a new pod beside it would write to the same branch.
-                return Err(Error::PodsLeft(name.to_owned()));
-            }
-            let is_done = present.is_some_and(|present| {
-                let runs = K::Workload::stop(&present).is_some();
-                K::Workload::RUNS_ONCE && runs == (replicas != 0) && generation_of(&present) == generation_of(&wanted)
-            });
-            if !is_done {
-                workload::straighten::<K::Workload>(client, workloads, &deployed, uid, replicas).await?;
-                set.apply_or_recreate(wanted, workloads).await?;
-            }
-            keeps_workload = is_done;
+            let annotations = [(STATUS_PORT, status_port.as_str()), (FINGERPRINT, fingerprint.as_str())];
+            keeps_workload = !self.apply_workload(object, context, &mut set, pods, annotations).await?;
         }
         // Claims are never pruned: their data may exist nowhere else.
         set.prune(&self.services).await?;
@@ -231,6 +207,42 @@ impl<K: HeavenKind> Heavens<K> {
             seen.available = self.state(&deployed);
         }
         Ok(())
+    }
+
+    /// Applies the workload; returns false if it was left alone, because it runs once, and was created for this generation.
+    async fn apply_workload(
+        &self,
+        object: &K,
+        context: &Context,
+        set: &mut ApplySet<'_, K>,
+        pods: Pods<'_>,
+        annotations: [(&str, &str); 2],
+    ) -> Result<bool, Error> {
+        let (replicas, key) = (pods.replicas, workload_key(&context.key));
+        let present = self.workloads.get(&key);
+        if present.is_none() && self.observer.has_pod_of(&context.key, &K::Workload::resource().kind) {
+            // Of a workload that had to be replaced: a new pod beside it would write to the same branch.
+            return Err(Error::PodsLeft(context.key.name().to_owned()));
+        }
+        let [port, fingerprint] = annotations;
+        // The fingerprint is there to restart pods.
+        let annotations = if K::Workload::RUNS_ONCE { vec![port] } else { vec![port, fingerprint] };
+        let mut wanted = workload::object::<K::Workload>(key.name(), pods, &annotations);
+        if K::Workload::RUNS_ONCE {
+            let generation = object.meta().generation.unwrap_or_default().to_string();
+            wanted.metadata.annotations.get_or_insert_default().insert(GENERATION.to_owned(), generation);
+            let is_done = present.is_some_and(|present| {
+                let runs = K::Workload::stop(&present).is_some();
+                runs == (replicas != 0) && generation_of(&present) == generation_of(&wanted)
+            });
+            if is_done {
+                return Ok(false);
+            }
+        }
+        let uid = object.meta().uid.as_deref();
+        workload::straighten::<K::Workload>(&context.client, &self.workloads, &key, uid, replicas).await?;
+        set.apply_or_recreate(wanted, &self.workloads).await?;
+        Ok(true)
     }
 
     fn state(&self, workload: &Key) -> Option<State> {
