@@ -69,13 +69,21 @@ publish-check: ## Package and build all library crates as for a release, without
 deny: ## Licences, bans and sources of the dependencies; advisories
 	@hack/deny.sh
 
-bench: ## Measure gitcd and etcd side by side; writes docs/benchmarks.md
+# Without the Go client, so without Go: ARGS="--client rust".
+bench: $(if $(filter rust,$(subst =, ,$(ARGS))),,bench-client) ## Measure gitcd and etcd side by side, with a Go and a Rust client (needs Go, or ARGS="--client rust"); writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-client
+bench-client: ## Build the Go client of the benchmarks (needs Go)
+	@command -v go >/dev/null || { \
+	  echo 'Go is not installed, so the Go client of the benchmarks cannot be built. Install Go, or measure with the Rust client only: make bench ARGS="--client rust"' >&2; exit 1; }
+	@mkdir -p target/release && \
+	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -C bench/go -buildvcs=false -o "$(CURDIR)/target/release/gitcd-bench-go" .
+
 .PHONY: bench-memory
-bench-memory: ## Measure the memory of gitcd and etcd with 100,000 keys; writes docs/benchmarks.md
+bench-memory: ## Measure the memory of gitcd and etcd with 100,000 keys, and with 250,000 revisions that are not compacted; writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench memory --write docs/benchmarks.md $(ARGS)
@@ -117,7 +125,7 @@ bench-heavens: ## Measure the memory of a manager with 1,000 heavens; fails if i
 bench-framework: ## Measure the framework beside kube-runtime and Go's controller-runtime (needs Go); writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh kube-apiserver)" && export KUBEBUILDER_ASSETS="$$assets" && \
 	$(CARGO) build --release -p trishanku-framework-bench && \
-	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -buildvcs=false -C framework/bench/go -o "$(CURDIR)/target/release/pairs-go" . && \
+	GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go build -C framework/bench/go -buildvcs=false -o "$(CURDIR)/target/release/pairs-go" . && \
 	target/release/trishanku-framework-bench --write docs/benchmarks.md $(ARGS)
 
 # The packages and the tests are named so that cargo takes what `make test` has built.

@@ -1,31 +1,29 @@
 //! The command line.
 
+mod compare;
 mod hostile;
+mod memory;
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use gitcd_bench::output::Output;
 
+pub(crate) use self::compare::Compare;
 pub(crate) use self::hostile::Hostile;
+pub(crate) use self::memory::Memory;
+use crate::bare_wire;
 use crate::branches::Topology;
 use crate::headless::Shape;
 use crate::server::{Kind, Program};
 use crate::storage_plan::{self, Part};
-use crate::workload::{self, Workload};
-
-const SECONDS: f64 = 120.0;
-const QUICK_SECONDS: f64 = 15.0;
-const QUIET: Duration = Duration::from_secs(10);
-const QUICK_QUIET: Duration = Duration::from_secs(2);
 
 /// Measures gitcd side by side with etcd.
 ///
-/// Without a subcommand, both servers are started and put under load in turns. Tables go to standard output, progress to
+/// Without a subcommand, the servers are started and put under load in turns. Tables go to standard output, progress to
 /// standard error.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -84,34 +82,8 @@ pub(crate) enum Command {
     Headless(Headless),
     /// Measures gitcd's latency under hostile requests; exits with 1 if a p99 exceeds three times the baseline
     Hostile(Hostile),
-}
-
-/// Options of the comparison.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Compare {
-    /// Total seconds of load, over both servers and all workloads [default: 120]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    seconds: Option<u32>,
-
-    /// About 15 seconds of load, to check that it works
-    #[arg(long, conflicts_with = "seconds")]
-    quick: bool,
-
-    /// Only these workloads, comma-separated
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    only: Vec<String>,
-
-    /// Revisions between compactions
-    #[arg(long, value_name = "N", default_value_t = 50_000,
-          value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
-    pub(crate) compact_every: i64,
-
-    /// The two servers
-    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
-    pub(crate) servers: Vec<Kind>,
-
-    #[command(flatten)]
-    pub(crate) output: Output,
+    /// Serves only what the workloads need, without recovery: the limit of a server on this wire, which the comparison starts
+    BareWire(bare_wire::BareWireOptions),
 }
 
 /// Options of the idle-cost measurement.
@@ -125,32 +97,6 @@ pub(crate) struct Idle {
     /// The server
     #[arg(long, hide = true, value_enum, default_value = "gitcd")]
     pub(crate) server: Kind,
-
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-/// Options of the memory measurement.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Memory {
-    /// Number of keys
-    #[arg(long, value_name = "N", default_value_t = 100_000,
-          value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
-    pub(crate) keys: u64,
-
-    /// Updates of random keys after that
-    #[arg(long, value_name = "N", default_value_t = 300_000,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) updates: u64,
-
-    /// Revisions between compactions
-    #[arg(long, value_name = "N", default_value_t = 100_000,
-          value_parser = clap::value_parser!(i64).range(1_000..=1_000_000_000))]
-    pub(crate) compact_every: i64,
-
-    /// The servers
-    #[arg(long = "compare", hide = true, value_enum, value_delimiter = ',', default_value = "gitcd,etcd")]
-    pub(crate) servers: Vec<Kind>,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -336,6 +282,7 @@ impl Args {
         let (given, more) = match kind {
             Kind::Gitcd => (&self.gitcd, &self.gitcd_arg),
             Kind::Etcd => (&self.etcd, &self.etcd_arg),
+            Kind::BareWire => return Program::find(kind, None, &[]),
         };
         Program::find(kind, given.as_deref(), more)
     }
@@ -352,63 +299,10 @@ impl Args {
     }
 }
 
-impl Compare {
-    /// Total seconds of load.
-    pub(crate) fn seconds(&self) -> f64 {
-        match self.seconds {
-            Some(seconds) => f64::from(seconds),
-            None if self.quick => QUICK_SECONDS,
-            None => SECONDS,
-        }
-    }
-
-    /// The wait before disk usage is measured.
-    pub(crate) fn quiet(&self) -> Duration {
-        if self.quick { QUICK_QUIET } else { QUIET }
-    }
-
-    /// Returns the selected workloads.
-    ///
-    /// # Errors
-    /// If a name is unknown; the message lists all names.
-    pub(crate) fn workloads(&self) -> Result<Vec<Box<dyn Workload>>> {
-        let mut all = workload::all();
-        let names: Vec<&str> = all.iter().map(|one| one.spec().name).collect();
-        for asked in &self.only {
-            let known = names.contains(&asked.as_str());
-            ensure!(known, "no workload {asked}; choose from {}", names.join(", "));
-        }
-        if !self.only.is_empty() {
-            all.retain(|one| self.only.iter().any(|asked| asked == one.spec().name));
-        }
-        Ok(all)
-    }
-
-    /// The command line for the report.
-    pub(crate) fn command(&self, args: &Args) -> String {
-        let only = if self.only.is_empty() { String::new() } else { format!(" --only {}", self.only.join(",")) };
-        format!(
-            "gitcd-bench --seconds {}{only} --compact-every {}{}",
-            self.seconds(),
-            self.compact_every,
-            args.shared()
-        )
-    }
-}
-
 impl Idle {
     /// The command line for the report.
     pub(crate) fn command(&self, args: &Args) -> String {
         format!("gitcd-bench idle-cost --seconds {}{}", self.seconds, args.shared())
-    }
-}
-
-impl Memory {
-    /// The command line for the report.
-    pub(crate) fn command(&self, args: &Args) -> String {
-        let Self { keys, updates, compact_every, .. } = self;
-        let shared = args.shared();
-        format!("gitcd-bench memory --keys {keys} --updates {updates} --compact-every {compact_every}{shared}")
     }
 }
 
@@ -467,14 +361,5 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn an_unknown_workload_is_refused_with_the_names_of_all() {
-        let args = Args::parse_from(["gitcd-bench", "--only", "put,nothing"]);
-        let error = args.compare.workloads().err().unwrap().to_string();
-        assert!(error.contains("no workload nothing") && error.contains("list-500"), "{error}");
-        let args = Args::parse_from(["gitcd-bench", "--only", "put,get"]);
-        assert_eq!(args.compare.workloads().unwrap().len(), 2);
     }
 }

@@ -32,6 +32,11 @@ impl Compactor {
         self.issued.load(Ordering::Relaxed)
     }
 
+    /// The revision at which it compacts next, and the revisions between two compactions: for a client that is another program.
+    pub(crate) fn due(&self) -> (i64, i64) {
+        (self.next.load(Ordering::Relaxed), self.every)
+    }
+
     /// Compacts if the server's revision makes it due; otherwise costs one atomic read.
     pub(crate) async fn observe(&self, client: &Client, revision: i64) -> Result<()> {
         let next = self.next.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! Keys and values as kube-apiserver stores them.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 use bytes::Bytes;
+use serde::Serialize;
 
 /// A Kubernetes resource, as it appears in a stored object.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,46 @@ pub(crate) const CONFIG_MAPS: KeySpace = KeySpace {
 /// The end of a value, after the stamp: kube-apiserver ends its JSON with a newline.
 const TAIL: &str = "\"}}\n";
 const STAMP_DIGITS: usize = 16;
+/// Replicas of a value: the stamp modulo this, plus 1.
+const REPLICAS: u64 = 9;
+
+/// A name with a number of at least `digits` digits; without digits it has no number.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Numbered {
+    text: &'static str,
+    digits: usize,
+}
+
+impl Numbered {
+    fn of(self, number: u64) -> String {
+        let Self { text, digits } = self;
+        if digits == 0 { text.to_owned() } else { format!("{text}{number:0digits$}") }
+    }
+}
+
+/// A key space for a client that is another program: it can form the same keys and values.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Layout {
+    prefix: String,
+    end: String,
+    keys: u64,
+    namespaces: u64,
+    namespace: Numbered,
+    name: Numbered,
+    replicas: u64,
+    /// A value, with the names of its parts between dollar signs in their places.
+    value: String,
+}
+
+/// What a value says, as numbers or as the places of a template.
+struct Parts<T> {
+    name: T,
+    namespace: T,
+    number: T,
+    generation: T,
+    replicas: T,
+    stamp: T,
+}
 
 impl KeySpace {
     /// The key with this number, which may be above [`KeySpace::keys`].
@@ -82,12 +123,42 @@ impl KeySpace {
         Bytes::from(format!("/registry/{}0", self.resource.plural))
     }
 
+    fn namespaces(&self) -> Numbered {
+        if self.namespaces == 1 { Numbered { text: "default", digits: 0 } } else { Numbered { text: "ns-", digits: 2 } }
+    }
+
+    fn names(&self) -> Numbered {
+        if self.namespaces == 1 { Numbered { text: "cm-", digits: 5 } } else { Numbered { text: "app-", digits: 6 } }
+    }
+
     fn namespace(&self, number: u64) -> String {
-        if self.namespaces == 1 { "default".to_owned() } else { format!("ns-{:02}", number % self.namespaces) }
+        self.namespaces().of(number % self.namespaces)
     }
 
     fn name(&self, number: u64) -> String {
-        if self.namespaces == 1 { format!("cm-{number:05}") } else { format!("app-{number:06}") }
+        self.names().of(number)
+    }
+
+    /// The same keys and values for another program.
+    pub(crate) fn layout(&self) -> Layout {
+        let value = self.object(&Parts {
+            name: "$name$",
+            namespace: "$namespace$",
+            number: "$number$",
+            generation: "$generation$",
+            replicas: "$replicas$",
+            stamp: "$stamp$",
+        });
+        Layout {
+            prefix: self.prefix(),
+            end: String::from_utf8_lossy(&self.end()).into_owned(),
+            keys: self.keys,
+            namespaces: self.namespaces,
+            namespace: self.namespaces(),
+            name: self.names(),
+            replicas: REPLICAS,
+            value,
+        }
     }
 
     /// Returns an object of about 700 bytes in kube-apiserver's compact form.
@@ -95,15 +166,27 @@ impl KeySpace {
     /// Between two generations, about 30 bytes change, as in a status update: generation and replicas (three times each) and
     /// the stamp.
     pub(crate) fn value(&self, number: u64, generation: u64, stamp: u64) -> Bytes {
+        let (name, namespace, replicas) = (self.name(number), self.namespace(number), stamp % REPLICAS + 1);
+        let text = self.object(&Parts::<fmt::Arguments<'_>> {
+            name: format_args!("{name}"),
+            namespace: format_args!("{namespace}"),
+            number: format_args!("{number:012x}"),
+            generation: format_args!("{generation}"),
+            replicas: format_args!("{replicas}"),
+            stamp: format_args!("{stamp:016x}"),
+        });
+        Bytes::from(text)
+    }
+
+    fn object<T: Display>(&self, parts: &Parts<T>) -> String {
         let Resource { kind, api_version, .. } = self.resource;
-        let (name, namespace) = (self.name(number), self.namespace(number));
-        let replicas = stamp % 9 + 1;
+        let Parts { name, namespace, number, generation, replicas, stamp } = parts;
         let mut text = String::with_capacity(800);
         write!(
             text,
             concat!(
                 r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"name":"{name}","#,
-                r#""namespace":"{namespace}","uid":"6f1d3c2a-5b7e-4c11-9d0e-{number:012x}","#,
+                r#""namespace":"{namespace}","uid":"6f1d3c2a-5b7e-4c11-9d0e-{number}","#,
                 r#""generation":{generation},"creationTimestamp":"2026-01-01T00:00:00Z","#,
                 r#""labels":{{"app":"{name}","tier":"backend"}},"#,
                 r#""annotations":{{"deployment.kubernetes.io/revision":"{generation}"}}}},"#,
@@ -113,7 +196,7 @@ impl KeySpace {
                 r#"{{"limits":{{"cpu":"500m","memory":"128Mi"}}}}}}]}}}}}},"#,
                 r#""status":{{"observedGeneration":{generation},"replicas":{replicas},"#,
                 r#""readyReplicas":{replicas},"conditions":[{{"type":"Available","status":"True"}}],"#,
-                r#""stamp":"{stamp:016x}{tail}"#,
+                r#""stamp":"{stamp}{tail}"#,
             ),
             kind = kind,
             api_version = api_version,
@@ -126,7 +209,7 @@ impl KeySpace {
             tail = TAIL,
         )
         .expect("writing to a string cannot fail");
-        Bytes::from(text)
+        text
     }
 }
 
@@ -159,6 +242,26 @@ mod tests {
         assert_eq!(stamp_of(&value), Some(0xdead_beef));
         assert_eq!(stamp_of(b"\"}}\n"), None);
         assert_eq!(stamp_of(b"something else"), None);
+    }
+
+    #[test]
+    fn the_layout_has_every_place_of_a_value() {
+        let layout = DEPLOYMENTS.layout();
+        let mut value = layout.value.clone();
+        let places = [
+            ("$name$", layout.name.of(107)),
+            ("$namespace$", layout.namespace.of(7)),
+            ("$number$", "00000000006b".to_owned()),
+            ("$generation$", "3".to_owned()),
+            ("$replicas$", (255 % layout.replicas + 1).to_string()),
+            ("$stamp$", "00000000000000ff".to_owned()),
+        ];
+        for (place, text) in places {
+            assert!(value.contains(place), "{place}");
+            value = value.replace(place, &text);
+        }
+        assert_eq!(value.as_bytes(), &DEPLOYMENTS.value(107, 3, 255)[..]);
+        assert_eq!(layout.end.as_bytes(), &DEPLOYMENTS.end()[..]);
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Measures gitcd side by side with etcd.
 //!
-//! [`server`] starts both as processes, [`run`] gives them turns under each [`workload`], and [`report`] formats the results. A
-//! workload sends requests through [`client`] and is driven by [`load`]; it sees a server as a [`target`]. The other
-//! measurements are [`idle`], [`memory`], [`kube`], [`storage`], [`branches`], [`headless`] and [`hostile`].
+//! [`server`] starts both as processes, and [`bare_wire`] beside them; [`run`] gives them turns under each [`workload`], and
+//! [`report`] formats the results. A [`driver`] is a client of a workload: the [`go_client`], or the Rust client, which sends
+//! requests through [`client`] and is driven by [`load`]. Both see a server as a [`target`]. The other measurements are
+//! [`idle`], [`memory`], [`kube`], [`storage`], [`branches`], [`headless`] and [`hostile`].
 
 mod args;
+mod bare_wire;
 mod branches;
 mod client;
 mod compact;
 mod data;
 mod disk;
+mod driver;
+mod go_client;
 mod headless;
 mod hostile;
 mod idle;
@@ -29,7 +33,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use gitcd_bench::output::now;
 use gitcd_bench::{child, machine, process};
@@ -45,6 +49,9 @@ use crate::run::Plan;
 use crate::server::Kind;
 use crate::target::Target;
 
+/// Revisions between compactions that do not happen.
+const NEVER: i64 = i64::MAX / 4;
+
 fn main() -> ExitCode {
     match measure(&Args::parse()) {
         Ok(code) => code,
@@ -56,11 +63,16 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<ExitCode> {
+    if let Some(Command::BareWire(options)) = &args.command {
+        bare_wire::run(options, stop_signal())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads()).enable_all().build()?;
     runtime.block_on(async {
         let work = async {
             match &args.command {
                 None => compare(args, &args.compare).await,
+                Some(Command::BareWire(_)) => unreachable!("it runs in a runtime of its own"),
                 Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
                 Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
                 Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
@@ -91,16 +103,17 @@ async fn stop_signal() -> Result<()> {
 }
 
 async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
-    let workloads = options.workloads()?;
+    let (workloads, clients) = (options.workloads()?, options.clients(args)?);
+    let servers = options.servers()?;
     let folder = data_folder(args.dir.as_deref())?;
     let machine = look(&folder);
     let date = now();
     let mut targets = Vec::new();
-    for (kind, label) in labelled(&options.servers)? {
+    for (kind, label) in servers {
         targets.push(start(args, kind, label, &folder, options.compact_every).await?);
     }
     let plan = Plan { seconds: options.seconds(), quiet: options.quiet() };
-    let measured = run::run(&targets, &workloads, plan).await?;
+    let measured = run::run(&targets, &workloads, &clients, plan).await?;
     for target in targets {
         target.server.stop().await?;
     }
@@ -110,6 +123,7 @@ async fn compare(args: &Args, options: &Compare) -> Result<ExitCode> {
         machine,
         connections: args.connections,
         client_threads: args.threads(),
+        languages: clients.languages,
         compact_every: options.compact_every,
         quiet_seconds: plan.quiet.as_secs_f64(),
         measured,
@@ -122,7 +136,7 @@ async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
     let folder = data_folder(args.dir.as_deref())?;
     let machine = look(&folder);
     let kind = options.server;
-    let target = start(args, kind, kind.name().to_owned(), &folder, i64::MAX / 4).await?;
+    let target = start(args, kind, kind.name().to_owned(), &folder, NEVER).await?;
     let command = options.command(args);
     let cost: IdleCost = idle::measure(&target, options.seconds, machine, command, now()).await?;
     target.server.stop().await?;
@@ -133,15 +147,17 @@ async fn idle_cost(args: &Args, options: &Idle) -> Result<ExitCode> {
 async fn memory_of_both(args: &Args, options: &Memory) -> Result<ExitCode> {
     let folder = data_folder(args.dir.as_deref())?;
     let (machine, date) = (look(&folder), now());
-    let Memory { keys, updates, compact_every, .. } = *options;
-    let plan = memory::Plan { keys, updates, compact_every };
-    let mut sides = Vec::new();
-    for (kind, label) in labelled(&options.servers)? {
-        let target = start(args, kind, label, &folder, compact_every).await?;
-        sides.push(memory::measure(&target, plan).await?);
-        target.server.stop().await?;
+    let mut cases = Vec::new();
+    for plan in options.plans() {
+        let mut sides = Vec::new();
+        for (kind, label) in labelled(&options.servers)? {
+            let target = start(args, kind, label, &folder, plan.compact_every.unwrap_or(NEVER)).await?;
+            sides.push(memory::measure(&target, plan).await?);
+            target.server.stop().await?;
+        }
+        cases.push(memory::Case { plan, sides });
     }
-    let measured = memory::Measured { command: options.command(args), date, machine, plan, sides };
+    let measured = memory::Measured { command: options.command(args), date, machine, cases };
     options.output.deliver(&measured, &measured.tables(), Section::Memory, &measured.section())?;
     Ok(exit_code(measured.good()))
 }
@@ -153,7 +169,7 @@ async fn through_kube_apiserver(args: &Args, options: &Kube) -> Result<ExitCode>
     let mut targets = Vec::new();
     for (kind, label) in labelled(&options.servers)? {
         // kube-apiserver compacts by itself.
-        targets.push(start_with(args, kind, label, &folder, i64::MAX / 4, &kube::store_arguments(kind)).await?);
+        targets.push(start_with(args, kind, label, &folder, NEVER, &kube::store_arguments(kind)).await?);
     }
     let plan = kube::Plan {
         objects: options.objects,
@@ -234,14 +250,9 @@ async fn beside_hostile_requests(args: &Args, options: &Hostile) -> Result<ExitC
 }
 
 /// Two servers with their names in the report.
-fn labelled(servers: &[Kind]) -> Result<[(Kind, String); 2]> {
-    let &[first, second] = servers else {
-        bail!("--compare requires two servers");
-    };
-    let label = |kind: Kind, number| {
-        if first == second { format!("{}-{number}", kind.name()) } else { kind.name().to_owned() }
-    };
-    Ok([(first, label(first, 1)), (second, label(second, 2))])
+fn labelled(servers: &[Kind]) -> Result<Vec<(Kind, String)>> {
+    ensure!(servers.len() == 2 && !servers.contains(&Kind::BareWire), "--compare requires two of gitcd and etcd");
+    Ok(server::labelled(servers))
 }
 
 async fn start(args: &Args, kind: Kind, label: String, folder: &Path, compact_every: i64) -> Result<Target> {

@@ -1,4 +1,4 @@
-//! Memory of both servers with many keys and a long history.
+//! Memory of both servers with many keys and a long history, and with a history that is never compacted.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,8 @@ pub(crate) struct Plan {
     pub(crate) keys: u64,
     /// Updates of random keys after that.
     pub(crate) updates: u64,
-    /// Revisions between compactions.
-    pub(crate) compact_every: i64,
+    /// Revisions between compactions; `None` for no compaction.
+    pub(crate) compact_every: Option<i64>,
 }
 
 /// The measurement.
@@ -41,6 +41,13 @@ pub(crate) struct Measured {
     /// Start, UTC.
     pub(crate) date: String,
     pub(crate) machine: Machine,
+    /// In the order in which they were measured.
+    pub(crate) cases: Vec<Case>,
+}
+
+/// The measurement of one load.
+#[derive(Debug, Serialize)]
+pub(crate) struct Case {
     #[serde(flatten)]
     pub(crate) plan: Plan,
     /// The servers, in the order in which they ran.
@@ -58,8 +65,9 @@ pub(crate) struct Side {
     /// Highest samples of anonymous and of file-backed memory.
     pub(crate) peak_anonymous: u64,
     pub(crate) peak_file: u64,
-    /// Resident memory once the server is idle.
+    /// Resident memory once the server is idle, and its share of it (`Pss`).
     pub(crate) rest: u64,
+    pub(crate) rest_share: u64,
     /// Seconds of the two load phases, and of the work after them.
     pub(crate) fill_seconds: f64,
     pub(crate) update_seconds: f64,
@@ -126,6 +134,7 @@ pub(crate) async fn measure(target: &Target, plan: Plan) -> Result<Side> {
         peak_anonymous: most(|sample| sample.anonymous),
         peak_file: most(|sample| sample.file),
         rest: rest.anonymous + rest.file,
+        rest_share: process::proportional(pid)?,
         fill_seconds,
         update_seconds,
         settle_seconds: settled.after.as_secs_f64(),

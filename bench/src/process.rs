@@ -86,6 +86,13 @@ pub fn resident(pid: u32) -> Result<Resident> {
     Ok(Resident { anonymous: figure("RssAnon:")?, file: figure("RssFile:")? })
 }
 
+/// Returns the current proportional set size of a process, in bytes: its resident memory, of which pages that it shares with other
+/// processes count in part. Takes time for each mapping.
+pub fn proportional(pid: u32) -> Result<u64> {
+    let rollup = read(pid, "smaps_rollup")?;
+    field(&rollup, "Pss:").map(|kib| kib * 1024).with_context(|| format!("/proc/{pid}/smaps_rollup has no Pss"))
+}
+
 /// The processes that a process has started, and those that they have started.
 pub fn children(pid: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -150,6 +157,7 @@ mod tests {
         assert!(usage(own).is_ok());
         let resident = resident(own).unwrap();
         assert!(resident.anonymous > 0 && resident.file > 0, "{resident:?}");
+        assert!(proportional(own).unwrap() > 0);
         assert!(peak_memory(own).unwrap() > 0);
     }
 }

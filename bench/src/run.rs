@@ -1,4 +1,4 @@
-//! Runs both servers through all workloads, in short turns.
+//! Runs all servers through all workloads with each client, in short turns.
 
 use std::time::{Duration, Instant};
 
@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::disk::{self, Part};
+use crate::driver::{Clients, Driver, Language};
 use crate::lag::{Sample, Sampler};
 use crate::load::Tally;
 use crate::process::{self, Usage};
@@ -23,13 +24,13 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 /// The amount of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Total load, over both servers and all workloads.
+    /// Total load, over all servers, clients and workloads.
     pub(crate) seconds: f64,
     /// The wait before the folders are measured.
     pub(crate) quiet: Duration,
 }
 
-/// The results of one workload on all servers.
+/// The results of one workload on all servers, with one client.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     /// Name, description, unit, clients and goal, as in [`Spec`].
@@ -38,6 +39,8 @@ pub(crate) struct Comparison {
     pub(crate) unit: &'static str,
     pub(crate) clients: usize,
     pub(crate) goal: Option<f64>,
+    /// The client's language.
+    pub(crate) client: Language,
     /// The result of each server in the order of the targets, or its error.
     pub(crate) sides: Vec<Result<Side, String>>,
 }
@@ -65,7 +68,7 @@ pub(crate) struct Side {
     pub(crate) settled: bool,
     /// Processor seconds of the server, including work after its turns.
     pub(crate) cpu_seconds: f64,
-    /// Processor seconds of this program in the turns.
+    /// Processor seconds of the client in the turns.
     pub(crate) client_cpu_seconds: f64,
     /// Processor seconds of everything else on the machine in the turns: noise.
     pub(crate) other_cpu_seconds: f64,
@@ -104,46 +107,30 @@ pub(crate) struct Measured {
     pub(crate) servers: Vec<End>,
 }
 
-/// Runs all workloads on all targets.
+/// Runs all workloads on all targets, with one client after the other.
 ///
 /// A workload that fails on a server is reported as failed, and the others continue.
 ///
 /// # Errors
 /// If a server cannot be measured any more, usually because it has exited.
-pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], plan: Plan) -> Result<Measured> {
+pub(crate) async fn run(
+    targets: &[Target],
+    workloads: &[Box<dyn Workload>],
+    clients: &Clients,
+    plan: Plan,
+) -> Result<Measured> {
     let start = Instant::now();
     let weights: f64 = workloads.iter().map(|one| one.spec().weight).sum();
-    let unit = plan.seconds / weights / targets.len() as f64;
+    let unit = plan.seconds / weights / (targets.len() * clients.languages.len()) as f64;
     let mut compared = Vec::new();
     for workload in workloads {
-        let spec = workload.spec();
-        let share = Duration::from_secs_f64(unit * spec.weight);
-        let sides = compare(targets, workload.as_ref(), share).await;
-        for (target, side) in targets.iter().zip(&sides) {
-            let passed = start.elapsed().as_secs_f64();
-            let label = &target.server.label;
-            match side {
-                Ok(side) => {
-                    let (rate, p99) = (side.rate, side.p99_ms);
-                    let (name, what) = (spec.name, spec.unit);
-                    eprintln!("{passed:6.1} s  {name:14} {label:8} {rate:>10.0} {what}/s, p99 {p99:.1} ms");
-                }
-                Err(error) => {
-                    eprintln!("{passed:6.1} s  {:14} {label:8} FAILED: {error}", spec.name);
-                    if process::ended(target.server.pid()) {
-                        bail!("{label} has exited:\n{}", target.server.last_words());
-                    }
-                }
-            }
+        for &language in clients.languages {
+            let share = Duration::from_secs_f64(unit * workload.spec().weight);
+            let sides = compare(targets, workload.as_ref(), (clients, language), share).await;
+            let comparison = Comparison::new(workload.spec(), language, sides);
+            comparison.log(targets, start)?;
+            compared.push(comparison);
         }
-        compared.push(Comparison {
-            name: spec.name,
-            what: spec.what,
-            unit: spec.unit,
-            clients: spec.clients,
-            goal: spec.goal,
-            sides,
-        });
     }
     tokio::time::sleep(plan.quiet).await;
     let mut servers = Vec::new();
@@ -153,16 +140,53 @@ pub(crate) async fn run(targets: &[Target], workloads: &[Box<dyn Workload>], pla
     Ok(Measured { workloads: compared, servers })
 }
 
-/// Runs one workload on all targets in turns; after each turn the server becomes idle.
-async fn compare(targets: &[Target], workload: &dyn Workload, share: Duration) -> Vec<Result<Side, String>> {
+impl Comparison {
+    fn new(spec: Spec, client: Language, sides: Vec<Result<Side, String>>) -> Self {
+        let Spec { name, what, unit, clients, goal, .. } = spec;
+        Self { name, what, unit, clients, goal, client, sides }
+    }
+
+    /// Logs the result of each server.
+    ///
+    /// # Errors
+    /// If a server has exited.
+    fn log(&self, targets: &[Target], start: Instant) -> Result<()> {
+        let Self { name, unit, client, .. } = self;
+        for (target, side) in targets.iter().zip(&self.sides) {
+            let passed = start.elapsed().as_secs_f64();
+            let (label, client) = (&target.server.label, client.name());
+            match side {
+                Ok(side) => {
+                    let (rate, p99) = (side.rate, side.p99_ms);
+                    eprintln!("{passed:6.1} s  {name:20} {client:4} {label:9} {rate:>10.0} {unit}/s, p99 {p99:.1} ms");
+                }
+                Err(error) => {
+                    eprintln!("{passed:6.1} s  {name:20} {client:4} {label:9} FAILED: {error}");
+                    if process::ended(target.server.pid()) {
+                        bail!("{label} has exited:\n{}", target.server.last_words());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one workload with one client on all targets in turns; after each turn the server becomes idle.
+async fn compare(
+    targets: &[Target],
+    workload: &dyn Workload,
+    (clients, language): (&Clients, Language),
+    share: Duration,
+) -> Vec<Result<Side, String>> {
     let spec = workload.spec();
     let turns = turns(&spec, share);
     let mut gathered = Vec::new();
     for target in targets {
-        gathered.push(Gathered::prepare(target, workload).await);
+        gathered.push(Gathered::prepare(target, workload, clients, language).await);
     }
     for turn in 0..turns {
-        // First, second, second, first: so that neither always has the warmer or noisier turn.
+        // First, second, third, third, second, first: so that none always has the warmer or noisier turn.
         let mut order: Vec<usize> = (0..targets.len()).collect();
         if turn % 2 == 1 {
             order.reverse();
@@ -197,6 +221,7 @@ fn turns(spec: &Spec, share: Duration) -> u32 {
 
 /// The sum of the turns of one server under one workload so far.
 struct Gathered {
+    driver: Driver,
     total: Tally,
     turns: Vec<f64>,
     used: Usage,
@@ -210,13 +235,16 @@ struct Gathered {
 }
 
 impl Gathered {
-    async fn prepare(target: &Target, workload: &dyn Workload) -> Result<Self> {
-        workload.prepare(target).await?;
+    async fn prepare(target: &Target, workload: &dyn Workload, clients: &Clients, language: Language) -> Result<Self> {
+        let spec = workload.spec();
+        target.fill(spec.keys).await?;
+        let mut driver = clients.start(language, target, &spec)?;
         // So the first turn starts from an idle server, as all others do.
-        workload.slice(target, WARM_UP).await.context("warming up")?;
+        driver.slice(target, workload, WARM_UP).await.context("warming up")?;
         let settled = target.settle(SETTLE_LIMIT).await?;
         target.reset_peak_memory()?;
         Ok(Self {
+            driver,
             total: Tally::new(),
             turns: Vec::new(),
             used: Usage::default(),
@@ -231,18 +259,19 @@ impl Gathered {
     }
 
     async fn turn(&mut self, target: &Target, workload: &dyn Workload, length: Duration) -> Result<()> {
-        let own = std::process::id();
-        let (before, client_before) = (target.usage()?, process::cpu(own)?);
+        let (before, client_before) = (target.usage()?, self.driver.cpu()?);
         let machine_before = process::machine_cpu()?;
         let sampler =
             target.server.kind.commits_later().then(|| Sampler::start(target.server.address(), self.total.elapsed));
-        let done = workload.slice(target, length).await;
-        let (at_end, client_cpu) = (target.usage()?, process::cpu(own)?.saturating_sub(client_before));
+        let done = self.driver.slice(target, workload, length).await;
+        let at_end = target.usage()?;
         let machine_cpu = process::machine_cpu()?.saturating_sub(machine_before);
         if let Some(sampler) = sampler {
             self.lag.extend(sampler.stop().await?);
         }
         let done = done?;
+        // After the result: a client that failed may have exited.
+        let client_cpu = self.driver.cpu()?.saturating_sub(client_before);
         let settled = target.settle(SETTLE_LIMIT).await?;
         let after = target.usage()?;
         self.turns.push(done.rate());

@@ -29,6 +29,9 @@ pub(crate) enum Kind {
     Gitcd,
     /// etcd itself.
     Etcd,
+    /// This program's [`crate::bare_wire`]: the limit of a server on this wire.
+    #[serde(rename = "bare-wire")]
+    BareWire,
 }
 
 impl Kind {
@@ -37,6 +40,7 @@ impl Kind {
         match self {
             Self::Gitcd => "gitcd",
             Self::Etcd => "etcd",
+            Self::BareWire => "bare-wire",
         }
     }
 
@@ -50,6 +54,7 @@ impl Kind {
         match self {
             Self::Gitcd => &["packs", "journal", "other"],
             Self::Etcd => &["database", "log", "other"],
+            Self::BareWire => &["log", "other"],
         }
     }
 
@@ -61,6 +66,7 @@ impl Kind {
             Self::Gitcd if within("repo.git/gitcd") => "journal",
             Self::Etcd if within("member/snap") => "database",
             Self::Etcd if within("member/wal") => "log",
+            Self::BareWire if within("log") => "log",
             _ => "other",
         }
     }
@@ -72,6 +78,9 @@ impl Kind {
                 (Some(own.with_file_name("gitcd")), "next to this program")
             }
             Self::Etcd => (find_etcd(), "in $KUBEBUILDER_ASSETS and in ${XDG_CACHE_HOME:-~/.cache}/trishanku/assets"),
+            Self::BareWire => {
+                (Some(env::current_exe().context("cannot locate this program")?), "where this program was started")
+            }
         };
         found.filter(|path| path.is_file()).with_context(|| format!("no {0} {looked}; give --{0} PATH", self.name()))
     }
@@ -92,6 +101,16 @@ fn find_etcd() -> Option<PathBuf> {
         assets.filter_map(|entry| Some(entry.ok()?.path().join("etcd"))).filter(|path| path.is_file()).collect();
     found.sort();
     found.pop()
+}
+
+/// Servers with their names in the report: two of the same kind have numbers.
+pub(crate) fn labelled(servers: &[Kind]) -> Vec<(Kind, String)> {
+    let label = |(number, kind): (usize, &Kind)| {
+        let is_alone = servers.iter().filter(|other| *other == kind).count() == 1;
+        let label = if is_alone { kind.name().to_owned() } else { format!("{}-{}", kind.name(), number + 1) };
+        (*kind, label)
+    };
+    servers.iter().enumerate().map(label).collect()
 }
 
 /// A program with the user's additional arguments.
@@ -154,6 +173,7 @@ impl Program {
         let mut command = match kind {
             Kind::Gitcd => self.gitcd(&store, address),
             Kind::Etcd => self.etcd(&store, address, peer),
+            Kind::BareWire => self.bare_wire(&store, address),
         };
         command.args(&self.more);
         let started = Instant::now();
@@ -199,10 +219,18 @@ impl Program {
         command
     }
 
+    fn bare_wire(&self, store: &Path, address: SocketAddr) -> Command {
+        let mut folder = OsString::from("--data-dir=");
+        folder.push(store);
+        let mut command = Command::new(&self.path);
+        command.arg("bare-wire").arg(format!("--listen={address}")).arg(folder);
+        command
+    }
+
     /// The version for the report. gitcd's API reports etcd's, so the program is asked for its own.
     fn version(&self, served: String) -> String {
         match self.kind {
-            Kind::Etcd => served,
+            Kind::Etcd | Kind::BareWire => served,
             Kind::Gitcd => self.own_version().unwrap_or(served),
         }
     }
@@ -272,7 +300,7 @@ impl Server {
         self.data().join(REPOSITORY)
     }
 
-    /// Returns the number of data commits so far; `None` for etcd, which has none.
+    /// Returns the number of data commits so far; `None` for other servers, which have none.
     ///
     /// The repository has one branch, the data reference; metadata is not in a branch.
     pub(crate) fn commits(&self) -> Result<Option<u64>> {

@@ -52,6 +52,7 @@ impl ApiServer {
         let store = match target.server.kind {
             Kind::Gitcd => Store::Gitcd,
             Kind::Etcd => Store::Etcd,
+            Kind::BareWire => bail!("kube-apiserver requires more than bare-wire serves"),
         };
         let settings = Settings { store, storage_media_type: media_type.to_owned(), form: Form::Central };
         // The store's program is not started from here.

@@ -96,7 +96,7 @@ pub(crate) struct Compared {
 pub(crate) fn store_arguments(kind: Kind) -> Vec<String> {
     match kind {
         Kind::Gitcd => vec![format!("--ephemeral-prefixes=default={EPHEMERAL}")],
-        Kind::Etcd => Vec::new(),
+        Kind::Etcd | Kind::BareWire => Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::disk;
+use crate::driver::Language;
 use crate::machine::Machine;
 use crate::run::{Comparison, End, Measured, Side};
 
@@ -20,6 +21,8 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) connections: usize,
     pub(crate) client_threads: usize,
+    /// The clients, in the order in which they ran.
+    pub(crate) languages: &'static [Language],
     pub(crate) compact_every: i64,
     pub(crate) quiet_seconds: f64,
     #[serde(flatten)]
@@ -27,6 +30,29 @@ pub(crate) struct Report {
 }
 
 const NONE: &str = "–";
+
+/// Columns of the table of times, one for each of the first servers.
+struct Column {
+    name: &'static str,
+    servers: usize,
+    text: fn(&Side) -> String,
+}
+
+/// The third server shows the limit of times only.
+const COLUMNS: [Column; 5] = [
+    Column { name: "p50 ms", servers: 3, text: |side| number(side.p50_ms) },
+    Column { name: "p99 ms", servers: 3, text: |side| number(side.p99_ms) },
+    Column { name: "CPU µs", servers: 3, text: |side| number(side.cpu_seconds * 1e6 / side.operations.max(1) as f64) },
+    Column {
+        name: "settle s",
+        servers: 2,
+        text: |side| {
+            let limit = if side.settled { "" } else { "> " };
+            format!("{limit}{:.1}", side.settle_seconds)
+        },
+    },
+    Column { name: "peak MiB", servers: 2, text: |side| number(side.peak_memory as f64 / 1_048_576.0) },
+];
 
 impl Report {
     /// Whether a workload failed on a server.
@@ -73,8 +99,16 @@ impl Report {
         say(format!("### Throughput\n\n{}", self.throughput().render()));
         say(format!(
             "Ratio: {first} / {second}; above 1, {first} is faster; in parentheses the lowest and the \
-             highest of all turns. Goal: this project's goal for the ratio to etcd."
+             highest of all turns. Goal: this project's goal for the ratio to etcd, which is set for the Rust client."
         ));
+        if let Some(limit) = self.limit() {
+            say(format!(
+                "The last two columns: {limit}, a server that does nothing but these workloads, as the limit on this wire, and the \
+                 part of it that {first} reaches. {limit} has gitcd's listener, HTTP/2 settings, generated services and runtime, \
+                 keys in memory, watchers, and one fsync of a log for all writes that wait; no Git, no recovery, no metrics. gitcd \
+                 encodes answers to gets and lists without tonic, and can be above it there."
+            ));
+        }
         say(format!("\n### Time\n\n{}", self.times().render()));
         say("Milliseconds as measured by the client. CPU: the server's processor time per operation, \
              including work after its turns. Settle: total seconds that it kept working after its \
@@ -85,7 +119,7 @@ impl Report {
             "Disk: what `du` counts, {} s after the last load. The servers store different things: gitcd \
              every revision forever, as commits (packs), and the revisions after the last compaction \
              again (journal); etcd only the revisions after the last compaction, in a file that does \
-             not shrink, and a log of preallocated files. Written: what the kernel accounts to the \
+             not shrink, and a log of preallocated files; bare-wire a log that only grows. Written: what the kernel accounts to the \
              process (`write_bytes`), in whole pages.",
             number(self.quiet_seconds)
         ));
@@ -116,31 +150,54 @@ impl Report {
     fn method(&self) -> String {
         let mut text = format!(
             "\
-One program starts both servers with their default settings and fresh data folders on the same file
-system, and puts them under load in turns of about a second (first, second, second, first, …), so that
-noise on the machine hits both. After each turn it waits until the server is idle, so that neither
-works in the other's turn. Every workload starts with an unmeasured warm-up. `put-sustained` is one stretch.
+One program starts the servers with their default settings and fresh data folders on the same file
+system, and puts them under load in turns of about a second (first, second, …, second, first, …), so that
+noise on the machine hits all. After each turn it waits until the server is idle, so that none
+works in another's turn. Every workload starts with an unmeasured warm-up. `put-sustained` is one stretch.
 
-The client is tonic (Rust), the same for both, with {threads} threads, on the same cores as the servers. As in
-etcd's own benchmark the clients share several HTTP/2 connections, here {connections}, taking turns; windows
-are 1 MiB. Clients work in a closed loop: each request follows the last response. Responses are checked.
+{clients}As in
+etcd's own benchmark the clients share several HTTP/2 connections, here {connections}, taking turns.
+Clients work in a closed loop: each request follows the last response. Responses are checked.
 
 Keys are `/registry/<resource>/<namespace>/<name>` in 50 namespaces: 5,000 for puts, gets and updates,
 10,000 for lists, 1,000 for watches; creates always add new ones. Values are JSON objects of about 700
 bytes in kube-apiserver's compact form, of which a write changes about 30 (generation, replicas, a stamp).
-Both servers are compacted every {every} revisions, to the revision {every} before, with
+All servers are compacted every {every} revisions, to the revision {every} before, with
 kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher is 1,000 events behind.
 ",
-            threads = self.client_threads,
+            clients = self.clients(),
             connections = self.connections,
             every = count(self.compact_every),
         );
         text.push('\n');
-        for workload in &self.measured.workloads {
+        for workload in self.measured.workloads.iter().filter(|one| Some(&one.client) == self.languages.first()) {
             let Comparison { name, what, clients, .. } = workload;
             writeln!(text, "- `{name}` (clients: {clients}): {what}").expect("writing to a string cannot fail");
         }
         text
+    }
+
+    /// The clients, in the order of the table's rows.
+    fn clients(&self) -> String {
+        let threads = self.client_threads;
+        let each = self.languages.iter().map(|language| match language {
+            Language::Go => format!(
+                "The Go client is etcd's clientv3 with its package `kubernetes`, as in kube-apiserver, with the defaults of both,\n\
+                 `GOMAXPROCS={threads}`, and a process for all turns of a workload.\n"
+            ),
+            Language::Rust => {
+                format!("The Rust client is tonic, with {threads} threads and windows of 1 MiB.\n")
+            }
+        });
+        let each: String = each.collect();
+        let after =
+            if self.languages.len() > 1 { "One runs after the other, with the same keys and values. " } else { "" };
+        format!("{each}{after}Client and servers share the cores. ")
+    }
+
+    /// The name of the server that shows the limit, if there is one.
+    fn limit(&self) -> Option<&str> {
+        self.measured.servers.get(2).map(|server| server.label.as_str())
     }
 
     fn labels(&self) -> [&str; 2] {
@@ -153,64 +210,48 @@ kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher 
 
     fn throughput(&self) -> Table {
         let [first, second] = self.labels();
-        let per_second = |label: &str| format!("{label} /s");
-        let mut table = Table::new([
-            "workload".to_owned(),
-            "unit".to_owned(),
-            "clients".to_owned(),
-            per_second(first),
-            per_second(second),
-            "ratio".to_owned(),
-            "(turns)".to_owned(),
-            "goal".to_owned(),
-        ]);
+        let mut heading: Vec<String> = ["workload", "client", "unit", "clients"].map(str::to_owned).into();
+        heading.extend([format!("{first} /s"), format!("{second} /s")]);
+        heading.extend(["ratio", "(turns)", "goal"].map(str::to_owned));
+        if let Some(limit) = self.limit() {
+            heading.extend([format!("{limit} /s"), format!("{first} of it")]);
+        }
+        let mut table = Table::new(heading);
         for workload in &self.measured.workloads {
-            let (a, b) = sides(workload);
+            let [a, b, limit] = [0, 1, 2].map(|number| side(workload, number));
             let mut row = vec![
                 workload.name.to_owned(),
+                workload.client.name().to_owned(),
                 workload.unit.to_owned(),
                 workload.clients.to_string(),
                 cell(a, |side| number(side.rate)),
                 cell(b, |side| number(side.rate)),
             ];
-            if let (Some(a), Some(b)) = (a, b) {
-                let ratios = a.turns.iter().zip(&b.turns).map(|(a, b)| a / b);
-                let (low, high) =
-                    ratios.fold((f64::MAX, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
-                row.push(number(a.rate / b.rate));
-                row.push(format!("({}–{})", number(low), number(high)));
-            } else {
-                row.extend([NONE.to_owned(), NONE.to_owned()]);
+            row.extend(ratio(a, b));
+            let goal = workload.goal.filter(|_| workload.client == Language::Rust);
+            row.push(goal.map_or(NONE.to_owned(), |goal| format!("≥ {}", number(goal))));
+            if self.limit().is_some() {
+                row.push(cell(limit, |side| number(side.rate)));
+                let part = a.zip(limit).map(|(a, limit)| format!("{:.0} %", 100.0 * a.rate / limit.rate));
+                row.push(part.unwrap_or_else(|| NONE.to_owned()));
             }
-            row.push(workload.goal.map_or(NONE.to_owned(), |goal| format!("≥ {}", number(goal))));
             table.row(row);
         }
         table
     }
 
     fn times(&self) -> Table {
-        let mut heading = vec!["workload".to_owned()];
-        for what in ["p50 ms", "p99 ms", "CPU µs", "settle s", "peak MiB"] {
-            for label in self.labels() {
-                heading.push(format!("{label} {what}"));
-            }
+        let servers: Vec<&str> = self.measured.servers.iter().map(|server| server.label.as_str()).collect();
+        let mut heading = ["workload", "client"].map(str::to_owned).to_vec();
+        for column in &COLUMNS {
+            heading.extend(servers.iter().take(column.servers).map(|label| format!("{label} {}", column.name)));
         }
         let mut table = Table::new(heading);
-        let columns: [fn(&Side) -> String; 5] = [
-            |side| number(side.p50_ms),
-            |side| number(side.p99_ms),
-            |side| number(side.cpu_seconds * 1e6 / side.operations.max(1) as f64),
-            |side| {
-                let limit = if side.settled { "" } else { "> " };
-                format!("{limit}{:.1}", side.settle_seconds)
-            },
-            |side| number(side.peak_memory as f64 / 1_048_576.0),
-        ];
         for workload in &self.measured.workloads {
-            let (a, b) = sides(workload);
-            let mut row = vec![workload.name.to_owned()];
-            for column in columns {
-                row.extend([cell(a, column), cell(b, column)]);
+            let mut row = vec![workload.name.to_owned(), workload.client.name().to_owned()];
+            for column in &COLUMNS {
+                let sides = (0..servers.len().min(column.servers)).map(|number| side(workload, number));
+                row.extend(sides.map(|side| cell(side, column.text)));
             }
             table.row(row);
         }
@@ -246,6 +287,7 @@ kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher 
     fn lags(&self) -> String {
         let mut table = Table::new([
             "workload",
+            "client",
             "revisions",
             "commits",
             "revisions per commit",
@@ -265,6 +307,7 @@ kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher 
                 };
                 table.row([
                     workload.name.to_owned(),
+                    workload.client.name().to_owned(),
                     count(side.revisions),
                     count(commits),
                     per_commit(side.revisions, Some(commits)),
@@ -282,7 +325,8 @@ kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher 
         for workload in &self.measured.workloads {
             for (server, side) in self.measured.servers.iter().zip(&workload.sides) {
                 if let Err(error) = side {
-                    writeln!(text, "- `{}` on {}: {error}", workload.name, server.label)
+                    let (name, client) = (workload.name, workload.client.name());
+                    writeln!(text, "- `{name}` with the {client} client on {}: {error}", server.label)
                         .expect("writing to a string cannot fail");
                 }
             }
@@ -291,9 +335,16 @@ kube-apiserver's transaction on `compact_rev_key`. Writers wait while a watcher 
     }
 }
 
-fn sides(workload: &Comparison) -> (Option<&Side>, Option<&Side>) {
-    let side = |number: usize| workload.sides.get(number)?.as_ref().ok();
-    (side(0), side(1))
+fn side(workload: &Comparison, number: usize) -> Option<&Side> {
+    workload.sides.get(number)?.as_ref().ok()
+}
+
+/// The ratio of two rates, and the lowest and the highest ratio of two turns.
+fn ratio(a: Option<&Side>, b: Option<&Side>) -> [String; 2] {
+    let Some((a, b)) = a.zip(b) else { return [NONE.to_owned(), NONE.to_owned()] };
+    let ratios = a.turns.iter().zip(&b.turns).map(|(a, b)| a / b);
+    let (low, high) = ratios.fold((f64::MAX, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
+    [number(a.rate / b.rate), format!("({}–{})", number(low), number(high))]
 }
 
 fn cell(side: Option<&Side>, text: impl Fn(&Side) -> String) -> String {
@@ -320,3 +371,6 @@ fn time_line(side: &Side) -> String {
     let figures: Vec<String> = line.iter().map(|lag| format!("{lag:.1}")).collect();
     figures.join(" ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,15 +6,12 @@ use anyhow::Result;
 use futures::future::{BoxFuture, FutureExt};
 
 use super::{Spec, Workload};
-use crate::data::KeySpace;
 use crate::load::{Step, Tally, closed_loop};
 use crate::target::Target;
 
 /// Clients that send the next operation after the response to the last one.
 pub(super) struct Closed<S> {
     pub(super) spec: Spec,
-    /// The keys that must exist.
-    pub(super) keys: KeySpace,
     /// Creates the client with this number.
     pub(super) client: fn(&Target, usize) -> S,
 }
@@ -22,10 +19,6 @@ pub(super) struct Closed<S> {
 impl<S: Step> Workload for Closed<S> {
     fn spec(&self) -> Spec {
         self.spec
-    }
-
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(self.keys).boxed()
     }
 
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {

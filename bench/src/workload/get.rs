@@ -6,8 +6,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::Spec;
 use super::closed::Closed;
+use super::{Load, Spec};
 use crate::client::{self, revision_in};
 use crate::data::DEPLOYMENTS;
 use crate::load::{Done, Step};
@@ -22,8 +22,9 @@ pub(super) const GET: Closed<Getter> = Closed {
         weight: 1.0,
         whole: false,
         goal: Some(1.4),
+        load: Load::Get,
+        keys: DEPLOYMENTS,
     },
-    keys: DEPLOYMENTS,
     client: |target, number| Getter { kv: target.client.kv(number), random: StdRng::from_os_rng() },
 };
 

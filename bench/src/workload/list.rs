@@ -6,8 +6,8 @@ use gitcd::proto::etcdserverpb::RangeRequest;
 use gitcd::proto::etcdserverpb::kv_client::KvClient;
 use tonic::transport::Channel;
 
-use super::Spec;
 use super::closed::Closed;
+use super::{Load, Spec};
 use crate::client::revision_in;
 use crate::data::SECRETS;
 use crate::load::{Done, Step};
@@ -25,8 +25,9 @@ pub(super) const PAGED: Closed<Pager> = Closed {
         weight: 1.0,
         whole: false,
         goal: Some(3.0),
+        load: Load::Pages { limit: PAGE },
+        keys: SECRETS,
     },
-    keys: SECRETS,
     client: |target, number| Pager {
         kv: target.client.kv(number),
         cursor: Bytes::from(SECRETS.prefix()),
@@ -88,8 +89,9 @@ pub(super) const WHOLE: Closed<Lister> = Closed {
         weight: 1.0,
         whole: false,
         goal: Some(1.4),
+        load: Load::List,
+        keys: SECRETS,
     },
-    keys: SECRETS,
     client: |target, number| Lister { kv: target.client.kv(number) },
 };
 

@@ -6,18 +6,28 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::Spec;
 use super::closed::Closed;
+use super::{GENERATIONS, Load, Spec};
 use crate::client::{self, revision_in};
 use crate::data::DEPLOYMENTS;
 use crate::load::{Done, Step};
 use crate::target::Target;
 
-const COMMON: Spec = Spec { name: "", what: "", unit: "puts", clients: 64, weight: 1.0, whole: false, goal: None };
+const COMMON: Spec = Spec {
+    name: "",
+    what: "",
+    unit: "puts",
+    clients: 64,
+    weight: 1.0,
+    whole: false,
+    goal: None,
+    load: Load::Put,
+    keys: DEPLOYMENTS,
+};
 
 const fn put(spec: Spec) -> Closed<Putter> {
     let client = |target: &Target, number| Putter { kv: target.client.kv(number), random: StdRng::from_os_rng() };
-    Closed { spec, keys: DEPLOYMENTS, client }
+    Closed { spec, client }
 }
 
 /// One client: the time of a single durable write.
@@ -52,7 +62,7 @@ pub(super) struct Putter {
 impl Step for Putter {
     async fn step(&mut self) -> Result<Done> {
         let number = self.random.random_range(0..DEPLOYMENTS.keys);
-        let generation = self.random.random_range(1..10_000);
+        let generation = self.random.random_range(1..GENERATIONS);
         let value = DEPLOYMENTS.value(number, generation, self.random.random());
         let put = client::put(DEPLOYMENTS.key(number), value);
         let answer = self.kv.put(put).await?.into_inner();

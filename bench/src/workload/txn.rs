@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 
-use super::Spec;
 use super::closed::Closed;
+use super::{Load, Spec};
 use crate::client::{self, revision_in};
 use crate::data::{DEPLOYMENTS, PODS};
 use crate::load::{Done, Step};
@@ -29,8 +29,9 @@ pub(super) const CREATE: Closed<Creator> = Closed {
         weight: 1.0,
         whole: false,
         goal: Some(1.15),
+        load: Load::Create,
+        keys: PODS,
     },
-    keys: PODS,
     client: |target, number| Creator {
         kv: target.client.kv(number),
         next: target.next_new.clone(),
@@ -66,8 +67,9 @@ pub(super) const UPDATE: Closed<Updater> = Closed {
         weight: 1.5,
         whole: false,
         goal: Some(1.4),
+        load: Load::Update,
+        keys: DEPLOYMENTS,
     },
-    keys: DEPLOYMENTS,
     client: |target, number| Updater { kv: target.client.kv(number), random: StdRng::from_os_rng() },
 };
 

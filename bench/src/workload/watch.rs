@@ -19,7 +19,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Streaming};
 
-use super::{Spec, Workload};
+use super::{GENERATIONS, Load, Spec, Watch, Workload};
 use crate::client::{self, revision_in};
 use crate::data::{SLICES, stamp_of};
 use crate::load::{Done, Step, Tally, closed_loop};
@@ -29,47 +29,72 @@ use crate::target::Target;
 const STREAMS: usize = 4;
 const WATCHERS_PER_STREAM: usize = 25;
 const WRITERS: usize = 32;
-/// Writers wait while the slowest stream is this many events per watcher behind. Otherwise the result would depend on how far
-/// watchers fall behind.
+/// Without a limit, the result would depend on how far watchers fall behind.
 const WINDOW: usize = 1_000;
-/// Limit for every watcher to receive all events after the last write.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(30);
 
-/// 100 watchers of one prefix.
-pub(super) struct FanOut;
+/// 100 watchers of one prefix, as those of kube-apiserver.
+pub(super) const WITH_PREVIOUS: FanOut = FanOut {
+    name: "watch-100",
+    what: "100 watchers of one prefix with previous values, on 4 streams; an event received is counted, its time is from the \
+           start of the put to its receipt",
+    goal: Some(2.0),
+    prev_kv: true,
+};
+
+/// The same for half of the bytes.
+pub(super) const WITHOUT_PREVIOUS: FanOut = FanOut {
+    name: "watch-100-no-prev-kv",
+    what: "as `watch-100`, but without previous values",
+    goal: None,
+    prev_kv: false,
+};
+
+/// Watchers of one prefix.
+pub(super) struct FanOut {
+    name: &'static str,
+    what: &'static str,
+    goal: Option<f64>,
+    prev_kv: bool,
+}
 
 impl Workload for FanOut {
     fn spec(&self) -> Spec {
+        let &Self { name, what, goal, prev_kv } = self;
+        let watch = Watch {
+            streams: STREAMS,
+            watchers_per_stream: WATCHERS_PER_STREAM,
+            window: WINDOW,
+            prev_kv,
+            catch_up_seconds: CATCH_UP_LIMIT.as_secs(),
+        };
         Spec {
-            name: "watch-100",
-            what: "100 watchers of one prefix with previous values, on 4 streams; an event \
-                   received is counted, its time is from the start of the put to its receipt",
+            name,
+            what,
             unit: "events",
             clients: WRITERS,
             weight: 1.0,
             whole: false,
-            goal: Some(2.0),
+            goal,
+            load: Load::Watch(watch),
+            keys: SLICES,
         }
     }
 
-    fn prepare<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<()>> {
-        target.fill(SLICES).boxed()
-    }
-
     fn slice<'a>(&'a self, target: &'a Target, length: Duration) -> BoxFuture<'a, Result<Tally>> {
-        fan_out(target, length).boxed()
+        fan_out(target, length, self.prev_kv).boxed()
     }
 }
 
-async fn fan_out(target: &Target, length: Duration) -> Result<Tally> {
+async fn fan_out(target: &Target, length: Duration, prev_kv: bool) -> Result<Tally> {
     let from = target.client.revision().await? + 1;
-    let opened = try_join_all((0..STREAMS).map(|number| open(target, number, from))).await?;
+    let opened = try_join_all((0..STREAMS).map(|number| open(target, number, from, prev_kv))).await?;
     let start = Instant::now();
     let flow = Arc::new(Flow::new());
     let (total, expected) = watch::channel(None);
     let mut readers = JoinSet::new();
     for (number, stream) in opened.into_iter().enumerate() {
-        let reader = Reader { number, start, from, flow: flow.clone(), expected: expected.clone() };
+        let reader = Reader { number, start, from, prev_kv, flow: flow.clone(), expected: expected.clone() };
         readers.spawn(reader.run(stream));
     }
     let writers = (0..WRITERS).map(|number| Writer {
@@ -115,7 +140,7 @@ struct Open {
 }
 
 /// Opens a stream and its watchers as kube-apiserver does.
-async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
+async fn open(target: &Target, number: usize, from: i64, prev_kv: bool) -> Result<Open> {
     let (requests, outgoing) = mpsc::channel(WATCHERS_PER_STREAM);
     for _ in 0..WATCHERS_PER_STREAM {
         let create = WatchCreateRequest {
@@ -123,7 +148,7 @@ async fn open(target: &Target, number: usize, from: i64) -> Result<Open> {
             range_end: SLICES.end(),
             start_revision: from,
             progress_notify: true,
-            prev_kv: true,
+            prev_kv,
             ..WatchCreateRequest::default()
         };
         let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
@@ -176,7 +201,7 @@ impl Step for Writer {
     async fn step(&mut self) -> Result<Done> {
         self.flow.room.acquire().await?.forget();
         let number = self.random.random_range(0..SLICES.keys);
-        let generation = self.random.random_range(1..10_000);
+        let generation = self.random.random_range(1..GENERATIONS);
         let stamp = self.start.elapsed().as_nanos() as u64;
         let value = SLICES.value(number, generation, stamp);
         let put = client::put(SLICES.key(number), value);
@@ -190,6 +215,7 @@ struct Reader {
     number: usize,
     start: Instant,
     from: i64,
+    prev_kv: bool,
     flow: Arc<Flow>,
     /// The number of puts, once it is known.
     expected: watch::Receiver<Option<u64>>,
@@ -243,6 +269,12 @@ impl Reader {
                 answer.watch_id,
                 kv.mod_revision,
                 watcher.0
+            );
+            ensure!(
+                event.prev_kv.is_some() == self.prev_kv,
+                "an event of revision {} {} a previous value",
+                kv.mod_revision,
+                if self.prev_kv { "lacks" } else { "has" }
             );
             let stamp = stamp_of(&kv.value).context("an event with an unknown value")?;
             let delay = (now.as_nanos() as u64).saturating_sub(stamp);
