@@ -31,6 +31,7 @@ Examples:
   trishanku status                   every heaven: what runs, its branch, how far it is behind
   trishanku graph                    how the branches were merged
   trishanku log -p deploy/nginx      who changed an object, when, and which fields
+  trishanku blame deploy/nginx       who set each field to its value
   trishanku diff --since=10m         what differs from ten minutes ago
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     },
     /// Show who changed an object and when, or all commits of a branch
     Log(crate::history::Log),
+    /// Show who set each field of an object to its value, when, and in which commit
+    Blame(crate::history::Blame),
     /// Show what differs between two moments, by objects and fields
     Diff(crate::history::Diff),
     /// Create a Deployment at the desk, and show which branch did what, and when

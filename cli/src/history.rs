@@ -1,4 +1,4 @@
-//! `trishanku log` and `trishanku diff`: run gitcd on a branch, with kubectl's names for objects.
+//! `trishanku log`, `trishanku blame` and `trishanku diff`: run gitcd on a branch, with kubectl's names for objects.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -49,6 +49,38 @@ pub(crate) struct Log {
     /// Show at most N versions or commits
     #[arg(long, value_name = "N", default_value = "40")]
     limit: std::num::NonZeroUsize,
+    /// Do not shorten long values
+    #[arg(long)]
+    whole: bool,
+    /// Print the values of Secrets, which are hidden by default
+    #[arg(long)]
+    show_secrets: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trishanku blame deploy/nginx -n shop
+  trishanku blame deploy/nginx -n shop --field=spec.template
+  trishanku blame cm/prices --at=10m --field='data[\"tea.green\"]'
+
+Each line has the commit that last set the field to this value, its revision, the branch that it comes from, and who made it.")]
+pub(crate) struct Blame {
+    /// Object: KIND/NAME, or KIND NAME
+    #[arg(value_name = "OBJECT", num_args = 1..=2, required = true)]
+    object: Vec<String>,
+    /// Namespace of the object [default: default]
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Only this field and those below it, such as spec.template or 'spec.containers[name=web].image'
+    #[arg(long, value_name = "PATH")]
+    field: Option<String>,
+    /// The object at this moment: how long ago (10m), a time, or a revision
+    #[arg(long, value_name = "WHEN", default_value = "now")]
+    at: String,
     /// Do not shorten long values
     #[arg(long)]
     whole: bool,
@@ -116,19 +148,27 @@ pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> an
     ];
     command.args(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag));
     if !options.object.is_empty() {
-        let namespace = options.namespace.as_deref().unwrap_or(NAMESPACE);
-        let found = branch.objects(&options.object)?;
-        let [Object { kind, name: Some(name) }] = &found[..] else {
-            bail!("name one object, such as {}/NAME", options.object.join("/"));
-        };
-        let key = kind.key(Some(namespace), name);
-        branch.has_known(&key, kind, namespace, name)?;
-        command.args(["--", &key]);
+        command.args(["--", &branch.one_object(&options.object, options.namespace.as_deref())?]);
     } else if let Some(namespace) = &options.namespace {
         bail!(
             "a log is of one object, or of the whole branch: `trishanku diff --since=10m -n {namespace}` shows what changed in a namespace"
         );
     }
+    Err(branch.become_gitcd(command))
+}
+
+/// Replaces this process with `gitcd blame`.
+///
+/// # Errors
+/// The reason why that is impossible.
+pub(crate) fn become_blame(home: &Home, heaven: Option<&str>, options: &Blame) -> anyhow::Result<()> {
+    let branch = Branch::find(home, heaven)?;
+    let mut command = branch.command("blame");
+    command.arg(format!("--at={}", options.at));
+    command.args(options.field.iter().map(|field| format!("--field={field}")));
+    let flags = [("--whole", options.whole), ("--show-secrets", options.show_secrets), ("--json", options.json)];
+    command.args(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag));
+    command.args(["--", &branch.one_object(&options.object, options.namespace.as_deref())?]);
     Err(branch.become_gitcd(command))
 }
 
@@ -298,6 +338,18 @@ impl Branch {
             bail!("events are never committed, so they have no history");
         }
         Ok(found)
+    }
+
+    /// Returns the key of the one object that the words name, which exists or existed.
+    fn one_object(&self, words: &[String], namespace: Option<&str>) -> anyhow::Result<String> {
+        let namespace = namespace.unwrap_or(NAMESPACE);
+        let found = self.objects(words)?;
+        let [Object { kind, name: Some(name) }] = &found[..] else {
+            bail!("name one object, such as {}/NAME", words.join("/"));
+        };
+        let key = kind.key(Some(namespace), name);
+        self.has_known(&key, kind, namespace, name)?;
+        Ok(key)
     }
 
     /// Fails if the object never existed; the error lists those beside it.

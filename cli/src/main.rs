@@ -72,6 +72,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             history::become_log(&home()?, arguments.which.heaven.as_deref(), options)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Blame(options) => {
+            history::become_blame(&home()?, arguments.which.heaven.as_deref(), options)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Diff(options) => {
             let done = history::become_diff(&home()?, arguments.which.heaven.as_deref(), options);
             // As `diff` does: 1 means that there are differences.

@@ -1,4 +1,4 @@
-//! `trishanku log` and `trishanku diff`: their requests to gitcd, and their errors.
+//! `trishanku log`, `trishanku blame` and `trishanku diff`: their requests to gitcd, and their errors.
 //!
 //! Here gitcd is a script that prints its arguments; the tests in `e2e/` use the real one.
 
@@ -97,6 +97,11 @@ fn names_of_kubectl_become_keys() {
         (&["log", "node/one", "-n", "shop", "--json"], "log --limit=40 --json -- minions/one"),
         (&["log", "rg/roof", "-n", "shop"], "log --limit=40 -- rain.org/raingauges/shop/roof"),
         (&["log", "--whole"], "log --limit=40 --whole"),
+        (&["blame", "deploy/nginx", "-n", "shop"], "blame --at=now -- deployments/shop/nginx"),
+        (
+            &["blame", "cm", "prices", "--field=data[\"a.b\"]", "--at=10m", "--json"],
+            "blame --at=10m --field=data[\"a.b\"] --json -- configmaps/default/prices",
+        ),
         (&["diff", "--since=10m"], "diff --since=10m --until=now --"),
         (
             &["diff", "--since=10m", "deploy/a", "svc/b", "-n", "n"],
@@ -132,6 +137,8 @@ fn what_cannot_be_meant_is_said_with_what_could_be() {
         (&["log", "nodes/nothing"], "there is and was no node \"nothing\": the branch has deployments/"),
         (&["log", "cm/broken"], "it is damaged"),
         (&["log", "deploy"], "name one object, such as deploy/NAME"),
+        (&["blame", "deploy"], "name one object, such as deploy/NAME"),
+        (&["blame", "nodes/nothing"], "there is and was no node \"nothing\": the branch has deployments/"),
         (&["log", "-n", "shop"], "trishanku diff --since=10m -n shop"),
         (&["log", "ev/x"], "events are never committed"),
         (&["diff", "--since=1h", "deploy/"], "\"deploy/\" is not an object: name each as KIND/NAME"),

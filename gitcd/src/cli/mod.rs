@@ -101,6 +101,8 @@ enum Command {
     Graph(Box<graph::Args>),
     /// Show who changed a key and when, or all commits of a branch
     Log(Box<history::log::Args>),
+    /// Show who set each field of a key to its value, when, and in which commit
+    Blame(Box<history::blame::Args>),
     /// Show the value of a key, now or in the past
     Show(Box<history::show::Args>),
     /// Show the changes between two moments, by keys and fields
@@ -263,6 +265,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&args)?,
         Command::Status(args) => return status::run(&args),
         Command::Log(args) => history::log::run(&args)?,
+        Command::Blame(args) => history::blame::run(&args)?,
         Command::Show(args) => history::show::run(&args)?,
         Command::Diff(args) => return Ok(history::diff::run(&args)),
         Command::Verify(args) => return Ok(history::verify::run(&args)),

@@ -4,6 +4,7 @@
 #[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 mod support;
 
+mod blame;
 mod existing;
 mod go;
 mod secrets;

@@ -60,6 +60,11 @@ impl History {
     }
 }
 
+/// Returns the name in the value of an author or a committer.
+fn name(who: &str) -> &str {
+    who.split(" <").next().unwrap_or_default()
+}
+
 /// Reads the revision from the metadata itself.
 fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
     let wrong = || HistoryError::object(tree, "it is not the tree of a metadata commit");
@@ -92,6 +97,8 @@ pub struct CommitInfo {
     pub time: i64,
     /// The author's name.
     pub author: String,
+    /// The committer's name.
+    pub committer: String,
     /// The message.
     pub message: String,
 }
@@ -108,17 +115,28 @@ impl CommitInfo {
 
     fn parse(oid: Oid, text: &str) -> Option<Self> {
         let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
-        let (mut tree, mut parents, mut time, mut author) = (None, Vec::new(), 0, String::new());
+        let (mut tree, mut parents, mut time, mut author, mut committer) = (None, Vec::new(), 0, "", "");
         for line in head.lines() {
             match line.split_once(' ') {
                 Some(("tree", id)) => tree = Oid::from_str(id).ok(),
                 Some(("parent", id)) => parents.push(Oid::from_str(id).ok()?),
-                Some(("author", who)) => who.split(" <").next().unwrap_or_default().clone_into(&mut author),
-                Some(("committer", who)) => time = who.rsplit(' ').nth(1)?.parse().ok()?,
+                Some(("author", who)) => author = name(who),
+                Some(("committer", who)) => {
+                    committer = name(who);
+                    time = who.rsplit(' ').nth(1)?.parse().ok()?;
+                }
                 _ => {}
             }
         }
-        Some(Self { oid, tree: tree?, parents, time, author, message: message.to_owned() })
+        let (author, committer) = (author.to_owned(), committer.to_owned());
+        Some(Self { oid, tree: tree?, parents, time, author, committer, message: message.to_owned() })
+    }
+
+    /// Returns whether a gitcd made this merge: its message is a function of the parents (`docs/design/merge.md`, *The commit*).
+    pub(super) fn is_merge_of_a_store(&self) -> bool {
+        let [one, other] = &self.parents[..] else { return false };
+        let short = |oid: &Oid| oid.to_string()[..10].to_owned();
+        self.subject() == format!("merge {} and {}", short(one), short(other))
     }
 
     /// Returns the first line of the message.

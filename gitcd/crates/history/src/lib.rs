@@ -1,10 +1,12 @@
 //! The history of a branch, read from Git without a server and without changes.
 //!
 //! A [`History`] walks the metadata commits ([`flush`]), each of which records the store's revision. [`moment`] finds a state by
-//! revision or time, [`versions`] all versions of a key, [`fields`] the differences between two of them.
+//! revision or time, [`versions`] all versions of a key, [`fields`] the differences between two of them, [`blame`] the commit that
+//! wrote each field.
 //!
 //! Source of the formats: `docs/design/git.md`.
 
+pub mod blame;
 mod conflicts;
 pub mod fields;
 mod flush;
@@ -15,6 +17,7 @@ mod named;
 pub mod neighbours;
 pub mod versions;
 pub mod when;
+pub mod who;
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use git2::Odb;
+use git2::{Odb, Oid};
 use gitcd_repo::changes::{self, Changes};
 pub use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::{Known, Lookup};
@@ -35,6 +35,22 @@ pub struct Value {
     pub bytes: Vec<u8>,
     /// The key's metadata; `None` if the key changed between the moment and the next flush.
     pub known: Option<Known>,
+}
+
+/// Where the value of a key at a moment is stored.
+pub(super) struct Stored {
+    pub(super) blob: Oid,
+    /// The key's metadata; `None` if the key changed between the moment and the next flush.
+    pub(super) known: Option<Known>,
+    /// The data commit that has it; for a key that is stored with the metadata, the metadata commit.
+    pub(super) commit: Oid,
+}
+
+impl Moment {
+    /// Returns the flushes around the moment, newest first.
+    pub(super) fn flushes(&self) -> Vec<Flush> {
+        self.newer.iter().chain([&self.older]).cloned().collect()
+    }
 }
 
 impl History {
@@ -101,6 +117,12 @@ impl History {
     /// # Errors
     /// [`HistoryError`].
     pub fn get(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, HistoryError> {
+        let Some(Stored { blob, known, .. }) = self.stored(moment, key)? else { return Ok(None) };
+        Ok(Some(Value { bytes: self.value(blob, known.map(|known| known.form))?, known }))
+    }
+
+    /// Returns where the value of a whole key at a moment is stored.
+    pub(super) fn stored(&self, moment: &Moment, key: &[u8]) -> Result<Option<Stored>, HistoryError> {
         let odb = self.odb()?;
         let mut lookup = Lookup::new(key);
         // The last key record that is not after the moment. How a value was stored that was replaced before the flush is not
@@ -116,19 +138,22 @@ impl History {
         let Some(relative) = self.relative(key) else {
             let Some((known, flush)) = line else { return Ok(None) };
             let blob = local(&self.repository, flush.tree, key)?;
-            let bytes = blob.map(|blob| self.value(blob, Some(known.form))).transpose()?;
-            return Ok(bytes.map(|bytes| Value { bytes, known: Some(known) }));
+            return Ok(blob.map(|blob| Stored { blob, known: Some(known), commit: flush.metadata }));
         };
         let blob = changes::find(&self.repository, moment.commit.tree, relative)?;
         let in_flush = match line {
             Some((_, flush)) => changes::find(&self.repository, CommitInfo::read(&odb, flush.data)?.tree, relative)?,
             None => None,
         };
+        let known = line.map(|(known, _)| known);
         // The key's last change has no commit of its own, or shares one with later revisions; but it has not changed since.
-        let is_later = line.is_some_and(|(known, _)| known.record.mod_revision > moment.revision);
-        let Some(blob) = in_flush.filter(|_| is_later).or(blob) else { return Ok(None) };
-        let known = line.map(|(known, _)| known).filter(|_| in_flush == Some(blob));
-        Ok(Some(Value { bytes: self.value(blob, known.map(|known| known.form))?, known }))
+        if let (Some(blob), Some((found, flush))) = (in_flush, line)
+            && found.record.mod_revision > moment.revision
+        {
+            return Ok(Some(Stored { blob, known, commit: flush.data }));
+        }
+        let known = known.filter(|_| in_flush == blob);
+        Ok(blob.map(|blob| Stored { blob, known, commit: moment.commit.oid }))
     }
 
     /// Returns the data keys that start with `beginning`, in order.

@@ -9,6 +9,7 @@ mod valid;
 
 use std::collections::HashSet;
 
+pub use self::lists::{ItemId, item_ids};
 pub use self::related::taken_together;
 use super::conflict::Conflict;
 use super::owners::{Owners, Step, show};

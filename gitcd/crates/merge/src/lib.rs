@@ -42,8 +42,9 @@ pub const RULES: u32 = 5;
 
 pub use conflict::Conflict;
 pub use deletion::is_terminating;
-pub use fields::taken_together;
+pub use fields::{ItemId, item_ids, taken_together};
 pub use object::{
-    Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge, uid,
+    Merged, Outcome, Policy, Side, blob_hash, differ_in_spelling_only, has_edit_of_a_person, identity, merge,
+    normalized, uid,
 };
 pub use value::MAX_BYTES;

@@ -146,6 +146,12 @@ pub fn merge(
     combine(schemas, prefer, base.as_ref(), [one, other], write, of_side)
 }
 
+/// Parses a value in the form in which a merge compares it: without empty fields of `metadata`, and with `stringData` of a Secret
+/// in `data`. `None` if a merge takes the value whole.
+pub fn normalized(value: &[u8]) -> Option<(Value, Syntax)> {
+    read(value)
+}
+
 /// Reads a value in its normalized form.
 fn read(value: &[u8]) -> Option<(Value, Syntax)> {
     Value::parse(value).map(|(value, syntax)| (secret::without_string_data(absence::normalized(value)), syntax))

@@ -164,7 +164,7 @@ impl Wanted {
                 return Ok(());
             }
         }
-        let neighbours = history.neighbours(to, start)?;
+        let neighbours = plain(&history.neighbours(to, start)?.to_string());
         let revisions = from.map_or_else(String::new, |from| format!("at revision {} or ", from.revision));
         anyhow::bail!("there is no {name:?} {revisions}at revision {}: {neighbours}", to.revision)
     }

@@ -1,9 +1,9 @@
 //! `gitcd log`.
 
 use gitcd_history::fields::{self, Field};
-use gitcd_history::managers;
 use gitcd_history::versions::Version;
 use gitcd_history::when::When;
+use gitcd_history::who::Who;
 use gitcd_history::{CommitInfo, History, ResolvedMerge};
 use gitcd_merge::Conflict;
 use serde_json::json;
@@ -57,7 +57,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
     let versions = history.versions(&key, limit, since)?;
     let decisions = if args.patch { history.decisions(&key, limit, since)? } else { Vec::new() };
     if versions.is_empty() && decisions.is_empty() && since.is_none() {
-        let neighbours = history.neighbours(&history.at(When::Now)?, &key)?;
+        let neighbours = plain(&history.neighbours(&history.at(When::Now)?, &key)?.to_string());
         anyhow::bail!(
             "{name:?} was never in this branch (its keys begin with {:?}): {neighbours}",
             history.keys().flags().0
@@ -73,7 +73,7 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
         let values = [before.as_deref(), after.as_deref()];
         exposure = exposure.max(args.printing.exposure(history, &key, values));
         let fields = args.patch.then(|| fields::hidden(fields::between(values[0], values[1]), exposure));
-        changes.push(Change { managers: managers::between(values[0], values[1]), fields });
+        changes.push(Change { who: Who::of(&version.commit, values), fields });
     }
     let mut entries = entries(versions, changes, decisions);
     entries.truncate(limit);
@@ -117,9 +117,9 @@ struct Entry {
     conflicts: Vec<Conflict>,
 }
 
-/// What a version changed: the field managers, and the fields if they are printed.
+/// What a version changed: who made it, and the fields if they are printed.
 struct Change {
-    managers: Vec<String>,
+    who: Who,
     fields: Option<Vec<Field>>,
 }
 
@@ -131,7 +131,7 @@ fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<Resolved
         let by = plain(&merged.by().join(", "));
         Entry { version: None, commit, by, managers: Vec::new(), fields: None, conflicts }
     };
-    for (version, Change { managers, fields }) in versions.into_iter().zip(changes) {
+    for (version, Change { who, fields }) in versions.into_iter().zip(changes) {
         let is_before = |decision: &ResolvedMerge| match version.revision {
             Some(revision) => revision <= decision.revision,
             None => version.commit.time <= decision.commit.time,
@@ -145,8 +145,8 @@ fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<Resolved
             entries.push(alone(decision));
         }
         let commit = version.commit.clone();
-        let by = by(&commit, &managers);
-        entries.push(Entry { version: Some(version), commit, by, managers, fields, conflicts });
+        let by = by(&who);
+        entries.push(Entry { version: Some(version), commit, by, managers: who.managers, fields, conflicts });
     }
     entries.extend(decisions.map(alone));
     entries
@@ -186,17 +186,13 @@ fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result
     }
     let mut rows = vec![["REVISION", "WHEN", "COMMIT", "WHAT", "BY"].map(ToOwned::to_owned).to_vec()];
     for (revisions, commit) in &commits {
-        let revisions = match revisions {
-            None => "-".to_owned(),
-            Some(own) if own.first == own.last => own.last.to_string(),
-            Some(own) => format!("{}-{}", own.first, own.last),
-        };
-        rows.push(vec![revisions, ago(commit.time), short(commit), plain(commit.subject()), by(commit, &[])]);
+        let by = by(&Who::of(commit, [None, None]));
+        rows.push(vec![print::revisions(*revisions), ago(commit.time), short(commit), plain(commit.subject()), by]);
     }
     Ok(print::table(&mut trishanku_stdio::stdout(), &rows, |_, _| Ok(()))?)
 }
 
-fn ago(time: i64) -> String {
+pub(super) fn ago(time: i64) -> String {
     format!("{} ago", age::words(age::now().saturating_sub(u64::try_from(time).unwrap_or_default())))
 }
 
@@ -204,14 +200,6 @@ fn short(commit: &CommitInfo) -> String {
     commit.oid.to_string()[..10].to_owned()
 }
 
-/// Formats who made a change: the author if it has a name, and the field managers. Without those, the clients of the commit.
-fn by(commit: &CommitInfo, managers: &[String]) -> String {
-    let programs = if managers.is_empty() { commit.clients().join(", ") } else { managers.join(", ") };
-    if programs.is_empty() {
-        plain(&commit.by().join(", "))
-    } else if commit.author == super::super::COMMITTER_NAME {
-        plain(&programs)
-    } else {
-        plain(&format!("{} ({programs})", commit.author))
-    }
+fn by(who: &Who) -> String {
+    plain(&who.text(super::super::COMMITTER_NAME))
 }

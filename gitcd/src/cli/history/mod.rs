@@ -1,6 +1,7 @@
-//! `gitcd log`, `show`, `diff`, `at` and `verify`: a branch and its history.
+//! `gitcd log`, `blame`, `show`, `diff`, `at` and `verify`: a branch and its history.
 
 pub(super) mod at;
+pub(super) mod blame;
 pub(super) mod diff;
 pub(super) mod log;
 mod print;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
+use gitcd_history::Revisions;
 use gitcd_history::fields::Field;
 
 pub(super) const ADDED: Style = AnsiColor::Green.on_default();
@@ -43,6 +44,20 @@ pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole
     Ok(())
 }
 
+/// Returns a value as it is printed on one line: truncated, unless whole values are requested.
+pub(super) fn short(text: &str, whole: bool) -> String {
+    plain(&if whole { text.to_owned() } else { cut(text) })
+}
+
+/// Formats the revisions of a commit.
+pub(super) fn revisions(revisions: Option<Revisions>) -> String {
+    match revisions {
+        None => "-".to_owned(),
+        Some(own) if own.first == own.last => own.last.to_string(),
+        Some(own) => format!("{}-{}", own.first, own.last),
+    }
+}
+
 fn cut(text: &str) -> String {
     let mut chars = text.trim_end_matches('\n').chars();
     let kept: String = chars.by_ref().take(MAX_CHARS).collect();
@@ -52,7 +67,10 @@ fn cut(text: &str) -> String {
 
 /// Replaces control characters in a line of external text, which could control the terminal.
 pub(super) fn plain(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 

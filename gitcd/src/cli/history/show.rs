@@ -7,6 +7,7 @@ use gitcd_history::moment::{Moment, Value};
 use gitcd_history::when::When;
 use serde_json::json;
 
+use super::print::plain;
 use super::{Place, note, print_json, text_or_base64};
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
 pub(super) fn value(history: &History, (when, moment): (When, &Moment), name: &str, json: bool) -> anyhow::Result<()> {
     let key = history.whole_key(name)?;
     let Some(Value { bytes: value, known }) = history.get(moment, &key)? else {
-        let neighbours = history.neighbours(moment, &key)?;
+        let neighbours = plain(&history.neighbours(moment, &key)?.to_string());
         anyhow::bail!(
             "there is no {name:?} at revision {}: {neighbours}; `gitcd log {name}` shows when it existed",
             moment.revision

@@ -1,5 +1,6 @@
 //! Lists: merged by the keys of their items, as sets, or taken whole.
 
+mod items;
 mod key;
 mod set;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+pub use self::items::{ItemId, item_ids};
 use self::key::Id;
 pub(super) use self::key::Keys;
 use self::set::set;

@@ -30,6 +30,11 @@ impl<'s> Keys<'s> {
         Self(vec![(name, NONE)])
     }
 
+    /// Creates keys of several fields without defaults.
+    pub(super) fn all(names: &[&'s str]) -> Self {
+        Self(names.iter().map(|name| (*name, NONE)).collect())
+    }
+
     /// Returns the keys of a map list; `None` for any other list.
     pub(crate) fn of(node: Node<'s>) -> Option<Self> {
         let Some(ListKind::Map(keys)) = node.list() else { return None };

@@ -24,7 +24,7 @@ pub(super) fn set(versions: [&[Value]; 3]) -> Option<Vec<Value>> {
     Some(kept.collect())
 }
 
-fn ids(items: &[Value]) -> Option<Vec<Id>> {
+pub(super) fn ids(items: &[Value]) -> Option<Vec<Id>> {
     let mut numbers = Numbers::default();
     items.iter().map(|item| item.as_text().map(Cow::into_owned).map(|text| numbers.next(text))).collect()
 }

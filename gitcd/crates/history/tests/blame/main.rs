@@ -1,0 +1,11 @@
+//! Blame on branches with real commits and merges.
+//!
+//! Environment:
+//! - `GITCD_BLAME_CASES`: number of random graphs.
+//! - `GITCD_BLAME_SEED`: seed of the first one; the following seeds count up. A failed case prints its seed.
+
+mod cases;
+mod fields;
+mod graph;
+mod model;
+mod world;
