@@ -142,20 +142,28 @@ impl Case<'_> {
         if any(Request::is_unforced) && otherwise(&|request| vec![request.forced()]).await {
             return Some(Documented::UnforcedApply);
         }
-        if report.serials.iter().any(|serial| !serial.refused.is_empty()) && otherwise(&Request::one_by_one).await {
-            return Some(Documented::RefusedBeside);
+        if report.serials.iter().any(|serial| !serial.refused.is_empty()) {
+            // An apply also changes fields that its edits do not name, so the requests of one side may have to stay.
+            let of_side = |side: usize| move |request: &Request| request.one_by_one_if(request.side == side);
+            if otherwise(&Request::one_by_one).await || otherwise(&of_side(0)).await || otherwise(&of_side(1)).await {
+                return Some(Documented::RefusedBeside);
+            }
         }
         if any(Request::is_upsert) && otherwise(&Request::one_by_one).await {
             return Some(Documented::SameValue);
         }
         let is_gone = report.sides.map(|side| side.is_none());
         // Edits of finalizers stay: the deletion depends on them.
-        let without_edits = |request: &Request| {
+        let without_edits = |request: &Request, is_one_by_one: bool| {
             let is_kept =
                 |one: &Request| one.is_deletion() || !is_gone[one.side] || one.edits_at("metadata.finalizers");
-            request.one_by_one().into_iter().filter(is_kept).collect()
+            let requests = request.one_by_one_if(is_one_by_one || is_gone[request.side]);
+            requests.into_iter().filter(is_kept).collect::<Vec<_>>()
         };
-        if is_gone.contains(&true) && otherwise(&without_edits).await {
+        if is_gone.contains(&true)
+            && (otherwise(&|request| without_edits(request, true)).await
+                || otherwise(&|request| without_edits(request, false)).await)
+        {
             return Some(Documented::BeforeDeletion);
         }
         documented::find(&documented::Facts {

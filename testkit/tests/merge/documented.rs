@@ -127,7 +127,8 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
         for port in object["spec"]["ports"].as_array_mut()? {
             port.as_object_mut()?.shift_remove("nodePort");
         }
-        Some(object)
+        // Items that both sides added may also be in another order.
+        Some(sorted(&object))
     };
     let merged = without_ports(facts.merged);
     if merged.is_some() && facts.serials.iter().any(|serial| without_ports(*serial) == merged) {
@@ -171,19 +172,24 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     }
     let appliers = facts.requests.map(|requests| requests.iter().filter_map(Request::applier).collect::<Vec<_>>());
     let is_shared = appliers[0].iter().any(|manager| appliers[1].contains(manager));
-    let has_more = |difference: &Difference| match (&difference.merged, &difference.serial) {
-        (_, None) => !difference.path.is_empty(),
-        (Some(Value::Array(merged)), Some(Value::Array(serial))) => serial.iter().all(|item| merged.contains(item)),
-        _ => false,
-    };
     if is_shared && all(&|difference| conflict(difference) || has_more(difference)) {
         return Some(Documented::OneApplier);
     }
-    in_items(facts)
+    in_items(facts, is_shared)
 }
 
-/// Returns the difference that explains a case if the fields of items in lists are compared one by one.
-fn in_items(facts: &Facts<'_>) -> Option<Documented> {
+/// Returns whether the merged object has all that the serial one has of a field, and more.
+fn has_more(difference: &Difference) -> bool {
+    match (&difference.merged, &difference.serial) {
+        (_, None) => !difference.path.is_empty(),
+        (Some(Value::Array(merged)), Some(Value::Array(serial))) => serial.iter().all(|item| merged.contains(item)),
+        _ => false,
+    }
+}
+
+/// Returns the difference that explains a case if the fields of items in lists are compared one by one. `is_shared`: one
+/// manager applied on both sides.
+fn in_items(facts: &Facts<'_>, is_shared: bool) -> Option<Documented> {
     let by_key = |object: Option<&Value>| object.map(|object| sorted(&keyed::by_key(facts.schemas, object)));
     let (before, merged) = (by_key(facts.before), by_key(facts.merged));
     let shown = facts.shown.each_ref().map(|side| by_key(side.as_ref()));
@@ -195,7 +201,12 @@ fn in_items(facts: &Facts<'_>) -> Option<Documented> {
     if serials.iter().any(|serial| found(serial).iter().all(conflict)) {
         return Some(Documented::FieldByField);
     }
-    serials.iter().any(|serial| found(serial).iter().all(together)).then_some(Documented::Together)
+    if serials.iter().any(|serial| found(serial).iter().all(together)) {
+        return Some(Documented::Together);
+    }
+    let one_applier = |difference: &Difference| conflict(difference) || has_more(difference);
+    let is_explained = is_shared && serials.iter().any(|serial| found(serial).iter().all(one_applier));
+    is_explained.then_some(Documented::OneApplier)
 }
 
 /// Returns whether an object is terminating, and only the propagation policy of its deletion keeps it.

@@ -158,6 +158,11 @@ impl Request {
         edits.map(|edit| Self { action: update(edit), ..self.clone() }).collect()
     }
 
+    /// Returns updates with one edit each if this is wanted, otherwise the request itself.
+    pub(crate) fn one_by_one_if(&self, is_wanted: bool) -> Vec<Self> {
+        if is_wanted { self.one_by_one() } else { vec![self.clone()] }
+    }
+
     /// Returns the position in which a request with one edit is least likely to be rejected: finalizers before deletions,
     /// `immutable` last.
     pub(crate) fn turn(&self) -> u8 {
