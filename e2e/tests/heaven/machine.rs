@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use trishanku::plane::Assets;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
-use trishanku_heaven::certificates::{Data, Terms, User, issue};
+use trishanku_heaven::certificates::{Data, RenewalCriteria, User, issue};
 use trishanku_heaven_plan::plan::{
     Content, EntryPoints, Images, Look, Place, Plan, Ports, Run, Step, Trust, heaven, merge,
 };
@@ -70,7 +70,7 @@ impl Machine {
         let controller = spec.certificates.as_ref().and_then(|given| given.controller.clone()).unwrap();
         let user = User { name: controller.user_name, group: controller.group_name };
         if self.secrets.is_empty() {
-            let terms = Terms { now: OffsetDateTime::now_utc(), reissue_before: None };
+            let terms = RenewalCriteria { now: OffsetDateTime::now_utc(), reissue_before: None };
             let issued = issue(&certificates, Some(&user), &BTreeMap::new(), &terms).unwrap();
             self.secrets = issued.secrets.into_iter().map(|wanted| (wanted.name, wanted.data)).collect();
             // For users, who are not part of the plan.

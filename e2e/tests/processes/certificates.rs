@@ -14,7 +14,7 @@ use trishanku::demo::Kubectl;
 use trishanku::plane::Assets;
 use trishanku_api::TrishankuHeavenSpec;
 use trishanku_e2e::programs;
-use trishanku_heaven::certificates::{Terms, User, issue};
+use trishanku_heaven::certificates::{RenewalCriteria, User, issue};
 use trishanku_heaven_plan::names;
 
 use self::served::Asking;
@@ -39,7 +39,7 @@ fn made_long_ago(machine: &Machine, due_in: Duration) {
     // They are valid from five minutes before their creation, and for a year after it.
     let lasts = Duration::days(365) + Duration::minutes(5);
     let now = OffsetDateTime::now_utc() + due_in + Duration::minutes(5) - lasts * 2 / 3;
-    let terms = Terms { now, reissue_before: None };
+    let terms = RenewalCriteria { now, reissue_before: None };
     let names = names::Certificates::of("mine", &spec);
     let issued = issue(&names, Some(&user), &std::collections::BTreeMap::new(), &terms).unwrap();
     let closed = |path: &std::path::Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path).unwrap();

@@ -1,7 +1,7 @@
 //! Who set each field of an object, when, and in which commit.
 //!
 //! [`History::blame`] starts with the fields of a version and follows each back to the commit that wrote its value ([`walk`]). It
-//! works on the fields that a merge works on ([`leaves`]): maps by key, keyed lists and sets by item, other values whole.
+//! works on the fields that a merge works on (`leaves.rs`): maps by key, keyed lists and sets by item, other values whole.
 //!
 //! Design: `docs/design/history.md`.
 
