@@ -70,9 +70,13 @@ merge() { # BASE_FILE
 
 # Replaces the constants of the manifests by values of the chart.
 parameters() { # KIND-NAME
-  sed -e 's/\btrishanku-system\b/{{ .Release.Namespace }}/' | case $1 in
+  # A namespace such as 2026 would be a number without quotes.
+  sed -e 's/: trishanku-system$/: {{ .Release.Namespace | quote }}/; s/\btrishanku-system\b/{{ .Release.Namespace }}/' | case $1 in
     deployment-*)
-      sed -e 's/replicas: 3$/replicas: {{ .Values.highAvailability.replicas }}/' \
+      # Fields of the pod that are values, too, are left out: YAML allows no key twice.
+      sed -e '/^{{- if .Values.highAvailability.enabled }}$/ { N
+/topologySpreadConstraints:$/ s/if \(.Values.highAvailability.enabled\)/if and \1 (kindIs "invalid" (.Values.pod | default dict).topologySpreadConstraints)/ }' |
+        sed -e 's/replicas: 3$/replicas: {{ .Values.highAvailability.replicas }}/' \
         -e 's|image: .*/manager:.*|image: "{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag \| default .Chart.AppVersion }}{{ end }}"|' \
         -e '/name: LOG_FORMAT/ { n; s/value: .*/value: {{ .Values.log.format | quote }}/ }' \
         -e '/name: OTEL_EXPORTER_OTLP_ENDPOINT/ { n; s/value: .*/value: {{ .Values.tracing.endpoint | quote }}/ }' \
@@ -98,13 +102,20 @@ parameters() { # KIND-NAME
         {{- with .Values.extraEnv }}\
         {{- toYaml . | nindent 8 }}\
         {{- end }}' \
+        -e '1i\
+{{- include "trishanku.checks" . }}' \
+        -e '/^      securityContext:/i\
+      {{- if kindIs "invalid" (.Values.pod | default dict).securityContext }}' \
         -e '/^      serviceAccountName:/i\
-      {{- with .Values.pod }}\
-      {{- toYaml . | nindent 6 }}\
+      {{- end }}\
+      {{- range $name, $value := .Values.pod }}\
+      {{- if not (kindIs "invalid" $value) }}\
+      {{- toYaml (dict $name $value) | nindent 6 }}\
+      {{- end }}\
       {{- end }}'
       ;;
     clusterrolebinding-trishanku-metrics-reader)
-      sed -e '/^- kind: ServiceAccount/,$ { s/name: .*/name: {{ .Values.metricsReader.serviceAccount.name }}/; s/namespace: .*/namespace: {{ .Values.metricsReader.serviceAccount.namespace }}/ }' ;;
+      sed -e '/^- kind: ServiceAccount/,$ { s/name: .*/name: {{ .Values.metricsReader.serviceAccount.name | quote }}/; s/namespace: .*/namespace: {{ .Values.metricsReader.serviceAccount.namespace | quote }}/ }' ;;
     # Helm would delete all heavens with the definitions when the release is uninstalled.
     customresourcedefinition-*)
       sed -e 's/^metadata:$/&\n  annotations:\n    helm.sh\/resource-policy: keep/' ;;
@@ -159,7 +170,7 @@ case ${1-} in
     ;;
   --check)
     write "$scratch/new"
-    cp "$CHART/templates/NOTES.txt" "$scratch/new/$CHART/templates/"
+    cp "$CHART"/templates/{NOTES.txt,_checks.tpl} "$scratch/new/$CHART/templates/"
     diff -r "$scratch/new/$CHART/templates" "$CHART/templates" && diff "$scratch/new/deploy/install.yaml" deploy/install.yaml ||
       { echo 'hack/chart.sh: deploy/install.yaml or deploy/chart is not current: run hack/chart.sh' >&2; exit 1; }
     ;;

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
         if let Some(key) = key {
             manifest::of_branch(&schemas, key, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         } else {
-            let findings = trishanku_lint::lint(text).with_context(|| path.display().to_string())?;
+            let findings = trishanku_lint::lint_with(text, &definitions).with_context(|| path.display().to_string())?;
             findings.iter().for_each(|finding| report(finding.to_string(), false));
             manifest::of_manifest(&schemas, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         }
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
 }
 
 /// Rejects manifests with unknown fields, which are probably misspelt and would be ignored. Other errors are found when the
-/// files are read.
+/// files are read, and kinds of other projects are not run.
 pub(crate) fn reject_unknown_fields(files: &[PathBuf]) -> anyhow::Result<()> {
     let schemas = Schemas::builtin();
     let mut found = Vec::new();
@@ -63,11 +63,56 @@ pub(crate) fn reject_unknown_fields(files: &[PathBuf]) -> anyhow::Result<()> {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let file = path.display();
         let findings = trishanku_lint::lint(&text).unwrap_or_default();
-        let unknown = findings.iter().filter(|finding| finding.is_unknown_field());
+        let unknown = findings.iter().filter(|finding| finding.is_unknown_field() && !finding.is_of_other_project());
         found.extend(unknown.map(|finding| format!("\n  {file}: {finding}")));
         let unknown = manifest::unknown_fields(&schemas, &text);
         found.extend(unknown.iter().map(|finding| format!("\n  {file}: {finding}")));
     }
     anyhow::ensure!(found.is_empty(), "nothing was started, since manifests have unknown fields:{}", found.concat());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THEIRS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: fleets.example.org}
+spec:
+  group: example.org
+  names: {kind: Fleet}
+  versions:
+  - name: v1
+    served: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {gitcd: {type: object}}}}}}
+---
+{apiVersion: example.org/v1, kind: Fleet, metadata: {name: f}, spec: {theirTypo: 1}}
+---
+{apiVersion: example.com/v1, kind: AutomatedMerge, metadata: {name: g}, spec: {theirField: 1}}
+";
+    const OURS: &str = "
+---
+apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1
+kind: TrishankuHeaven
+metadata: {name: a}
+spec: {skip: {app: true}, ourTypo: {}}
+";
+
+    #[test]
+    fn unknown_fields_of_other_projects_do_not_stop_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("all.yaml");
+        std::fs::write(&file, THEIRS).unwrap();
+        let found = trishanku_lint::lint(THEIRS).unwrap();
+        assert!(
+            found.iter().any(|finding| finding.field == "spec.theirTypo" && finding.is_unknown_field()),
+            "{found:?}"
+        );
+        reject_unknown_fields(std::slice::from_ref(&file)).unwrap();
+        std::fs::write(&file, format!("{THEIRS}{OURS}")).unwrap();
+        let said = reject_unknown_fields(&[file]).unwrap_err().to_string();
+        assert!(said.contains("spec.ourTypo") && !said.contains("their"), "{said}");
+    }
 }

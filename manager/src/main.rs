@@ -8,9 +8,10 @@ use anyhow::{Context as _, ensure};
 use clap::Parser as _;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::{Addresses, Server};
-use trishanku_framework::webhook::{Reach, Webhooks};
+use trishanku_framework::webhook::{WebhookEndpoint, Webhooks};
 use trishanku_framework::{Manager, lease, stop_signal};
-use trishanku_heaven::{Injection, Settings};
+use trishanku_githubrepo::GitHubSettings;
+use trishanku_heaven::{HeavenInjector, Settings};
 use trishanku_service::plain_http::is_exposed;
 
 use crate::args::{Args, Command};
@@ -19,6 +20,9 @@ use crate::args::{Args, Command};
 const NAME: &str = "trishanku-manager";
 /// The name of the webhooks' certificates and configurations.
 const WEBHOOKS: &str = "trishanku";
+/// The bodies of all reviews together. Reviews of pods have a few KiB; decoded, these bytes still fit into the memory limit of the
+/// deployment (256 MiB).
+const REVIEWS_BYTES: usize = 16 << 20;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -54,15 +58,16 @@ async fn main() -> anyhow::Result<()> {
             .pod_namespace
             .as_deref()
             .context("--inject-pods needs the manager's own namespace in POD_NAMESPACE")?;
-        let reach = Reach::service(own, &args.webhook_service);
-        let webhooks = Webhooks::bind(WEBHOOKS, &args.webhook_bind_address, reach).await?;
-        let injection = Injection::new(&manager.caches(), client, settings.clone());
-        manager = manager.webhooks(injection.add_to(webhooks, own));
+        let endpoint = WebhookEndpoint::service(own, &args.webhook_service);
+        let webhooks = Webhooks::bind(WEBHOOKS, &args.webhook_bind_address, endpoint).await?;
+        let webhooks = webhooks.body_budget_bytes(REVIEWS_BYTES);
+        let injector = HeavenInjector::new(&manager.caches(), client, settings.clone());
+        manager = manager.webhooks(injector.add_to(webhooks, own));
     }
     let heavens = trishanku_heaven::controller(settings);
     let merges = trishanku_automerge::controller(args.images(), args.own_namespace());
-    let terms = trishanku_githubrepo::Terms { servers: args.servers(), ..trishanku_githubrepo::Terms::default() };
-    let repositories = trishanku_githubrepo::controller(terms);
+    let github = GitHubSettings { servers: args.servers(), ..GitHubSettings::default() };
+    let repositories = trishanku_githubrepo::controller(github);
     manager.controller(heavens).controller(merges).controller(repositories).run(stop_signal()?).await?;
     telemetry.end().await;
     Ok(())

@@ -70,10 +70,22 @@ pub enum ManifestError {
         /// What is wrong.
         reason: String,
     },
+    /// The only heavens in the files are of a kind of another project.
+    #[error("{kind} {name:?} {OTHER_HEAVEN}")]
+    OtherHeaven {
+        /// The kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// The files contain neither a heaven nor a merge.
     #[error("there is no TrishankuHeaven and no AutomatedMerge in {0:?}: name a file that has one, with --filename")]
     Nothing(Vec<PathBuf>),
 }
+
+/// What to do about a kind of heavens that another program defines. All of them have the field `spec.gitcd`.
+const OTHER_HEAVEN: &str =
+    "is not a kind that trishanku run supports; apply it with kubectl to a cluster that runs its controller";
 
 /// The kinds that are used.
 const USED: [&str; 4] = ["TrishankuHeaven", "AutomatedMerge", "Secret", "ConfigMap"];
@@ -101,6 +113,11 @@ impl Manifests {
         }
         let manifests = Self::of(objects)?;
         if manifests.heavens.is_empty() && manifests.merges.is_empty() {
+            if let Some(Ignored { kind, name, .. }) =
+                manifests.ignored.iter().find(|found| found.remedy == OTHER_HEAVEN)
+            {
+                return Err(ManifestError::OtherHeaven { kind: kind.clone(), name: name.clone() });
+            }
             return Err(ManifestError::Nothing(files.to_vec()));
         }
         Ok(manifests)
@@ -133,6 +150,7 @@ impl Manifests {
                 "GitHubRepository" => {
                     read.ignore(&object, "give --remote-url=URL=FOLDER to use a local repository instead");
                 }
+                _ if object.value["spec"]["gitcd"].is_object() => read.ignore(&object, OTHER_HEAVEN),
                 _ => read.ignore(&object, "apply it with kubectl to the control plane where it belongs"),
             }
         }
@@ -275,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_read_and_others_are_ignored_with_a_remedy() {
+    fn secrets_are_read_and_others_are_ignored_with_what_to_do_instead() {
         let text = format!(
             "kind: List\nitems:\n- {{kind: Secret, metadata: {{name: s}}, data: {{a: YQ==}}, stringData: {{b: b}}}}\n\
              - {{kind: GitHubRepository, metadata: {{name: g}}}}\n---\n{HEAVEN}metadata: {{name: a}}\nspec: {{}}\n"
@@ -283,6 +301,19 @@ mod tests {
         let read = read(&[&text]).unwrap();
         assert_eq!(read.secrets["s"], Data::from([("a".into(), b"a".to_vec()), ("b".into(), b"b".to_vec())]));
         assert!(read.ignored[0].name == "g" && read.ignored[0].remedy.contains("--remote-url"));
+    }
+
+    #[test]
+    fn a_heaven_of_another_kind_is_reported_with_the_kind() {
+        let other = "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: f}\nspec: {gitcd: {}}\n";
+        let ours = format!("{HEAVEN}metadata: {{name: a}}\nspec: {{}}\n");
+        let [ignored] = &self::read(&[&format!("{other}---\n{ours}")]).unwrap().ignored[..] else { panic!() };
+        assert!(
+            ignored.kind == "Fleet" && ignored.remedy.contains("a cluster that runs its controller"),
+            "{ignored:?}"
+        );
+        let said = self::read(&[other]).unwrap_err().to_string();
+        assert!(said.contains("Fleet \"f\"") && said.contains("is not a kind that trishanku run supports"), "{said}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use time::OffsetDateTime;
 use trishanku_api::TrishankuHeavenSpec;
-use trishanku_heaven::certificates::{IssueError, Stored, Terms, User, issue};
+use trishanku_heaven::certificates::{IssueError, RenewalCriteria, Stored, User, issue};
 use trishanku_heaven_plan::names::Certificates;
 
 use super::check;
@@ -91,8 +91,8 @@ impl Secrets {
                 stored.insert(name, found);
             }
         }
-        let terms = Terms { now: OffsetDateTime::now_utc(), reissue_before: None };
-        let issued = issue(&names, user.as_ref(), &stored, &terms);
+        let criteria = RenewalCriteria { now: OffsetDateTime::now_utc(), reissue_before: None };
+        let issued = issue(&names, user.as_ref(), &stored, &criteria);
         let issued = issued.map_err(|source| SecretError::Issue { heaven: heaven.to_owned(), source })?;
         let mut made = Made { secrets: Vec::new(), look_again: issued.look_again };
         for wanted in issued.secrets {

@@ -5,7 +5,7 @@
 
 mod error;
 mod reconcile;
-mod shows;
+mod status_source;
 
 use trishanku_framework::{Controller, WithStatus};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;

@@ -10,15 +10,14 @@ use trishanku_framework::apply::{Owned, PART_OF};
 use trishanku_framework::cache::{Cache, OnDemand};
 use trishanku_framework::status::Report;
 use trishanku_framework::{Action, Context, Key, Kinds, StatusReconciler};
-use trishanku_heaven_plan::exposure::{self, Leak};
 use trishanku_heaven_plan::own_namespace::OwnNamespace;
-use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge, show};
+use trishanku_heaven_plan::plan::{Images, Place, merge, show};
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, Deployments, MERGE, Pods, State, Workload as _, label_value};
-use trishanku_heaven_plan::{STATUS_PORT, credentials, names, objects, pod};
+use trishanku_heaven_plan::{STATUS_PORT, credentials, entry_points, exposure, names, objects, pod};
 
-use crate::shows::MergeStatusSource;
-use crate::{Error, shows};
+use crate::status_source::MergeStatusSource;
+use crate::{Error, status_source};
 
 /// The field manager.
 pub(crate) const MANAGER: &str = "trishanku-automerge";
@@ -79,14 +78,11 @@ impl Merges {
     fn keep_secrets(&self, object: &AutomatedMerge, key: &Key) -> Result<(), Error> {
         let remotes = exposure::remotes(object.spec.gitcd.as_ref());
         self.remotes_used.note(key, remotes.iter().map(String::as_str));
-        let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == key.namespace());
-        let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
+        let repositories = exposure::repositories_in(&self.repositories, key.namespace());
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
         match exposure::of_merge(&object.spec, &repositories) {
             None => Ok(()),
-            Some(Leak::Public(how)) => Err(Error::Public(how)),
-            Some(Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
-            Some(Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+            Some(leak) => Err(leak.into_error(Error::Public, Error::Undeclared, Error::NotKnownPublic)),
         }
     }
 
@@ -105,15 +101,9 @@ impl Merges {
             set.apply(objects::entry_points(map.clone()), &self.maps).await?;
         }
         set.prune(&self.maps).await?;
-        let found = match self.maps.get(&beside(&map)) {
-            Some(map) => Some(map),
-            None => self.other_maps.get(&context.client, &beside(&map)).await?,
-        };
-        let entry_points = match found {
-            Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
-            None if is_named => return Err(Error::Missing(format!("ConfigMap {map:?}"))),
-            None => EntryPoints { git_pre: false, gitcd_config: true },
-        };
+        let (own, client) = (Some(&**self.maps.cache()), &context.client);
+        let found = entry_points::find(own, &self.other_maps, client, &beside(&map), is_named).await?;
+        let entry_points = found.ok_or_else(|| Error::Missing(format!("ConfigMap {map:?}")))?;
         let secret = match git_credentials {
             Some(name) => self.other_secrets.get(&context.client, &beside(name)).await?,
             None => None,
@@ -135,7 +125,7 @@ impl Merges {
         let place = Place::pod();
         let mut plan = merge(name, spec, &self.images, &place, &entry_points)?;
         let shown = names::merge_status(name);
-        set.apply(shows::secret(&shown, self.secrets.get(&beside(&shown)).as_deref())?, &self.secrets).await?;
+        set.apply(status_source::secret(&shown, self.secrets.get(&beside(&shown)).as_deref())?, &self.secrets).await?;
         set.prune(&self.secrets).await?;
         // The pod does not use the Kubernetes API.
         let users = serde_json::json!({"spec": {"automountServiceAccountToken": false, "containers": []}});
@@ -146,7 +136,7 @@ impl Merges {
         let selected = label_value(name);
         let pods = Pods { selector: (MERGE, &selected), replicas, template, claim: None };
         let deployment = workload::object::<Deployments>(&called, pods, &[(STATUS_PORT, &port.to_string())]);
-        workload::straighten::<Deployments>(
+        workload::remove_conflicting_fields::<Deployments>(
             &context.client,
             &self.deployments,
             &key,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use trishanku_framework::Key;
 
-use crate::Terms;
+use crate::GitHubSettings;
 use crate::github::{Access, AccessError, Client};
 
 /// The clients in use. An unused client is dropped, with its token.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    terms: Terms,
+    settings: GitHubSettings,
     both: Mutex<Both>,
 }
 
@@ -23,8 +23,8 @@ struct Both {
 }
 
 impl Clients {
-    pub(crate) fn new(terms: Terms) -> Self {
-        Self { terms, both: Mutex::default() }
+    pub(crate) fn new(settings: GitHubSettings) -> Self {
+        Self { settings, both: Mutex::default() }
     }
 
     /// Returns the client for an object from now on, with the fingerprint of its access.
@@ -35,7 +35,7 @@ impl Clients {
             both.of_object.insert(key.clone(), (fingerprint, client.clone()));
             return Ok((fingerprint, client));
         }
-        let client = Arc::new(Client::new(access, &self.terms)?);
+        let client = Arc::new(Client::new(access, &self.settings)?);
         both.of_object.insert(key.clone(), (fingerprint, client.clone()));
         both.all.retain(|_, client| client.strong_count() > 0);
         both.all.insert(fingerprint, Arc::downgrade(&client));
@@ -54,7 +54,7 @@ mod tests {
 
     #[tokio::test]
     async fn objects_with_one_token_have_one_client_and_a_new_token_makes_another() {
-        let clients = Clients::new(Terms::default());
+        let clients = Clients::new(GitHubSettings::default());
         let of = |name: &str, token: &[u8]| {
             clients
                 .of(&Key::namespaced("x", name), Access::new(None, token, None, &Servers::default()).unwrap())

@@ -8,7 +8,7 @@
 //! | `clients` | one client per token, shared by all objects with it |
 //! | `reconcile` | observe, plan, apply, report |
 //!
-//! Cost with the default [`Terms`]: one conditional request per repository every 12 to 18 minutes; GitHub does not count
+//! Cost with the default [`GitHubSettings`]: one conditional request per repository every 12 to 18 minutes; GitHub does not count
 //! those that find no change. For 500 repositories with one token, these are at most 2,500 of the 5,000 requests per
 //! hour. A new repository costs three requests, a changed one two or three.
 //!
@@ -35,7 +35,7 @@ pub const FINALIZER: &str = "controllers.trishanku.org/github-repository";
 
 /// Servers, intervals and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct GitHubSettings {
     /// The servers that may receive tokens.
     pub servers: Servers,
     /// Time limit of a request.
@@ -54,7 +54,7 @@ pub struct Terms {
     pub secondary: Duration,
 }
 
-impl Default for Terms {
+impl Default for GitHubSettings {
     fn default() -> Self {
         Self {
             servers: Servers::default(),
@@ -70,9 +70,9 @@ impl Default for Terms {
 }
 
 /// Creates the controller of repositories for a manager.
-pub fn controller(terms: Terms) -> Controller<Repositories> {
-    let (first, most) = terms.backoff;
-    Controller::set_up("githubrepository", |kinds| Repositories::new(kinds, terms))
+pub fn controller(settings: GitHubSettings) -> Controller<Repositories> {
+    let (first, most) = settings.backoff;
+    Controller::set_up("githubrepository", |kinds| Repositories::new(kinds, settings))
         .backoff(Backoff { first, most })
         // Users may have fixed a stalled repository on GitHub, which sends no notification.
         .resync(Some(Duration::from_hours(1)))

@@ -21,7 +21,7 @@ use crate::clients::Clients;
 use crate::error::HIDDEN;
 use crate::github::{Access, CallError, Client, Look};
 use crate::repository::{Changes, Repository, changes, creation};
-use crate::{Error, FINALIZER, Terms};
+use crate::{Error, FINALIZER, GitHubSettings};
 
 /// The field manager.
 const MANAGER: &str = "trishanku-github";
@@ -40,7 +40,7 @@ pub struct Repositories {
     clients: Clients,
     known: Mutex<HashMap<Key, Known>>,
     status: StatusWriter,
-    terms: Terms,
+    settings: GitHubSettings,
 }
 
 /// The last known state of a repository, for conditional requests.
@@ -62,7 +62,7 @@ struct Way {
 
 impl Repositories {
     /// Creates a reconciler with the caches of a manager. A change of a Secret reconciles the repositories that use it.
-    pub fn new(kinds: &mut Kinds<'_>, terms: Terms) -> Self {
+    pub fn new(kinds: &mut Kinds<'_>, settings: GitHubSettings) -> Self {
         let (secrets, secrets_used): (OnDemand<Secret>, Arc<ReferenceIndex>) =
             (kinds.cache_on_demand(), Arc::default());
         let users = secrets_used.clone();
@@ -71,10 +71,10 @@ impl Repositories {
             objects: kinds.cache(),
             secrets,
             secrets_used,
-            clients: Clients::new(terms.clone()),
+            clients: Clients::new(settings.clone()),
             known: Mutex::default(),
             status: StatusWriter::new(MANAGER),
-            terms,
+            settings,
         }
     }
 
@@ -90,7 +90,7 @@ impl Repositories {
         let authorities = spec.credentials_secret_ca_key.as_deref().map(value).transpose()?;
         let token = value(&spec.credentials_secret_token_key)?;
         let authorities = authorities.map(|found| found.0.as_slice());
-        let access = Access::new(spec.api_url.as_deref(), &token.0, authorities, &self.terms.servers)?;
+        let access = Access::new(spec.api_url.as_deref(), &token.0, authorities, &self.settings.servers)?;
         if let Some(url) = found(FOR_SERVER) {
             access.check(named, &url.0)?;
         }
@@ -202,7 +202,7 @@ impl Repositories {
         if let Some(branch) = changes.default_branch {
             if !way.client.has_branch(&present.full_name, &branch).await? {
                 // Archiving must wait too, since it makes the repository read-only.
-                return Err(Error::NoBranch { branch, look_again: self.terms.resync });
+                return Err(Error::NoBranch { branch, look_again: self.settings.resync });
             }
             change(present, json!({"default_branch": branch})).await?;
         }
@@ -259,7 +259,7 @@ impl Repositories {
 
     /// A random interval, which spreads requests.
     fn resync(&self) -> Duration {
-        self.terms.resync.mul_f64(rand::rng().random_range(0.8..1.2))
+        self.settings.resync.mul_f64(rand::rng().random_range(0.8..1.2))
     }
 }
 

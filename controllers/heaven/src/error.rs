@@ -63,9 +63,6 @@ pub enum Error {
     /// The rendered pod template is not a valid pod, which is a bug.
     #[error("the rendered pod cannot be decoded")]
     Rendered(#[source] serde_json::Error),
-    /// The containers have no user.
-    #[error("spec.certificates.controller is missing, so there is no kubeconfig for the containers: set it")]
-    NoUser,
     /// Pods of a former workload still run.
     #[error("the pods of the former workload of {0:?} still run")]
     PodsLeft(String),
@@ -93,7 +90,7 @@ impl Failure for Error {
             Self::Certificates(IssueError::Incomplete { .. }) => "SecretIncomplete",
             Self::Certificates(_) => "CertificatesFailed",
             Self::Pod(PodError::Template { .. }) | Self::Rendered(_) => "InvalidPodTemplate",
-            Self::Plan(_) | Self::Pod(_) | Self::NoUser => "InvalidSpec",
+            Self::Plan(_) | Self::Pod(_) => "InvalidSpec",
             Self::Annotation { .. } => "InvalidAnnotation",
             Self::Public(_) => "RepositoryPublic",
             Self::Undeclared(_) | Self::NotKnownPublic(_) => "RepositoryNotKnown",
@@ -117,7 +114,6 @@ impl Failure for Error {
             | Self::Public(_)
             | Self::Undeclared(_)
             | Self::Suspended(_)
-            | Self::NoUser
             | Self::Rendered(_)
             | Self::Annotation { .. } => Retry::Terminal,
             Self::Missing(what) | Self::NotKnownPublic(what) => {

@@ -6,8 +6,7 @@ use kube::Client;
 use trishanku_api::GitHubRepository;
 use trishanku_framework::Key;
 use trishanku_framework::cache::Cache;
-use trishanku_heaven_plan::exposure::{self, Leak};
-use trishanku_heaven_plan::{HeavenParts, encryption};
+use trishanku_heaven_plan::{HeavenParts, encryption, exposure};
 
 use crate::Error;
 use crate::secrets::Secrets;
@@ -25,8 +24,7 @@ impl SecretGuard {
         if exposure::remotes(parts.gitcd).is_empty() {
             return Ok(());
         }
-        let keys = self.repositories.keys().into_iter().filter(|found| found.namespace() == Some(namespace));
-        let repositories: Vec<_> = keys.filter_map(|found| self.repositories.get(&found)).collect();
+        let repositories = exposure::repositories_in(&self.repositories, Some(namespace));
         let repositories: Vec<_> = repositories.iter().map(AsRef::as_ref).collect();
         let configuration = match encryption::secret(parts.apiserver) {
             Some(name) => self.encryption_configuration(client, namespace, name).await?,
@@ -35,9 +33,7 @@ impl SecretGuard {
         let encryption = encryption::of(parts.apiserver, configuration.as_deref());
         match exposure::of_heaven(parts, &repositories, encryption) {
             None => Ok(()),
-            Some(Leak::Public(how)) => Err(Error::Public(how)),
-            Some(Leak::Undeclared(what)) => Err(Error::Undeclared(what)),
-            Some(Leak::Unknown(what)) => Err(Error::NotKnownPublic(what)),
+            Some(leak) => Err(leak.into_error(Error::Public, Error::Undeclared, Error::NotKnownPublic)),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The label [`INJECT`] of a namespace names a `TrishankuHeaven` in it, which sets `skip.app`: its manifest has the
 //! certificates, the branch and the remotes. The webhook adds the containers of this heaven to each pod that is created in
-//! the namespace, by any client, and each pod has a branch of its own.
+//! the namespace, by any client, and each pod has a branch of its own. A rejection names the fields of the pod that are in the way.
 
 use std::sync::Arc;
 
@@ -13,29 +13,21 @@ use serde_json::{Value, json};
 use trishanku_api::TrishankuHeaven;
 use trishanku_framework::Key;
 use trishanku_framework::cache::{Cache, Caches, OnDemand};
-use trishanku_framework::webhook::{Admission, Denied, Hook, Operation, Webhooks};
-use trishanku_heaven_plan::plan::EntryPoints;
+use trishanku_framework::inject::JsonError;
+use trishanku_framework::webhook::{Admission, Denied, FieldProblem, Hook, Operation, Webhooks};
+pub use trishanku_heaven_plan::injected::INJECT;
+use trishanku_heaven_plan::plan::PlanError;
 use trishanku_heaven_plan::pod::PodError;
-use trishanku_heaven_plan::workload::{HEAVEN, Replicas, label_value};
-use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, credentials, pod};
+use trishanku_heaven_plan::workload::{HEAVEN, label_value};
+use trishanku_heaven_plan::{STATUS_PORT, credentials, entry_points, injected};
 
 use crate::guard::SecretGuard;
 use crate::kind::parts_of;
 use crate::secrets::Secrets;
 use crate::{Error, Settings};
 
-/// Label of namespaces whose pods get a heaven; the value is the name of the `TrishankuHeaven`. On a pod, the value `false`
-/// leaves the pod out.
-pub const INJECT: &str = "controllers.trishanku.org/inject";
-
-/// The folder of the kubeconfig in pods, unless the heaven sets a path.
-const KUBECONFIG: &str = "/.trishanku/kubeconfig";
-
-/// The replicas of an injected heaven are pods, whose names are unique in a namespace.
-const PODS: Replicas = Replicas::Named { field: "metadata.name", has_claims: false };
-
 /// Adds heavens to pods.
-pub struct Injection {
+pub struct HeavenInjector {
     client: Client,
     heavens: Arc<Cache<TrishankuHeaven>>,
     namespaces: Arc<Cache<PartialObjectMeta<Namespace>>>,
@@ -44,7 +36,7 @@ pub struct Injection {
     settings: Settings,
 }
 
-impl Injection {
+impl HeavenInjector {
     /// Creates the webhook's handler, with the caches of a manager. `client` reads objects that are not cached; it must also
     /// work without the lease, because all replicas serve the webhook.
     pub fn new(caches: &Caches, client: Client, settings: Settings) -> Self {
@@ -95,10 +87,22 @@ impl Injection {
                  it cannot be injected: set skip.app in it"
             )));
         }
-        self.inject(admission.object, &namespace, &heaven).await.map_err(|error| denied(&name, &error))
+        let mut pod = admission.object;
+        let template = json!({"metadata": pod.metadata, "spec": pod.spec});
+        match self.inject(&mut pod, &template, &namespace, &heaven).await {
+            Ok(()) => Ok(pod),
+            Err(error) => Err(denied(&name, &error, &template)),
+        }
     }
 
-    async fn inject(&self, mut pod: Pod, namespace: &str, heaven: &TrishankuHeaven) -> Result<Pod, Error> {
+    /// Adds a heaven to a pod, of which `template` has the metadata and the spec.
+    async fn inject(
+        &self,
+        pod: &mut Pod,
+        template: &Value,
+        namespace: &str,
+        heaven: &TrishankuHeaven,
+    ) -> Result<(), Error> {
         let parts = parts_of(heaven);
         let key = Key::namespaced(namespace, parts.name);
         self.settings.own_namespace.check(&key)?;
@@ -106,16 +110,10 @@ impl Injection {
             return Err(Error::Suspended(why.to_owned()));
         }
         // With `skip.app`, the plan would skip the checks of pods.
-        let template = json!({"metadata": pod.metadata, "spec": pod.spec});
-        let parts = HeavenParts {
-            skips_app: false,
-            kubeconfig_folder: Some(KUBECONFIG),
-            pod_template: Some(&template),
-            ..parts
-        };
+        let parts = injected::parts(parts, template);
+        // Found without a request, so it is reported even if the API server does not answer.
         if parts.user.is_none() {
-            // Its kubeconfig would not exist, and pods would wait for it.
-            return Err(Error::NoUser);
+            return Err(PodError::NoUser.into());
         }
         self.guard.check(&parts, &self.client, namespace).await?;
         let credentials = parts.gitcd.and_then(|gitcd| gitcd.credentials_secret_name.as_deref());
@@ -124,12 +122,11 @@ impl Injection {
             None => None,
         };
         credentials::check_encryption(parts.gitcd, credentials.as_deref())?;
-        let map = self.maps.get(&self.client, &Key::namespaced(namespace, &parts.entry_points)).await?;
-        let entry_points = match &map {
-            Some(map) => EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str())),
-            None => return Err(Error::Missing(format!("ConfigMap {:?}", parts.entry_points))),
-        };
-        let rendered = pod::of_heaven(&parts, &self.settings.images, &entry_points, PODS)?;
+        let map = Key::namespaced(namespace, &parts.entry_points);
+        // The heaven's own controller creates it, in another program or replica.
+        let entry_points = entry_points::find(None, &self.maps, &self.client, &map, true).await?;
+        let entry_points = entry_points.ok_or_else(|| Error::Missing(format!("ConfigMap {:?}", parts.entry_points)))?;
+        let rendered = injected::of_pod(&parts, &self.settings.images, &entry_points)?;
         let mut template = rendered.template;
         pod.spec = Some(serde_json::from_value(template["spec"].take()).map_err(Error::Rendered)?);
         let labels = pod.metadata.labels.get_or_insert_default();
@@ -140,17 +137,37 @@ impl Injection {
             let added = added.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
             annotations.extend(added);
         }
-        Ok(pod)
+        Ok(())
     }
 }
 
-/// Returns the rejection of a pod that cannot have a heaven.
-fn denied(heaven: &str, error: &Error) -> Denied {
+/// Returns the rejection of a pod that cannot have a heaven, with the fields of the pod that are wrong.
+fn denied(heaven: &str, error: &Error, pod: &Value) -> Denied {
     match error {
         Error::Api(error) => Denied::error(error),
         Error::OwnNamespace(_) => Denied::forbidden(error.to_string()),
         Error::Pod(PodError::Template { error, .. }) => {
-            Denied::invalid(format!("TrishankuHeaven {heaven:?} does not fit into the pod: {error}"))
+            let denied = Denied::invalid(format!("TrishankuHeaven {heaven:?} does not fit into the pod: {error}"));
+            let JsonError::Inject(error) = error else { return denied };
+            // kubectl prints only the fields.
+            error.problems().iter().fold(denied, |denied, problem| {
+                let message = format!(
+                    "{}, so TrishankuHeaven {heaven:?} does not fit into the pod; {}",
+                    problem.found, problem.remedy
+                );
+                denied.field(injected::positions(pod, &problem.path), FieldProblem::Invalid, message)
+            })
+        }
+        Error::Pod(PodError::Plan(PlanError::Value { field, value, problem })) => {
+            let denied = Denied::invalid(format!("TrishankuHeaven {heaven:?}: {error}"));
+            match field.strip_prefix("app.podTemplate.") {
+                Some(field) => {
+                    let message = format!("{value} {problem} in TrishankuHeaven {heaven:?}");
+                    denied.field(injected::positions(pod, field), FieldProblem::Forbidden, message)
+                }
+                // A field of the heaven, not of the pod.
+                None => denied,
+            }
         }
         _ => Denied::invalid(format!("TrishankuHeaven {heaven:?}: {error}")),
     }

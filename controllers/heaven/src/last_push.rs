@@ -12,8 +12,9 @@ use trishanku_heaven_plan::objects;
 use trishanku_heaven_plan::workload::Workload as _;
 
 use crate::kind::parts_of;
-use crate::reconcile::{Heavens, Seen, workload_key};
-use crate::{DELETE_UNPUSHED, Error, HeavenKind, ending, secrets};
+use crate::reconcile::{Heavens, workload_key};
+use crate::report::Seen;
+use crate::{DELETE_UNPUSHED, Error, HeavenKind, deletion, secrets};
 
 /// Length limit of notes in the events API.
 const MOST_NOTE: usize = 1024;
@@ -22,7 +23,7 @@ impl<K: HeavenKind> Heavens<K> {
     /// What the deletion waits for; `None` if it may proceed: everything has been pushed, or that cannot be found out.
     pub(crate) async fn waits_for_push(&self, object: &K, context: &Context) -> Result<Option<String>, Error> {
         let key = &context.key;
-        if !ending::pushes(object) {
+        if !deletion::pushes(object) {
             return Ok(None);
         }
         let asked = if self.observer.has_pod(key) { Some(self.observer.ask(&context.client, key).await) } else { None };
@@ -32,12 +33,12 @@ impl<K: HeavenKind> Heavens<K> {
             self.let_ask(object, context).await;
         }
         // A claim is empty if no pod has used it, and none will.
-        let keeps = ending::keeps(object) && (ending::has_served(object) || self.is_to_run(key));
+        let keeps = deletion::keeps(object) && (deletion::has_served(object) || self.is_to_run(key));
         let last = self.observer.latest(key).map(|observed| observed.branch);
         let asked = asked.as_ref().map(Result::as_ref);
-        let Some(why) = ending::waits(keeps, asked, last.as_ref()) else { return Ok(None) };
+        let Some(why) = deletion::waits(keeps, asked, last.as_ref()) else { return Ok(None) };
         let until = match asked {
-            Some(Err(_)) => pending_since.and_then(|since| ending::gives_up(object, since)),
+            Some(Err(_)) => pending_since.and_then(|since| deletion::gives_up(object, since)),
             _ => None,
         };
         if until.is_none_or(|until| self.settings.now() < until) {

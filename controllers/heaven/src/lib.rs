@@ -13,7 +13,7 @@
 //! Start with [`heavens`], or with [`controller`] for `TrishankuHeaven` objects.
 
 pub mod certificates;
-mod ending;
+mod deletion;
 mod error;
 mod guard;
 mod host;
@@ -21,15 +21,16 @@ mod injection;
 mod kind;
 mod last_push;
 mod reconcile;
+mod report;
 pub mod secrets;
 mod settings;
-mod shows;
+mod status_source;
 
 use trishanku_api::TrishankuHeaven;
 use trishanku_framework::{Controller, WithStatus};
 
 pub use self::error::Error;
-pub use self::injection::{INJECT, Injection};
+pub use self::injection::{HeavenInjector, INJECT};
 pub use self::kind::HeavenKind;
 pub use self::reconcile::Heavens;
 pub use self::settings::{Clock, Settings};

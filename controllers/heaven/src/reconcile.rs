@@ -1,4 +1,4 @@
-//! Reconciles a heaven: observe, plan, apply, report.
+//! Reconciles a heaven: observe, plan, apply. `report` decides what its status says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,16 @@ use trishanku_framework::{Action, CleanedUp, Context, Failure as _, Key, Kinds, 
 use trishanku_heaven_plan::plan::EntryPoints;
 use trishanku_heaven_plan::uses::ReferenceIndex;
 use trishanku_heaven_plan::workload::{self, Pods, State, Workload as _, label_value};
-use trishanku_heaven_plan::{HeavenParts, STATUS_PORT, credentials, encryption, exposure, names, objects, pod};
+use trishanku_heaven_plan::{
+    HeavenParts, STATUS_PORT, credentials, encryption, entry_points, exposure, names, objects, pod,
+};
 
-use crate::certificates::{Terms, User, issue};
+use crate::certificates::{RenewalCriteria, User, issue};
 use crate::guard::SecretGuard;
 use crate::kind::parts_of;
+use crate::report::{self, Seen};
 use crate::secrets::Secrets;
-use crate::shows::HeavenStatusSource;
+use crate::status_source::HeavenStatusSource;
 use crate::{Error, FINALIZER, FINGERPRINT, GENERATION, HeavenKind, REISSUE_BEFORE, Settings, host, secrets};
 
 /// The longest delay before the next reconcile: timers must not be as long as a certificate's lifetime.
@@ -44,14 +47,6 @@ pub struct Heavens<K: HeavenKind> {
     remotes_used: Arc<ReferenceIndex>,
     pub(crate) observer: Observer<HeavenStatusSource<K>>,
     pub(crate) settings: Settings,
-}
-
-/// Results along the way, which are reported even if a later step fails.
-#[derive(Default)]
-pub(crate) struct Seen {
-    certificates: Option<State>,
-    available: Option<State>,
-    look_again: Option<OffsetDateTime>,
 }
 
 impl<K: HeavenKind> Heavens<K> {
@@ -240,7 +235,8 @@ impl<K: HeavenKind> Heavens<K> {
             }
         }
         let uid = object.meta().uid.as_deref();
-        workload::straighten::<K::Workload>(&context.client, &self.workloads, &key, uid, replicas).await?;
+        workload::remove_conflicting_fields::<K::Workload>(&context.client, &self.workloads, &key, uid, replicas)
+            .await?;
         set.apply_or_recreate(wanted, &self.workloads).await?;
         Ok(true)
     }
@@ -261,7 +257,7 @@ impl<K: HeavenKind> Heavens<K> {
         let user = parts.user.map(|user| User { name: user.name.to_owned(), group: user.group.map(ToOwned::to_owned) });
         let stored = secrets::stored(&context.client, &self.secrets, &context.key, named.all()).await?;
         let now = self.settings.now();
-        let terms = Terms { now, reissue_before: reissue_before(object, now)? };
+        let criteria = RenewalCriteria { now, reissue_before: reissue_before(object, now)? };
         if parts.skips_certificates {
             let needed = named.all().into_iter().filter(|name| user.is_some() || *name != named.controller);
             let missing: Vec<_> = needed.filter(|name| !stored.contains_key(name)).collect();
@@ -277,12 +273,13 @@ impl<K: HeavenKind> Heavens<K> {
                 stored.is_ours = false;
                 (name, stored)
             });
-            let issued =
-                issue(named, user.as_ref(), &theirs.collect(), &terms).inspect_err(|error| failed(seen, error))?;
-            seen.certificates = Some(supplied(&issued.expired));
+            let issued = issue(named, user.as_ref(), &theirs.collect(), &criteria)
+                .inspect_err(|error| seen.certificates_failed(error))?;
+            seen.certificates_issued(&issued.expired);
             return Ok(issued.fingerprint);
         }
-        let issued = issue(named, user.as_ref(), &stored, &terms).inspect_err(|error| failed(seen, error))?;
+        let issued =
+            issue(named, user.as_ref(), &stored, &criteria).inspect_err(|error| seen.certificates_failed(error))?;
         for wanted in &issued.secrets {
             if let Err(error) = secrets::write(&context.client, &self.secrets.ours, object, wanted).await {
                 if !matches!(error, Error::Raced(_)) {
@@ -295,22 +292,15 @@ impl<K: HeavenKind> Heavens<K> {
             secrets::release(&context.client, &self.secrets.ours, object, &named.all()).await?;
         }
         seen.look_again = issued.look_again;
-        seen.certificates = Some(supplied(&issued.expired));
+        seen.certificates_issued(&issued.expired);
         Ok(issued.fingerprint)
     }
 
-    async fn entry_points(&self, context: &Context, map: &str, must_be_there: bool) -> Result<EntryPoints, Error> {
+    async fn entry_points(&self, context: &Context, map: &str, is_supplied: bool) -> Result<EntryPoints, Error> {
         let key = Key::namespaced(context.key.namespace().unwrap_or_default(), map);
-        let found = match self.maps.get(&key) {
-            Some(map) => Some(map),
-            None => self.other_maps.get(&context.client, &key).await?,
-        };
-        match found {
-            Some(map) => Ok(EntryPoints::of(map.data.iter().flatten().map(|(key, _)| key.as_str()))),
-            None if must_be_there => Err(Error::Missing(format!("ConfigMap {map:?}"))),
-            // It was created a moment ago.
-            None => Ok(EntryPoints { git_pre: false, gitcd_config: true }),
-        }
+        let own = Some(&**self.maps.cache());
+        let found = entry_points::find(own, &self.other_maps, &context.client, &key, is_supplied).await?;
+        found.ok_or_else(|| Error::Missing(format!("ConfigMap {map:?}")))
     }
 
     /// Whether the Git host of a heaven serves over TLS.
@@ -320,28 +310,6 @@ impl<K: HeavenKind> Heavens<K> {
             None => None,
         };
         Ok(host::encrypted(parts.gitcd, secret.as_deref()))
-    }
-
-    fn show(
-        status: &mut TrishankuHeavenStatus,
-        parts: &HeavenParts<'_>,
-        generation: Option<i64>,
-        seen: &Seen,
-        host: &Result<Option<State>, Error>,
-    ) {
-        if seen.certificates.is_some() {
-            workload::set(&mut status.conditions, CERTIFICATES_READY, seen.certificates.as_ref(), generation);
-        }
-        // If its Secret cannot be read, the condition stays as it is.
-        if let Ok(host) = host {
-            let host = host.as_ref().filter(|_| !parts.skips_app);
-            workload::set(&mut status.conditions, GIT_HOST_ENCRYPTED, host, generation);
-        }
-        if seen.available.is_some() || parts.skips_app {
-            workload::set(&mut status.conditions, AVAILABLE, seen.available.as_ref(), generation);
-        }
-        let branch = BranchStatus { name: parts.branch().to_owned(), ..BranchStatus::default() };
-        status.branch = (!parts.skips_app).then_some(branch);
     }
 }
 
@@ -363,24 +331,6 @@ fn is_to_be_released(object: &impl HeavenKind) -> bool {
     !conditions.any(|condition| condition.status == "True" && condition.observed_generation == object.meta().generation)
 }
 
-/// The condition of user-supplied certificates: false if some have expired.
-fn supplied(expired: &[String]) -> State {
-    if expired.is_empty() {
-        return State::new(true, "Valid", "");
-    }
-    let message = format!("user-supplied Secrets have expired certificates; replace them: {}", expired.join(", "));
-    State::new(false, "Expired", message)
-}
-
-fn failed(seen: &mut Seen, error: &crate::certificates::IssueError) {
-    let reason = match error {
-        crate::certificates::IssueError::Authority { .. } => "CertificateAuthorityUnusable",
-        crate::certificates::IssueError::Incomplete { .. } => "SecretIncomplete",
-        _ => "CertificatesFailed",
-    };
-    seen.certificates = Some(State::new(false, reason, error.to_string()));
-}
-
 fn reissue_before(object: &impl HeavenKind, now: OffsetDateTime) -> Result<Option<OffsetDateTime>, Error> {
     let annotations = object.meta().annotations.as_ref();
     let Some(value) = annotations.and_then(|annotations| annotations.get(REISSUE_BEFORE)) else { return Ok(None) };
@@ -393,25 +343,6 @@ fn reissue_before(object: &impl HeavenKind, now: OffsetDateTime) -> Result<Optio
         return Err(wrong("is in the future; use a time that has passed, such as now"));
     }
     Ok(Some(time))
-}
-
-/// The conditions of a heaven that was applied.
-fn report(parts: &HeavenParts<'_>, seen: &Seen) -> Report {
-    if let Some(why) = parts.suspended {
-        return Report::stalled("Suspended", why).warns(false);
-    }
-    match [&seen.certificates, &seen.available].into_iter().flatten().find(|state| !state.is) {
-        // A rollout is nothing wrong. A Secret that is missing or has expired is, and so is a rollout that is stuck.
-        Some(state) if state.has_failed() => Report::stalled(state.reason.clone(), state.message.clone()),
-        Some(state) => {
-            let warns = seen.certificates.as_ref().is_some_and(|certificates| !certificates.is) || state.is_stuck();
-            Report::reconciling(state.reason.clone(), state.message.clone()).warns(warns)
-        }
-        None if seen.available.is_none() && !parts.skips_app => {
-            Report::reconciling("Applied", "the workload was just created")
-        }
-        None => Report::ready("Succeeded", ""),
-    }
 }
 
 impl<K: HeavenKind> StatusReconciler for Heavens<K> {
@@ -428,13 +359,13 @@ impl<K: HeavenKind> StatusReconciler for Heavens<K> {
         let (parts, mut seen) = (parts_of(&*object), Seen::default());
         let result = self.converge(&object, &parts, &context, &mut seen).await;
         let host = self.host(&parts, &context).await;
-        Self::show(status, &parts, object.meta().generation, &seen, &host);
+        report::show(status, &parts, object.meta().generation, &seen, &host);
         result.and(host.map(drop))?;
         let until = seen.look_again.map(|time| time - self.settings.now());
         let action = until.map_or(Action::Change, |until| {
             Action::After(Duration::try_from(until).unwrap_or_default().clamp(Duration::from_secs(1), LONGEST))
         });
-        Ok((report(&parts, &seen), action))
+        Ok((report::of_applied(&parts, &seen), action))
     }
 
     fn finalizer(&self) -> Option<&str> {

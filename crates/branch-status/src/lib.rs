@@ -8,12 +8,15 @@
 //! |---|---|
 //! | `ask` | a request over TLS with pinned certificates |
 //! | [`answer`] | the response, and the conditions derived from it; pure |
+//! | `observer` | a task for each object: when to query, and what to write |
+//! | `response` | the response of each pod, and which one counts |
 //! | [`pair`] | self-signed certificates where there is no authority |
 
 pub mod answer;
 mod ask;
 mod observer;
 pub mod pair;
+mod response;
 
 use std::time::Duration;
 

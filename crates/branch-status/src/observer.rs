@@ -17,11 +17,11 @@ use tokio::task::AbortHandle;
 use trishanku_api::{REPOSITORY_READY, SYNCED};
 use trishanku_framework::cache::{Cache, Index};
 use trishanku_framework::{Context, Key, Object, Term};
-use trishanku_heaven_plan::STATUS_PORT;
 use trishanku_heaven_plan::workload::{self, State, label_value};
 
 use crate::answer::Branch;
-use crate::ask::{Identity, ask};
+use crate::ask::Identity;
+use crate::response::{PodResponse, best, phase, worst};
 use crate::{INTERVAL, REPORT_INTERVAL};
 
 /// The field manager: not that of the reconcilers, which do not own these fields.
@@ -182,7 +182,7 @@ impl<T: StatusSource> Observer<T> {
         let Some(object) = self.shared.objects.get(key) else {
             return Asked { answer: Err("it is gone".to_owned()), pending_since: None };
         };
-        let Some(Answered { answer, pending_since, .. }) = self.shared.look(key, &object, client).await else {
+        let Some(PodResponse { answer, pending_since, .. }) = self.shared.look(key, &object, client).await else {
             return Asked { answer: Err("there is no pod".to_owned()), pending_since: None };
         };
         Asked { answer, pending_since }
@@ -210,7 +210,7 @@ impl<T: StatusSource> Shared<T> {
             let mut before = self.source.conditions(&object);
             before.retain(|condition| [REPOSITORY_READY, SYNCED].contains(&condition.type_.as_str()));
             let (branch, states) = match &asked {
-                Some(Answered { pod, answer: Ok(branch), .. }) => {
+                Some(PodResponse { pod, answer: Ok(branch), .. }) => {
                     last_answer = Instant::now();
                     let observed = Observed { branch: branch.clone(), at: last_answer };
                     self.latest.lock().insert(key.clone(), observed);
@@ -219,8 +219,8 @@ impl<T: StatusSource> Shared<T> {
                         [Some(branch.ready()), branch.synced()].map(|state| self.of_pod(&object, pod, state)),
                     )
                 }
-                Some(Answered { answer: Err(_), .. }) if last_answer.elapsed() < GRACE => continue,
-                Some(Answered { answer: Err(error), .. }) => {
+                Some(PodResponse { answer: Err(_), .. }) if last_answer.elapsed() < GRACE => continue,
+                Some(PodResponse { answer: Err(error), .. }) => {
                     let state = State::new(false, "NotReachable", format!("cannot query gitcd: {error}"));
                     (None, [Some(state.clone()), Some(state)])
                 }
@@ -288,17 +288,17 @@ impl<T: StatusSource> Shared<T> {
 
     /// Queries all pods: with a writer lease, one of them is the writer, and the others wait for their turn without
     /// responding.
-    async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<Answered> {
+    async fn look(&self, key: &Key, object: &T::Object, client: &Client) -> Option<PodResponse> {
         let pods = self.pods(key, object);
         let identity = self.source.identity(client, object).await;
         let mut answers = Vec::with_capacity(pods.len());
         for some in pods.chunks(AT_ONCE) {
-            answers.extend(join_all(some.iter().map(|pod| Answered::of(pod, identity.as_ref()))).await);
+            answers.extend(join_all(some.iter().map(|pod| PodResponse::of(pod, identity.as_ref()))).await);
         }
         if self.source.has_branch_per_replica(object) {
             return worst(answers);
         }
-        let is_any_started = answers.iter().any(|answered| answered.pending_since.is_none());
+        let is_any_started = answers.iter().any(|response| response.pending_since.is_none());
         let mut best = best(answers)?;
         if is_any_started {
             best.pending_since = None;
@@ -338,68 +338,6 @@ fn in_namespace(namespace: Option<&str>, value: &str) -> String {
     format!("{}/{value}", namespace.unwrap_or_default())
 }
 
-async fn look_at(pod: &Pod, identity: Option<&Identity>) -> Result<Branch, String> {
-    let annotations = pod.metadata.annotations.as_ref();
-    let port = annotations.and_then(|annotations| annotations.get(STATUS_PORT)?.parse().ok());
-    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-    match (address, port, identity) {
-        (Some(address), Some(port), Some(identity)) => ask(address, port, identity).await,
-        (None, ..) => Err("its pod has no address yet".to_owned()),
-        (_, None, _) => Err(format!("its pod has no annotation {STATUS_PORT}")),
-        (.., None) => Err("there are no certificates for the request".to_owned()),
-    }
-}
-
-/// The response of a pod.
-#[derive(Clone, Debug, PartialEq)]
-struct Answered {
-    /// Its name.
-    pod: String,
-    answer: Result<Branch, String>,
-    /// Its creation time, if it has not started.
-    pending_since: Option<Timestamp>,
-}
-
-impl Answered {
-    async fn of(pod: &Pod, identity: Option<&Identity>) -> Self {
-        let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self {
-            pod: pod.metadata.name.clone().unwrap_or_default(),
-            answer: look_at(pod, identity).await,
-            pending_since: made.filter(|_| phase(pod) == "Pending"),
-        }
-    }
-}
-
-/// The phase of a pod; a new one is pending.
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
-/// Selects the worst response of replicas that have a branch each: an error of a pod that has started, otherwise that of a
-/// branch that cannot be written, otherwise one with unpushed commits, otherwise the error of a pod that has not started,
-/// otherwise one that is not synchronized.
-fn worst(answers: Vec<Answered>) -> Option<Answered> {
-    answers.into_iter().min_by_key(|Answered { answer, pending_since, .. }| match answer {
-        Err(_) if pending_since.is_none() => 0,
-        Ok(branch) if !branch.ready().is => 1,
-        Ok(branch) if branch.unpushed().is_some() => 2,
-        Err(_) => 3,
-        Ok(branch) if branch.synced().is_some_and(|synced| !synced.is) => 4,
-        Ok(_) => 5,
-    })
-}
-
-/// Selects a response: that of the writer, preferably of one with unpushed commits, otherwise another response, otherwise
-/// an error.
-fn best(answers: Vec<Answered>) -> Option<Answered> {
-    answers.into_iter().min_by_key(|answered| match &answered.answer {
-        Ok(branch) if branch.is_writer() => u8::from(branch.unpushed().is_none()),
-        Ok(_) => 2,
-        Err(_) => 3,
-    })
-}
-
 /// Merges our conditions into the present ones; transition times change only with the status.
 fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Option<i64>) -> Vec<Condition> {
     let mut conditions: Vec<_> = before.to_vec();
@@ -407,73 +345,4 @@ fn conditions(before: &[Condition], states: &[Option<State>; 2], generation: Opt
         workload::set(&mut conditions, of, state.as_ref(), generation);
     }
     conditions
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::answer::Remote;
-
-    #[test]
-    fn of_several_pods_the_one_that_writes_counts() {
-        let branch = |role: &str, head: &str| Branch {
-            role: role.to_owned(),
-            head: head.to_owned(),
-            remotes: vec![Remote { pushed: Some("a".to_owned()), ..Remote::default() }],
-            ..Branch::default()
-        };
-        let away = || Err("refused".to_owned());
-        let best = |answers: Vec<Result<Branch, String>>| {
-            let answers =
-                answers.into_iter().map(|answer| Answered { pod: "pod".to_owned(), answer, pending_since: None });
-            super::best(answers.collect()).map(|answered| answered.answer)
-        };
-        assert_eq!(best(Vec::new()), None);
-        assert_eq!(best(vec![away()]), Some(away()));
-        assert_eq!(best(vec![away(), Ok(branch("writer", "a"))]), Some(Ok(branch("writer", "a"))));
-        let (deposed, writer) = (branch("deposed", "b"), branch("writer", "a"));
-        assert_eq!(best(vec![away(), Ok(deposed.clone()), Ok(writer.clone())]), Some(Ok(writer.clone())));
-        assert_eq!(best(vec![away(), Ok(deposed.clone())]), Some(Ok(deposed)));
-        // Replicas without a lease: commits that only one of them has are not pushed.
-        let behind = branch("writer", "b");
-        assert_eq!(best(vec![Ok(writer), Ok(behind.clone())]), Some(Ok(behind)));
-    }
-
-    #[test]
-    fn of_branches_of_their_own_the_one_with_most_problems_counts() {
-        let pushed = |pushed: &str| Branch {
-            role: "writer".to_owned(),
-            head: "b".to_owned(),
-            remotes: vec![Remote {
-                pushed: Some(pushed.to_owned()),
-                condition: "Synced".to_owned(),
-                ..Remote::default()
-            }],
-            ..Branch::default()
-        };
-        let full = Branch { writes_refused: Some("the disk is full".to_owned()), ..pushed("b") };
-        let away = pushed("b");
-        let apart =
-            Branch { remotes: vec![Remote { condition: "Denied".to_owned(), ..away.remotes[0].clone() }], ..away };
-        let pending = Some(Timestamp::UNIX_EPOCH);
-        let answers = [
-            (Ok(pushed("b")), None),
-            (Ok(apart), None),
-            (Err("no address".to_owned()), pending),
-            (Ok(pushed("a")), None),
-            (Ok(full), None),
-            (Err("refused".to_owned()), None),
-        ];
-        // The last one is the worst, the one before it the second, and so on.
-        for count in 1..=answers.len() {
-            let named = answers[..count].iter().enumerate().map(|(at, (answer, pending_since))| Answered {
-                pod: at.to_string(),
-                answer: answer.clone(),
-                pending_since: *pending_since,
-            });
-            let found = worst(named.collect()).unwrap();
-            assert_eq!(found.pod, (count - 1).to_string());
-        }
-        assert_eq!(worst(Vec::new()), None);
-    }
 }

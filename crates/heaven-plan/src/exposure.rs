@@ -1,10 +1,11 @@
 //! Whether Secrets would get to a repository that is not known to be private: a pure function of manifests.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use trishanku_api::{AutomatedMergeSpec, GitHubRepository, Gitcd, Remote};
 use trishanku_framework::Key;
-use trishanku_framework::cache::Change;
+use trishanku_framework::cache::{Cache, Change};
 
 use crate::HeavenParts;
 use crate::encryption::Encryption;
@@ -101,6 +102,28 @@ pub enum Leak {
     Undeclared(String),
     /// It is unknown whether a remote is public; the text names the object that will show it.
     Unknown(String),
+}
+
+impl Leak {
+    /// Returns the error of a controller, which says what to do.
+    pub fn into_error<E>(
+        self,
+        public: impl FnOnce(String) -> E,
+        undeclared: impl FnOnce(String) -> E,
+        unknown: impl FnOnce(String) -> E,
+    ) -> E {
+        match self {
+            Self::Public(how) => public(how),
+            Self::Undeclared(what) => undeclared(what),
+            Self::Unknown(what) => unknown(what),
+        }
+    }
+}
+
+/// Returns the repositories of a namespace that remotes of its heavens and merges may be.
+pub fn repositories_in(cache: &Cache<GitHubRepository>, namespace: Option<&str>) -> Vec<Arc<GitHubRepository>> {
+    let keys = cache.keys().into_iter().filter(|found| found.namespace() == namespace);
+    keys.filter_map(|found| cache.get(&found)).collect()
 }
 
 /// Whether only machines of an internal network can reach a repository: a path, or a host without a public name or address.

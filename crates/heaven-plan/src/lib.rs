@@ -36,7 +36,9 @@ pub const STATUS_PORT: &str = "controllers.trishanku.org/status-port";
 
 pub mod credentials;
 pub mod encryption;
+pub mod entry_points;
 pub mod exposure;
+pub mod injected;
 pub mod names;
 pub mod objects;
 pub mod own_namespace;

@@ -46,7 +46,7 @@ pub fn claim(name: &str, gitcd: Option<&Gitcd>) -> Option<PersistentVolumeClaim>
 
 /// The volume claims to create for the repositories of a heaven.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Claims {
+pub struct VolumeClaims {
     /// The claim of a heaven with one replica.
     pub shared: Option<PersistentVolumeClaim>,
     /// The template from which each replica gets a claim of its own. Its name is that of the volume.
@@ -54,14 +54,14 @@ pub struct Claims {
 }
 
 /// Returns the volume claims to create for the repositories of a heaven.
-pub fn claims(name: &str, gitcd: Option<&Gitcd>, replicas: Replicas) -> Claims {
+pub fn claims(name: &str, gitcd: Option<&Gitcd>, replicas: Replicas) -> VolumeClaims {
     let claim = claim(name, gitcd);
     match (replicas, claim) {
         (Replicas::Named { .. }, Some(claim)) => {
             let by_replica = PersistentVolumeClaim { metadata: called(HOME.to_owned()), ..claim };
-            Claims { shared: None, by_replica: Some(by_replica) }
+            VolumeClaims { shared: None, by_replica: Some(by_replica) }
         }
-        (_, shared) => Claims { shared, by_replica: None },
+        (_, shared) => VolumeClaims { shared, by_replica: None },
     }
 }
 

@@ -48,6 +48,9 @@ pub enum PodError {
     /// There is no template.
     #[error("spec.{0} is missing")]
     Missing(&'static str),
+    /// The containers of an injected heaven have no user.
+    #[error("spec.certificates.controller is missing, so there is no kubeconfig for the containers: set it")]
+    NoUser,
 }
 
 /// Returns the pods of a heaven: its template, with the plan beside the containers of the user, on ports that those do not

@@ -15,6 +15,9 @@
 //! # Ok::<(), trishanku_lint::Unreadable>(())
 //! ```
 
+mod defaults;
+mod definitions;
+mod labels;
 mod plan;
 mod rules;
 mod schema;
@@ -23,8 +26,11 @@ mod spelling;
 use std::fmt;
 
 use kube::CustomResourceExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use trishanku_api::{AutomatedMerge, GROUP, GitHubRepository, TrishankuHeaven, VERSION};
+
+use self::definitions::{HeavenDefinition, HeavenDefinitions};
+use self::labels::InjectLabels;
 
 /// An error in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +41,7 @@ pub struct Finding {
     pub field: String,
     /// What is wrong, and how to fix it.
     pub problem: String,
+    is_of_others: bool,
 }
 
 impl Finding {
@@ -42,6 +49,12 @@ impl Finding {
     #[must_use]
     pub fn is_unknown_field(&self) -> bool {
         self.problem.starts_with(spelling::UNKNOWN)
+    }
+
+    /// Whether the object is of a kind that another project defines.
+    #[must_use]
+    pub fn is_of_other_project(&self) -> bool {
+        self.is_of_others
     }
 }
 
@@ -56,20 +69,58 @@ impl fmt::Display for Finding {
 #[error("not YAML: {0}")]
 pub struct Unreadable(String);
 
-/// Checks all objects of our group in a text with manifests, including those in lists (`kind: List`, as kubectl prints).
-/// Other objects are skipped.
+/// Checks all objects of our group in a text with manifests, including those in lists (`kind: List`, as kubectl prints), and objects
+/// of other kinds of heavens whose `CustomResourceDefinition` is in the text. Other objects are skipped.
+///
+/// A heaven that sets `skip.app` is checked as the webhook checks it if it is meant to be injected: a `Namespace` in the text has the
+/// label `controllers.trishanku.org/inject` with its name, or its branch contains `$(REPLICA)`.
 ///
 /// # Errors
 /// [`Unreadable`].
 pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
+    lint_with(text, &[])
+}
+
+/// As [`lint`], with further documents, such as those of other files: `CustomResourceDefinition` objects of kinds of heavens, and
+/// `Namespace` objects. They are not checked.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn lint_with(text: &str, others: &[Value]) -> Result<Vec<Finding>, Unreadable> {
     let mut findings = Vec::new();
     // Parses numbers as Kubernetes does. Error messages do not repeat the text: it may be a secret.
     let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
-    for document in documents.map_err(|error| Unreadable(error.to_string()))? {
-        each(&document, &mut findings);
+    let documents = documents.map_err(|error| Unreadable(error.to_string()))?;
+    let mut all = Vec::new();
+    documents.iter().chain(others).for_each(|document| flatten(document, &mut all));
+    let references = References {
+        definitions: HeavenDefinitions::among(all.iter().copied()),
+        labels: InjectLabels::of(all.iter().copied()),
+    };
+    for document in &documents {
+        each(document, &references, &mut findings);
     }
     Ok(findings)
+}
+
+/// What other objects say about the objects to check.
+struct References<'d> {
+    definitions: HeavenDefinitions<'d>,
+    labels: InjectLabels<'d>,
+}
+
+/// Adds a document, or the objects of a list.
+fn flatten<'d>(document: &'d Value, all: &mut Vec<&'d Value>) {
+    match list_items(document) {
+        Some(items) => items.iter().for_each(|item| flatten(item, all)),
+        None => all.push(document),
+    }
+}
+
+fn list_items(document: &Value) -> Option<&Vec<Value>> {
+    let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    document["items"].as_array().filter(|_| is_list)
 }
 
 /// The kinds of our group.
@@ -96,13 +147,16 @@ const METADATA: [&str; 15] = [
 ];
 
 /// Checks an object, or all objects of a list; the list itself is not checked.
-fn each(document: &Value, findings: &mut Vec<Finding>) {
+fn each(document: &Value, references: &References<'_>, findings: &mut Vec<Finding>) {
     let kind = document["kind"].as_str().unwrap_or_default();
-    if let Some(items) = document["items"].as_array().filter(|_| kind.ends_with("List")) {
-        return items.iter().for_each(|item| each(item, findings));
+    if let Some(items) = list_items(document) {
+        return items.iter().for_each(|item| each(item, references, findings));
     }
     let api_version = document["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    if let Some(definition) = references.definitions.of(group, kind) {
+        return other_heaven(document, definition, version, findings);
+    }
     // Another project may have a GitHubRepository.
     let is_like_ours = group.is_empty() || group.contains("trishanku");
     let is_meant = match spelling::closest(kind, KINDS) {
@@ -111,17 +165,51 @@ fn each(document: &Value, findings: &mut Vec<Finding>) {
         None => false,
     };
     if group == GROUP || is_meant {
-        object(document, findings);
+        let before = findings.len();
+        object(document, &references.labels, findings);
+        findings[before..].iter_mut().for_each(|finding| finding.is_of_others = !is_like_ours);
     }
 }
 
-fn object(document: &Value, findings: &mut Vec<Finding>) {
+/// Checks a heaven of another project: its fields, and its branch. Only its own controller knows what else it consists of.
+fn other_heaven(document: &Value, definition: HeavenDefinition<'_>, version: &str, findings: &mut Vec<Finding>) {
+    let kind = document["kind"].as_str().unwrap_or_default();
+    let object = format!("{kind} {}", document["metadata"]["name"].as_str().unwrap_or_default());
+    let mut add = |field: &str, problem: String| {
+        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem, is_of_others: true });
+    };
+    let schema = match definition.schema(version) {
+        Ok(schema) => schema,
+        Err(served) => {
+            let problem =
+                format!("the CustomResourceDefinition of {kind} has no version {version:?}: use one of {served}");
+            return add("apiVersion", problem);
+        }
+    };
+    let mut completed = document.get("spec").map_or_else(|| json!({}), |spec| json!({"spec": spec}));
+    defaults::complete(&mut completed, schema);
+    let Some(spec) = completed.get("spec") else {
+        if schema["required"].as_array().is_some_and(|required| required.iter().any(|name| name == "spec")) {
+            add("spec", "Required value".to_owned());
+        }
+        return;
+    };
+    let schema = &schema["properties"]["spec"];
+    schema::check("spec", spec, schema, &mut add);
+    rules::check("spec", spec, schema, &mut add);
+    // Only what the manifest says is explicit.
+    plan::explicit_resolutions(&document["spec"])
+        .chain(plan::unencrypted(spec))
+        .for_each(|(field, problem)| add(&field, problem));
+}
+
+fn object(document: &Value, labels: &InjectLabels<'_>, findings: &mut Vec<Finding>) {
     let written = document["kind"].as_str().unwrap_or_default();
     let kind = spelling::closest(written, KINDS).unwrap_or(written);
     let name = document["metadata"]["name"].as_str().unwrap_or_default();
     let object = format!("{written} {name}");
     let mut add = |field: &str, problem: String| {
-        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem });
+        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem, is_of_others: false });
     };
     let definition = match kind {
         "TrishankuHeaven" => TrishankuHeaven::crd(),
@@ -159,17 +247,22 @@ fn object(document: &Value, findings: &mut Vec<Finding>) {
     let schema = &schema["properties"]["spec"];
     let before = findings.len();
     let mut add = |field: &str, problem: String| {
-        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem });
+        findings.push(Finding { object: object.clone(), field: field.to_owned(), problem, is_of_others: false });
     };
     schema::check("spec", spec, schema, &mut add);
     rules::check("spec", spec, schema, &mut add);
     let is_well_formed = findings.len() == before;
     let advice = plan::explicit_resolutions(spec).chain(plan::unencrypted(spec));
-    findings.extend(advice.map(|(field, problem)| Finding { object: object.clone(), field, problem }));
+    findings.extend(advice.map(|(field, problem)| Finding {
+        object: object.clone(),
+        field,
+        problem,
+        is_of_others: false,
+    }));
     // Planning needs a well-formed spec.
     if is_well_formed {
-        let problem = plan::check(kind, name, spec);
-        findings.extend(problem.map(|(field, problem)| Finding { object, field, problem }));
+        let problem = plan::check(kind, name, spec, labels.naming(&document["metadata"]));
+        findings.extend(problem.map(|(field, problem)| Finding { object, field, problem, is_of_others: false }));
     }
 }
 

@@ -4,7 +4,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 use trishanku_heaven_plan::credentials::exposed_remotes;
-use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, merge};
+use trishanku_heaven_plan::injected::{self, INJECT};
+use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, REPLICA, merge};
 use trishanku_heaven_plan::pod::PodError;
 use trishanku_heaven_plan::workload::{HEAVEN, Replicas};
 use trishanku_heaven_plan::{HeavenParts, objects, pod};
@@ -52,19 +53,31 @@ pub(crate) fn unencrypted(spec: &Value) -> Vec<(String, String)> {
     remotes.chain(host).collect()
 }
 
-/// The first error of the plan.
-pub(crate) fn check(kind: &str, name: &str, spec: &Value) -> Problem {
+/// The first error of the plan. `injected_in` is a namespace whose label names the heaven.
+pub(crate) fn check(kind: &str, name: &str, spec: &Value, injected_in: Option<&str>) -> Problem {
     match kind {
-        "TrishankuHeaven" => of_heaven(name, spec).err(),
+        "TrishankuHeaven" => of_heaven(name, spec, injected_in).err(),
         "AutomatedMerge" => of_merge(name, spec).err(),
         _ => None,
     }
 }
 
-fn of_heaven(name: &str, spec: &Value) -> Result<(), (String, String)> {
+fn of_heaven(name: &str, spec: &Value, injected_in: Option<&str>) -> Result<(), (String, String)> {
     let spec: TrishankuHeavenSpec = typed(spec)?;
     let parts = HeavenParts::of_spec(name, &spec);
-    if parts.skips_app || parts.pod_template.is_none() {
+    if parts.skips_app {
+        // Otherwise it may be the heaven of a controller on another machine.
+        let is_injected = injected_in.is_some() || parts.branch().contains(REPLICA);
+        return if is_injected { injected::check(parts).map_err(|error| at("spec", &error)) } else { Ok(()) };
+    }
+    if let Some(namespace) = injected_in {
+        let problem = format!(
+            "the label {INJECT} of namespace {namespace:?} names this heaven, but it runs its own Deployment, so it cannot be injected: \
+             set skip.app, or remove the label"
+        );
+        return Err(("spec.skip.app".to_owned(), problem));
+    }
+    if parts.pod_template.is_none() {
         return Ok(());
     }
     objects::host_service(name, HEAVEN, parts.gitcd).map_err(|error| at("spec", &error))?;

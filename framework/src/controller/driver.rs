@@ -15,8 +15,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::builder::{Pauses, Seat, TimedOut, Triggers};
 use super::complaint::complain;
 use super::kinds::{Affected, Kinds};
-use super::orders::{Orders, Runs};
 use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
+use super::run_context::{RunContext, Runs};
 use super::term::{Acting, Term};
 use super::trigger::{self, Owner};
 use super::{Action, CleanedUp, Context, Controller, Reconciler};
@@ -139,9 +139,9 @@ impl<R: Reconciler> Driver<R> {
     }
 
     /// Works for every term, until it is stopped.
-    async fn terms(self: &Arc<Self>, orders: &mut Orders) {
-        while let Some(role) = orders.lead().await {
-            if self.term(orders, role).await {
+    async fn terms(self: &Arc<Self>, run_context: &mut RunContext) {
+        while let Some(role) = run_context.lead().await {
+            if self.term(run_context, role).await {
                 return;
             }
         }
@@ -159,30 +159,30 @@ impl<R: Reconciler> Driver<R> {
     }
 
     /// Works for the term of `role`. Returns true if it ended because of `stop`.
-    async fn term(self: &Arc<Self>, orders: &mut Orders, role: Role) -> bool {
+    async fn term(self: &Arc<Self>, run_context: &mut RunContext, role: Role) -> bool {
         self.begin();
         let acting = Acting::begin();
         let (mut running, mut works) = (Running::new(), Works::new());
         let mut resync = Instant::now();
-        let mut complaints = pin!(complain(&self.recorder, &self.cache, orders.client.clone()));
+        let mut complaints = pin!(complain(&self.recorder, &self.cache, run_context.client.clone()));
         let stopped = loop {
             if self.resync.is_some_and(|every| resync.elapsed() >= every) {
                 // Several missed resyncs count as one.
                 resync = Instant::now();
                 self.add(self.cache.keys(), Cause::Resync);
             }
-            self.start(&orders.client, &acting, &mut running, &mut works);
+            self.start(&run_context.client, &acting, &mut running, &mut works);
             // Never longer than the interval of liveness reports.
-            let mut wake = Instant::now() + orders.pulse.beat();
+            let mut wake = Instant::now() + run_context.pulse.beat();
             wake = self.queue(|queue| queue.wake_at()).map_or(wake, |at| at.min(wake));
             if let Some(every) = self.resync {
                 wake = wake.min(later(resync, every));
             }
             tokio::select! {
                 biased;
-                Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
+                Ok(_) = run_context.stop.wait_for(|stop| *stop) => break true,
                 // Also if the next term has already started: another replica may have worked in between.
-                Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
+                Ok(_) = run_context.role.wait_for(|now| *now != role) => break false,
                 Some(ended) = running.join_next_with_id() => self.ended(ended, &mut works),
                 () = self.added.notified() => {}
                 never = &mut complaints => match never {},
@@ -191,7 +191,7 @@ impl<R: Reconciler> Driver<R> {
         };
         self.queue(Queue::drain);
         if stopped {
-            self.wait_for(&mut running, &mut works, orders, role).await;
+            self.wait_for(&mut running, &mut works, run_context, role).await;
         }
         // Before a reconcile that is slow to end: another replica may work already.
         drop(acting);
@@ -227,7 +227,7 @@ impl<R: Reconciler> Driver<R> {
     }
 
     /// Lets running reconciles finish, as long as the lease is held.
-    async fn wait_for(&self, running: &mut Running, works: &mut Works, orders: &mut Orders, role: Role) {
+    async fn wait_for(&self, running: &mut Running, works: &mut Works, run_context: &mut RunContext, role: Role) {
         let all = async {
             while let Some(ended) = running.join_next_with_id().await {
                 self.ended(ended, works);
@@ -235,10 +235,10 @@ impl<R: Reconciler> Driver<R> {
         };
         tokio::select! {
             () = all => {}
-            Ok(_) = orders.role.wait_for(|now| *now != role) => {}
+            Ok(_) = run_context.role.wait_for(|now| *now != role) => {}
             // A long reconcile does not mean that the controller is stuck.
-            () = orders.pulse.clone().keep() => {}
-            () = tokio::time::sleep(orders.grace) => {
+            () = run_context.pulse.clone().keep() => {}
+            () = tokio::time::sleep(run_context.grace) => {
                 tracing::warn!(controller = self.name, "cancelled reconciles that did not finish in time");
             }
         }
@@ -320,11 +320,11 @@ impl<R: Reconciler> Runs for Driver<R> {
         Box::pin(futures::future::join_all(awaited).map(drop))
     }
 
-    fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
+    fn run(self: Arc<Self>, mut run_context: RunContext) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             tokio::select! {
                 never = self.listen() => match never {},
-                () = self.terms(&mut orders) => {}
+                () = self.terms(&mut run_context) => {}
             }
         })
     }
@@ -375,7 +375,7 @@ mod tests {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no request is expected"))
         });
         let (client, pulse) = (Client::new(nobody, "default"), Health::default().pulse("test"));
-        let running = tokio::spawn(driver.run(Orders { client, role, stop, grace: Duration::ZERO, pulse }));
+        let running = tokio::spawn(driver.run(RunContext { client, role, stop, grace: Duration::ZERO, pulse }));
         let until = async |times| {
             while begun.load(Ordering::SeqCst) < times {
                 assert!(!running.is_finished(), "the controller runs until it is stopped");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::Client;
 
-use super::orders::{Orders, Runs};
+use super::run_context::{RunContext, Runs};
 use super::term::{Acting, Term};
 
 type Begin = Box<dyn Fn(Client, Term) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -34,26 +34,26 @@ impl Runs for Runnable {
         Box::pin(std::future::ready(()))
     }
 
-    fn run(self: Arc<Self>, mut orders: Orders) -> BoxFuture<'static, ()> {
+    fn run(self: Arc<Self>, mut run_context: RunContext) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            while let Some(role) = orders.lead().await {
+            while let Some(role) = run_context.lead().await {
                 let acting = Acting::begin();
-                let mut work = (self.begin)(orders.client.clone(), acting.term());
+                let mut work = (self.begin)(run_context.client.clone(), acting.term());
                 let mut is_done = false;
                 let stopped = loop {
                     tokio::select! {
                         biased;
-                        Ok(_) = orders.stop.wait_for(|stop| *stop) => break true,
-                        Ok(_) = orders.role.wait_for(|now| *now != role) => break false,
+                        Ok(_) = run_context.stop.wait_for(|stop| *stop) => break true,
+                        Ok(_) = run_context.role.wait_for(|now| *now != role) => break false,
                         () = &mut work, if !is_done => is_done = true,
-                        () = orders.pulse.clone().keep() => {}
+                        () = run_context.pulse.clone().keep() => {}
                     }
                 };
                 drop(acting);
                 if !stopped {
                     continue;
                 }
-                if !is_done && tokio::time::timeout(orders.grace, work).await.is_err() {
+                if !is_done && tokio::time::timeout(run_context.grace, work).await.is_err() {
                     tracing::warn!(runnable = self.name, "cancelled a runnable that did not finish in time");
                 }
                 return;

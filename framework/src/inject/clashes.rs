@@ -30,7 +30,7 @@ pub(super) fn of_ports(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec
                     let name = their.name.as_deref().unwrap_or_default();
                     let found = format!("has the name {name:?} of a port of injected container {ours:?}");
                     let remedy = "rename it, because a Service that selects it by name gets the first";
-                    problems.collision(path, found, remedy);
+                    problems.collision(format!("{path}.name"), found, remedy);
                 }
             }
         }

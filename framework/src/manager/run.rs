@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::{Manager, RunError, Task, connected};
 use crate::cache::Caches;
 use crate::clock;
-use crate::controller::Orders;
+use crate::controller::RunContext;
 #[cfg(feature = "webhook")]
 use crate::controller::Runnable;
 use crate::lease::{Election, Role};
@@ -141,11 +141,11 @@ impl Manager {
             };
             for Task { runs, .. } in self.controllers.iter().filter(here) {
                 let (client, role, stop, grace) = (site.client.clone(), site.role.clone(), stop.clone(), self.grace);
-                let mut orders = Orders { client, role, stop, grace, pulse: self.health.pulse(runs.name()) };
+                let mut run_context = RunContext { client, role, stop, grace, pulse: self.health.pulse(runs.name()) };
                 let (runs, all, awaited) = (runs.clone(), synced(site.caches), runs.synced());
                 working.spawn(async move {
-                    if orders.until(all.then(|()| awaited)).await {
-                        runs.run(orders).await;
+                    if run_context.until(all.then(|()| awaited)).await {
+                        runs.run(run_context).await;
                     }
                 });
             }

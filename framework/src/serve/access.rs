@@ -1,27 +1,54 @@
 //! Authentication and authorization of clients that read secured metrics.
+//!
+//! As in Kubernetes' own servers (`authentication/token/cache` and `request/bearertoken` of k8s.io/apiserver), answers are kept for a
+//! short time, requests with one token share a review, and the scheme is compared without regard to case. Beyond that, the number of
+//! reviews at a time is limited: every pod can connect, and each unknown token would cost the apiserver a review.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::error::chain;
 
-/// How long an answer is kept, as in controller-runtime.
+/// How long an answer is kept. controller-runtime keeps all reviews of tokens for a minute; here a refusal is kept for a shorter time,
+/// so that a new permission counts soon.
 const ALLOWED: Duration = Duration::from_mins(1);
 const DENIED: Duration = Duration::from_secs(10);
 /// Limits the memory that clients with random tokens can use.
 const MOST_ANSWERS: usize = 1_000;
+/// Reviews at a time. Scrapers are few, and their tokens are known for a minute.
+const AT_ONCE: usize = 4;
+/// How long a token may wait for its review to start, and the review for its answer, as in controller-runtime.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Why a token cannot be reviewed.
+#[derive(Debug, thiserror::Error)]
+enum ReviewError {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("the apiserver did not answer within {} seconds", WAIT.as_secs())]
+    Silent,
+    #[error("too many other tokens wait for a review")]
+    Busy,
+}
+
+/// A review that several requests wait for.
+type Review = BoxFuture<'static, Result<StatusCode, Arc<ReviewError>>>;
 
 /// The digest of a token: tokens themselves are not kept.
 type Fingerprint = [u8; 32];
@@ -30,6 +57,9 @@ type Fingerprint = [u8; 32];
 pub(super) struct Access {
     client: Client,
     answers: Mutex<Answers>,
+    /// Reviews that are under way. One of which no request waits any more is dropped, and its entry with the next review.
+    reviews: Mutex<HashMap<Fingerprint, WeakShared<Review>>>,
+    free: Semaphore,
 }
 
 /// The latest answers of the apiserver: 200, 401 or 403.
@@ -61,21 +91,48 @@ fn counts(at: Instant, code: StatusCode, now: Instant) -> bool {
 
 impl Access {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, answers: Mutex::default() }
+        Self { client, answers: Mutex::default(), reviews: Mutex::default(), free: Semaphore::new(AT_ONCE) }
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn of(&self, token: &str) -> kube::Result<StatusCode> {
+    /// Returns 200, 401 or 403 for a token.
+    async fn of(self: &Arc<Self>, token: &str) -> Result<StatusCode, Arc<ReviewError>> {
         let fingerprint = Sha256::digest(token).into();
         if let Some(code) = self.answers().get(&fingerprint, Instant::now()) {
             return Ok(code);
         }
-        let code = self.ask(token).await?;
-        self.answers().keep(fingerprint, code, Instant::now());
-        Ok(code)
+        self.review(fingerprint, token).await
+    }
+
+    /// Joins the review of a token that is under way, or starts one. Failures are shared, and not kept.
+    fn review(self: &Arc<Self>, fingerprint: Fingerprint, token: &str) -> Shared<Review> {
+        let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(review) = reviews.get(&fingerprint).and_then(WeakShared::upgrade) {
+            return review;
+        }
+        reviews.retain(|_, review| review.upgrade().is_some());
+        let (access, token) = (self.clone(), token.to_owned());
+        let review: Review = Box::pin(async move {
+            // Another review may have ended since this token was looked up.
+            if let Some(code) = access.answers().get(&fingerprint, Instant::now()) {
+                return Ok(code);
+            }
+            let code = access.ask_in_turn(&token).await.map_err(Arc::new)?;
+            access.answers().keep(fingerprint, code, Instant::now());
+            Ok(code)
+        });
+        let review = review.shared();
+        // It was not polled yet, so it can be downgraded.
+        reviews.extend(review.downgrade().map(|weak| (fingerprint, weak)));
+        review
+    }
+
+    async fn ask_in_turn(&self, token: &str) -> Result<StatusCode, ReviewError> {
+        let Ok(Ok(_turn)) = timeout(WAIT, self.free.acquire()).await else { return Err(ReviewError::Busy) };
+        timeout(WAIT, self.ask(token)).await.map_err(|_| ReviewError::Silent)?.map_err(ReviewError::Request)
     }
 
     async fn ask(&self, token: &str) -> kube::Result<StatusCode> {
@@ -104,55 +161,82 @@ impl Access {
     }
 }
 
+/// Returns the token of a request, in any spelling of its scheme.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty())
+}
+
 /// Passes a request on if its token may read metrics.
 pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let token =
-        request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-    let Some(token) = token else {
-        let how = [(header::WWW_AUTHENTICATE, "Bearer")];
-        return (StatusCode::UNAUTHORIZED, how, "a service account token is required\n").into_response();
+    let Some(token) = token(request.headers()) else {
+        return unauthorized("Bearer", "a service account token is required\n");
     };
     match access.of(token).await {
         Ok(StatusCode::OK) => next.run(request).await,
         Ok(StatusCode::FORBIDDEN) => (StatusCode::FORBIDDEN, "forbidden: requires `get` on /metrics\n").into_response(),
-        Ok(code) => (code, "the token is not valid\n").into_response(),
+        Ok(_) => unauthorized("Bearer error=\"invalid_token\"", "the token is not valid\n"),
+        Err(error) if matches!(*error, ReviewError::Busy) => {
+            let again = [(header::RETRY_AFTER, "1")];
+            (StatusCode::SERVICE_UNAVAILABLE, again, "too many tokens wait for a review: try again\n").into_response()
+        }
         Err(error) => {
-            tracing::warn!(error = chain(&error), "cannot authenticate a request for metrics");
+            tracing::warn!(error = chain(&*error), "cannot authenticate a request for metrics");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// The challenge is required by RFC 9110, its parameter by RFC 6750.
+fn unauthorized(challenge: &'static str, message: &'static str) -> Response {
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)], message).into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn token(number: usize) -> Fingerprint {
+    fn fingerprint(number: usize) -> Fingerprint {
         Sha256::digest(number.to_string()).into()
     }
 
     #[test]
     fn answers_are_forgotten_in_time_and_refusals_sooner() {
         let (mut answers, then) = (Answers::default(), Instant::now());
-        answers.keep(token(1), StatusCode::OK, then);
-        answers.keep(token(2), StatusCode::FORBIDDEN, then);
+        answers.keep(fingerprint(1), StatusCode::OK, then);
+        answers.keep(fingerprint(2), StatusCode::FORBIDDEN, then);
         let at = |seconds| then + Duration::from_secs(seconds);
-        assert_eq!(answers.get(&token(2), at(9)), Some(StatusCode::FORBIDDEN));
-        assert_eq!(answers.get(&token(2), at(10)), None);
-        assert_eq!(answers.get(&token(1), at(59)), Some(StatusCode::OK));
-        assert_eq!(answers.get(&token(1), at(60)), None);
-        answers.keep(token(3), StatusCode::OK, at(60));
+        assert_eq!(answers.get(&fingerprint(2), at(9)), Some(StatusCode::FORBIDDEN));
+        assert_eq!(answers.get(&fingerprint(2), at(10)), None);
+        assert_eq!(answers.get(&fingerprint(1), at(59)), Some(StatusCode::OK));
+        assert_eq!(answers.get(&fingerprint(1), at(60)), None);
+        answers.keep(fingerprint(3), StatusCode::OK, at(60));
         assert_eq!(answers.0.len(), 1);
     }
 
     #[test]
     fn random_tokens_need_bounded_memory_and_displace_no_valid_one() {
         let (mut answers, now) = (Answers::default(), Instant::now());
-        answers.keep(token(0), StatusCode::OK, now);
+        answers.keep(fingerprint(0), StatusCode::OK, now);
         for number in 1..=3 * MOST_ANSWERS {
-            answers.keep(token(number), StatusCode::UNAUTHORIZED, now);
+            answers.keep(fingerprint(number), StatusCode::UNAUTHORIZED, now);
             assert!(answers.0.len() <= MOST_ANSWERS);
         }
-        assert_eq!(answers.get(&token(0), now), Some(StatusCode::OK));
+        assert_eq!(answers.get(&fingerprint(0), now), Some(StatusCode::OK));
+    }
+
+    #[test]
+    fn a_token_is_found_whatever_the_case_of_its_scheme() {
+        let of = |value: &str| {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
+            super::token(&headers).map(ToOwned::to_owned)
+        };
+        for value in ["Bearer a.b", "bearer a.b", "BEARER  a.b", " bEaReR a.b "] {
+            assert_eq!(of(value).as_deref(), Some("a.b"), "{value}");
+        }
+        for value in ["Bearer", "Bearer ", "Basic a.b", "Bearera.b", "a.b", ""] {
+            assert_eq!(of(value), None, "{value}");
+        }
+        assert_eq!(super::token(&HeaderMap::new()), None);
     }
 }

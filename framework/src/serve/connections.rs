@@ -26,6 +26,9 @@ use tower::ServiceExt;
 /// Time before the next attempt to accept a connection, if there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes of bodies that a client may send over HTTP/2 before a handler reads them; HTTP's minimum for a connection.
+const UNREAD: u32 = 65_535;
+
 /// Returns the TLS configuration for the next connection; `None` while there is none. May block. Open connections keep what they
 /// started with.
 pub(crate) type TlsConfig = Arc<dyn Fn() -> Option<Arc<ServerConfig>> + Send + Sync>;
@@ -118,6 +121,7 @@ async fn converse(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
     builder.http2().timer(TokioTimer::new());
+    builder.http2().initial_stream_window_size(UNREAD).initial_connection_window_size(UNREAD);
     let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {

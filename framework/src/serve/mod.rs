@@ -144,7 +144,8 @@ impl Server {
     ///
     /// A `TokenReview` authenticates a token, and a `SubjectAccessReview` authorizes its user: the program needs the permission to
     /// `create` both. The answers are kept for a minute, refusals for ten seconds; of the tokens, only hashes are. A client gets 401
-    /// without a valid token, and 403 without the right.
+    /// with a challenge (`WWW-Authenticate`) without a valid token, and 403 without the right. Requests with one token share its review,
+    /// and four tokens at most are reviewed at a time: a further one waits for ten seconds, and gets 503 with `Retry-After` then.
     ///
     /// # Errors
     /// [`BindError::Certificate`]: the files cannot be used.

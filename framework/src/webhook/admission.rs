@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation};
+use kube::core::response::{StatusCause, StatusDetails};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -37,27 +38,84 @@ pub struct Admission<K> {
     pub dry_run: bool,
 }
 
-/// Why something is not admitted: the user sees the message.
+/// Why something is not admitted: the user sees the message, and clients the reason and the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     message: String,
     code: u16,
+    causes: Vec<StatusCause>,
+}
+
+/// What is wrong with a field, in the words of kube-apiserver's own validation (`CauseType` of k8s.io/apimachinery).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldProblem {
+    /// It is missing.
+    Required,
+    /// It has a wrong value.
+    Invalid,
+    /// Another item of the list has its value.
+    Duplicate,
+    /// It must not be set here.
+    Forbidden,
+}
+
+impl FieldProblem {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+        }
+    }
 }
 
 impl Denied {
     /// The user may not do that (403).
     pub fn forbidden(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 403 }
+        Self { message: message.into(), code: 403, causes: Vec::new() }
     }
 
     /// The object is not as it must be (422).
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 422 }
+        Self { message: message.into(), code: 422, causes: Vec::new() }
     }
 
     /// It cannot be decided now (500); clients may try again.
     pub fn error(error: &dyn std::error::Error) -> Self {
-        Self { message: chain(error), code: 500 }
+        Self { message: chain(error), code: 500, causes: Vec::new() }
+    }
+
+    /// Names a field of the object that is wrong, such as `spec.containers[1].ports[0].containerPort`. May be called several times.
+    ///
+    /// The fields become `details.causes` of the response. kubectl then prints these instead of the message, each as the field and
+    /// its message, so `message` must say by itself what is wrong, and how to fix it.
+    #[must_use]
+    pub fn field(mut self, field: impl Into<String>, problem: FieldProblem, message: impl Into<String>) -> Self {
+        let (field, message) = (field.into(), message.into());
+        self.causes.push(StatusCause { reason: problem.reason().to_owned(), message, field });
+        self
+    }
+
+    /// Returns the reason of this code in Kubernetes' statuses.
+    fn reason(&self) -> &'static str {
+        match self.code {
+            403 => "Forbidden",
+            422 => "Invalid",
+            _ => "InternalError",
+        }
+    }
+
+    /// Puts it into the response to a review of `object`.
+    fn answer(self, response: AdmissionResponse, object: StatusDetails) -> AdmissionResponse {
+        let reason = self.reason().to_owned();
+        let mut denied = response.deny(self.message);
+        denied.result.code = self.code;
+        denied.result.reason = reason;
+        // kubectl leaves out the message if there are details.
+        denied.result.details = (!self.causes.is_empty()).then_some(StatusDetails { causes: self.causes, ..object });
+        denied
     }
 }
 
@@ -106,6 +164,14 @@ where
         return body::refuse("the review has no request");
     };
     let response = AdmissionResponse::from(&request);
+    let object = StatusDetails {
+        name: request.name.clone(),
+        group: request.kind.group.clone(),
+        kind: request.kind.kind.clone(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    };
     let received = request.object.as_ref().and_then(|object| serde_json::to_value(object).ok()).unwrap_or_default();
     // That is no answer, so the policy of the hook decides.
     let asked = match admission(request) {
@@ -127,11 +193,7 @@ where
                 },
             }
         }
-        Err(Denied { message, code }) => {
-            let mut denied = response.deny(message);
-            denied.result.code = code;
-            denied
-        }
+        Err(denied) => denied.answer(response, object),
     };
     body::json(&response.into_review())
 }

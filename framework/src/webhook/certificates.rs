@@ -1,6 +1,6 @@
 //! Which certificates there are to be: a function of the present ones and the time.
 //!
-//! An authority is replaced in three steps, each at least [`Terms::settles`] apart, so that every apiserver trusts an authority
+//! An authority is replaced in three steps, each at least [`CertificateLifetimes::settles`] apart, so that every apiserver trusts an authority
 //! before it is asked to, and for as long as anything of it is in use: the next one is trusted; it issues; the former one is no
 //! longer trusted.
 
@@ -12,10 +12,10 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// How long certificates and authorities are valid, and when they are replaced. Contradictory terms are brought into order: nothing
+/// How long certificates and authorities are valid, and when they are replaced. Contradictory lifetimes are brought into order: nothing
 /// is used for more than two thirds of its validity, nor is a certificate valid for less than an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct CertificateLifetimes {
     /// Validity of a certificate; by default 90 days.
     pub valid: Duration,
     /// When it is renewed; by default after 60 days.
@@ -28,8 +28,8 @@ pub struct Terms {
     pub settles: Duration,
 }
 
-impl Terms {
-    /// Returns terms under which nothing expires before it is replaced.
+impl CertificateLifetimes {
+    /// Returns lifetimes under which nothing expires before it is replaced.
     pub(super) fn sound(self) -> Self {
         let valid = self.valid.max(Duration::from_hours(1));
         let settles = self.settles.max(Duration::from_secs(1));
@@ -44,7 +44,7 @@ impl Terms {
     }
 }
 
-impl Default for Terms {
+impl Default for CertificateLifetimes {
     fn default() -> Self {
         let days = |days: u64| Duration::from_hours(24 * days);
         Self {
@@ -106,26 +106,26 @@ impl Stored {
 pub(super) fn plan(
     stored: Option<Stored>,
     names: &[String],
-    terms: &Terms,
+    lifetimes: &CertificateLifetimes,
     now: OffsetDateTime,
     is_registered: bool,
 ) -> Result<(Stored, Duration), rcgen::Error> {
     let second = now.unix_timestamp();
     let Some(mut stored) = stored else {
-        let authority = authority(terms, now)?;
-        let serving = issue(&authority, names, terms, now)?;
+        let authority = authority(lifetimes, now)?;
+        let serving = issue(&authority, names, lifetimes, now)?;
         let times = Times { names: names.to_vec(), issued: second, authority_since: second, step: second };
         let stored = Stored { serving, authority, next: None, former: None, times };
-        let lasts = until(&stored, terms, second, is_registered);
+        let lasts = until(&stored, lifetimes, second, is_registered);
         return Ok((stored, lasts));
     };
     let is_past = |since: i64, after: Duration| second - since >= seconds(after);
-    let has_settled = is_past(stored.times.step, terms.settles);
+    let has_settled = is_past(stored.times.step, lifetimes.settles);
     if stored.next.is_none()
         && stored.former.is_none()
-        && is_past(stored.times.authority_since, terms.authority_replaced_after)
+        && is_past(stored.times.authority_since, lifetimes.authority_replaced_after)
     {
-        stored.next = Some(authority(terms, now)?);
+        stored.next = Some(authority(lifetimes, now)?);
         stored.times.step = second;
     } else if let Some(next) = stored.next.take_if(|_| has_settled && is_registered) {
         stored.former = Some(std::mem::replace(&mut stored.authority, next).certificate);
@@ -135,27 +135,27 @@ pub(super) fn plan(
     } else if has_settled && stored.next.is_none() {
         stored.former = None;
     }
-    let is_due = stored.times.issued == i64::MIN || is_past(stored.times.issued, terms.renewed_after);
+    let is_due = stored.times.issued == i64::MIN || is_past(stored.times.issued, lifetimes.renewed_after);
     let missing: Vec<_> = names.iter().filter(|name| !stored.times.names.contains(name)).cloned().collect();
     if is_due || !missing.is_empty() {
         // Replicas of another version, with other names, may use it at the same time. A renewal forgets their names.
         let kept = stored.times.names.iter().filter(|_| !is_due).cloned();
         let names: Vec<_> = if is_due { names.to_vec() } else { kept.chain(missing).collect() };
-        stored.serving = issue(&stored.authority, &names, terms, now)?;
+        stored.serving = issue(&stored.authority, &names, lifetimes, now)?;
         (stored.times.issued, stored.times.names) = (second, names);
     }
-    let lasts = until(&stored, terms, second, is_registered);
+    let lasts = until(&stored, lifetimes, second, is_registered);
     Ok((stored, lasts))
 }
 
 /// Returns how long there is nothing to do.
-fn until(stored: &Stored, terms: &Terms, now: i64, is_registered: bool) -> Duration {
-    let renewal = stored.times.issued.saturating_add(seconds(terms.renewed_after));
+fn until(stored: &Stored, lifetimes: &CertificateLifetimes, now: i64, is_registered: bool) -> Duration {
+    let renewal = stored.times.issued.saturating_add(seconds(lifetimes.renewed_after));
     let step = match (&stored.next, &stored.former) {
-        (None, None) => stored.times.authority_since.saturating_add(seconds(terms.authority_replaced_after)),
+        (None, None) => stored.times.authority_since.saturating_add(seconds(lifetimes.authority_replaced_after)),
         // It waits for its registration, which is not a matter of time.
         (Some(_), _) if !is_registered => i64::MAX,
-        _ => stored.times.step.saturating_add(seconds(terms.settles)),
+        _ => stored.times.step.saturating_add(seconds(lifetimes.settles)),
     };
     Duration::from_secs(u64::try_from(renewal.min(step).saturating_sub(now)).unwrap_or_default())
 }
@@ -184,20 +184,25 @@ fn of_authority(name: &str) -> CertificateParams {
 
 const AUTHORITY: &str = "webhooks";
 
-fn authority(terms: &Terms, now: OffsetDateTime) -> Result<Pair, rcgen::Error> {
+fn authority(lifetimes: &CertificateLifetimes, now: OffsetDateTime) -> Result<Pair, rcgen::Error> {
     let (key, mut parameters) = (KeyPair::generate()?, of_authority(AUTHORITY));
-    validity(&mut parameters, now, terms.authority_valid);
+    validity(&mut parameters, now, lifetimes.authority_valid);
     let certificate = parameters.self_signed(&key)?.pem();
     Ok(Pair { certificate, key: key.serialize_pem() })
 }
 
-fn issue(authority: &Pair, names: &[String], terms: &Terms, now: OffsetDateTime) -> Result<Pair, rcgen::Error> {
+fn issue(
+    authority: &Pair,
+    names: &[String],
+    lifetimes: &CertificateLifetimes,
+    now: OffsetDateTime,
+) -> Result<Pair, rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::new(names.to_vec())?;
     named(&mut parameters, names.first().map_or(AUTHORITY, String::as_str));
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.use_authority_key_identifier_extension = true;
-    validity(&mut parameters, now, terms.valid);
+    validity(&mut parameters, now, lifetimes.valid);
     let issuer = Issuer::new(of_authority(AUTHORITY), KeyPair::from_pem(&authority.key)?);
     let certificate = parameters.signed_by(&key, &issuer)?.pem();
     Ok(Pair { certificate, key: key.serialize_pem() })
@@ -213,21 +218,21 @@ mod tests {
 
     #[test]
     fn whatever_is_served_is_trusted_before_and_for_long_enough_after() {
-        let terms = Terms {
+        let lifetimes = CertificateLifetimes {
             renewed_after: Duration::from_secs(10),
             authority_replaced_after: Duration::from_secs(35),
             settles: Duration::from_secs(5),
-            ..Terms::default()
+            ..CertificateLifetimes::default()
         };
         let names = ["a.b.svc".to_owned()];
-        let (mut stored, mut due) = plan(None, &names, &terms, at(0), false).unwrap();
+        let (mut stored, mut due) = plan(None, &names, &lifetimes, at(0), false).unwrap();
         // Of every second: what was served with which authority, and what was trusted.
         let mut history =
             vec![(stored.authority.certificate.clone(), stored.serving.certificate.clone(), stored.bundle())];
         let mut next_due = i64::try_from(due.as_secs()).unwrap();
         for second in 1..200 {
             let before = stored.clone();
-            (stored, due) = plan(Some(stored), &names, &terms, at(second), true).unwrap();
+            (stored, due) = plan(Some(stored), &names, &lifetimes, at(second), true).unwrap();
             if second < next_due {
                 assert_eq!(stored, before, "nothing is due before {next_due}, but at {second}");
             }
@@ -250,35 +255,40 @@ mod tests {
 
     #[test]
     fn an_authority_that_is_not_registered_does_not_issue_however_old_the_others_are() {
-        let (names, terms) = (["a.b.svc".to_owned()], Terms::default());
-        let (first, _) = plan(None, &names, &terms, at(0), false).unwrap();
-        let old = i64::try_from(terms.authority_replaced_after.as_secs()).unwrap();
-        let (next, _) = plan(Some(first.clone()), &names, &terms, at(old), false).unwrap();
+        let (names, lifetimes) = (["a.b.svc".to_owned()], CertificateLifetimes::default());
+        let (first, _) = plan(None, &names, &lifetimes, at(0), false).unwrap();
+        let old = i64::try_from(lifetimes.authority_replaced_after.as_secs()).unwrap();
+        let (next, _) = plan(Some(first.clone()), &names, &lifetimes, at(old), false).unwrap();
         assert!(next.next.is_some() && next.authority == first.authority);
-        let (waiting, lasts) = plan(Some(next.clone()), &names, &terms, at(old + 100_000), false).unwrap();
-        let renewed_at = waiting.times.issued + i64::try_from(terms.renewed_after.as_secs()).unwrap();
+        let (waiting, lasts) = plan(Some(next.clone()), &names, &lifetimes, at(old + 100_000), false).unwrap();
+        let renewed_at = waiting.times.issued + i64::try_from(lifetimes.renewed_after.as_secs()).unwrap();
         let until_renewal = u64::try_from(renewed_at - at(old + 100_000).unix_timestamp()).unwrap();
         assert_eq!(lasts, Duration::from_secs(until_renewal), "nothing is due but a renewal");
         assert_eq!((waiting.authority.clone(), waiting.next.clone()), (first.authority.clone(), next.next));
-        let (issues, _) = plan(Some(waiting), &names, &terms, at(old + 100_001), true).unwrap();
+        let (issues, _) = plan(Some(waiting), &names, &lifetimes, at(old + 100_001), true).unwrap();
         assert!(issues.authority != first.authority && issues.former == Some(first.authority.certificate));
     }
 
     #[test]
     fn replicas_with_different_names_share_a_certificate_and_do_not_replace_it_in_turns() {
         let (old, new) = (["a.b.svc".to_owned()], ["c.b.svc".to_owned()]);
-        let (stored, _) = plan(None, &old, &Terms::default(), at(0), false).unwrap();
-        let (both, _) = plan(Some(stored.clone()), &new, &Terms::default(), at(1), false).unwrap();
+        let (stored, _) = plan(None, &old, &CertificateLifetimes::default(), at(0), false).unwrap();
+        let (both, _) = plan(Some(stored.clone()), &new, &CertificateLifetimes::default(), at(1), false).unwrap();
         assert_ne!(both.serving, stored.serving);
         assert_eq!((both.authority.clone(), both.times.names.clone()), (stored.authority, [old.clone(), new].concat()));
-        let (same, _) = plan(Some(both.clone()), &old, &Terms::default(), at(2), false).unwrap();
+        let (same, _) = plan(Some(both.clone()), &old, &CertificateLifetimes::default(), at(2), false).unwrap();
         assert_eq!(same, both);
     }
 
     #[test]
-    fn contradictory_terms_are_brought_into_order() {
-        let terms = Terms { valid: Duration::from_hours(24), settles: Duration::ZERO, ..Terms::default() }.sound();
-        assert_eq!((terms.renewed_after, terms.settles), (Duration::from_hours(16), Duration::from_secs(1)));
-        assert_eq!(Terms::default().sound(), Terms::default());
+    fn contradictory_lifetimes_are_brought_into_order() {
+        let lifetimes = CertificateLifetimes {
+            valid: Duration::from_hours(24),
+            settles: Duration::ZERO,
+            ..CertificateLifetimes::default()
+        }
+        .sound();
+        assert_eq!((lifetimes.renewed_after, lifetimes.settles), (Duration::from_hours(16), Duration::from_secs(1)));
+        assert_eq!(CertificateLifetimes::default().sound(), CertificateLifetimes::default());
     }
 }

@@ -17,7 +17,7 @@ use crate::{ScopeKind, StaticKind};
 
 /// Where the apiserver finds webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct WebhookEndpoint {
     pub(super) namespace: String,
     place: Place,
 }
@@ -28,7 +28,7 @@ enum Place {
     Url { host: String, port: u16 },
 }
 
-impl Reach {
+impl WebhookEndpoint {
     /// By a Service, at port 443.
     pub fn service(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), place: Place::Service { name: name.into(), port: 443 } }
@@ -149,7 +149,9 @@ impl Hook {
     /// Selects objects by their labels.
     #[must_use]
     pub fn objects<N: Into<String>, V: Into<String>>(mut self, labels: impl IntoIterator<Item = (N, V)>) -> Self {
-        self.objects["matchLabels"] = selector(labels)["matchLabels"].take();
+        let labels: BTreeMap<String, String> =
+            labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self.objects["matchLabels"] = json!(labels);
         self
     }
 
@@ -171,12 +173,6 @@ impl Hook {
 
 fn expression(label: &str, operator: &str, values: &[String]) -> Value {
     json!({"key": label, "operator": operator, "values": values})
-}
-
-fn selector<N: Into<String>, V: Into<String>>(labels: impl IntoIterator<Item = (N, V)>) -> Value {
-    let labels: BTreeMap<String, String> =
-        labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    json!({"matchLabels": labels})
 }
 
 /// A hook with its kind and path.
@@ -205,7 +201,7 @@ impl Registered {
 #[derive(Debug)]
 pub(super) struct Registration {
     name: String,
-    pub(super) reach: Reach,
+    pub(super) endpoint: WebhookEndpoint,
     pub(super) validating: Vec<Registered>,
     pub(super) mutating: Vec<Registered>,
     /// CRDs, and the paths of their conversions.
@@ -213,13 +209,13 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    pub(super) fn new(name: String, reach: Reach) -> Self {
-        Self { name, reach, validating: Vec::new(), mutating: Vec::new(), converting: Vec::new() }
+    pub(super) fn new(name: String, endpoint: WebhookEndpoint) -> Self {
+        Self { name, endpoint, validating: Vec::new(), mutating: Vec::new(), converting: Vec::new() }
     }
 
     /// The name of the configurations, which have no namespace.
     pub(super) fn name(&self) -> String {
-        format!("{}.{}", self.name, self.reach.namespace)
+        format!("{}.{}", self.name, self.endpoint.namespace)
     }
 
     /// The name of the Secret with the certificates.
@@ -231,7 +227,7 @@ impl Registration {
         let one = |Registered { hook, path, rule }: &Registered| {
             let mut webhook = json!({
                 "name": hook.name,
-                "clientConfig": self.reach.client_config(path, trust),
+                "clientConfig": self.endpoint.client_config(path, trust),
                 "rules": [rule],
                 "failurePolicy": if hook.fails { "Fail" } else { "Ignore" },
                 "matchPolicy": "Equivalent",
@@ -265,7 +261,7 @@ impl Registration {
         for (definition, path) in &self.converting {
             let mut config = json!({"service": null, "url": null});
             // A merge patch leaves what it does not name.
-            for (field, value) in self.reach.client_config(path, trust).as_object().into_iter().flatten() {
+            for (field, value) in self.endpoint.client_config(path, trust).as_object().into_iter().flatten() {
                 config[field] = value.clone();
             }
             let webhook = json!({"clientConfig": config, "conversionReviewVersions": ["v1"]});

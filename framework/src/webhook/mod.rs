@@ -3,10 +3,10 @@
 //! ```no_run
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 //! use trishanku_framework::Manager;
-//! use trishanku_framework::webhook::{Admission, Denied, Hook, Reach, Webhooks};
+//! use trishanku_framework::webhook::{Admission, Denied, Hook, WebhookEndpoint, Webhooks};
 //!
 //! # async fn example(manager: Manager) -> Result<Manager, Box<dyn std::error::Error>> {
-//! let webhooks = Webhooks::bind("tank", &":9443".parse()?, Reach::service("plant", "tank-webhooks"))
+//! let webhooks = Webhooks::bind("tank", &":9443".parse()?, WebhookEndpoint::service("plant", "tank-webhooks"))
 //!     .await?
 //!     .validating(Hook::named("maps.plant.example.org"), |admission: Admission<ConfigMap>| async move {
 //!         match admission.object.data.as_ref().is_some_and(|data| data.contains_key("level")) {
@@ -38,10 +38,15 @@
 //! [`ignoring_failures`](Hook::ignoring_failures). All replicas answer, also those without the lease. Do not ask about the objects that
 //! your own pods need to start (or leave out their namespace, with [`Hook::except_namespaces`]): after an outage they could not start.
 //!
+//! **Memory.** The bodies of all requests together have at most 64 MiB ([`Webhooks::body_budget_bytes`]). Further requests wait for two
+//! seconds, and are then refused with 503 and `Retry-After`. A client that announces a body has ten seconds to send it. Each pod that can
+//! connect can use up the budget for that long, so that reviews fail: admit only apiservers by a `NetworkPolicy` if pods are not trusted.
+//!
 //! **Dry runs.** Hooks are registered as free of side effects, and are asked in dry runs, too ([`Admission::dry_run`]).
 
 mod admission;
 mod body;
+mod budget;
 mod certificates;
 mod configuration;
 mod conversion;
@@ -54,18 +59,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use kube::{Client, CustomResourceExt};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use self::admission::{Admission, Denied};
-pub use self::certificates::Terms;
-pub use self::configuration::{Hook, Reach};
+pub use self::admission::{Admission, Denied, FieldProblem};
+pub use self::certificates::CertificateLifetimes;
+pub use self::configuration::{Hook, WebhookEndpoint};
 pub use self::conversion::Conversion;
 pub use kube::core::admission::Operation;
 
+use self::budget::{Budget, Limit};
 use self::configuration::{Registered, Registration};
 use self::secret::Trust;
 use self::tls::Served;
@@ -103,22 +110,28 @@ pub struct Webhooks {
     registration: Registration,
     admissions: Router,
     conversions: Router,
-    terms: Terms,
+    lifetimes: CertificateLifetimes,
+    body_budget_bytes: usize,
 }
 
 impl Webhooks {
     /// Binds the port, in the runtime of the manager. `name` is part of the names of the Secret and of the configurations, and must
-    /// never change; `reach` is where the apiserver finds the port.
+    /// never change; `endpoint` is where the apiserver finds the port.
     ///
     /// # Errors
     /// [`BindError`] names the address.
-    pub async fn bind(name: impl Into<String>, address: &Address, reach: Reach) -> Result<Self, BindError> {
+    pub async fn bind(
+        name: impl Into<String>,
+        address: &Address,
+        endpoint: WebhookEndpoint,
+    ) -> Result<Self, BindError> {
         let failed = |source| BindError::Listen { what: "webhooks", address: address.to_string(), source };
         let off = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "an address is needed");
         let listener = address.listen().await.and_then(|listener| listener.ok_or_else(off)).map_err(failed)?;
-        let registration = Registration::new(name.into(), reach);
+        let registration = Registration::new(name.into(), endpoint);
         let (admissions, conversions) = (Router::new(), Router::new());
-        Ok(Self { listener, registration, admissions, conversions, terms: Terms::default() })
+        let (lifetimes, body_budget_bytes) = (CertificateLifetimes::default(), budget::DEFAULT);
+        Ok(Self { listener, registration, admissions, conversions, lifetimes, body_budget_bytes })
     }
 
     /// Returns the bound address.
@@ -128,15 +141,27 @@ impl Webhooks {
 
     /// Sets where the apiserver finds the port, if that depends on the [address](Self::address).
     #[must_use]
-    pub fn reached_by(mut self, reach: Reach) -> Self {
-        self.registration.reach = reach;
+    pub fn endpoint(mut self, endpoint: WebhookEndpoint) -> Self {
+        self.registration.endpoint = endpoint;
         self
     }
 
     /// Sets when certificates are renewed.
     #[must_use]
-    pub fn terms(mut self, terms: Terms) -> Self {
-        self.terms = terms.sound();
+    pub fn lifetimes(mut self, lifetimes: CertificateLifetimes) -> Self {
+        self.lifetimes = lifetimes.sound();
+        self
+    }
+
+    /// Sets how many bytes the bodies of all requests may have together, from their receipt to the response; by default 64 MiB.
+    ///
+    /// Each connection can send a body of up to 8 MiB, or 128 MiB for a conversion, and its decoded objects need a multiple of that.
+    /// A request beyond the budget waits for two seconds, and is then answered with 503 and `Retry-After`: kube-apiserver repeats it
+    /// within the timeout of the hook. A body that is larger than the budget is received alone, so the limit of the memory is the
+    /// larger one of the two.
+    #[must_use]
+    pub fn body_budget_bytes(mut self, bytes: usize) -> Self {
+        self.body_budget_bytes = bytes;
         self
     }
 
@@ -205,13 +230,18 @@ impl Webhooks {
         let awaited = health.wait_for(registration.name());
         let mut serving = Serving { tasks: JoinSet::new(), stop: watch::channel(false).0 };
         let keeper =
-            secret::Keeper::new(client.clone(), &registration, self.terms, served.clone(), trust, is_registered);
+            secret::Keeper::new(client.clone(), &registration, self.lifetimes, served.clone(), trust, is_registered);
         serving.tasks.spawn(async move {
             keeper.keep(awaited).await;
         });
-        // A layer covers the routes that exist.
-        let admissions = self.admissions.layer(DefaultBodyLimit::max(MOST_OF_ADMISSION));
-        let pages = admissions.merge(self.conversions.layer(DefaultBodyLimit::max(MOST_OF_CONVERSION)));
+        let budget = Budget::new(self.body_budget_bytes);
+        // A layer covers the routes that exist. axum's own limit is smaller.
+        let limited = |routes: Router, largest| {
+            let limit = Limit { budget: budget.clone(), largest };
+            routes.layer(DefaultBodyLimit::disable()).layer(from_fn_with_state(limit, budget::receive))
+        };
+        let admissions = limited(self.admissions, MOST_OF_ADMISSION);
+        let pages = admissions.merge(limited(self.conversions, MOST_OF_CONVERSION));
         let config = Arc::new(move || served.config());
         let port = TlsPort { listener: self.listener, what: "webhooks", config, limits: LIMITS };
         serving.tasks.spawn(port.serve(pages, serving.stop.subscribe()));

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use super::certificates::{Pair, Stored, Terms, Times, plan};
+use super::certificates::{CertificateLifetimes, Pair, Stored, Times, plan};
 use super::configuration::Registration;
 use super::tls::Served;
 use crate::error::chain;
@@ -34,7 +34,7 @@ pub(super) struct Keeper {
     api: Api<Secret>,
     name: String,
     names: Vec<String>,
-    terms: Terms,
+    lifetimes: CertificateLifetimes,
     served: Served,
     trust: watch::Sender<Option<Trust>>,
     /// What this replica has registered, if it leads.
@@ -45,14 +45,14 @@ impl Keeper {
     pub(super) fn new(
         client: Client,
         registration: &Registration,
-        terms: Terms,
+        lifetimes: CertificateLifetimes,
         served: Served,
         trust: watch::Sender<Option<Trust>>,
         registered: watch::Receiver<Option<Trust>>,
     ) -> Self {
-        let (name, names) = (registration.secret(), registration.reach.names());
-        let api = Api::namespaced(client, &registration.reach.namespace);
-        Self { api, name, names, terms, served, trust, registered }
+        let (name, names) = (registration.secret(), registration.endpoint.names());
+        let api = Api::namespaced(client, &registration.endpoint.namespace);
+        Self { api, name, names, lifetimes, served, trust, registered }
     }
 
     /// Serves the certificates of the Secret, creates it, and renews them. Does not end.
@@ -111,7 +111,7 @@ impl Keeper {
             self.trusts(stored.bundle());
         }
         let is_registered = stored.as_ref().is_some_and(|stored| *self.registered.borrow() == Some(stored.bundle()));
-        let planned = plan(stored.clone(), &self.names, &self.terms, now, is_registered);
+        let planned = plan(stored.clone(), &self.names, &self.lifetimes, now, is_registered);
         let (wanted, lasts) = planned.map_err(|error| error.to_string())?;
         if stored.as_ref() == Some(&wanted) {
             return Ok(lasts.max(SHORTEST));

@@ -41,7 +41,7 @@ fn all_collisions_are_reported_together_with_field_and_remedy() {
             "spec.containers[git-pre]: has the name of an injected container; give it another name",
             "spec.securityContext.runAsUser: is 0, and these injected containers must not run as root: git-pre, gitcd-init, gitcd; set the user of the \
              containers that need it instead",
-            "spec.containers[app].ports[1]: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; rename it, because a Service that selects it \
+            "spec.containers[app].ports[1].name: has the name \"gitcd-client\" of a port of injected container \"gitcd\"; rename it, because a Service that selects it \
              by name gets the first",
             "spec.containers[app].ports[6443]: is the port that injected container \"kube-apiserver\" listens on; use another port",
             "spec.volumes[repo]: exists, and differs from the injected one: emptyDir is missing, secret differs; rename or \
@@ -288,7 +288,7 @@ fn ports_collide_by_number_and_protocol_and_on_the_node() {
         "ports[53/UDP]: is the port that injected container \"dns\" listens on; use another port",
         "ports[8080]: is the port that injected container \"dns\" listens on; use another port",
         "ports[7].hostPort: is 9000, which injected container \"dns\" uses on the node; use another port of the node",
-        "ports[7]: has the name \"status\" of a port of injected container \"dns\"; rename it, because a Service that selects it by name gets the first",
+        "ports[7].name: has the name \"status\" of a port of injected container \"dns\"; rename it, because a Service that selects it by name gets the first",
     ];
     assert_eq!(
         messages(&inject(&ports(taken)).unwrap_err()),

@@ -14,7 +14,7 @@ use serde_json::json;
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::{Addresses, BindError, Server};
-use trishanku_testkit::{TestCluster, wait};
+use trishanku_testkit::{Fault, Proxy, Rule, TestCluster, wait};
 
 use crate::support::{Running, run};
 
@@ -45,18 +45,29 @@ impl Drop for Certificates {
 
 /// Requests metrics, from a server with this certificate, or with any.
 async fn ask(address: SocketAddr, trusted: Option<&[u8]>, token: Option<&str>) -> kube::Result<(u16, String)> {
+    let authorization = token.map(|token| format!("Bearer {token}"));
+    let (head, text) = ask_with(address, trusted, authorization.as_deref()).await?;
+    Ok((head.status.as_u16(), text))
+}
+
+/// Requests metrics with this value of the header `Authorization`.
+async fn ask_with(
+    address: SocketAddr,
+    trusted: Option<&[u8]>,
+    authorization: Option<&str>,
+) -> kube::Result<(http::response::Parts, String)> {
     let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
     config.default_retry = false;
     config.root_cert = trusted.map(|certificate| vec![certificate.to_vec()]);
     config.accept_invalid_certs = trusted.is_none();
     let mut request = http::Request::get("/metrics");
-    if let Some(token) = token {
-        request = request.header("authorization", format!("Bearer {token}"));
+    if let Some(authorization) = authorization {
+        request = request.header("authorization", authorization);
     }
     let answer = Client::try_from(config)?.send(request.body(Body::empty()).unwrap()).await?;
-    let status = answer.status().as_u16();
-    let text = answer.into_body().collect().await?.to_bytes();
-    Ok((status, String::from_utf8(text.to_vec()).unwrap()))
+    let (head, body) = answer.into_parts();
+    let text = body.collect().await?.to_bytes();
+    Ok((head, String::from_utf8(text.to_vec()).unwrap()))
 }
 
 /// Creates a service account, which may `get` /metrics if that `is_allowed`; returns a token.
@@ -88,10 +99,14 @@ async fn allow(cluster: &TestCluster, name: &str, permission: &serde_json::Value
 
 /// Serves metrics as a user of its own, with no more than the permissions that this takes.
 async fn serve(cluster: &TestCluster, namespace: &str, folder: Option<&Path>) -> (SocketAddr, String, Running) {
+    serve_at(cluster.config(), namespace, folder).await
+}
+
+/// The same with the configuration of a client.
+async fn serve_at(mut config: kube::Config, namespace: &str, folder: Option<&Path>) -> (SocketAddr, String, Running) {
     let addresses = Addresses { metrics: "localhost:0".parse().unwrap(), ..Addresses::default() };
     let server = Server::bind(&addresses).await.unwrap().secure_metrics(folder).unwrap();
     let (address, user) = (server.metrics().unwrap(), format!("metrics-of-{namespace}"));
-    let mut config = cluster.config();
     config.auth_info.impersonate = Some(user.clone());
     let running = run(Manager::with_scope(config, Scope::namespaces([namespace])).serve(server));
     (address, user, running)
@@ -128,6 +143,17 @@ async fn metrics_are_served_to_clients_that_may_read_them_and_to_no_other() {
     assert_eq!(status(Some("nonsense")).await, (401, "the token is not valid\n".to_owned()));
     let forbidden = (403, "forbidden: requires `get` on /metrics\n".to_owned());
     assert_eq!(status(Some(&stranger)).await, forbidden);
+    // The scheme has no case, and a refusal says what is asked for.
+    let spelled = format!("bEARER {scraper}");
+    let with = async |authorization| ask_with(address, None, authorization).await.unwrap().0;
+    assert_eq!(with(Some(spelled.as_str())).await.status, 200);
+    let challenge = |head: http::response::Parts| {
+        assert_eq!(head.status, 401);
+        head.headers.get("www-authenticate").map(|value| value.to_str().unwrap().to_owned())
+    };
+    assert_eq!(challenge(with(None).await).as_deref(), Some("Bearer"));
+    assert_eq!(challenge(with(Some("Basic YTpi")).await).as_deref(), Some("Bearer"));
+    assert_eq!(challenge(with(Some("Bearer nonsense")).await).as_deref(), Some("Bearer error=\"invalid_token\""));
     // Answers are kept.
     let reviews = || {
         let created = cluster.audit().into_iter().filter(|entry| entry.user() == user && entry.code() == 201);
@@ -141,8 +167,44 @@ async fn metrics_are_served_to_clients_that_may_read_them_and_to_no_other() {
         assert_eq!(status(Some("nonsense")).await.0, 401);
     }
     assert_eq!(reviews(), before);
+    // Requests with one token share its review.
+    let together = futures::future::join_all((0..12).map(|_| status(Some("another")))).await;
+    assert!(together.iter().all(|(code, _)| *code == 401), "{together:?}");
+    assert_eq!(reviews(), before + 1);
     running.stop().await;
     assert!(ask(address, None, Some(&scraper)).await.is_err(), "the endpoint is closed");
+}
+
+#[tokio::test]
+async fn unknown_tokens_cost_the_apiserver_few_reviews_at_a_time() {
+    let cluster = TestCluster::shared().await;
+    let namespace = cluster.namespace("many-tokens").await;
+    let proxy = Proxy::start(cluster).await;
+    let (address, user, running) = serve_at(proxy.config(), &namespace, None).await;
+    let scraper = account(cluster, &namespace, "scraper", true).await;
+    allow_reviews(cluster, &user).await;
+    let allowed = wait::until("the permission is known", async || match ask(address, None, Some(&scraper)).await {
+        Ok((200, _)) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    allowed.await.unwrap();
+    let reviews = || proxy.seen().iter().filter(|seen| seen.uri.contains("tokenreviews")).count();
+    let before = reviews();
+    proxy.add(Rule::new(Fault::Hang).path("/tokenreviews"));
+    let tokens: Vec<String> = (0..10).map(|number| format!("random-{number}")).collect();
+    let all = futures::future::join_all(tokens.iter().map(|token| ask(address, None, Some(token))));
+    let meanwhile = async {
+        let under_way =
+            wait::until("four reviews", async || if reviews() >= before + 4 { Ok(()) } else { Err(reviews()) });
+        under_way.await.unwrap();
+        // A known token needs none.
+        assert_eq!(ask(address, None, Some(&scraper)).await.unwrap().0, 200);
+    };
+    let (all, ()) = tokio::join!(all, meanwhile);
+    let codes = |code: u16| all.iter().filter(|answer| answer.as_ref().is_ok_and(|(found, _)| *found == code)).count();
+    assert!(codes(500) >= 4 && codes(500) + codes(503) == 10, "{all:?}");
+    assert!(reviews() <= before + 8, "four at a time, for ten seconds each: {}", reviews() - before);
+    running.stop().await;
 }
 
 #[tokio::test]

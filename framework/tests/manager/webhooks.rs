@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::Address;
-use trishanku_framework::webhook::{Admission, Conversion, Denied, Hook, Operation, Reach, Terms, Webhooks};
+use trishanku_framework::webhook::{
+    Admission, CertificateLifetimes, Conversion, Denied, FieldProblem, Hook, Operation, WebhookEndpoint, Webhooks,
+};
 use trishanku_framework::{Manager, lease};
 use trishanku_testkit::{TestCluster, wait};
 
@@ -23,9 +25,9 @@ use crate::support::{Running, run};
 /// Webhooks of this name that the apiserver reaches at a free port of this machine.
 async fn bind(name: &str, namespace: &str) -> Webhooks {
     let local: Address = "127.0.0.1:0".parse().unwrap();
-    let webhooks = Webhooks::bind(name, &local, Reach::host(namespace, "127.0.0.1", 0)).await.unwrap();
+    let webhooks = Webhooks::bind(name, &local, WebhookEndpoint::host(namespace, "127.0.0.1", 0)).await.unwrap();
     let port = webhooks.address().unwrap().port();
-    webhooks.reached_by(Reach::host(namespace, "127.0.0.1", port))
+    webhooks.endpoint(WebhookEndpoint::host(namespace, "127.0.0.1", port))
 }
 
 /// A hook for one namespace: others use the same cluster.
@@ -82,7 +84,10 @@ async fn levels(name: &str, namespace: &str) -> Webhooks {
             Operation::Delete if admission.key.name() == "kept" => Err(Denied::forbidden("this map is kept")),
             Operation::Delete => Ok(()),
             _ if admission.key.name() == "kube-root-ca.crt" || has_level => Ok(()),
-            _ => Err(Denied::invalid("data.level is missing")),
+            _ => {
+                let missing = "data.level is missing";
+                Err(Denied::invalid(missing).field("data.level", FieldProblem::Required, "Required value: set a level"))
+            }
         }
     };
     let change = |mut admission: Admission<ConfigMap>| async move {
@@ -121,13 +126,22 @@ async fn objects_are_checked_and_changed_before_they_are_written() {
         status.message.contains("levels.framework.test") && status.message.contains("data.level is missing"),
         "{status:?}"
     );
+    assert_eq!(status.reason, "Invalid");
+    // As in the errors of kube-apiserver's own validation.
+    let details = status.details.as_ref().unwrap();
+    assert_eq!((details.kind.as_str(), details.name.as_str(), details.group.as_str()), ("ConfigMap", "a", ""));
+    let [cause] = &details.causes[..] else { panic!("{details:?}") };
+    assert_eq!((cause.field.as_str(), cause.reason.as_str()), ("data.level", "FieldValueRequired"));
+    assert_eq!(cause.message, "Required value: set a level");
     let made = maps.create(&PostParams::default(), &map("a", Some("4"))).await.unwrap();
     assert_eq!(made.data.unwrap()["double"], "8");
     let patch = Patch::Merge(json!({"data": {"level": "5"}}));
     assert_eq!(maps.patch("a", &PatchParams::default(), &patch).await.unwrap().data.unwrap()["double"], "10");
     maps.create(&PostParams::default(), &map("kept", Some("1"))).await.unwrap();
     let kept = maps.delete("kept", &DeleteParams::default()).await.unwrap_err();
-    assert!(kept.to_string().contains("this map is kept"), "{kept}");
+    let kube::Error::Api(status) = &kept else { panic!("{kept}") };
+    assert!(status.message.contains("this map is kept") && status.reason == "Forbidden", "{status:?}");
+    assert_eq!(status.details, None, "kubectl would leave out the message");
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     // The largest object that is stored, with itself as the old one.
     let large = "x".repeat(900_000);
@@ -170,16 +184,63 @@ async fn an_outage_refuses_what_must_be_asked_about_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_review_beyond_the_budget_is_repeated_by_the_apiserver_until_there_is_room() {
+    let cluster = TestCluster::shared().await;
+    let namespace = cluster.namespace("budget").await;
+    // The reviews that are being answered, the most at a time, and all of them.
+    let counts = Arc::new([(); 3].map(|()| AtomicUsize::new(0)));
+    let counted = counts.clone();
+    let check = move |admission: Admission<ConfigMap>| {
+        let counted = counted.clone();
+        async move {
+            let [now, most, all] = &*counted;
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            if admission.key.name() == "slow" {
+                // Longer than a request waits for its share of the budget.
+                tokio::time::sleep(Duration::from_secs(4)).await;
+            }
+            all.fetch_add(1, Ordering::SeqCst);
+            now.fetch_sub(1, Ordering::SeqCst);
+            match admission.key.name() {
+                "never" => Err(Denied::invalid("data.level is missing")),
+                _ => Ok(()),
+            }
+        }
+    };
+    // Room for one review, whatever its size.
+    let webhooks = bind("budget", &namespace).await.body_budget_bytes(1);
+    let hook = hook("budget.framework.test", &namespace).timeout(Duration::from_secs(30));
+    let running = serve(cluster, &namespace, webhooks.validating(hook, check)).await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let asked = wait::until("the hook is asked", async || match maps.create(&dry, &map("never", None)).await {
+        Err(kube::Error::Api(status)) if status.message.contains("data.level is missing") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    asked.await.unwrap();
+    let before = counts[2].load(Ordering::SeqCst);
+    let parameters = PostParams::default();
+    let names = ["slow", "a", "b", "c"].map(|name| map(name, None));
+    let created = futures::future::join_all(names.iter().map(|map| maps.create(&parameters, map))).await;
+    for created in created {
+        created.expect("it is written once there is room");
+    }
+    assert_eq!(counts[1].load(Ordering::SeqCst), 1, "one at a time");
+    assert!(counts[2].load(Ordering::SeqCst) >= before + 4);
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn certificates_and_authorities_change_without_a_refused_request() {
     let cluster = TestCluster::shared().await;
     let namespace = cluster.namespace("rotation").await;
-    let terms = Terms {
+    let lifetimes = CertificateLifetimes {
         renewed_after: Duration::from_secs(2),
         authority_replaced_after: Duration::from_secs(4),
         settles: Duration::from_secs(4),
-        ..Terms::default()
+        ..CertificateLifetimes::default()
     };
-    let running = serve(cluster, &namespace, levels("rotation", &namespace).await.terms(terms)).await;
+    let running = serve(cluster, &namespace, levels("rotation", &namespace).await.lifetimes(lifetimes)).await;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
     until_asked(&maps).await;
     maps.create(&PostParams::default(), &map("a", Some("0"))).await.unwrap();

@@ -155,6 +155,52 @@ fn values_reach_the_manager_and_unknown_ones_are_errors() {
     }
 }
 
+#[test]
+fn values_are_quoted_and_fields_that_the_chart_has_are_replaced_or_refused() {
+    let Some(helm) = helm() else { return };
+    // Without quotes, these would be numbers and a boolean.
+    let account = "metricsReader.serviceAccount";
+    let values = [
+        format!("--set-string={account}.name=0123,{account}.namespace=true"),
+        "--set-string=pod.nodeSelector.gpu=true,pod.nodeSelector.generation=3".to_owned(),
+        "--set=metricsReader.enabled=true,highAvailability.enabled=true,pod.securityContext.runAsNonRoot=true"
+            .to_owned(),
+        "--set=pod.topologySpreadConstraints[0].maxSkew=2".to_owned(),
+        "--namespace=2026".to_owned(),
+    ];
+    let objects = rendered(&helm, &values);
+    let subject = &objects["ClusterRoleBinding trishanku-metrics-reader"]["subjects"][0];
+    assert_eq!((&subject["name"], &subject["namespace"]), (&"0123".into(), &"true".into()));
+    assert_eq!(objects["Deployment trishanku-manager"]["metadata"]["namespace"], "2026");
+    let pod = &objects["Deployment trishanku-manager"]["spec"]["template"]["spec"];
+    assert_eq!(pod["nodeSelector"], serde_json::json!({"gpu": "true", "generation": "3"}));
+    // Once, and as the user wants them.
+    assert_eq!(pod["securityContext"], serde_json::json!({"runAsNonRoot": true}));
+    assert_eq!(pod["topologySpreadConstraints"], serde_json::json!([{"maxSkew": 2}]));
+    // What is null stays as the chart has it.
+    let enabled = "highAvailability.enabled=true";
+    let with = |value: &str| rendered(&helm, &[format!("--set={enabled}{value}")]);
+    let default = with("");
+    for null in [",pod=null", ",pod.securityContext=null,pod.topologySpreadConstraints=null"] {
+        assert_eq!(with(null), default, "{null}");
+    }
+    for (wrong, said) in [
+        ("pod.containers[0].name=other", "pod.containers is set by the chart"),
+        ("pod.serviceAccountName=other", "pod.serviceAccountName is set by the chart"),
+        ("extraEnv[0].name=LOG_LEVEL", "LOG_LEVEL is set already: set log.level instead"),
+        ("extraEnv[0].name=DEFAULT_GIT_IMAGE", "set defaultImages.git instead"),
+        ("tracing.enabled=true,extraEnv[0].name=OTEL_TRACES_SAMPLER_ARG", "set tracing.ratio instead"),
+        ("namespaced.enabled=true,extraEnv[0].name=METRICS_BIND_ADDRESS", "--metrics-bind-address"),
+        ("extraEnv[0].name=HTTPS_PROXY,extraEnv[1].name=HTTPS_PROXY", "keep one of the two entries"),
+    ] {
+        let output = on_chart(&helm, &["template", "trishanku"], &[&format!("--set={wrong}")]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(said), "{wrong}: {stderr}");
+    }
+    let allowed = "--set=extraEnv[0].name=OTEL_TRACES_SAMPLER,extraEnv[0].value=always_on".to_owned();
+    assert_eq!(variable(&rendered(&helm, &[allowed]), "OTEL_TRACES_SAMPLER"), Some("always_on"));
+}
+
 #[tokio::test]
 async fn helm_installs_upgrades_and_uninstalls_and_the_definitions_stay() {
     let Some(helm) = helm() else { return };

@@ -19,7 +19,7 @@ pub use self::error::CallError;
 pub use self::pace::Limited;
 use self::pace::Pace;
 pub(crate) use self::transport::Access;
-use crate::Terms;
+use crate::GitHubSettings;
 use crate::repository::Repository;
 pub use crate::servers::AccessError;
 
@@ -69,10 +69,10 @@ impl Client {
     ///
     /// # Errors
     /// [`AccessError`]: the token, the address or the certificates cannot be used.
-    pub(crate) fn new(access: Access, terms: &Terms) -> Result<Self, AccessError> {
-        let http = access.client(terms.patience, MOST_BYTES)?;
+    pub(crate) fn new(access: Access, settings: &GitHubSettings) -> Result<Self, AccessError> {
+        let http = access.client(settings.patience, MOST_BYTES)?;
         let authorization = access.authorization()?;
-        let pace = Pace::new(terms.clone());
+        let pace = Pace::new(settings.clone());
         Ok(Self { http, access, authorization, pace, login: tokio::sync::Mutex::default() })
     }
 

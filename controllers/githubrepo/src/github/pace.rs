@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Terms;
+use crate::GitHubSettings;
 
 /// The longest pause, whatever GitHub says: its primary limit resets every hour.
 const LONGEST: Duration = Duration::from_mins(65);
@@ -29,7 +29,7 @@ pub struct Limited {
 /// Rate limiter of one token.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    terms: Terms,
+    settings: GitHubSettings,
     state: Mutex<State>,
 }
 
@@ -43,8 +43,8 @@ struct State {
 }
 
 impl Pace {
-    pub(crate) fn new(terms: Terms) -> Self {
-        Self { terms, state: Mutex::default() }
+    pub(crate) fn new(settings: GitHubSettings) -> Self {
+        Self { settings, state: Mutex::default() }
     }
 
     /// Checks whether requests are allowed now.
@@ -68,12 +68,12 @@ impl Pace {
                 state.writes.pop_front();
             }
             if let Some(first) = state.writes.front()
-                && state.writes.len() >= self.terms.writes_per_hour
+                && state.writes.len() >= self.settings.writes_per_hour
             {
                 return Err(Limited { limit: "limit of writes per hour", wait: *first + HOUR - now });
             }
             let turn = state.next_write.map_or(now, |next| next.max(now));
-            state.next_write = Some(turn + self.terms.between_writes);
+            state.next_write = Some(turn + self.settings.between_writes);
             state.writes.push_back(turn);
             turn
         };
@@ -96,12 +96,12 @@ impl Pace {
         let limited = if is_refused && (is_secondary || number("retry-after").is_some()) {
             let doublings = state.secondary_in_a_row.min(6);
             state.secondary_in_a_row += 1;
-            let wait = number("retry-after").map_or(self.terms.secondary * (1 << doublings), Duration::from_secs);
+            let wait = number("retry-after").map_or(self.settings.secondary * (1 << doublings), Duration::from_secs);
             Some(Limited { limit: "secondary limit", wait })
         } else if is_refused && (remaining == Some(0) || status == StatusCode::TOO_MANY_REQUESTS) {
             Some(Limited {
                 limit: "primary limit of requests per hour",
-                wait: until_reset().unwrap_or(self.terms.secondary),
+                wait: until_reset().unwrap_or(self.settings.secondary),
             })
         } else {
             None
@@ -111,7 +111,7 @@ impl Pace {
         }
         // This request succeeded, but the next one would not.
         let close = limited.clone().or_else(|| {
-            let is_low = remaining.is_some_and(|remaining| remaining <= self.terms.left_to_others);
+            let is_low = remaining.is_some_and(|remaining| remaining <= self.settings.left_to_others);
             is_low.then(until_reset).flatten().map(|wait| Limited { limit: "primary limit of requests per hour", wait })
         });
         if let Some(Limited { limit, wait }) = close {
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn limits_are_kept_for_as_long_as_they_say() {
-        let pace = Pace::new(Terms::default());
+        let pace = Pace::new(GitHubSettings::default());
         let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100;
         let used_up = headers(&[("x-ratelimit-remaining", "0".into()), ("x-ratelimit-reset", soon.to_string())]);
         let primary = pace.learn(StatusCode::FORBIDDEN, &used_up, "API rate limit exceeded").unwrap();
@@ -167,8 +167,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn writes_are_apart_and_not_too_many() {
-        let terms = Terms { writes_per_hour: 3, ..Terms::default() };
-        let (pace, begun) = (Pace::new(terms), Instant::now());
+        let settings = GitHubSettings { writes_per_hour: 3, ..GitHubSettings::default() };
+        let (pace, begun) = (Pace::new(settings), Instant::now());
         for after in 0..3 {
             pace.turn().await.unwrap();
             assert_eq!(begun.elapsed().as_secs(), after);

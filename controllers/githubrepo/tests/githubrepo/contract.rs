@@ -6,13 +6,13 @@ use trishanku_testkit::wait;
 
 use crate::fake::Fake;
 use crate::prism::Prism;
-use crate::world::{World, terms};
+use crate::world::{World, settings};
 
 #[tokio::test]
 async fn a_whole_life_is_spoken_as_described() {
     let fake = Fake::start().await;
     let Some(prism) = Prism::before(&fake.url) else { return };
-    let mut world = World::at(fake, prism.url.clone(), terms()).await;
+    let mut world = World::at(fake, prism.url.clone(), settings()).await;
     let all = json!({
         "organization": "example-org", "description": "d", "private": true, "topics": ["b", "a"], "defaultBranch": "kcm/data", "deletionPolicy": "Delete",
     });
@@ -49,7 +49,7 @@ async fn a_whole_life_is_spoken_as_described() {
 #[tokio::test]
 async fn examples_of_the_description_are_understood() {
     let Some(prism) = Prism::mock() else { return };
-    let mut world = World::at(Fake::start().await, prism.url.clone(), terms()).await;
+    let mut world = World::at(Fake::start().await, prism.url.clone(), settings()).await;
     // The mock's only repository always exists under another name, so it is found to belong to others, and left
     // unchanged.
     world.apply("hello-world", json!({"organization": "octocat"})).await;

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use crate::fake::{Fake, TOKEN};
-use crate::world::{World, terms};
+use crate::world::{World, settings};
 
 /// Puts TLS in front of a plain server; returns URL and certificate.
 async fn secured(fake: &Fake) -> (String, String) {
@@ -42,7 +42,7 @@ async fn secured(fake: &Fake) -> (String, String) {
 async fn a_server_is_trusted_by_the_certificates_in_the_secret_and_by_no_others() {
     let fake = Fake::start().await;
     let (url, certificate) = secured(&fake).await;
-    let mut world = World::at(fake, url, terms()).await;
+    let mut world = World::at(fake, url, settings()).await;
     world.apply("one", json!({})).await;
     let unready = world.is("one", "Ready", "False", "GitHubUnreachable").await;
     assert!(unready.message.contains("certificate"), "{unready:?}");

@@ -6,11 +6,11 @@ use serde_json::json;
 use trishanku_testkit::wait;
 
 use crate::fake::{Fault, TOKEN};
-use crate::world::{World, terms};
+use crate::world::{World, settings};
 
 #[tokio::test]
 async fn it_is_made_kept_as_it_should_be_and_left_when_its_object_goes() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     let all = json!({"organization": "example-org", "description": "d", "private": true, "topics": ["b", "A"]});
     world.apply("one", all).await;
     let object = world.is_ready("one").await;
@@ -84,7 +84,7 @@ async fn it_is_made_kept_as_it_should_be_and_left_when_its_object_goes() {
 
 #[tokio::test]
 async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_taken_if_that_is_said() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("mine", json!({"organization": ""})).await;
     let status = world.is_ready("mine").await.status.unwrap();
     assert_eq!(status.full_name.as_deref(), Some("someone/mine"));
@@ -125,7 +125,7 @@ async fn it_is_the_users_without_an_organization_and_one_that_is_there_is_only_t
 
 #[tokio::test]
 async fn one_that_the_token_may_not_see_is_not_forgotten() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({"deletionPolicy": "Delete"})).await;
     let id = world.is_ready("one").await.status.unwrap().id;
     let (number, _) = world.fake.repository("someone", "one").unwrap();
@@ -161,7 +161,7 @@ async fn one_that_the_token_may_not_see_is_not_forgotten() {
 
 #[tokio::test]
 async fn what_had_the_name_once_is_not_adopted() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     let theirs = world.fake.plant("someone", "former");
     world.fake.rename(theirs, "theirs");
     world.apply("former", json!({"adopt": true, "deletionPolicy": "Delete"})).await;
@@ -175,7 +175,7 @@ async fn what_had_the_name_once_is_not_adopted() {
 
 #[tokio::test]
 async fn an_end_is_the_one_that_was_asked_for() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     for (name, policy) in [("retained", "Retain"), ("archived", "Archive"), ("deleted", "Delete")] {
         world.apply(name, json!({"deletionPolicy": policy})).await;
         world.is_ready(name).await;
@@ -206,7 +206,7 @@ async fn an_end_is_the_one_that_was_asked_for() {
 
 #[tokio::test]
 async fn one_whose_making_was_not_answered_is_known_again_and_not_made_twice() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.fake.fail(Method::POST, "/user/repos", Fault::DoneInSilence);
     world.apply("silent", json!({"description": "d"})).await;
     let unready = world.is("silent", "Ready", "False", "GitHubUnreachable").await;
@@ -224,7 +224,7 @@ async fn one_whose_making_was_not_answered_is_known_again_and_not_made_twice() {
 
 #[tokio::test]
 async fn a_branch_that_is_to_be_the_default_one_is_waited_for() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({"defaultBranch": "cluster/data", "archived": true, "description": "d"})).await;
     let waiting = world.is("one", "Ready", "False", "DefaultBranchNotFound").await;
     assert!(waiting.message.contains("cluster/data"), "{waiting:?}");

@@ -6,11 +6,11 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::json;
 
-use crate::world::{World, terms};
+use crate::world::{World, settings};
 
 #[tokio::test]
 async fn a_secondary_limit_stops_everybody_with_the_token_and_is_no_news_of_what_is_as_it_should_be() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("settled", json!({})).await;
     world.is_ready("settled").await;
     let version = async || world.objects().get("settled").await.unwrap().metadata.resource_version;
@@ -39,7 +39,7 @@ async fn a_secondary_limit_stops_everybody_with_the_token_and_is_no_news_of_what
 
 #[tokio::test]
 async fn a_primary_limit_is_not_used_up_and_others_keep_some_of_it() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
     world.fake.remaining.store(102, Ordering::SeqCst);

@@ -8,7 +8,7 @@ use serde_json::json;
 use trishanku_testkit::wait;
 
 use crate::fake::{Fault, TOKEN};
-use crate::world::{World, servers, terms};
+use crate::world::{World, servers, settings};
 
 /// Longer than a hot loop would need to show.
 async fn a_while() {
@@ -17,7 +17,7 @@ async fn a_while() {
 
 #[tokio::test]
 async fn terminal_errors_are_reported_once_and_not_retried() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     let table: [(&str, Method, &str, u16, &str, &str, &str); 6] = [
         (
             "forbidden",
@@ -79,7 +79,7 @@ async fn terminal_errors_are_reported_once_and_not_retried() {
 
 #[tokio::test]
 async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
     for (status, reason) in
@@ -116,7 +116,7 @@ async fn what_goes_away_by_itself_is_tried_again_less_and_less_often() {
 
 #[tokio::test]
 async fn a_server_that_is_away_or_silent_is_asked_less_and_less_often() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     // A closed port.
     world.apply("away", json!({"apiUrl": "http://127.0.0.1:9"})).await;
     let unready = world.is("away", "Ready", "False", "GitHubUnreachable").await;
@@ -133,7 +133,7 @@ async fn a_server_that_is_away_or_silent_is_asked_less_and_less_often() {
 
 #[tokio::test]
 async fn a_token_is_changed_without_a_restart() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
     // The old token expires before the new one exists.
@@ -169,7 +169,7 @@ async fn a_token_is_changed_without_a_restart() {
 
 #[tokio::test]
 async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
-    let named = trishanku_githubrepo::Terms { servers: servers(&["github.example.org"]), ..terms() };
+    let named = trishanku_githubrepo::GitHubSettings { servers: servers(&["github.example.org"]), ..settings() };
     let mut world = World::new(named).await;
     // Write access to objects must not give access to Secrets, or to servers behind the manager.
     world.apply("foreign", json!({})).await;
@@ -185,14 +185,14 @@ async fn no_token_is_sent_to_a_server_that_the_operator_has_not_named() {
     wait::until_gone(&world.objects(), "clear").await.unwrap();
     world.stop().await;
     // The operator allows the server.
-    world.start(terms());
+    world.start(settings());
     world.is_ready("foreign").await;
     world.stop().await;
 }
 
 #[tokio::test]
 async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     world.apply("one", json!({})).await;
     world.is_ready("one").await;
     for (url, words) in [
@@ -231,7 +231,7 @@ async fn no_token_is_sent_to_a_server_that_its_secret_is_not_for() {
 
 #[tokio::test]
 async fn a_response_that_is_not_from_github_is_not_quoted() {
-    let mut world = World::new(terms()).await;
+    let mut world = World::new(settings()).await;
     for (name, status, reason) in [("broken", 500, "GitHubUnavailable"), ("teapot", 418, "UnexpectedAnswer")] {
         let path = format!("/repos/someone/{name}");
         world.fake.fail(Method::GET, &path, Fault::Answer(status, vec![], "<html>nobody's business</html>".to_owned()));

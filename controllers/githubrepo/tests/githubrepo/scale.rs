@@ -5,24 +5,24 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::ListParams;
 use serde_json::json;
-use trishanku_githubrepo::Terms;
+use trishanku_githubrepo::GitHubSettings;
 use trishanku_testkit::wait;
 
-use crate::world::{World, terms};
+use crate::world::{World, settings};
 
 const REPOSITORIES: usize = 500;
 
 #[tokio::test]
 async fn five_hundred_repositories_stay_within_the_limits_of_one_token() {
-    let usual = Terms::default();
+    let usual = GitHubSettings::default();
     // A usual round in a hundredth of the time. Another test covers the pacing of writes.
-    let quick = Terms {
+    let quick = GitHubSettings {
         resync: usual.resync / 100,
         between_writes: Duration::ZERO,
         writes_per_hour: 2 * REPOSITORIES,
-        ..terms()
+        ..settings()
     };
-    let mut world = World::new(Terms { resync: Duration::from_hours(10), ..quick.clone() }).await;
+    let mut world = World::new(GitHubSettings { resync: Duration::from_hours(10), ..quick.clone() }).await;
     let names = (0..REPOSITORIES).map(|at| format!("r{at}"));
     futures::stream::iter(names).for_each_concurrent(8, |name| world.apply_owned(name, json!({"private": true}))).await;
     let ready = async || {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use trishanku_api::{GROUP, GitHubRepository, VERSION, definitions};
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
-use trishanku_githubrepo::{Servers, Terms, controller};
+use trishanku_githubrepo::{GitHubSettings, Servers, controller};
 use trishanku_testkit::{TestCluster, wait};
 
 use crate::fake::{Fake, TOKEN};
@@ -30,15 +30,15 @@ pub(crate) struct World {
 }
 
 /// Short intervals for tests.
-pub(crate) fn terms() -> Terms {
-    Terms {
+pub(crate) fn settings() -> GitHubSettings {
+    GitHubSettings {
         servers: servers(&["127.0.0.1", "localhost"]),
         patience: Duration::from_secs(2),
         resync: Duration::from_millis(300),
         backoff: (Duration::from_millis(100), Duration::from_secs(2)),
         between_writes: Duration::ZERO,
         secondary: Duration::from_secs(2),
-        ..Terms::default()
+        ..GitHubSettings::default()
     }
 }
 
@@ -48,14 +48,14 @@ pub(crate) fn servers(named: &[&str]) -> Servers {
 }
 
 impl World {
-    pub(crate) async fn new(terms: Terms) -> Self {
+    pub(crate) async fn new(settings: GitHubSettings) -> Self {
         let fake = Fake::start().await;
         let url = fake.url.clone();
-        Self::at(fake, url, terms).await
+        Self::at(fake, url, settings).await
     }
 
     /// Starts with a server between the manager and the fake.
-    pub(crate) async fn at(fake: Fake, url: String, terms: Terms) -> Self {
+    pub(crate) async fn at(fake: Fake, url: String, settings: GitHubSettings) -> Self {
         shown::record();
         let cluster = TestCluster::shared().await;
         let client = cluster.client();
@@ -63,14 +63,14 @@ impl World {
         let namespace = cluster.namespace("github").await;
         let mut world = Self { cluster, client, namespace, url, fake, running: None };
         world.token(TOKEN).await;
-        world.start(terms);
+        world.start(settings);
         world
     }
 
-    pub(crate) fn start(&mut self, terms: Terms) {
+    pub(crate) fn start(&mut self, settings: GitHubSettings) {
         let manager = Manager::with_scope(self.cluster.config(), Scope::namespaces([self.namespace.clone()]));
         let (stop, stopped) = oneshot::channel::<()>();
-        let run = manager.controller(controller(terms)).run(async { drop(stopped.await) });
+        let run = manager.controller(controller(settings)).run(async { drop(stopped.await) });
         self.running = Some((stop, tokio::spawn(async { run.await.unwrap() })));
     }
 

@@ -13,7 +13,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 
 use super::pem::{self, Certificate};
-use super::{BACKDATE, BRIDGES, Data, IssueError, LIFE, Terms, due};
+use super::{BACKDATE, BRIDGES, Data, IssueError, LIFE, RenewalCriteria, due};
 
 /// Lifetime of an authority.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
@@ -32,16 +32,20 @@ pub(super) struct Authority {
 impl Authority {
     /// Returns the stored authority, or a new one if it is invalid or due for renewal. `former` are the certificates that
     /// were trusted before.
-    pub(super) fn ours(stored: Option<&Data>, former: Vec<Certificate>, terms: &Terms) -> Result<Self, IssueError> {
+    pub(super) fn ours(
+        stored: Option<&Data>,
+        former: Vec<Certificate>,
+        criteria: &RenewalCriteria,
+    ) -> Result<Self, IssueError> {
         let authority = match stored.and_then(Self::read) {
-            Some(sound) if is_due(&sound.certificate, terms) => sound.succeeded(terms)?,
+            Some(sound) if is_due(&sound.certificate, criteria) => sound.succeeded(criteria)?,
             Some(sound) => sound,
             None => {
-                let (certificate, key) = fresh(terms)?;
+                let (certificate, key) = fresh(criteria)?;
                 Self { certificate, key, trust: Vec::new(), bridges: Vec::new() }
             }
         };
-        Ok(authority.trusting(former, terms))
+        Ok(authority.trusting(former, criteria))
     }
 
     /// Returns an authority supplied by users, which is never renewed.
@@ -49,16 +53,16 @@ impl Authority {
         secret: &str,
         stored: &Data,
         former: Vec<Certificate>,
-        terms: &Terms,
+        criteria: &RenewalCriteria,
     ) -> Result<Self, IssueError> {
         let unusable = |problem| IssueError::Authority { secret: secret.to_owned(), problem };
         let authority = Self::read(stored).ok_or_else(|| {
             unusable("has no CA certificate in tls.crt with its private key (RSA or ECDSA, PKCS #8, or PKCS #1 for RSA) in tls.key")
         })?;
-        if authority.certificate.not_after <= terms.now {
+        if authority.certificate.not_after <= criteria.now {
             return Err(unusable("has an expired certificate: replace it"));
         }
-        Ok(authority.trusting(former, terms))
+        Ok(authority.trusting(former, criteria))
     }
 
     fn read(stored: &Data) -> Option<Self> {
@@ -70,11 +74,11 @@ impl Authority {
     }
 
     /// Returns a successor, signed by this authority.
-    fn succeeded(self, terms: &Terms) -> Result<Self, IssueError> {
-        let (certificate, key) = fresh(terms)?;
+    fn succeeded(self, criteria: &RenewalCriteria) -> Result<Self, IssueError> {
+        let (certificate, key) = fresh(criteria)?;
         let mut bridges = self.bridges.clone();
-        if self.certificate.not_after > terms.now {
-            let mut params = params(terms);
+        if self.certificate.not_after > criteria.now {
+            let mut params = params(criteria);
             params.not_after = params.not_after.min(self.certificate.not_after);
             params.use_authority_key_identifier_extension = true;
             let bridge = params.signed_by(&key, &self.issuer()?).map_err(IssueError::Make)?;
@@ -84,10 +88,10 @@ impl Authority {
         Ok(Self { certificate, key, trust, bridges })
     }
 
-    fn trusting(mut self, former: Vec<Certificate>, terms: &Terms) -> Self {
-        let overlaps = terms.now < self.certificate.not_before + BACKDATE + OVERLAP;
+    fn trusting(mut self, former: Vec<Certificate>, criteria: &RenewalCriteria) -> Self {
+        let overlaps = criteria.now < self.certificate.not_before + BACKDATE + OVERLAP;
         let is_of_use =
-            |certificate: &Certificate| overlaps && certificate.is_authority && certificate.not_after > terms.now;
+            |certificate: &Certificate| overlaps && certificate.is_authority && certificate.not_after > criteria.now;
         let mut trust = vec![self.certificate.clone()];
         for other in self.trust.into_iter().chain(former).filter(is_of_use) {
             // Bridges are excluded: they have the key of another certificate, and are not roots.
@@ -135,26 +139,26 @@ impl Authority {
     }
 }
 
-fn is_due(certificate: &Certificate, terms: &Terms) -> bool {
-    due(certificate) <= terms.now || terms.is_to_be_reissued(certificate)
+fn is_due(certificate: &Certificate, criteria: &RenewalCriteria) -> bool {
+    due(certificate) <= criteria.now || criteria.is_to_be_reissued(certificate)
 }
 
-fn fresh(terms: &Terms) -> Result<(Certificate, KeyPair), IssueError> {
+fn fresh(criteria: &RenewalCriteria) -> Result<(Certificate, KeyPair), IssueError> {
     let key = KeyPair::generate().map_err(IssueError::Make)?;
-    let made = params(terms).self_signed(&key).map_err(IssueError::Make)?;
+    let made = params(criteria).self_signed(&key).map_err(IssueError::Make)?;
     Ok((Certificate::parse(made.der()).ok_or(IssueError::Unreadable)?, key))
 }
 
 /// Each authority has its own name, so that they are never confused.
-fn params(terms: &Terms) -> CertificateParams {
+fn params(criteria: &RenewalCriteria) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("trishanku-ca@{}", terms.now.unix_timestamp()));
+    params.distinguished_name.push(DnType::CommonName, format!("trishanku-ca@{}", criteria.now.unix_timestamp()));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    params.not_before = terms.now - BACKDATE;
-    params.not_after = terms.now + AUTHORITY_LIFE;
+    params.not_before = criteria.now - BACKDATE;
+    params.not_after = criteria.now + AUTHORITY_LIFE;
     // By default derived from the key: the bridge would have the serial number of the root.
-    params.serial_number = Some(SerialNumber::from(terms.now.unix_timestamp_nanos().to_be_bytes()[8..].to_vec()));
+    params.serial_number = Some(SerialNumber::from(criteria.now.unix_timestamp_nanos().to_be_bytes()[8..].to_vec()));
     params
 }

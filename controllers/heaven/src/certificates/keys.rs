@@ -13,7 +13,7 @@ use time::{Duration, OffsetDateTime};
 use super::authority::Authority;
 use super::pair::{Pair, Profile};
 use super::pem::{self, Certificate};
-use super::{BACKDATE, Data, IssueError, NEXT, Terms};
+use super::{BACKDATE, Data, IssueError, NEXT, RenewalCriteria};
 
 /// How long a key signs, unless a new one is requested earlier.
 const LIFE: Duration = Duration::days(3650);
@@ -32,14 +32,14 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Returns the stored keys, rotated if the time or the terms demand it.
+    /// Returns the stored keys, rotated if the time or the criteria demand it.
     pub(super) fn of(
         stored: Option<&Data>,
         profile: &Profile,
         authority: &Authority,
-        terms: &Terms,
+        criteria: &RenewalCriteria,
     ) -> Result<Self, IssueError> {
-        let mut current = Pair::lasting(stored, profile, authority, terms)?;
+        let mut current = Pair::lasting(stored, profile, authority, criteria)?;
         let mut others = pem::certificates(stored.and_then(|stored| stored.get("tls.crt")));
         others.retain(|other| !other.is_authority && !current.has_key_of(other));
         let announced = stored.and_then(|stored| pem::key(stored.get(NEXT)));
@@ -47,17 +47,17 @@ impl Keys {
         let mut former: Vec<_> =
             others.into_iter().filter(|other| next.as_ref().is_none_or(|next| !next.has_key_of(other))).collect();
         // An announced key that is to be replaced is dropped: it has signed nothing.
-        next = next.filter(|next| !terms.is_to_be_reissued(&next.certificate));
-        if let Some(next) = next.take_if(|next| began(&next.certificate) + ANNOUNCED <= terms.now) {
+        next = next.filter(|next| !criteria.is_to_be_reissued(&next.certificate));
+        if let Some(next) = next.take_if(|next| began(&next.certificate) + ANNOUNCED <= criteria.now) {
             former.insert(0, current.certificate);
-            current = next.again(profile, authority, terms)?;
+            current = next.again(profile, authority, criteria)?;
         }
-        let is_due = began(&current.certificate) + LIFE * 2 / 3 <= terms.now;
-        if next.is_none() && (is_due || terms.is_to_be_reissued(&current.certificate)) {
-            next = Some(Pair::issued(KeyPair::generate().map_err(IssueError::Make)?, profile, authority, terms)?);
+        let is_due = began(&current.certificate) + LIFE * 2 / 3 <= criteria.now;
+        if next.is_none() && (is_due || criteria.is_to_be_reissued(&current.certificate)) {
+            next = Some(Pair::issued(KeyPair::generate().map_err(IssueError::Make)?, profile, authority, criteria)?);
         }
         let mut keys = Self { current, next, former };
-        let of_use = keys.ends().take_while(|end| *end > terms.now).count();
+        let of_use = keys.ends().take_while(|end| *end > criteria.now).count();
         keys.former.truncate(of_use);
         Ok(keys)
     }

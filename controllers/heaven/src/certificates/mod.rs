@@ -50,14 +50,14 @@ const SERVICE_ADDRESS: &str = "10.32.0.1";
 
 /// Conditions of renewal.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct RenewalCriteria {
     /// The present time.
     pub now: OffsetDateTime,
     /// Certificates from before this time are reissued.
     pub reissue_before: Option<OffsetDateTime>,
 }
 
-impl Terms {
+impl RenewalCriteria {
     fn is_to_be_reissued(&self, certificate: &Certificate) -> bool {
         self.reissue_before.is_some_and(|time| certificate.not_before + BACKDATE < time)
     }
@@ -190,7 +190,7 @@ pub fn issue(
     names: &names::Certificates,
     controller: Option<&User>,
     stored: &BTreeMap<&str, Stored>,
-    terms: &Terms,
+    criteria: &RenewalCriteria,
 ) -> Result<Issued, IssueError> {
     let find = |name: &str| stored.get(name);
     let mut wanted = vec![
@@ -203,7 +203,7 @@ pub fn issue(
     }
     let mut issued = Issued { secrets: Vec::new(), look_again: None, fingerprint: String::new(), expired: Vec::new() };
     let (mut times, mut fingerprint) = (Vec::new(), Sha256::new());
-    let authority = authority(names, stored, terms);
+    let authority = authority(names, stored, criteria);
     if find(&names.authority).is_none_or(|stored| stored.is_ours) {
         let authority = authority.as_ref().map_err(IssueError::again)?;
         times.extend(authority.changes(true));
@@ -218,7 +218,7 @@ pub fn issue(
     for (role, name, profile) in wanted {
         match find(name) {
             Some(theirs) if !theirs.is_ours => {
-                supplied(role, name, theirs, terms, &mut issued.expired)?;
+                supplied(role, name, theirs, criteria, &mut issued.expired)?;
                 if matters(role) {
                     let key = role.keys().last().copied().unwrap_or_default();
                     fingerprint.update(theirs.data.get(key).map_or(&[][..], Vec::as_slice));
@@ -228,12 +228,12 @@ pub fn issue(
                 let authority = authority.as_ref().map_err(IssueError::again)?;
                 let data = found.map(|found| &found.data);
                 let data = if role == Role::ServiceAccounts {
-                    let keys = Keys::of(data, &profile, authority, terms)?;
+                    let keys = Keys::of(data, &profile, authority, criteria)?;
                     times.extend(keys.changes());
                     keys.certificates().for_each(|certificate| fingerprint.update(&certificate.der));
                     keys.data()
                 } else {
-                    let pair = Pair::ours(data, &profile, authority, terms)?;
+                    let pair = Pair::ours(data, &profile, authority, criteria)?;
                     times.push(due(&pair.certificate));
                     times.extend(authority.changes(false));
                     if matters(role) {
@@ -250,7 +250,7 @@ pub fn issue(
             }
         }
     }
-    issued.look_again = times.into_iter().filter(|time| *time > terms.now).min();
+    issued.look_again = times.into_iter().filter(|time| *time > criteria.now).min();
     let digest: [u8; 32] = fingerprint.finalize().into();
     let (first, _) = digest.split_first_chunk().expect("a digest has more than eight bytes");
     issued.fingerprint = format!("{:016x}", u64::from_be_bytes(*first));
@@ -266,14 +266,14 @@ fn matters(role: Role) -> bool {
 fn authority(
     names: &names::Certificates,
     stored: &BTreeMap<&str, Stored>,
-    terms: &Terms,
+    criteria: &RenewalCriteria,
 ) -> Result<Authority, IssueError> {
     let kubernetes = stored.get(names.kubernetes.as_str());
     let former =
         pem::certificates(kubernetes.filter(|stored| stored.is_ours).and_then(|stored| stored.data.get("ca.crt")));
     match stored.get(names.authority.as_str()) {
-        Some(theirs) if !theirs.is_ours => Authority::theirs(&names.authority, &theirs.data, former, terms),
-        ours => Authority::ours(ours.map(|ours| &ours.data), former, terms),
+        Some(theirs) if !theirs.is_ours => Authority::theirs(&names.authority, &theirs.data, former, criteria),
+        ours => Authority::ours(ours.map(|ours| &ours.data), former, criteria),
     }
 }
 
@@ -281,14 +281,14 @@ fn supplied(
     role: Role,
     name: &str,
     theirs: &Stored,
-    terms: &Terms,
+    criteria: &RenewalCriteria,
     expired: &mut Vec<String>,
 ) -> Result<(), IssueError> {
     if let Some(key) = role.keys().iter().find(|key| !theirs.data.contains_key(**key)) {
         return Err(IssueError::Incomplete { secret: name.to_owned(), key });
     }
     let certificates = pem::certificates(theirs.data.get("tls.crt"));
-    if role != Role::ServiceAccounts && certificates.first().is_some_and(|first| first.not_after <= terms.now) {
+    if role != Role::ServiceAccounts && certificates.first().is_some_and(|first| first.not_after <= criteria.now) {
         expired.push(name.to_owned());
     }
     Ok(())

@@ -6,7 +6,7 @@ use x509_parser::extensions::GeneralName;
 
 use super::authority::Authority;
 use super::pem::{self, Certificate};
-use super::{BACKDATE, Data, IssueError, LIFE, Terms, due};
+use super::{BACKDATE, Data, IssueError, LIFE, RenewalCriteria, due};
 
 /// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,16 +29,16 @@ impl Pair {
         stored: Option<&Data>,
         profile: &Profile,
         authority: &Authority,
-        terms: &Terms,
+        criteria: &RenewalCriteria,
     ) -> Result<Self, IssueError> {
         let sound = stored.and_then(Self::read).filter(|pair| {
             let certificate = &pair.certificate;
-            let lasts = due(certificate) > terms.now && !terms.is_to_be_reissued(certificate);
+            let lasts = due(certificate) > criteria.now && !criteria.is_to_be_reissued(certificate);
             lasts && certificate.is_signed_by(&authority.certificate) && profile.is_of(certificate)
         });
         match sound {
             Some(pair) => Ok(pair),
-            None => Self::issued(KeyPair::generate().map_err(IssueError::Make)?, profile, authority, terms),
+            None => Self::issued(KeyPair::generate().map_err(IssueError::Make)?, profile, authority, criteria),
         }
     }
 
@@ -47,14 +47,14 @@ impl Pair {
         stored: Option<&Data>,
         profile: &Profile,
         authority: &Authority,
-        terms: &Terms,
+        criteria: &RenewalCriteria,
     ) -> Result<Self, IssueError> {
         if let Some(pair) = stored.and_then(Self::read) {
             return Ok(pair);
         }
         let key = stored.and_then(|stored| pem::key(stored.get("tls.key")));
         let key = key.map_or_else(KeyPair::generate, Ok).map_err(IssueError::Make)?;
-        Self::issued(key, profile, authority, terms)
+        Self::issued(key, profile, authority, criteria)
     }
 
     /// Combines a key with its own certificate among these.
@@ -64,8 +64,13 @@ impl Pair {
     }
 
     /// Issues a certificate for the same key that starts now.
-    pub(super) fn again(self, profile: &Profile, authority: &Authority, terms: &Terms) -> Result<Self, IssueError> {
-        Self::issued(self.key, profile, authority, terms)
+    pub(super) fn again(
+        self,
+        profile: &Profile,
+        authority: &Authority,
+        criteria: &RenewalCriteria,
+    ) -> Result<Self, IssueError> {
+        Self::issued(self.key, profile, authority, criteria)
     }
 
     pub(super) fn has_key_of(&self, certificate: &Certificate) -> bool {
@@ -83,7 +88,7 @@ impl Pair {
         key: KeyPair,
         profile: &Profile,
         authority: &Authority,
-        terms: &Terms,
+        criteria: &RenewalCriteria,
     ) -> Result<Self, IssueError> {
         let names: Vec<String> = profile.names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).map_err(IssueError::Make)?;
@@ -98,9 +103,9 @@ impl Pair {
             params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         params.use_authority_key_identifier_extension = true;
-        params.not_before = terms.now - BACKDATE;
+        params.not_before = criteria.now - BACKDATE;
         // A certificate must not outlast its authority.
-        params.not_after = (terms.now + profile.life).min(authority.certificate.not_after);
+        params.not_after = (criteria.now + profile.life).min(authority.certificate.not_after);
         let made = params.signed_by(&key, &authority.issuer()?).map_err(IssueError::Make)?;
         let certificate = Certificate::parse(made.der()).ok_or(IssueError::Unreadable)?;
         Ok(Self { certificate, key })

@@ -48,8 +48,8 @@ impl Cluster {
 
     fn issue(&self) -> Result<Issued, IssueError> {
         let stored = self.secrets.iter().map(|(name, stored)| (name.as_str(), stored.clone())).collect();
-        let terms = Terms { now: self.now, reissue_before: self.reissue_before };
-        issue(&names(), Some(&self.user), &stored, &terms)
+        let criteria = RenewalCriteria { now: self.now, reissue_before: self.reissue_before };
+        issue(&names(), Some(&self.user), &stored, &criteria)
     }
 
     /// Writes the desired Secrets; returns the names of the changed ones.

@@ -3,14 +3,15 @@
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::Status;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use trishanku_api::definitions;
 use trishanku_framework::Manager;
 use trishanku_framework::cache::Scope;
 use trishanku_framework::serve::Address;
-use trishanku_framework::webhook::{Reach, Webhooks};
-use trishanku_heaven::{INJECT, Injection, Settings, controller};
+use trishanku_framework::webhook::{WebhookEndpoint, Webhooks};
+use trishanku_heaven::{HeavenInjector, INJECT, Settings, controller};
 use trishanku_heaven_plan::STATUS_PORT;
 use trishanku_heaven_plan::workload::HEAVEN;
 use trishanku_testkit::{TestCluster, wait};
@@ -35,6 +36,44 @@ async fn create_account(client: &Client, namespace: &str) {
     accounts.create(&PostParams::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
 }
 
+/// Returns the status with which a pod is rejected.
+async fn rejected(pods: &Api<Pod>, pod: &Pod) -> Status {
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    match pods.create(&dry, pod).await {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A rejection names the fields of the pod, and how to fix them, as kube-apiserver does.
+async fn check_fields_of_rejections(pods: &Api<Pod>) {
+    let mut clash = pod("web", &json!({}));
+    let wrong = json!([
+        {"name": "gitcd", "image": "app:1"},
+        {"name": "proxy", "image": "app:1", "ports": [{"containerPort": 80}, {"containerPort": 6443}]},
+    ]);
+    clash.spec.as_mut().unwrap().containers = serde_json::from_value(wrong).unwrap();
+    let status = rejected(pods, &clash).await;
+    assert!(status.message.contains("does not fit into the pod") && status.reason == "Invalid", "{status:?}");
+    let details = status.details.unwrap();
+    assert_eq!((details.kind.as_str(), details.name.as_str()), ("Pod", "web"));
+    let [name, port] = &details.causes[..] else { panic!("{details:?}") };
+    for (cause, field, words) in [
+        (name, "spec.containers[0].name", ["name of an injected container", "give it another name"]),
+        (port, "spec.containers[1].ports[1].containerPort", ["kube-apiserver", "use another port"]),
+    ] {
+        assert_eq!((cause.field.as_str(), cause.reason.as_str()), (field, "FieldValueInvalid"));
+        assert!(words.iter().all(|word| cause.message.contains(word)), "{cause:?}");
+        assert!(cause.message.contains("TrishankuHeaven \"shop\""), "kubectl prints only this: {cause:?}");
+    }
+    let mut shared = pod("web", &json!({}));
+    shared.spec.as_mut().unwrap().share_process_namespace = Some(true);
+    let status = rejected(pods, &shared).await;
+    let [cause] = &status.details.as_ref().unwrap().causes[..] else { panic!("{status:?}") };
+    assert_eq!((cause.field.as_str(), cause.reason.as_str()), ("spec.shareProcessNamespace", "FieldValueForbidden"));
+    assert!(cause.message.contains("app.allowSharedNamespaces"), "{cause:?}");
+}
+
 #[tokio::test]
 async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own() {
     let cluster = TestCluster::shared().await;
@@ -42,11 +81,11 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     definitions().apply(&client, "trishanku-manager").await.unwrap();
     let namespace = cluster.namespace("injected").await;
     let local: Address = "127.0.0.1:0".parse().unwrap();
-    let webhooks = Webhooks::bind("injected", &local, Reach::host(&namespace, "127.0.0.1", 0)).await.unwrap();
+    let webhooks = Webhooks::bind("injected", &local, WebhookEndpoint::host(&namespace, "127.0.0.1", 0)).await.unwrap();
     let port = webhooks.address().unwrap().port();
-    let webhooks = webhooks.reached_by(Reach::host(&namespace, "127.0.0.1", port));
+    let webhooks = webhooks.endpoint(WebhookEndpoint::host(&namespace, "127.0.0.1", port));
     let manager = Manager::with_scope(cluster.config(), Scope::namespaces([namespace.clone()]));
-    let injection = Injection::new(&manager.caches(), client.clone(), Settings::default());
+    let injection = HeavenInjector::new(&manager.caches(), client.clone(), Settings::default());
     let (stop, stopped) = oneshot::channel::<()>();
     let manager = manager.webhooks(injection.add_to(webhooks, "elsewhere")).controller(controller(Settings::default()));
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
@@ -88,7 +127,8 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     refused(&["spec.gitcd.git.branches.data", "$(REPLICA)"]).await;
     apply(spec("shop/$(REPLICA)", "https://git.example.org/shop")).await;
     refused(&["may be public", "allowPublicSecrets"]).await;
-    let mut without_user = spec("shop/$(REPLICA)", internal);
+    // The user is checked before the repository, which needs requests.
+    let mut without_user = spec("shop/$(REPLICA)", "https://git.example.org/shop");
     without_user["certificates"] = json!({});
     apply(without_user).await;
     refused(&["spec.certificates.controller"]).await;
@@ -132,10 +172,7 @@ async fn each_pod_of_a_labelled_namespace_gets_a_heaven_on_a_branch_of_its_own()
     again.metadata.uid = None;
     again.metadata.managed_fields = None;
     assert_eq!(create(again).await.unwrap().spec, found.spec);
-    let mut clash = pod("web", &json!({}));
-    clash.spec.as_mut().unwrap().containers[0].name = "gitcd".to_owned();
-    let said = create(clash).await.unwrap_err();
-    assert!(said.contains("does not fit into the pod") && said.contains("gitcd"), "{said}");
+    check_fields_of_rejections(&pods).await;
 
     drop(stop);
     running.await.unwrap().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use trishanku_api::TrishankuHeavenSpec;
-use trishanku_heaven::certificates::{Data, Stored, Terms, issue};
+use trishanku_heaven::certificates::{Data, RenewalCriteria, Stored, issue};
 use trishanku_heaven_plan::names;
 use trishanku_testkit::TestCluster;
 
@@ -68,7 +68,7 @@ impl World {
 fn pass(stored: &mut BTreeMap<String, Stored>, now: OffsetDateTime, reissue_before: Option<OffsetDateTime>) -> Data {
     let names = names::Certificates::of("a", &TrishankuHeavenSpec::default());
     let there = stored.iter().map(|(name, stored)| (name.as_str(), stored.clone())).collect();
-    let issued = issue(&names, None, &there, &Terms { now, reissue_before }).unwrap();
+    let issued = issue(&names, None, &there, &RenewalCriteria { now, reissue_before }).unwrap();
     for wanted in issued.secrets {
         stored.insert(wanted.name, Stored { data: wanted.data, is_ours: true });
     }

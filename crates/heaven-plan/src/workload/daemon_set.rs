@@ -63,7 +63,7 @@ impl Workload for DaemonSets {
     }
 
     /// The label is that of [`stop`](Self::stop), which the apply does not own.
-    fn straighten(set: &DynamicObject, replicas: i32) -> Option<Value> {
+    fn remove_conflicting_fields(set: &DynamicObject, replicas: i32) -> Option<Value> {
         let anywhere = json!({"template": {"spec": {"nodeSelector": {SUSPENDED_NODE_LABEL: null}}}});
         (replicas != 0 && is_stopped(set)).then_some(anywhere)
     }

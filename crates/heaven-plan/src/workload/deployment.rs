@@ -59,7 +59,7 @@ impl Workload for Deployments {
     }
 
     /// The strategy `Recreate` does not allow parameters of a rolling update.
-    fn straighten(deployment: &DynamicObject, _: i32) -> Option<Value> {
+    fn remove_conflicting_fields(deployment: &DynamicObject, _: i32) -> Option<Value> {
         let has_parameters = !deployment.data["spec"]["strategy"]["rollingUpdate"].is_null();
         has_parameters.then(|| json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}))
     }

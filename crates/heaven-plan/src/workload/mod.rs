@@ -53,7 +53,7 @@ pub trait Workload: Send + Sync + 'static {
     /// Returns the `spec` of a merge patch that removes fields by other managers, with which the object cannot be applied.
     /// Server-side apply cannot remove fields that it does not own.
     /// `replicas` is that of the pods that are to run.
-    fn straighten(object: &DynamicObject, replicas: i32) -> Option<Value> {
+    fn remove_conflicting_fields(object: &DynamicObject, replicas: i32) -> Option<Value> {
         let _ = (object, replicas);
         None
     }
@@ -138,7 +138,7 @@ pub fn object<W: Workload>(name: &str, mut pods: Pods<'_>, annotations: &[(&str,
 ///
 /// # Errors
 /// The error of the API server. A concurrent change is not an error: the watch reports it.
-pub async fn straighten<W: Workload>(
+pub async fn remove_conflicting_fields<W: Workload>(
     client: &Client,
     cache: &Cache<DynamicObject>,
     key: &Key,
@@ -146,7 +146,7 @@ pub async fn straighten<W: Workload>(
     replicas: i32,
 ) -> Result<(), kube::Error> {
     let Some(present) = ours(cache, key, owner) else { return Ok(()) };
-    let Some(spec) = W::straighten(&present, replicas) else { return Ok(()) };
+    let Some(spec) = W::remove_conflicting_fields(&present, replicas) else { return Ok(()) };
     let metadata = json!({"uid": present.metadata.uid, "resourceVersion": present.metadata.resource_version});
     change(client, cache, key, json!({"metadata": metadata, "spec": spec})).await
 }

@@ -3,6 +3,7 @@
 
 #[path = "../../src/daemon_set.rs"]
 mod daemon_set;
+mod deployed;
 #[path = "../../src/job.rs"]
 mod job;
 mod runs;

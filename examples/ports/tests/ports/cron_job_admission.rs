@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use ports::cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, hooks, validate, with_defaults};
 use serde_json::json;
 use trishanku_framework::serve::Address;
-use trishanku_framework::webhook::{Hook, Reach, Webhooks};
+use trishanku_framework::webhook::{Hook, WebhookEndpoint, Webhooks};
 use trishanku_testkit::wait;
 
 use crate::support::{cluster, manager, run};
@@ -41,9 +41,10 @@ fn everything_that_is_wrong_is_said_at_once() {
 async fn objects_get_defaults_and_invalid_ones_are_refused() {
     let (cluster, namespace) = cluster::<CronJob>("admission").await;
     let local: Address = "127.0.0.1:0".parse().unwrap();
-    let webhooks = Webhooks::bind("cron-job", &local, Reach::host(&*namespace, "127.0.0.1", 0)).await.unwrap();
+    let webhooks =
+        Webhooks::bind("cron-job", &local, WebhookEndpoint::host(&*namespace, "127.0.0.1", 0)).await.unwrap();
     let port = webhooks.address().unwrap().port();
-    let webhooks = webhooks.reached_by(Reach::host(&*namespace, "127.0.0.1", port));
+    let webhooks = webhooks.endpoint(WebhookEndpoint::host(&*namespace, "127.0.0.1", port));
     // Other tests use the same cluster.
     let named = |name: &str| Hook::named(name).namespaces([("kubernetes.io/metadata.name", &*namespace)]);
     let running = run(manager(cluster, &namespace).webhooks(hooks(webhooks, named)));

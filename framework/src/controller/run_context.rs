@@ -16,12 +16,12 @@ pub(crate) trait Runs: Send + Sync {
     /// Completes when the caches that trigger it are complete, also those of other clusters. To be called once.
     fn synced(&self) -> BoxFuture<'static, ()>;
     /// Works while `role` leads, until `stop` is true; then lets running reconciles finish within `grace`.
-    fn run(self: Arc<Self>, orders: Orders) -> BoxFuture<'static, ()>;
+    fn run(self: Arc<Self>, run_context: RunContext) -> BoxFuture<'static, ()>;
 }
 
 /// What a controller needs from the manager.
 #[derive(Clone)]
-pub(crate) struct Orders {
+pub(crate) struct RunContext {
     pub(crate) client: Client,
     pub(crate) role: watch::Receiver<Role>,
     pub(crate) stop: watch::Receiver<bool>,
@@ -29,7 +29,7 @@ pub(crate) struct Orders {
     pub(crate) pulse: Heartbeat,
 }
 
-impl Orders {
+impl RunContext {
     /// Waits for `condition`; returns false if the manager stops before.
     pub(crate) async fn until(&mut self, condition: impl Future<Output = ()>) -> bool {
         tokio::select! {
