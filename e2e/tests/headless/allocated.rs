@@ -70,8 +70,11 @@ pub(crate) fn what_two_branches_gave_away_at_once_is_one_service_s_and_the_other
         );
         let address = repaired["spec"]["clusterIP"].as_str().context("the Service has no address")?;
         for (address, service) in [(ADDRESS, &owner), (address, &loser)] {
-            let registered = at(cluster, heaven, &["ipaddress", address])?;
-            ensure!(registered["spec"]["parentRef"]["name"] == name(service), "{heaven}: {registered}");
+            // A kube-apiserver that has the address before its Service removes it as leaked, and adds it again later.
+            wait::until(&format!("{address} to be registered at {heaven}"), || {
+                let registered = at(cluster, heaven, &["ipaddress", address]).ok();
+                Ok(registered.filter(|found| found["spec"]["parentRef"]["name"] == name(service)))
+            })?;
         }
     }
     cluster.kubectl(["delete", "service", "one", "other"])?;
