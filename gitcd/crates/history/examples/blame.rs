@@ -1,8 +1,10 @@
 //! Measures how long it takes to list the versions of one key among many, and to blame its fields.
 //!
 //! ```text
-//! cargo run --release -p gitcd-history --example blame [-- commits [keys [commits-of-a-flush [commits-between-merges]]]]
+//! cargo run --release -p gitcd-history --example blame [-- commits [keys [commits-of-a-flush [commits-between-merges [one-way]]]]]
 //! ```
+//!
+//! With `one-way`, the other branch never merges the first one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,6 +28,7 @@ fn main() -> Done {
     let folder = tempfile::tempdir()?;
     let started = Instant::now();
     let mut writer = Writer::new(folder.path(), keys)?;
+    writer.is_one_way = std::env::args().nth(5).as_deref() == Some("one-way");
     writer.write(commits, flush, merge)?;
     println!("{commits} commits over {keys} keys, a flush for each {flush}: written in {:.1?}", started.elapsed());
     // As maintenance does; otherwise every read searches in hundreds of packs.
@@ -62,6 +65,8 @@ struct Writer {
     written: [HashMap<usize, Change>; 2],
     keys: usize,
     clock: u64,
+    /// Whether the second branch never merges the first one after the start.
+    is_one_way: bool,
 }
 
 impl Writer {
@@ -77,6 +82,7 @@ impl Writer {
             written: Default::default(),
             keys,
             clock: 1_700_000_000,
+            is_one_way: false,
         })
     }
 
@@ -117,7 +123,9 @@ impl Writer {
             self.branches[branch].commit(&revisions)?;
             if merge > 0 && number % merge == 0 {
                 self.merge(0)?;
-                self.merge(1)?;
+                if !self.is_one_way {
+                    self.merge(1)?;
+                }
             } else if number % flush == 0 || number + 1 == commits {
                 self.flush(0)?;
             }

@@ -17,7 +17,7 @@ pub(super) struct Step {
     /// The previous commit of this branch.
     pub(super) before: Option<Oid>,
     /// Whether this store made the commit.
-    is_own: bool,
+    pub(super) is_own: bool,
 }
 
 impl Step {

@@ -245,7 +245,7 @@ impl History {
     }
 
     /// Returns the commit from which a merge took the file; the merge itself if it combined both sides.
-    fn brought(
+    pub(super) fn brought(
         &self,
         odb: &Odb<'_>,
         relative: &[u8],

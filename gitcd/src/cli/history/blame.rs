@@ -26,7 +26,7 @@ pub(in super::super) struct Args {
     field: Option<Selector>,
     #[command(flatten)]
     printing: Printing,
-    /// Do not truncate long values
+    /// Do not truncate long values and names
     #[arg(long)]
     whole: bool,
     /// Print JSON
@@ -85,7 +85,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<()> {
 const HEAD: [&str; 5] = ["COMMIT", "REVISION", "BRANCH", "WHEN", "BY"];
 
 fn lines(out: &mut impl Write, blame: &Blame, whole: bool) -> io::Result<()> {
-    let columns: Vec<[String; 5]> = blame.origins.iter().map(columns).collect();
+    let columns: Vec<[String; 5]> = blame.origins.iter().map(|origin| columns(origin, whole)).collect();
     let width = |at: usize| {
         let cells = columns.iter().map(|row| row[at].chars().count());
         cells.chain([HEAD[at].len()]).max().unwrap_or_default()
@@ -120,14 +120,25 @@ fn lines(out: &mut impl Write, blame: &Blame, whole: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn columns(origin: &Origin) -> [String; 5] {
+/// Longer branches and authors are truncated, unless whole names are requested: their columns are as wide as the longest one.
+const NAME_CHARS: usize = 40;
+
+fn name(text: &str, whole: bool) -> String {
+    let text = plain(text);
+    if whole || text.chars().count() <= NAME_CHARS {
+        return text;
+    }
+    text.chars().take(NAME_CHARS - 1).chain(['…']).collect()
+}
+
+fn columns(origin: &Origin, whole: bool) -> [String; 5] {
     let id = origin.commit.oid.to_string();
     [
         if origin.is_boundary { format!("^{}", &id[..9]) } else { id[..10].to_owned() },
         print::revisions(origin.revisions),
-        plain(origin.branch.as_deref().unwrap_or("-")),
+        name(origin.branch.as_deref().unwrap_or("-"), whole),
         ago(origin.commit.time),
-        plain(&origin.who.text(super::super::COMMITTER_NAME)),
+        name(&origin.who.text(super::super::COMMITTER_NAME), whole),
     ]
 }
 
@@ -144,4 +155,18 @@ fn to_json(field: &BlamedField, origin: &Origin) -> serde_json::Value {
         "committer": who.committer.as_ref().unwrap_or(&who.author),
         "also": field.also.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_so_that_one_of_them_does_not_widen_every_line() {
+        let long = "é".repeat(NAME_CHARS + 1);
+        assert_eq!(name(&long, true), long);
+        assert_eq!(name(&long, false), "é".repeat(NAME_CHARS - 1) + "…");
+        assert_eq!(name(&long[2..], false), long[2..]);
+        assert_eq!(name("a\u{1b}b", false), "a\u{fffd}b");
+    }
 }

@@ -8,27 +8,52 @@ use gitcd_merge::schema::Node;
 use gitcd_merge::value::{Map, Value};
 use gitcd_merge::{ItemId, item_ids};
 
-/// A step to a place in one version of an object.
+/// A step to a field in one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum FieldStep {
     Name(Rc<str>),
     Index(usize),
 }
 
 /// The place of a field in one version of an object.
-pub(super) type At = Rc<[Place]>;
+pub(super) type At = Rc<[FieldStep]>;
 
 /// Fields by number, in the order of the blamed version, each with its place in some version. So the fields of a map or a list are
 /// next to each other in every version.
 pub(super) type Fields = BTreeMap<usize, At>;
+
+/// What another version has in place of a field.
+#[derive(Debug)]
+pub(super) enum FieldMatch<'t> {
+    /// The same value, at this place.
+    Same(At),
+    /// Another value.
+    Other(&'t Value),
+}
 
 /// Returns the fields that `to` has with the same value as `from`, with their places there. List items are matched as in a merge,
 /// wherever they are in the list.
 ///
 /// Takes a pass over the parts of both versions that have these fields.
 pub(super) fn carried(from: &Value, to: &Value, node: Option<Node<'_>>, fields: &Fields) -> Fields {
+    let same = |(number, found)| match found {
+        FieldMatch::Same(at) => Some((number, at)),
+        FieldMatch::Other(_) => None,
+    };
+    matches(from, to, node, fields).into_iter().filter_map(same).collect()
+}
+
+/// Returns what `to` has in place of each field of `from`, by number and in order; nothing for a field that `to` lacks.
+///
+/// Takes a pass over the parts of both versions that have these fields.
+pub(super) fn matches<'t>(
+    from: &Value,
+    to: &'t Value,
+    node: Option<Node<'_>>,
+    fields: &Fields,
+) -> Vec<(usize, FieldMatch<'t>)> {
     let fields: Vec<(usize, &At)> = fields.iter().map(|(number, at)| (*number, at)).collect();
-    let mut carry = Carry { here: Vec::new(), there: Vec::new(), found: Fields::new() };
+    let mut carry = Carry { here: Vec::new(), there: Vec::new(), found: Vec::new() };
     carry.descend(from, to, node, &fields);
     carry.found
 }
@@ -36,23 +61,23 @@ pub(super) fn carried(from: &Value, to: &Value, node: Option<Node<'_>>, fields: 
 /// From this number of fields on, the fields of a map are found by an index.
 const MANY: usize = 8;
 
-struct Carry {
+struct Carry<'t> {
     /// The current place in both versions.
-    here: Vec<Place>,
-    there: Vec<Place>,
-    found: Fields,
+    here: Vec<FieldStep>,
+    there: Vec<FieldStep>,
+    found: Vec<(usize, FieldMatch<'t>)>,
 }
 
-impl Carry {
-    fn descend(&mut self, from: &Value, to: &Value, node: Option<Node<'_>>, fields: &[(usize, &At)]) {
+impl<'t> Carry<'t> {
+    fn descend(&mut self, from: &Value, to: &'t Value, node: Option<Node<'_>>, fields: &[(usize, &At)]) {
         if from == to {
             self.take_all(fields);
             return;
         }
         let depth = self.here.len();
-        // A field that ends here has another value.
-        let is_whole = |(_, at): &&(usize, &At)| at.len() == depth;
-        if fields.iter().any(|field| is_whole(&field)) {
+        // A field that ends here is the only one.
+        if let Some((number, _)) = fields.iter().find(|(_, at)| at.len() == depth) {
+            self.found.push((*number, FieldMatch::Other(to)));
             return;
         }
         match (from, to) {
@@ -68,15 +93,15 @@ impl Carry {
         let is_same = self.here == self.there;
         for (number, at) in fields {
             let at = if is_same { Rc::clone(at) } else { [&self.there, &at[depth..]].concat().into() };
-            self.found.insert(*number, at);
+            self.found.push((*number, FieldMatch::Same(at)));
         }
     }
 
-    fn maps(&mut self, from: &Map, to: &Map, node: Option<Node<'_>>, fields: &[(usize, &At)]) {
+    fn maps(&mut self, from: &Map, to: &'t Map, node: Option<Node<'_>>, fields: &[(usize, &At)]) {
         let (from, to) = (ByName::new(from, fields.len()), ByName::new(to, fields.len()));
         for group in groups(fields, self.here.len()) {
             let place = &group[0].1[self.here.len()];
-            let Place::Name(name) = place else { continue };
+            let FieldStep::Name(name) = place else { continue };
             if let (Some(one), Some(other)) = (from.get(name), to.get(name)) {
                 let below = node.and_then(|node| node.field(name));
                 self.below(place.clone(), place.clone(), |carry| carry.descend(one, other, below, group));
@@ -84,21 +109,21 @@ impl Carry {
         }
     }
 
-    fn lists(&mut self, from: &[Value], to: &[Value], node: Option<Node<'_>>, fields: &[(usize, &At)]) {
+    fn lists(&mut self, from: &[Value], to: &'t [Value], node: Option<Node<'_>>, fields: &[(usize, &At)]) {
         let Some([ours, theirs]) = item_ids([from, to], field_of_metadata(&self.here), node) else { return };
         let places: HashMap<&ItemId, usize> = theirs.iter().zip(0..).collect();
         let below = node.and_then(|node| node.items());
         for group in groups(fields, self.here.len()) {
             let place = &group[0].1[self.here.len()];
-            let Place::Index(index) = place else { continue };
+            let FieldStep::Index(index) = place else { continue };
             if let Some(other) = ours.get(*index).and_then(|id| places.get(id)) {
-                let there = Place::Index(*other);
+                let there = FieldStep::Index(*other);
                 self.below(place.clone(), there, |carry| carry.descend(&from[*index], &to[*other], below, group));
             }
         }
     }
 
-    fn below(&mut self, here: Place, there: Place, descend: impl FnOnce(&mut Self)) {
+    fn below(&mut self, here: FieldStep, there: FieldStep, descend: impl FnOnce(&mut Self)) {
         self.here.push(here);
         self.there.push(there);
         descend(self);
@@ -132,9 +157,9 @@ impl<'v> ByName<'v> {
 }
 
 /// Returns the name of a field of `metadata` at this place.
-pub(super) fn field_of_metadata(at: &[Place]) -> Option<&str> {
+pub(super) fn field_of_metadata(at: &[FieldStep]) -> Option<&str> {
     match at {
-        [Place::Name(part), Place::Name(name)] if &**part == "metadata" => Some(name),
+        [FieldStep::Name(part), FieldStep::Name(name)] if &**part == "metadata" => Some(name),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The fields of an object, down to the values that a merge takes whole, and the lines of YAML that show them.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use gitcd_merge::schema::Node;
@@ -8,16 +9,16 @@ use gitcd_merge::secrecy::Exposure;
 use gitcd_merge::value::{Map, Syntax, Value};
 use gitcd_merge::{ItemId, item_ids};
 
-use super::carry::{At, Place, field_of_metadata};
+use super::carry::{At, FieldStep, field_of_metadata};
 use super::path::{FieldPath, Step};
 
 /// A field that has no fields of its own for a merge.
 #[derive(Clone, Debug)]
-pub(super) struct Leaf {
+pub(super) struct Leaf<'v> {
     pub(super) path: FieldPath,
     /// Where the field is in this version.
     pub(super) at: At,
-    pub(super) value: Value,
+    pub(super) value: Cow<'v, Value>,
 }
 
 /// A line of YAML.
@@ -32,7 +33,7 @@ pub struct Line {
 }
 
 /// Returns the fields of an object in order, and its lines. A field whose parts must not be printed is one field.
-pub(super) fn of(object: &Value, node: Option<Node<'_>>, exposure: Exposure) -> (Vec<Leaf>, Vec<Line>) {
+pub(super) fn of<'v>(object: &'v Value, node: Option<Node<'_>>, exposure: Exposure) -> (Vec<Leaf<'v>>, Vec<Line>) {
     let mut leaves = Leaves { exposure, path: Vec::new(), at: Vec::new(), found: Vec::new(), lines: Vec::new() };
     match object {
         Value::Map(map) if !map.is_empty() => leaves.map(map, node, 0, String::new()),
@@ -42,10 +43,10 @@ pub(super) fn of(object: &Value, node: Option<Node<'_>>, exposure: Exposure) -> 
 }
 
 /// Returns the only field of a value that is not an object, and its line.
-pub(super) fn opaque(bytes: &[u8]) -> (Vec<Leaf>, Vec<Line>) {
+pub(super) fn opaque(bytes: &[u8]) -> (Vec<Leaf<'static>>, Vec<Line>) {
     let value = Value::string(&String::from_utf8_lossy(bytes));
     let line = Line { path: FieldPath::default(), label: String::new(), field: Some(0) };
-    (vec![Leaf { path: FieldPath::default(), at: [].into(), value }], vec![line])
+    (vec![Leaf { path: FieldPath::default(), at: [].into(), value: Cow::Owned(value) }], vec![line])
 }
 
 /// Formats a value on one line of YAML.
@@ -58,22 +59,22 @@ pub fn on_one_line(value: &Value) -> String {
     if yaml.is_empty() || yaml.contains('\n') { json() } else { yaml }
 }
 
-struct Leaves {
+struct Leaves<'v> {
     exposure: Exposure,
     path: Vec<Step>,
-    at: Vec<Place>,
-    found: Vec<Leaf>,
+    at: Vec<FieldStep>,
+    found: Vec<Leaf<'v>>,
     lines: Vec<Line>,
 }
 
-impl Leaves {
-    fn map(&mut self, map: &Map, node: Option<Node<'_>>, indent: usize, mut lead: String) {
+impl<'v> Leaves<'v> {
+    fn map(&mut self, map: &'v Map, node: Option<Node<'_>>, indent: usize, mut lead: String) {
         for (name, value) in map.iter() {
             let label = on_one_line(&Value::string(&name));
             let label = format!("{}{label}:", std::mem::replace(&mut lead, " ".repeat(indent)));
             let below = node.and_then(|node| node.field(&name));
-            self.path.push(Step::Name(name.clone().into_owned()));
-            self.at.push(Place::Name(Rc::from(&*name)));
+            self.path.push(Step::Name((&*name).into()));
+            self.at.push(FieldStep::Name(Rc::from(&*name)));
             self.value(value, below, indent, label);
             self.path.pop();
             self.at.pop();
@@ -81,7 +82,7 @@ impl Leaves {
     }
 
     /// Adds what follows the label of a field.
-    fn value(&mut self, value: &Value, node: Option<Node<'_>>, indent: usize, label: String) {
+    fn value(&mut self, value: &'v Value, node: Option<Node<'_>>, indent: usize, label: String) {
         let is_atomic = node.is_some_and(|node| node.is_atomic()) || self.is_hidden_whole();
         match value {
             Value::Map(map) if !map.is_empty() && !is_atomic => {
@@ -108,27 +109,30 @@ impl Leaves {
     fn is_hidden_whole(&self) -> bool {
         match (self.exposure, &self.path[..]) {
             (Exposure::Open, _) => false,
-            (_, [Step::Name(part), Step::Name(name)]) if part == "metadata" => name == "managedFields",
-            (Exposure::Identity, [Step::Name(name)]) => name != "metadata",
+            (_, [Step::Name(part), Step::Name(name)]) if **part == *"metadata" => **name == *"managedFields",
+            (Exposure::Identity, [Step::Name(name)]) => **name != *"metadata",
             _ => false,
         }
     }
 
     /// Returns whether the values of the current field may be printed, which the names of list items contain.
     fn shows_items(&self) -> bool {
-        self.exposure == Exposure::Open || self.exposure.shows(&FieldPath(self.path.clone()).to_string())
+        self.exposure == Exposure::Open || FieldPath(self.path.clone()).is_shown(self.exposure)
     }
 
     fn ids(&self, items: &[Value], node: Option<Node<'_>>) -> Option<Vec<ItemId>> {
         item_ids([items, items], field_of_metadata(&self.at), node).map(|[ids, _]| ids)
     }
 
-    fn list(&mut self, items: &[Value], ids: Vec<ItemId>, node: Option<Node<'_>>, indent: usize, mut lead: String) {
+    fn list(&mut self, items: &'v [Value], ids: Vec<ItemId>, node: Option<Node<'_>>, indent: usize, mut lead: String) {
+        // `[1,"1"]` has two different items with the same text.
+        let mut texts = HashSet::new();
+        let is_repeated = items.iter().filter_map(Value::as_text).any(|text| !texts.insert(text));
         for (index, (item, id)) in items.iter().zip(ids).enumerate() {
             let dash = format!("{}-", std::mem::replace(&mut lead, " ".repeat(indent)));
             let is_keyed = matches!(id, ItemId::Key(_));
-            self.path.push(self.step(id, item, index));
-            self.at.push(Place::Index(index));
+            self.path.push(self.step(id, item, (index, is_repeated)));
+            self.at.push(FieldStep::Index(index));
             let below = node.and_then(|node| node.items());
             match item {
                 Value::Map(map) if is_keyed && !map.is_empty() && !below.is_some_and(|node| node.is_atomic()) => {
@@ -142,41 +146,23 @@ impl Leaves {
         }
     }
 
-    fn step(&self, id: ItemId, item: &Value, index: usize) -> Step {
+    fn step(&self, id: ItemId, item: &Value, (index, is_repeated): (usize, bool)) -> Step {
         let plain = |text: &str| Value::Scalar(text.into()).as_text().map_or_else(|| text.to_owned(), Cow::into_owned);
         match id {
             _ if !self.shows_items() => Step::Index(index),
             ItemId::Key(keys) => Step::Keys(keys.into_iter().map(|(name, text)| (name, plain(&text))).collect()),
             ItemId::Content(..) => match item.as_text() {
-                Some(text) => Step::Element(text.into_owned()),
-                None => Step::Index(index),
+                Some(text) if !is_repeated => Step::Element(text.into()),
+                _ => Step::Index(index),
             },
         }
     }
 
-    fn leaf(&mut self, value: &Value, label: String) {
+    fn leaf(&mut self, value: &'v Value, label: String) {
         self.line(label, Some(self.found.len()));
         let path = FieldPath(self.path.clone());
-        self.found.push(Leaf { path, at: self.at.as_slice().into(), value: value.clone() });
+        self.found.push(Leaf { path, at: self.at.as_slice().into(), value: Cow::Borrowed(value) });
     }
-}
-
-/// Returns the value at a path in any version of an object.
-pub(super) fn value_at<'v>(object: &'v Value, path: &FieldPath) -> Option<&'v Value> {
-    path.0.iter().try_fold(object, |value, step| match step {
-        Step::Name(name) => value.as_map()?.get(name),
-        Step::Keys(keys) => value.as_list()?.iter().find(|item| has_keys(item, keys)),
-        Step::Element(text) => value.as_list()?.iter().find(|item| item.as_text().is_some_and(|item| *item == **text)),
-        Step::Index(at) => value.as_list()?.get(*at),
-    })
-}
-
-fn has_keys(item: &Value, keys: &[(String, String)]) -> bool {
-    // A key field that is absent has its default.
-    let has = |(name, text): &(String, String)| {
-        item.at(&[name]).is_none_or(|value| value.as_text().is_some_and(|found| *found == **text))
-    };
-    keys.iter().all(has) && keys.iter().any(|(name, _)| item.at(&[name]).is_some())
 }
 
 #[cfg(test)]
@@ -191,7 +177,12 @@ mod tests {
         let named = |name: &str| object.at(&[name]).and_then(Value::as_text).unwrap_or_default().into_owned();
         let (leaves, lines) = of(&object, schemas.of(&named("apiVersion"), &named("kind")), Exposure::Open);
         for leaf in &leaves {
-            assert_eq!(value_at(&object, &leaf.path), Some(&leaf.value), "{}", leaf.path);
+            let step = |value: &'_ Value, step: &FieldStep| match step {
+                FieldStep::Name(name) => value.at(&[name]).cloned(),
+                FieldStep::Index(at) => value.as_list().and_then(|items| items.get(*at)).cloned(),
+            };
+            let found = leaf.at.iter().try_fold(object.clone(), |value, at| step(&value, at));
+            assert_eq!(found.as_ref(), Some(&*leaf.value), "{}", leaf.path);
         }
         let line = |line: &Line| match line.field {
             Some(field) => format!("{} {}\n", line.label, on_one_line(&leaves[field].value)),
@@ -240,6 +231,9 @@ mod tests {
         let repeated = r#"{"l":[{"name":"a","v":{"w":1}},{"name":"a","v":2}],"m":[[1],[2]],"e":{},"n":null,"s":""}"#;
         let (paths, yaml) = shown(repeated);
         assert_eq!(paths, ["l[0]", "l[1]", "m", "e", "n", "s"]);
+        let set = r#"{"metadata":{"finalizers":[1,"1","x"]}}"#;
+        let paths = ["metadata.finalizers[0]", "metadata.finalizers[1]", "metadata.finalizers[2]"];
+        assert_eq!(shown(set).0, paths, "two items have the same text");
         assert_eq!(Value::parse(yaml.as_bytes()).unwrap().0, Value::parse(repeated.as_bytes()).unwrap().0, "{yaml}");
     }
 }

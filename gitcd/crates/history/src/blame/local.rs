@@ -9,6 +9,7 @@ use super::carry::Fields;
 use super::flushes::Flushes;
 use super::versions::Versions;
 use super::walk::{Walked, missing};
+use crate::flush::Flush;
 use crate::moment::Stored;
 use crate::versions::local;
 use crate::{CommitInfo, History, HistoryError};
@@ -32,7 +33,8 @@ impl History {
         }
         let mut blob = stored.blob;
         while let Some(newer) = flushes.get(&odb, at)?.cloned() {
-            let since = crate::known(&mut lookup, &odb, &newer)?.map(|known| known.record.mod_revision);
+            let known = crate::known(&mut lookup, &odb, &newer)?.map(|known| known.record);
+            let since = known.map(|record| record.mod_revision);
             // The first flush that has this version.
             while let Some(older) = flushes.get(&odb, at + 1)?
                 && since.is_some_and(|since| (since..=newer.revision).contains(&older.revision))
@@ -40,8 +42,11 @@ impl History {
                 at += 1;
             }
             let Some(first) = flushes.get(&odb, at)?.cloned() else { break };
-            let older = flushes.get(&odb, at + 1)?.map(|older| older.tree);
+            let older = flushes.get(&odb, at + 1)?.cloned();
             let is_boundary = older.is_none() && first.previous.is_some();
+            // The key may have been deleted and created again between the two.
+            let is_new = |older: &Flush| known.is_some_and(|record| record.create_revision > older.revision);
+            let older = older.filter(|older| !is_new(older)).map(|older| older.tree);
             let before: Option<Oid> = older.map(|older| local(&self.repository, older, key)).transpose()?.flatten();
             let carried = versions.carried(blob, before, &fields)?;
             let commit = Rc::new(CommitInfo::read(&odb, first.metadata)?);

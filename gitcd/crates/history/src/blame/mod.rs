@@ -5,6 +5,8 @@
 //!
 //! Design: `docs/design/history.md`.
 
+mod ancestry;
+mod arrival;
 mod carry;
 mod decide;
 mod flushes;
@@ -17,21 +19,24 @@ mod tests;
 mod versions;
 mod walk;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use git2::Oid;
 use gitcd_merge::secrecy::{Exposure, SecretKinds};
 use gitcd_merge::value::Value;
 
+use self::ancestry::KeyGraph;
 use self::carry::Fields;
 use self::decide::Decider;
 use self::flushes::Flushes;
 use self::leaves::Leaf;
 pub use self::leaves::{Line, on_one_line};
+use self::origin::Describer;
 pub use self::origin::Origin;
 pub use self::path::{FieldPath, Selector, Step};
 use self::versions::Versions;
-use self::walk::{Key, Maker, Walk, Walked};
+use self::walk::{Key, Walk, Walked};
 use crate::moment::{Moment, Stored};
 use crate::{History, HistoryError};
 
@@ -113,17 +118,20 @@ impl History {
         } else {
             options.secret_kinds.of_change(self.below_prefix(key), [Some(&bytes), None])
         };
-        let (leaves, lines) = leaves(&mut versions, &stored, &bytes, exposure)?;
-        let (leaves, lines) = selected(&leaves, lines, options.field.as_ref())?;
+        let version = versions.get(stored.blob)?;
+        let (leaves, lines) = match version.object() {
+            Some(object) => leaves::of(object, versions.node(object), exposure),
+            None => leaves::opaque(&bytes),
+        };
+        let (leaves, lines) = selected(leaves, lines, options.field.as_ref())?;
         let fields: Fields = leaves.iter().map(|leaf| leaf.at.clone()).enumerate().collect();
         let mut flushes = Flushes::new(self, moment.flushes());
-        let paths: Vec<FieldPath> = leaves.iter().map(|leaf| leaf.path.clone()).collect();
-        let mut decider = Decider::new(self, relative.unwrap_or_default(), paths)?;
+        let mut decider = Decider::new(self, key, relative.unwrap_or_default())?;
         let walked = match relative {
             Some(relative) => {
                 let key = Key { whole: key, relative };
                 let start = is_within(moment, &stored).then_some(0);
-                let mut walk = Walk::new(self, key, flushes, decider)?;
+                let mut walk = Walk::new(self, &key, flushes, decider)?;
                 walk.run(stored.commit, stored.blob, fields, start, &mut versions)?;
                 let found;
                 (found, flushes, decider) = walk.into_parts();
@@ -131,20 +139,23 @@ impl History {
             }
             None => self.walk_local(key, &stored, fields, &mut flushes, &mut versions)?,
         };
-        let mut origins = Origins { history: self, key, flushes, found: Vec::new(), by_commit: HashMap::new() };
+        let mut last = last(&mut decider.graph, &walked)?;
+        let (mut writers, mut numbers) = (Vec::new(), HashMap::new());
         let mut blamed = Vec::with_capacity(leaves.len());
         for (number, Leaf { path, value, .. }) in leaves.into_iter().enumerate() {
-            let written: Vec<Oid> = walked.written.get(&number).into_iter().flatten().copied().collect();
-            let (writer, also) = last(&mut decider, &walked, &written)?;
-            let origin = match writer {
-                Some(writer) => origins.index(&walked.makers[&writer])?,
-                // Every field arrives at a commit that wrote it, or at the end of the history.
-                None => return Err(HistoryError::object(stored.commit, format!("no commit wrote {path}")).into()),
+            // Every field arrives at a commit that wrote it, or at the end of the history.
+            let Some((writer, also)) = last.remove(&number) else {
+                return Err(HistoryError::object(stored.commit, format!("no commit wrote {path}")).into());
             };
-            let value = exposure.shows(&path.to_string()).then_some(value);
+            let origin = *numbers.entry(writer).or_insert_with(|| {
+                writers.push(&walked.writers[&writer]);
+                writers.len() - 1
+            });
+            let value = path.is_shown(exposure).then(|| value.into_owned());
             blamed.push(BlamedField { path, value, origin, also });
         }
-        Ok(Blame { lines, fields: blamed, origins: origins.found })
+        let origins = Describer::new(self, key, flushes, &mut decider.graph)?.describe(&writers)?;
+        Ok(Blame { lines, fields: blamed, origins })
     }
 }
 
@@ -154,40 +165,24 @@ fn is_within(moment: &Moment, stored: &Stored) -> bool {
     flushes.len() > 1 && flushes.iter().all(|flush| flush.data != stored.commit)
 }
 
-/// Returns the fields and the lines of a value.
-fn leaves(
-    versions: &mut Versions<'_>,
-    stored: &Stored,
-    bytes: &[u8],
-    exposure: Exposure,
-) -> Result<(Vec<Leaf>, Vec<Line>), HistoryError> {
-    let version = versions.get(stored.blob)?;
-    Ok(match version.object() {
-        Some(object) => leaves::of(object, versions.node(object), exposure),
-        None => leaves::opaque(bytes),
-    })
-}
-
 /// Keeps the selected fields, without the indentation of the first of them.
-fn selected(
-    leaves: &[Leaf],
+fn selected<'v>(
+    leaves: Vec<Leaf<'v>>,
     lines: Vec<Line>,
     selector: Option<&Selector>,
-) -> Result<(Vec<Leaf>, Vec<Line>), BlameError> {
+) -> Result<(Vec<Leaf<'v>>, Vec<Line>), BlameError> {
     let is_selected = |path: &FieldPath| match selector {
         Some(selector) => selector.selects(path) && (!path.is_managed_fields() || selector.has_managed_fields()),
         None => !path.is_managed_fields(),
     };
-    let mut numbers = HashMap::new();
-    let mut kept = Vec::new();
-    for (number, leaf) in leaves.iter().enumerate().filter(|(_, leaf)| is_selected(&leaf.path)) {
-        numbers.insert(number, kept.len());
-        kept.push(leaf.clone());
-    }
-    if let (true, Some(selector)) = (kept.is_empty(), selector) {
+    let kept = leaves.iter().enumerate().filter(|(_, leaf)| is_selected(&leaf.path));
+    let numbers: HashMap<usize, usize> = kept.map(|(number, _)| number).zip(0..).collect();
+    if let (true, Some(selector)) = (numbers.is_empty(), selector) {
         let near = path::near(selector, leaves.iter().map(|leaf| &leaf.path));
         return Err(BlameError::NoField { selector: selector.to_string(), near });
     }
+    let kept = leaves.into_iter().enumerate().filter(|(number, _)| numbers.contains_key(number));
+    let kept = kept.map(|(_, leaf)| leaf).collect();
     let lines = lines.into_iter().filter(|line| is_selected(&line.path));
     let mut lines: Vec<Line> =
         lines.map(|line| Line { field: line.field.map(|number| numbers[&number]), ..line }).collect();
@@ -197,37 +192,30 @@ fn selected(
     Ok((kept, lines))
 }
 
-/// Returns the commit that wrote a field last, and those that wrote the same value independently.
-fn last(decider: &mut Decider<'_>, walked: &Walked, written: &[Oid]) -> Result<(Option<Oid>, Vec<Oid>), HistoryError> {
-    let mut last = Vec::new();
-    for one in written {
-        let mut is_replaced = false;
-        for other in written.iter().filter(|other| *other != one) {
-            is_replaced = is_replaced || decider.is_behind(*one, *other)?;
-        }
-        last.extend((!is_replaced).then_some(*one));
-    }
-    // None of these has seen another one: the latest, as a merge decides by default.
-    last.sort_by_key(|oid| (walked.makers[oid].commit.time, *oid));
-    Ok((last.pop(), last))
-}
+/// Limit on the commits whose order is computed because some field has several writers; older ones are not compared.
+const COMPARED: usize = 1024;
 
-/// The descriptions of commits, each made once.
-struct Origins<'h> {
-    history: &'h History,
-    key: &'h [u8],
-    flushes: Flushes<'h>,
-    found: Vec<Origin>,
-    by_commit: HashMap<Oid, usize>,
-}
-
-impl Origins<'_> {
-    fn index(&mut self, maker: &Maker) -> Result<usize, HistoryError> {
-        if let Some(index) = self.by_commit.get(&maker.commit.oid) {
-            return Ok(*index);
-        }
-        self.found.push(self.history.origin(self.key, maker, &mut self.flushes)?);
-        self.by_commit.insert(maker.commit.oid, self.found.len() - 1);
-        Ok(self.found.len() - 1)
+/// Returns for each field the commit that wrote it last, and those that wrote the same value independently.
+fn last(graph: &mut KeyGraph<'_>, walked: &Walked) -> Result<BTreeMap<usize, (Oid, Vec<Oid>)>, HistoryError> {
+    let time = |oid: &Oid| (walked.writers[oid].commit.time, *oid);
+    let contested: BTreeSet<Oid> =
+        walked.written.values().filter(|written| written.len() > 1).flatten().copied().collect();
+    let mut contested: Vec<Oid> = contested.into_iter().collect();
+    contested.sort_by_key(|oid| Reverse(time(oid)));
+    contested.truncate(COMPARED);
+    let numbers: HashMap<Oid, usize> = contested.iter().copied().zip(0..).collect();
+    let reached = graph.reached_from(&contested)?;
+    let mut found = BTreeMap::new();
+    for (field, written) in &walked.written {
+        let is_behind = |one: &Oid, other: &Oid| {
+            one != other && numbers.get(other).is_some_and(|number| reached.get(one).is_some_and(|by| by.has(*number)))
+        };
+        let is_last = |one: &&Oid| numbers.contains_key(*one) && !written.iter().any(|other| is_behind(one, other));
+        let mut last: Vec<Oid> = written.iter().filter(is_last).copied().collect();
+        // None of these has seen another one: the latest, as a merge decides by default.
+        last.sort_by_key(time);
+        let writer = last.pop().or_else(|| written.iter().copied().max_by_key(time));
+        found.extend(writer.map(|writer| (*field, (writer, last))));
     }
+    Ok(found)
 }

@@ -1,17 +1,21 @@
 //! Paths of fields, as blame prints and accepts them: `spec.containers[name=web].image`, `data["a.b"]`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use gitcd_merge::secrecy::Exposure;
 
 /// A step of a field's path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// A field of an object or a map.
-    Name(String),
+    Name(Arc<str>),
     /// A list item by its key fields: names and texts, sorted by name.
-    Keys(Vec<(String, String)>),
-    /// An item of a set.
-    Element(String),
+    Keys(Arc<[(String, String)]>),
+    /// An item of a set whose items have different texts.
+    Element(Arc<str>),
     /// An item without a key, by its index.
     Index(usize),
 }
@@ -24,12 +28,16 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) if is_plain(name) => f.write_str(name),
-            Self::Name(name) => write!(f, "[{name:?}]"),
+            Self::Name(name) => write!(f, "[{}]", json(name)),
             Self::Keys(keys) => {
-                let keys: Vec<_> = keys.iter().map(|(name, text)| format!("{name}={text}")).collect();
-                write!(f, "[{}]", keys.join(","))
+                f.write_str("[")?;
+                for (at, (name, text)) in keys.iter().enumerate() {
+                    let comma = if at > 0 { "," } else { "" };
+                    write!(f, "{comma}{}={}", in_brackets(name), in_brackets(text))?;
+                }
+                f.write_str("]")
             }
-            Self::Element(text) => write!(f, "[{text}]"),
+            Self::Element(text) => write!(f, "[{}]", in_brackets(text)),
             Self::Index(at) => write!(f, "[{at}]"),
         }
     }
@@ -45,15 +53,32 @@ impl fmt::Display for FieldPath {
     }
 }
 
+fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Quotes a text of a list item if it would not end where it ends.
+fn in_brackets(text: &str) -> Cow<'_, str> {
+    let ends = |c: char| matches!(c, ']' | ',' | '=' | '"') || c.is_control();
+    if text.is_empty() || text.contains(ends) { json(text).into() } else { text.into() }
+}
+
 /// Names of labels and annotations may contain dots.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
 impl FieldPath {
+    /// Returns whether the value may be printed.
+    pub(super) fn is_shown(&self, exposure: Exposure) -> bool {
+        // The first steps decide.
+        let first = |count: usize| FieldPath(self.0[..count.min(self.0.len())].to_vec()).to_string();
+        exposure == Exposure::Open || exposure.shows(&first(3))
+    }
+
     /// Returns whether this is field ownership: long, and rarely of interest.
     pub(super) fn is_managed_fields(&self) -> bool {
-        matches!(&self.0[..], [Step::Name(part), Step::Name(name), ..] if part == "metadata" && name == MANAGED)
+        matches!(&self.0[..], [Step::Name(part), Step::Name(name), ..] if **part == *"metadata" && **name == *MANAGED)
     }
 }
 
@@ -70,23 +95,27 @@ pub struct Selector {
 enum Part {
     /// The name of a field.
     Name(String),
-    /// Text in brackets: a key `name=web`, several keys, the text of a key or of an item, an index, or a name.
+    /// A quoted text in brackets: the name of a field, or the text of an item.
+    Quoted(String),
+    /// Names and texts of keys in brackets.
+    Keys(Vec<(String, String)>, String),
+    /// Another text in brackets: that of a key or of an item, an index, or a name.
     Bracket(String),
 }
 
 impl Part {
     fn selects(&self, step: &Step) -> bool {
         match (self, step) {
-            (Self::Name(wanted) | Self::Bracket(wanted), Step::Name(name)) => wanted == name,
-            (Self::Bracket(wanted), Step::Keys(keys)) => {
-                let is_key = |part: &str| {
-                    keys.iter().any(|(name, text)| part.strip_prefix(&**name) == Some(&*format!("={text}")))
-                };
-                wanted.split(',').all(is_key) || keys.iter().any(|(_, text)| text == wanted)
+            (Self::Name(wanted) | Self::Quoted(wanted) | Self::Bracket(wanted), Step::Name(found))
+            | (Self::Quoted(wanted) | Self::Keys(_, wanted) | Self::Bracket(wanted), Step::Element(found)) => {
+                **wanted == **found
             }
-            (Self::Bracket(wanted), Step::Element(text)) => wanted == text,
+            (Self::Keys(wanted, _), Step::Keys(keys)) => wanted.iter().all(|key| keys.contains(key)),
+            (Self::Quoted(wanted) | Self::Bracket(wanted), Step::Keys(keys)) => {
+                keys.iter().any(|(_, text)| text == wanted)
+            }
             (Self::Bracket(wanted), Step::Index(at)) => *wanted == at.to_string(),
-            (Self::Name(_), _) => false,
+            _ => false,
         }
     }
 }
@@ -109,15 +138,10 @@ impl FromStr for Selector {
         };
         let (mut parts, mut rest) = (Vec::new(), text);
         while !rest.is_empty() {
-            if let Some(quoted) = rest.strip_prefix("[\"") {
-                let end = closing_quote(quoted).ok_or_else(|| wrong("a quote is not closed by \"]"))?;
-                let name = serde_json::from_str(&rest[1..end + 3]).map_err(|_| wrong("an escape is invalid"))?;
-                parts.push(Part::Name(name));
-                rest = &quoted[end + 2..];
-            } else if let Some(inner) = rest.strip_prefix('[') {
-                let end = inner.find(']').ok_or_else(|| wrong("a bracket is not closed"))?;
-                parts.push(Part::Bracket(inner[..end].to_owned()));
-                rest = &inner[end + 1..];
+            if let Some(inner) = rest.strip_prefix('[') {
+                let (part, length) = bracket(inner).map_err(wrong)?;
+                parts.push(part);
+                rest = &inner[length..];
             } else {
                 let name = rest.strip_prefix('.').unwrap_or(rest);
                 let end = name.find(['.', '[']).unwrap_or(name.len());
@@ -135,13 +159,53 @@ impl FromStr for Selector {
     }
 }
 
-/// Returns the index of the quote that closes a quoted name and is followed by a bracket.
-fn closing_quote(text: &str) -> Option<usize> {
+/// Parses what follows an opening bracket. Also returns its length, with the closing bracket.
+fn bracket(inner: &str) -> Result<(Part, usize), &'static str> {
+    let (mut keys, mut at) = (Vec::new(), 0);
+    loop {
+        let (name, is_quoted) = text(inner, &mut at, &['=', ',', ']'])?;
+        if inner[at..].starts_with('=') {
+            at += 1;
+            let (value, _) = text(inner, &mut at, &[',', ']'])?;
+            keys.push((name, value));
+        } else if is_quoted && keys.is_empty() && inner[at..].starts_with(']') {
+            return Ok((Part::Quoted(name), at + 1));
+        } else {
+            // No keys: the whole text up to the bracket.
+            let end = inner.find(']').ok_or(UNCLOSED)?;
+            return Ok((Part::Bracket(inner[..end].to_owned()), end + 1));
+        }
+        if inner[at..].starts_with(']') {
+            return Ok((Part::Keys(keys, inner[..at].to_owned()), at + 1));
+        }
+        at += 1;
+    }
+}
+
+const UNCLOSED: &str = "a bracket is not closed";
+
+/// Reads a text in brackets, quoted or up to one of these characters, of which one has to follow. Returns whether it was quoted.
+fn text(inner: &str, at: &mut usize, ends: &[char]) -> Result<(String, bool), &'static str> {
+    let rest = &inner[*at..];
+    let found = if rest.starts_with('"') {
+        let length = quoted(rest).ok_or("a quote is not closed")?;
+        *at += length;
+        (serde_json::from_str(&rest[..length]).map_err(|_| "an escape is invalid")?, true)
+    } else {
+        let length = rest.find(ends).ok_or(UNCLOSED)?;
+        *at += length;
+        (rest[..length].to_owned(), false)
+    };
+    if inner[*at..].starts_with(ends) { Ok(found) } else { Err("a quote is not followed by a bracket, a comma or =") }
+}
+
+/// Returns the length of a quoted text, with its quotes.
+fn quoted(text: &str) -> Option<usize> {
     let mut is_escaped = false;
-    text.char_indices().find_map(|(at, c)| {
-        let is_end = c == '"' && !is_escaped && text[at + 1..].starts_with(']');
+    text.char_indices().skip(1).find_map(|(at, c)| {
+        let is_end = c == '"' && !is_escaped;
         is_escaped = c == '\\' && !is_escaped;
-        is_end.then_some(at)
+        is_end.then_some(at + 1)
     })
 }
 
@@ -153,7 +217,9 @@ impl Selector {
 
     /// Returns whether field ownership is requested.
     pub(super) fn has_managed_fields(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Name(name) | Part::Bracket(name) if name == MANAGED))
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Name(name) | Part::Quoted(name) | Part::Bracket(name) if name == MANAGED))
     }
 
     /// Returns the number of steps from the start of `path` that this selects.
@@ -170,24 +236,23 @@ pub(super) fn near<'p>(selector: &Selector, paths: impl Iterator<Item = &'p Fiel
     let deepest = paths.clone().map(|path| selector.matched(path)).max().unwrap_or_default();
     let beside: Vec<&FieldPath> = paths.filter(|path| selector.matched(path) == deepest).collect();
     let above = beside.first().map_or_else(String::new, |path| FieldPath(path.0[..deepest].to_vec()).to_string());
-    let mut names: Vec<String> = Vec::new();
-    for step in beside.iter().filter_map(|path| path.0.get(deepest)) {
-        let name = step.to_string();
-        if names.last() != Some(&name) {
-            names.push(name);
-        }
-    }
+    let mut names: Vec<&Step> = beside.iter().filter_map(|path| path.0.get(deepest)).collect();
+    names.dedup();
     let above = if above.is_empty() { "the value" } else { &above };
     if names.is_empty() {
         return format!("{above} has no fields");
     }
     let more = names.len().saturating_sub(SHOWN);
-    let listed = names.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
+    let listed = names.into_iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{above} has {listed} and {more} more") } else { format!("{above} has {listed}") }
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::seq::IndexedRandom as _;
+    use rand::{Rng as _, SeedableRng as _};
+
     use super::*;
 
     fn name(text: &str) -> Step {
@@ -209,6 +274,10 @@ mod tests {
             (vec![name("ports"), keys(&ports), name("name")], "ports[containerPort=80,protocol=TCP].name"),
             (vec![name("finalizers"), Step::Element("x/y".into())], "finalizers[x/y]"),
             (vec![name("items"), Step::Index(3)], "items[3]"),
+            (vec![name("c"), keys(&[("name", "a,b]c")]), name("x")], "c[name=\"a,b]c\"].x"),
+            (vec![name("c"), keys(&[("a=b", ""), ("c", "d e")])], "c[\"a=b\"=\"\",c=d e]"),
+            (vec![name("finalizers"), Step::Element("a=\"b\"".into())], "finalizers[\"a=\\\"b\\\"\"]"),
+            (vec![name("data"), name("tab\tesc\u{1b}é")], "data[\"tab\\tesc\\u001bé\"]"),
         ] {
             let path = FieldPath(path);
             assert_eq!(path.to_string(), text);
@@ -223,6 +292,39 @@ mod tests {
     }
 
     #[test]
+    fn every_printed_path_selects_its_field_and_no_other_one() {
+        const PIECES: [&str; 14] = ["a", "", "]", "[", ",", "=", "\"", "\\", ".", "é", "\n", "\u{202e}", "0", " "];
+        let mut random = StdRng::seed_from_u64(1);
+        let text = |random: &mut StdRng| {
+            (0..random.random_range(0..4)).map(|_| *PIECES.choose(random).expect("there are some")).collect::<String>()
+        };
+        let step = |random: &mut StdRng| match random.random_range(0..4) {
+            0 | 1 => Step::Name(text(random).into()),
+            2 => Step::Element(text(random).into()),
+            _ => {
+                let keys = (0..random.random_range(1..3)).map(|at| (format!("{at}{}", text(random)), text(random)));
+                Step::Keys(keys.collect())
+            }
+        };
+        for _ in 0..20_000 {
+            let path = FieldPath((0..random.random_range(1..4)).map(|_| step(&mut random)).collect());
+            let selector: Selector = path.to_string().parse().unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            assert!(selector.selects(&path), "{path}: {path:?} by {selector:?}");
+            let mut other = path.clone();
+            let last = other.0.last_mut().expect("there is one");
+            *last = match last {
+                Step::Name(name) => Step::Name(format!("{name}a").into()),
+                Step::Element(text) => Step::Element(format!("{text}]").into()),
+                Step::Keys(keys) => {
+                    Step::Keys(keys.iter().map(|(name, text)| (name.clone(), format!("{text},"))).collect())
+                }
+                Step::Index(at) => Step::Index(*at + 1),
+            };
+            assert!(!selector.selects(&other), "{path} selects {other}");
+        }
+    }
+
+    #[test]
     fn a_malformed_path_is_refused_with_its_fault() {
         for (text, problem) in [
             ("", "it is empty"),
@@ -230,6 +332,9 @@ mod tests {
             (".", "a name is missing"),
             ("a[b", "a bracket is not closed"),
             ("a[\"b]", "a quote is not closed"),
+            ("a[\"b\"c]", "a quote is not followed by"),
+            ("a[b=", "a bracket is not closed"),
+            ("a[b=c,", "a bracket is not closed"),
             ("a[\"\\q\"]", "an escape is invalid"),
         ] {
             let said = text.parse::<Selector>().unwrap_err();

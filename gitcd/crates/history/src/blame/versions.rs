@@ -37,14 +37,16 @@ impl Version {
     }
 }
 
-/// Maximum number of parsed versions kept.
-const KEPT: usize = 64;
+/// Limit on the bytes of the versions that are kept parsed. A parsed object takes many times its size in memory.
+const KEPT_BYTES: usize = 2 << 20;
 
 /// Versions by blob.
 pub(super) struct Versions<'h> {
     history: &'h History,
     schemas: Schemas,
     read: HashMap<Oid, Rc<Version>>,
+    /// The bytes of the kept versions.
+    kept: usize,
 }
 
 impl<'h> Versions<'h> {
@@ -56,7 +58,7 @@ impl<'h> Versions<'h> {
         };
         // A malformed definition is not used by merges either.
         let (schemas, _) = Schemas::builtin().with_crds(&definition);
-        Ok(Self { history, schemas, read: HashMap::new() })
+        Ok(Self { history, schemas, read: HashMap::new(), kept: 0 })
     }
 
     /// Returns the version in a blob.
@@ -66,9 +68,11 @@ impl<'h> Versions<'h> {
         }
         let bytes = self.history.value(blob, None)?;
         let version = Rc::new(normalized(&bytes).map_or(Version::Opaque, |(object, _)| Version::Object(object)));
-        if self.read.len() >= KEPT {
+        if self.kept + bytes.len() > KEPT_BYTES {
             self.read.clear();
+            self.kept = 0;
         }
+        self.kept += bytes.len();
         self.read.insert(blob, Rc::clone(&version));
         Ok(version)
     }

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use git2::{Odb, Oid};
-use gitcd_core::scope::Scope;
 use gitcd_repo::changes::Finder;
 use gitcd_repo::lookup::Lookup;
 
@@ -22,11 +21,11 @@ use crate::{CommitInfo, History, HistoryError};
 
 /// A commit that wrote fields.
 #[derive(Clone, Debug)]
-pub(super) struct Maker {
+pub(super) struct FieldWriter {
     pub(super) commit: Rc<CommitInfo>,
     /// The value of the key before and after the commit.
     pub(super) values: [Option<Oid>; 2],
-    /// The index of the oldest flush of this branch that has the commit, if known.
+    /// The index of a flush of this branch that has the commit, if known: of the oldest one, unless histories were merged with it.
     pub(super) flush: Option<usize>,
     /// Whether a shallow clone ends here, so that the commit may have the fields from an earlier one.
     pub(super) is_boundary: bool,
@@ -37,7 +36,7 @@ pub(super) struct Maker {
 pub(super) struct Walked {
     /// By field; several only if branches wrote the same value independently.
     pub(super) written: BTreeMap<usize, BTreeSet<Oid>>,
-    pub(super) makers: HashMap<Oid, Maker>,
+    pub(super) writers: HashMap<Oid, FieldWriter>,
 }
 
 impl Walked {
@@ -52,8 +51,8 @@ impl Walked {
         if fields.is_empty() {
             return;
         }
-        let maker = Maker { commit: Rc::clone(commit), values, flush, is_boundary };
-        let known = self.makers.entry(commit.oid).or_insert(maker);
+        let writer = FieldWriter { commit: Rc::clone(commit), values, flush, is_boundary };
+        let known = self.writers.entry(commit.oid).or_insert(writer);
         known.flush = known.flush.max(flush);
         for number in fields {
             self.written.entry(number).or_default().insert(commit.oid);
@@ -98,7 +97,6 @@ impl Seen {
 pub(super) struct Walk<'h> {
     history: &'h History,
     odb: Odb<'h>,
-    key: Key<'h>,
     named: Option<Named>,
     lookup: Lookup,
     finder: Finder<'h>,
@@ -114,7 +112,7 @@ pub(super) struct Walk<'h> {
 impl<'h> Walk<'h> {
     pub(super) fn new(
         history: &'h History,
-        key: Key<'h>,
+        key: &Key<'_>,
         flushes: Flushes<'h>,
         decider: Decider<'h>,
     ) -> Result<Self, HistoryError> {
@@ -124,7 +122,6 @@ impl<'h> Walk<'h> {
             named: Named::new(key.relative),
             lookup: Lookup::new(key.whole),
             finder: Finder::new(history.odb()?, key.relative),
-            key,
             flushes,
             waiting: BTreeSet::new(),
             arrivals: HashMap::new(),
@@ -152,23 +149,23 @@ impl<'h> Walk<'h> {
                     && self.flushes.get(&self.odb, at)?.is_some_and(|flush| flush.data != commit.oid) =>
             {
                 if let Some((blob, fields)) = self.window(at, commit, blob, fields, versions)? {
-                    self.own(at + 1, blob, fields, versions)?;
+                    self.follow_branch(at + 1, blob, fields, versions)?;
                 }
             }
-            _ => self.arrive(commit, blob, fields, flush),
+            _ => self.enqueue(commit, blob, fields, flush),
         }
         while let Some((_, oid)) = self.waiting.pop_last() {
             let Some(arrival) = self.arrivals.remove(&oid) else { continue };
             let Arrival { commit, blob, fields, flush } = arrival;
             match self.flushes.of_data(&self.odb, oid, commit.time)? {
-                Some(at) => self.own(at, blob, fields, versions)?,
+                Some(at) => self.follow_branch(at, blob, fields, versions)?,
                 None => self.visit(&commit, blob, fields, flush, versions)?,
             }
         }
         Ok(())
     }
 
-    fn arrive(&mut self, commit: Rc<CommitInfo>, blob: Oid, fields: Fields, flush: Option<usize>) {
+    fn enqueue(&mut self, commit: Rc<CommitInfo>, blob: Oid, fields: Fields, flush: Option<usize>) {
         if fields.is_empty() {
             return;
         }
@@ -188,7 +185,7 @@ impl<'h> Walk<'h> {
     }
 
     /// Follows this branch from the data of a flush on, and jumps over the flushes in which the key did not change.
-    fn own(
+    fn follow_branch(
         &mut self,
         mut at: usize,
         blob: Oid,
@@ -222,7 +219,7 @@ impl<'h> Walk<'h> {
             }
             let commit = Rc::new(CommitInfo::read(&self.odb, newer.data)?);
             if !self.is_linear(at)? {
-                return self.look(&commit, blob, &fields, Some(at), versions);
+                return self.visit_parents(&commit, blob, &fields, Some(at), versions);
             }
             match self.window(at, commit, blob, fields, versions)? {
                 Some(rest) => (blob, fields) = rest,
@@ -230,6 +227,12 @@ impl<'h> Walk<'h> {
             }
             (at, changed) = (at + 1, None);
         }
+    }
+
+    /// Returns the revision at which the key was created, if it exists in a flush.
+    fn created(&mut self, at: usize) -> Result<Option<i64>, HistoryError> {
+        let Some(flush) = self.flushes.get(&self.odb, at)? else { return Ok(None) };
+        Ok(crate::known(&mut self.lookup, &self.odb, flush)?.map(|known| known.record.create_revision))
     }
 
     /// Follows the commits of a flush from `commit` on. Returns the value and the fields that the previous flush has, if any.
@@ -241,15 +244,25 @@ impl<'h> Walk<'h> {
         fields: Fields,
         versions: &mut Versions<'h>,
     ) -> Result<Option<(Oid, Fields)>, HistoryError> {
-        let until = self.flushes.get(&self.odb, at + 1)?.map(|older| older.data);
+        let older = self.flushes.get(&self.odb, at + 1)?.map(|older| (older.data, older.revision));
+        let (until, since) = older.unzip();
+        let created = self.created(at)?.filter(|created| since.is_some_and(|since| *created > since));
         let (mut blob, mut fields) = (blob, fields);
         while Some(commit.oid) != until {
+            let own = commit.revisions().filter(|_| commit.parents.len() == 1);
+            if let (Some(created), Some(own)) = (created, own)
+                && (own.first..=own.last).contains(&created)
+            {
+                // The key may have been deleted by the same commit, so that its file did not change.
+                self.walked.blame(&commit, [None, Some(blob)], fields.into_keys().collect(), Some(at), false);
+                return Ok(None);
+            }
             let [parent] = commit.parents[..] else {
-                self.look(&commit, blob, &fields, Some(at), versions)?;
+                self.visit_parents(&commit, blob, &fields, Some(at), versions)?;
                 return Ok(None);
             };
             if self.history.is_cut(&self.odb, parent) {
-                self.look(&commit, blob, &fields, Some(at), versions)?;
+                self.visit_parents(&commit, blob, &fields, Some(at), versions)?;
                 return Ok(None);
             }
             let before = Rc::new(CommitInfo::read(&self.odb, parent)?);
@@ -278,11 +291,11 @@ impl<'h> Walk<'h> {
         versions: &mut Versions<'h>,
     ) -> Result<(), HistoryError> {
         self.seen.entry(commit.oid).or_default().add(&mut fields);
-        if fields.is_empty() { Ok(()) } else { self.look(commit, blob, &fields, flush, versions) }
+        if fields.is_empty() { Ok(()) } else { self.visit_parents(commit, blob, &fields, flush, versions) }
     }
 
     /// Passes fields on to the parents that have them; the commit wrote the others.
-    fn look(
+    fn visit_parents(
         &mut self,
         commit: &Rc<CommitInfo>,
         blob: Oid,
@@ -290,7 +303,9 @@ impl<'h> Walk<'h> {
         flush: Option<usize>,
         versions: &mut Versions<'h>,
     ) -> Result<(), HistoryError> {
-        let counted = self.counted_parents(commit);
+        // A merge may have left the key out of a parent.
+        let is_merge = commit.parents.len() > 1;
+        let counted = if is_merge { self.decider.graph.parents(commit.oid)? } else { commit.parents.clone() };
         let mut parents = Vec::new();
         for oid in &counted {
             if !self.history.is_cut(&self.odb, *oid) {
@@ -308,30 +323,30 @@ impl<'h> Walk<'h> {
             .collect();
         let before = if let [(_, there, _)] = &parents[..] { *there } else { None };
         self.walked.blame(commit, [before, Some(blob)], made, flush, is_boundary);
-        self.settle(commit, blob, &mut parents, versions)?;
+        self.choose_parents((commit, blob, fields), &mut parents, versions)?;
         for (parent, there, carried) in parents {
             if let Some(there) = there {
-                self.arrive(parent, there, carried, flush);
+                self.enqueue(parent, there, carried, flush);
             }
         }
         Ok(())
     }
 
     /// Keeps each field that both parents of a merge have only with the parent whose history has the last edit.
-    fn settle(
+    fn choose_parents(
         &mut self,
-        merge: &CommitInfo,
-        blob: Oid,
+        (merge, blob, merged): (&CommitInfo, Oid, &Fields),
         parents: &mut [(Rc<CommitInfo>, Option<Oid>, Fields)],
         versions: &mut Versions<'h>,
     ) -> Result<(), HistoryError> {
         let [(one, _, ours), (other, _, theirs)] = parents else { return Ok(()) };
-        let both: Vec<usize> = ours.keys().copied().filter(|number| theirs.contains_key(number)).collect();
+        let both = merged.iter().filter(|(number, _)| ours.contains_key(number) && theirs.contains_key(number));
+        let both: Fields = both.map(|(number, at)| (*number, at.clone())).collect();
         if both.is_empty() {
             return Ok(());
         }
         let decisions = self.decider.decide((merge, blob), [one.oid, other.oid], &both, versions)?;
-        for (number, decision) in both.into_iter().zip(decisions) {
+        for (number, decision) in both.into_keys().zip(decisions) {
             match decision {
                 Decision::First => drop(theirs.remove(&number)),
                 Decision::Second => drop(ours.remove(&number)),
@@ -339,18 +354,6 @@ impl<'h> Walk<'h> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the parents from which the key may come: not one from which the merge left the key out.
-    fn counted_parents(&self, commit: &CommitInfo) -> Vec<Oid> {
-        let mut parents = commit.parents.clone();
-        if parents.len() > 1
-            && let Some((of, scope)) = Scope::parse::<Oid>(commit.message.as_bytes())
-            && !scope.covers(self.key.whole)
-        {
-            parents.retain(|parent| *parent != of);
-        }
-        parents
     }
 
     /// Returns the result, and what was read.

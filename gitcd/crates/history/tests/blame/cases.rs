@@ -246,40 +246,74 @@ fn a_value_that_one_side_changed_and_restored_is_of_that_side() {
     }
 }
 
+/// A shallow clone of a repository.
+struct ShallowClone {
+    folder: tempfile::TempDir,
+    url: String,
+}
+
+impl ShallowClone {
+    fn new(world: &World) -> Self {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let clone = Self { folder, url: format!("file://{}", world.path().display()) };
+        clone.git(&["init", "-q", "--bare", "."]);
+        clone
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(self.folder.path()).args(arguments).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        let output = command.output().expect("git is installed");
+        assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    }
+
+    fn fetch(&self, depth: usize, references: &[&str]) {
+        let depth = format!("--depth={depth}");
+        self.git(&[&["-c", "safe.directory=*", "fetch", "-q", &depth, &self.url], references].concat());
+    }
+
+    fn blame(&self) -> Blame {
+        let config = Config {
+            data_reference: "refs/heads/b0".into(),
+            metadata_reference: "refs/gitcd/metadata/b0".into(),
+            keys: KeySpace::new("/registry", [""; 0]),
+            ..Config::named(self.folder.path().to_owned(), "b0")
+        };
+        let history = History::open(config, false).expect("the clone has the branch");
+        let moment = history.at(When::Now).expect("the clone has its last state");
+        history.blame(&moment, MAP.as_bytes(), &Options::default()).expect("the key exists")
+    }
+}
+
+#[test]
+fn a_shallow_clone_that_lacks_one_parent_of_a_merge_ends_at_the_merge() {
+    let mut world = World::new(2);
+    put(&mut world, 0, MAP, &map("u", r#"{"x":"0","y":"0"}"#));
+    forked(&mut world, MAP);
+    put(&mut world, 0, MAP, &map("u", r#"{"x":"1","y":"0"}"#));
+    let theirs = put(&mut world, 1, MAP, &map("u", r#"{"x":"0","y":"1"}"#));
+    let merge = world.merge(0, theirs, Policy::Later, &[MAP], false);
+    let clone = ShallowClone::new(&world);
+    clone.fetch(1, &["+refs/heads/b0:refs/heads/b0", "+refs/gitcd/metadata/b0:refs/gitcd/metadata/b0"]);
+    clone.fetch(1, &["+refs/heads/b1:refs/heads/b1"]);
+    let blame = clone.blame();
+    let of = |path: &str| {
+        let field = blame.fields.iter().find(|field| field.path.to_string() == path).expect("the field exists");
+        let origin = &blame.origins[field.origin];
+        (origin.commit.oid, origin.is_boundary)
+    };
+    assert_eq!((of("data.x"), of("data.y"), of("kind")), ((merge, true), (theirs, true), (theirs, true)));
+}
+
 #[test]
 fn a_shallow_clone_ends_at_commits_marked_as_boundaries() {
     let mut world = World::new(1);
     put(&mut world, 0, MAP, &map("u", r#"{"x":"1"}"#));
     put(&mut world, 0, MAP, &map("u", r#"{"x":"1","y":"1"}"#));
     let third = put(&mut world, 0, MAP, &map("u", r#"{"x":"1","y":"1","z":"1"}"#));
-    let clone = tempfile::tempdir().expect("the temporary folder is writable");
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new("git");
-        command.arg("-C").arg(clone.path()).args(arguments).env("GIT_CONFIG_GLOBAL", "/dev/null");
-        let output = command.output().expect("git is installed");
-        assert!(output.status.success(), "git {arguments:?}: {output:?}");
-    };
-    git(&["init", "-q", "--bare", "."]);
-    let url = format!("file://{}", world.path().display());
-    git(&[
-        "-c",
-        "safe.directory=*",
-        "fetch",
-        "-q",
-        "--depth=2",
-        &url,
-        "+refs/heads/*:refs/heads/*",
-        "+refs/gitcd/*:refs/gitcd/*",
-    ]);
-    let config = Config {
-        data_reference: "refs/heads/b0".into(),
-        metadata_reference: "refs/gitcd/metadata/b0".into(),
-        keys: KeySpace::new("/registry", [""; 0]),
-        ..Config::named(clone.path().to_owned(), "b0")
-    };
-    let history = History::open(config, false).expect("the clone has the branch");
-    let moment = history.at(When::Now).expect("the clone has its last state");
-    let blame = history.blame(&moment, MAP.as_bytes(), &Options::default()).expect("the key exists");
+    let clone = ShallowClone::new(&world);
+    clone.fetch(2, &["+refs/heads/*:refs/heads/*", "+refs/gitcd/*:refs/gitcd/*"]);
+    let blame = clone.blame();
     let of = |path: &str| {
         let field = blame.fields.iter().find(|field| field.path.to_string() == path).expect("the field exists");
         let origin = &blame.origins[field.origin];

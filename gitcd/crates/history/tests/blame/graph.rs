@@ -53,6 +53,17 @@ struct Case {
     log: String,
     /// Revisions of branches that have commits.
     revisions: Vec<(usize, i64)>,
+    /// What each branch did, in order.
+    arrivals: Vec<Vec<Arrived>>,
+}
+
+/// A state of a branch, after a commit or a merge.
+struct Arrived {
+    tip: Oid,
+    /// Whether the branch made the commit.
+    is_own: bool,
+    /// The revisions that it gave to keys.
+    revisions: BTreeMap<&'static str, i64>,
 }
 
 impl Case {
@@ -60,7 +71,17 @@ impl Case {
         let mut random = StdRng::seed_from_u64(seed);
         let branches = random.random_range(2..=5);
         let (world, model) = (World::new(branches), Model::default());
-        Self { seed, random, world, model, branches, created: 0, log: String::new(), revisions: Vec::new() }
+        Self {
+            seed,
+            random,
+            world,
+            model,
+            branches,
+            created: 0,
+            log: String::new(),
+            revisions: Vec::new(),
+            arrivals: (0..branches).map(|_| Vec::new()).collect(),
+        }
     }
 
     fn run(mut self, totals: &mut Totals) {
@@ -78,8 +99,8 @@ impl Case {
         for _ in 0..self.random.random_range(5..40) {
             self.step();
         }
+        (0..self.branches).for_each(|branch| self.world.flush(branch));
         for branch in 0..self.branches {
-            self.world.flush(branch);
             let tip = self.world.tip(branch);
             for key in KEYS {
                 if self.world.value(branch, key).is_some() {
@@ -119,7 +140,7 @@ impl Case {
         self.model.add(commit, parents, &values);
     }
 
-    fn edit(&mut self, branch: usize, key: &str) {
+    fn edit(&mut self, branch: usize, key: &'static str) {
         let parent = self.world.tip(branch);
         let value = self.changed(branch, key);
         let commit = self.world.put(branch, &[(key, value.as_deref())]);
@@ -129,7 +150,9 @@ impl Case {
         let text = value.as_ref().map_or_else(|| "deleted".into(), |value| String::from_utf8_lossy(value).into_owned());
         let _ = writeln!(self.log, "{commit:.10} branch {branch}: {key}: {}", text.trim_end());
         self.know(branch, commit, vec![parent]);
-        self.revisions.push((branch, self.world.revision(branch)));
+        let revision = self.world.revision(branch);
+        self.revisions.push((branch, revision));
+        self.arrivals[branch].push(Arrived { tip: commit, is_own: true, revisions: [(key, revision)].into() });
     }
 
     /// Returns another value of a key: an edit, a deletion, a new object, or sometimes the same value.
@@ -147,7 +170,7 @@ impl Case {
     }
 
     /// A person's commit on a branch, which merges it.
-    fn person(&mut self, branch: usize, key: &str) {
+    fn person(&mut self, branch: usize, key: &'static str) {
         let Some(now) = self.world.value(branch, key).map(<[u8]>::to_vec) else { return };
         let value = fields::edited(&mut self.random, key, &now);
         let parent = self.world.tip(branch);
@@ -170,8 +193,13 @@ impl Case {
         let policy =
             *[Policy::Later, Policy::Later, Policy::Ours, Policy::Theirs].choose(&mut self.random).expect("some");
         let fast_forward = self.random.random_bool(0.5);
+        let before: Vec<_> = KEYS.iter().map(|key| self.world.record(branch, key)).collect();
         let commit = self.world.merge(branch, theirs, policy, &KEYS, fast_forward);
         let parents = self.world.parents(commit);
+        let after = KEYS.iter().map(|key| (*key, self.world.record(branch, key)));
+        let changed = after.zip(before).filter(|((_, after), before)| after != before);
+        let revisions = changed.filter_map(|((key, after), _)| Some((key, after?.mod_revision))).collect();
+        self.arrivals[branch].push(Arrived { tip: commit, is_own: commit != theirs, revisions });
         let _ =
             writeln!(self.log, "{commit:.10} branch {branch} merges {what}, {theirs:.10} ({policy:?}): {parents:.10?}");
         self.know(branch, commit, parents);
@@ -190,6 +218,12 @@ impl Case {
             if !writers.contains(&commit) {
                 report(format!("{path} is blamed on {commit:.10}, and not on one of {writers:.10?}"));
             }
+            let origin = &blame.origins[field.origin];
+            let found = (origin.revisions.map(|own| [own.first, own.last]), origin.branch.clone(), origin.is_own);
+            let expected = self.expected(branch, key, origin.commit.oid);
+            if found != expected {
+                report(format!("{path} of {commit:.10} is of {found:?}, and not of {expected:?}"));
+            }
             for also in &field.also {
                 assert!(writers.contains(also), "seed {}: {path} also of {also}", self.seed);
             }
@@ -202,6 +236,25 @@ impl Case {
         if !paths.iter().eq(admitted.keys()) {
             report(format!("fields {paths:?}, and not {:?}", admitted.keys()));
         }
+    }
+
+    /// Returns the revisions and the branch of a commit, and whether it is this branch's own.
+    fn expected(&self, branch: usize, key: &str, commit: Oid) -> (Option<[i64; 2]>, Option<String>, bool) {
+        let has = |tip: Oid| self.model.has_behind(tip, commit);
+        let arrived = self.arrivals[branch].iter().find(|arrived| has(arrived.tip));
+        let arrived = arrived.expect("the commit is in the history of the branch");
+        let is_own = arrived.is_own && arrived.tip == commit;
+        let revision = arrived.revisions.get(key).map(|revision| [*revision, *revision]);
+        if is_own {
+            return (revision, Some(format!("b{branch}")), true);
+        }
+        let others = (0..self.branches).filter(|other| *other != branch && has(self.world.tip(*other)));
+        let others: Vec<_> = others.collect();
+        let name = match others[..] {
+            [only] => Some(format!("b{only}")),
+            _ => self.world.store_of(commit),
+        };
+        (revision, name, false)
     }
 
     /// Checks the state at an earlier revision.

@@ -7,5 +7,8 @@
 mod cases;
 mod fields;
 mod graph;
+mod hostile;
+mod merges;
 mod model;
+mod revisions;
 mod world;

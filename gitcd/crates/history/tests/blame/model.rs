@@ -39,6 +39,11 @@ impl Model {
         self.commits.contains_key(&commit)
     }
 
+    /// Returns whether a commit is another one, or in its history.
+    pub(crate) fn has_behind(&self, later: Oid, commit: Oid) -> bool {
+        self.commits[&later].history.contains(&commit)
+    }
+
     /// Adds a commit, whose parents are known, with the values of its keys.
     pub(crate) fn add(&mut self, oid: Oid, parents: Vec<Oid>, values: &BTreeMap<String, Vec<u8>>) {
         let states = values.iter().map(|(key, value)| {
@@ -81,7 +86,9 @@ impl Model {
         let edits = [apart(one, other), apart(other, one)]
             .map(|commits| commits.into_iter().filter(|at| self.is_edit(*at, key, uid, path)).collect::<Vec<_>>());
         match [edits[0].is_empty(), edits[1].is_empty()] {
-            [_, true] => return of(one),
+            // Both have it from the same commits, as far as the rule says.
+            [true, true] => return of(one).union(&of(other)).copied().collect(),
+            [false, true] => return of(one),
             [true, false] => return of(other),
             [false, false] => {}
         }

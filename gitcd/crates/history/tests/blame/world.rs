@@ -12,7 +12,7 @@ use gitcd_history::when::When;
 use gitcd_merge::form;
 use gitcd_merge::schema::Schemas;
 use gitcd_merge::{Outcome, Policy, Side, merge};
-use gitcd_repo::branch::{Action, Branch, Change, Config, Merging, Record, Revisions, State};
+use gitcd_repo::branch::{Action, Branch, Change, Config, Merging, Record, Revisions, State, Takeover};
 use tempfile::TempDir;
 
 const START: i64 = 1_700_000_000;
@@ -83,6 +83,17 @@ impl World {
         self.stores[branch].state.revision
     }
 
+    pub(crate) fn record(&self, branch: usize, key: &str) -> Option<Record> {
+        self.stores[branch].records.get(key).copied()
+    }
+
+    /// Returns the name of the store that made a commit with revisions.
+    pub(crate) fn store_of(&self, commit: Oid) -> Option<String> {
+        let commit = self.repository.find_commit(commit).expect("it was flushed");
+        let is_of_store = commit.message().is_ok_and(|message| message.contains("\nRevision: "));
+        is_of_store.then(|| commit.author().name().expect("it is a name").to_owned())
+    }
+
     /// Returns the newest commit of a branch.
     pub(crate) fn tip(&self, branch: usize) -> Oid {
         self.stores[branch].branch.next()
@@ -148,6 +159,60 @@ impl World {
         self.repository
             .commit(None, &author, &committer, "a person's commit", &tree, &[&parent])
             .expect("it is writable")
+    }
+
+    /// Makes a commit with any parents: a merge of a store, or an ordinary commit of a person. Its tree is that of the first parent,
+    /// with these keys. `notes` follow the subject.
+    pub(crate) fn commit(&mut self, parents: &[Oid], puts: &[Put<'_>], notes: &str) -> Oid {
+        self.clock += 1;
+        self.commit_at(self.clock, parents, puts, notes)
+    }
+
+    /// Makes a commit with a time.
+    pub(crate) fn commit_at(&self, time: i64, parents: &[Oid], puts: &[Put<'_>], notes: &str) -> Oid {
+        let author = Signature::new("Ann", "ann@localhost", &Time::new(time, 0)).expect("it is a name");
+        let subject = match parents {
+            [one, other] => format!("merge {} and {}", &one.to_string()[..10], &other.to_string()[..10]),
+            _ => format!("commit at {time}"),
+        };
+        let parents: Vec<_> =
+            parents.iter().map(|oid| self.repository.find_commit(*oid).expect("it was flushed")).collect();
+        let mut tree = parents[0].tree_id();
+        for (key, value) in puts {
+            let blob = value.map(|value| self.repository.blob(value).expect("the repository is writable"));
+            let path: Vec<&str> = key.trim_start_matches("/registry/").split('/').collect();
+            tree = with_file(&self.repository, Some(tree), &path, blob);
+        }
+        let tree = self.repository.find_tree(tree).expect("it was just written");
+        let parents: Vec<_> = parents.iter().collect();
+        let message = format!("{subject}\n\n{notes}");
+        self.repository.commit(None, &author, &author, &message, &tree, &parents).expect("it is writable")
+    }
+
+    /// Returns the history of a new branch `adopted`, which takes over a commit as `gitcd init` does.
+    pub(crate) fn adopt(&self, commit: Oid) -> History {
+        let named = Config {
+            name: "adopted".into(),
+            data_reference: "refs/heads/adopted".into(),
+            metadata_reference: "refs/gitcd/metadata/adopted".into(),
+            ..config(self.folder.path(), 0)
+        };
+        self.reference(&named.data_reference, commit);
+        let takeover = Takeover {
+            state: State { revision: 1, compact_revision: 1, incarnation: "x".into(), leases: Vec::new() },
+            version: 1,
+            depth: None,
+            anew: false,
+            check: &|_, _| Ok(()),
+            progress: &mut |_| {},
+        };
+        Branch::adopt(named.clone(), takeover).expect("the data can be adopted");
+        History::open(named, false).expect("the branch can be read")
+    }
+
+    /// Creates a reference.
+    pub(crate) fn reference(&self, name: &str, commit: Oid) {
+        self.repository.reference(name, commit, true, "test").expect("it is a name");
     }
 
     /// Merges a commit into a branch, by fields where both changed a key. Returns the branch's newest commit.
