@@ -38,7 +38,7 @@ pub mod yaml;
 
 /// The version of the rules that determine the merged bytes. Versions of gitcd with the same number make the same bytes from the
 /// same commits.
-pub const RULES: u32 = 5;
+pub const RULES: u32 = 6;
 
 pub use conflict::Conflict;
 pub use deletion::is_terminating;

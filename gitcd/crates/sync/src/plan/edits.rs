@@ -190,8 +190,11 @@ impl Planner<'_, '_> {
         }
         let values = sides.map(|side| parsed[&side].as_ref());
         let deleted = deleted(known, edits, &parsed);
+        let is_one_object = values[0].and_then(uid) == values[1].and_then(uid);
         let is_dead = values.map(|value| {
-            value.is_some_and(|value| !is_terminating(value) && uid(value).is_some_and(|uid| deleted.contains(&uid)))
+            let uid = value.filter(|value| !is_terminating(value)).and_then(uid);
+            // Fields decide if the other side has the same object: it is terminating in the result.
+            uid.and_then(|uid| deleted.get(&uid)).is_some_and(|how| *how == Deletion::Removed || !is_one_object)
         });
         if let Some(meant) = self.without_the_dead(relative, &base, sides, (values, is_dead))? {
             return Ok(meant);
@@ -305,23 +308,58 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Returns the `uid`s of the objects that these edits deleted: objects in a parent that are absent, or replaced, in the commit. A
-/// deletion does not count if a later edit restored the object, as with `git revert`.
-fn deleted(known: &Known, edits: &[(Edit, From)], parsed: &BTreeMap<Option<Oid>, Option<Value>>) -> BTreeSet<String> {
-    let uid_of = |blob: &Option<Oid>| parsed[blob].as_ref().and_then(uid);
+/// How much of a deletion is in a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deletion {
+    /// The object got a `deletionTimestamp`.
+    Requested,
+    /// The object is absent or replaced.
+    Removed,
+}
+
+/// Returns the `uid`s of the objects that these edits deleted: objects in a parent that the commit does not have, or that are
+/// terminating in it. A deletion does not count if a later edit restored the object, as with `git revert`.
+///
+/// A requested deletion counts, too, because no edit shows the removal of an object that a merge dropped while it was
+/// terminating: the merge took the value of its other parent.
+fn deleted(
+    known: &Known,
+    edits: &[(Edit, From)],
+    parsed: &BTreeMap<Option<Oid>, Option<Value>>,
+) -> BTreeMap<String, Deletion> {
+    // The `uid`, and whether the object is terminating.
+    let object =
+        |blob: &Option<Oid>| parsed[blob].as_ref().and_then(|value| Some((uid(value)?, is_terminating(value))));
     let touching = || edits.iter().map(|(edit, _)| edit).filter(|edit| edit.before.iter().all(|it| *it != edit.value));
-    let mut deleted = BTreeSet::new();
+    let mut deleted = BTreeMap::new();
     for edit in touching() {
-        let left = uid_of(&edit.value);
-        let gone = edit.before.iter().filter_map(uid_of).filter(|before| left.as_ref() != Some(before));
-        let is_restored = |gone: &String| {
-            touching().any(|later| {
-                let creates = uid_of(&later.value).as_ref() == Some(gone)
-                    && later.before.iter().filter_map(uid_of).all(|before| before != *gone);
-                creates && known.has(later.at, edit.at)
-            })
-        };
-        deleted.extend(gone.filter(|gone| !is_restored(gone)));
+        let left = object(&edit.value);
+        for (uid, was_terminating) in edit.before.iter().filter_map(object) {
+            let how = match &left {
+                Some((left, is_terminating)) if *left == uid => {
+                    if was_terminating || !is_terminating {
+                        continue;
+                    }
+                    Deletion::Requested
+                }
+                _ => Deletion::Removed,
+            };
+            let is_restored = touching().any(|later| {
+                let has = |found: Option<(String, bool)>| found.filter(|(found, _)| *found == uid);
+                let restores = |was: Option<bool>| match how {
+                    Deletion::Removed => was.is_none(),
+                    Deletion::Requested => was != Some(false),
+                };
+                let is_there = has(object(&later.value))
+                    .is_some_and(|(_, is_terminating)| how == Deletion::Removed || !is_terminating);
+                let is_new = later.before.iter().all(|blob| restores(has(object(blob)).map(|(_, was)| was)));
+                is_there && is_new && known.has(later.at, edit.at)
+            });
+            if !is_restored {
+                let known = deleted.entry(uid).or_insert(how);
+                *known = how.max(*known);
+            }
+        }
     }
     deleted
 }

@@ -229,6 +229,16 @@ fn run(branches: usize, steps: &[Step]) {
     }
 }
 
+/// Two branches create objects of one name. A merge drops one of the two while it is terminating. A branch that has it from
+/// before its deletion does not bring it back.
+#[test]
+fn an_object_that_was_dropped_while_terminating_stays_deleted() {
+    use Step::{AddFinalizer, Change, Delete, Pull};
+    let steps =
+        [Change(2), Pull(3, 2), Change(0), Delete(3), AddFinalizer(0, 0), Pull(3, 0), Change(0), Change(0), Delete(0)];
+    run(4, &steps);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
