@@ -27,7 +27,7 @@ pub(crate) fn normal(value: Option<&[u8]>, base: &Value) -> Option<Value> {
         annotations.shift_remove(TEMPLATE_GENERATION);
     }
     if object["kind"] == "Service" {
-        allocations(&mut object, base);
+        allocations(&mut object, base, is_base);
     }
     Some(object)
 }
@@ -72,9 +72,9 @@ fn times(value: &mut Value) {
     }
 }
 
-/// Replaces addresses and ports that kube-apiserver chose.
-fn allocations(object: &mut Value, base: &Value) {
-    let before = base["spec"]["ports"].to_string();
+/// Replaces addresses and ports that kube-apiserver chose. By chance, another object can get those of the base, which was deleted.
+fn allocations(object: &mut Value, base: &Value, is_base: bool) {
+    let before = if is_base { base["spec"]["ports"].to_string() } else { String::new() };
     for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
         if let Some(chosen) = port.get_mut("nodePort")
             && !before.contains(&chosen.to_string())
@@ -82,7 +82,8 @@ fn allocations(object: &mut Value, base: &Value) {
             *chosen = "chosen".into();
         }
     }
-    if object["spec"]["clusterIP"] != base["spec"]["clusterIP"] && object["spec"]["clusterIP"] != "None" {
+    let is_kept = is_base && object["spec"]["clusterIP"] == base["spec"]["clusterIP"];
+    if !is_kept && object["spec"]["clusterIP"] != "None" {
         object["spec"]["clusterIP"] = "chosen".into();
         object["spec"]["clusterIPs"] = "chosen".into();
     }

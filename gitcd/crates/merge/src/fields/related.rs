@@ -29,15 +29,21 @@ struct Group {
     fields: &'static [&'static str],
     /// Returns whether the merged fields are valid together; `None` if any combination counts as invalid.
     is_valid: Option<fn(&Map) -> bool>,
+    /// Returns whether the merged fields are known to be valid because a side has them, where validity depends on the cluster.
+    is_known: fn(&Map, [&Map; 2]) -> bool,
 }
 
 impl Group {
     const fn new(fields: &'static [&'static str], is_valid: fn(&Map) -> bool) -> Self {
-        Self { fields, is_valid: Some(is_valid) }
+        Self { fields, is_valid: Some(is_valid), is_known: |_, _| true }
+    }
+
+    const fn if_known(self, is_known: fn(&Map, [&Map; 2]) -> bool) -> Self {
+        Self { is_known, ..self }
     }
 
     const fn never_mixed(fields: &'static [&'static str]) -> Self {
-        Self { fields, is_valid: None }
+        Self { fields, is_valid: None, is_known: |_, _| true }
     }
 }
 
@@ -97,7 +103,8 @@ fn groups(type_name: &str) -> &'static [Group] {
                 [
                     Group::never_mixed(EXPOSURE),
                     Group::never_mixed(&["sessionAffinity", "sessionAffinityConfig"]),
-                    Group::new(&["selector", "ipFamilies", "ipFamilyPolicy"], valid::families),
+                    Group::new(&["selector", "ipFamilies", "ipFamilyPolicy"], valid::families)
+                        .if_known(valid::are_known_families),
                     Group::new(&["ports"], valid::service_ports),
                 ]
             }
@@ -119,7 +126,7 @@ impl Fields<'_> {
     /// Takes each group of related fields from one side if both sides changed it, the merged group equals neither side's, and it can
     /// be invalid.
     pub(super) fn related(&mut self, merged: &mut Map, base: Option<&Map>, sides: [&Map; 2], node: Node<'_>) {
-        for Group { fields, is_valid } in groups(node.type_name().unwrap_or_default()) {
+        for Group { fields, is_valid, is_known } in groups(node.type_name().unwrap_or_default()) {
             let of_sides = || sides.map(|side| pick(side, fields));
             let Some(is_valid) = is_valid else {
                 let (made, before, of_sides) = (pick(merged, fields), base.map(|base| pick(base, fields)), of_sides());
@@ -129,13 +136,14 @@ impl Fields<'_> {
                 continue;
             };
             // Leave a side as it is if it was invalid before.
-            if is_valid(merged) || !sides.into_iter().all(is_valid) {
+            let is_right = |merged: &Map| is_valid(merged) && is_known(merged, sides);
+            if is_right(merged) || !sides.into_iter().all(is_valid) {
                 continue;
             }
             let of_sides = of_sides();
             let winner = self.take(merged, of_sides.clone(), fields);
             // Fields of another group, which were taken from the other side, may require its fields here.
-            if !is_valid(merged) {
+            if !is_right(merged) {
                 self.conflicts.pop();
                 self.take_from(merged, of_sides.map(Value::Map), fields, 1 - winner);
             }

@@ -170,9 +170,19 @@ pub(super) fn service_ports(spec: &Map) -> bool {
 /// Returns whether a headless Service with a selector has at most one IP family. Two are valid only in a dual-stack cluster,
 /// which the merge cannot know.
 pub(super) fn families(spec: &Map) -> bool {
+    !is_headless_with_selector(spec) || list(spec, "ipFamilies").len() < 2
+}
+
+/// Returns whether the family of a headless Service with a selector is that of a side that has a selector, too. The cluster must
+/// be configured for this family, unless there is no selector.
+pub(super) fn are_known_families(spec: &Map, sides: [&Map; 2]) -> bool {
+    let is_known = |side: &&Map| is_headless_with_selector(side) && side.get("ipFamilies") == spec.get("ipFamilies");
+    !is_headless_with_selector(spec) || sides.iter().any(is_known)
+}
+
+fn is_headless_with_selector(spec: &Map) -> bool {
     let is_headless = text(spec, "clusterIP").is_some_and(|address| address == "None");
-    let selects = matches!(spec.get("selector"), Some(Value::Map(selector)) if !selector.is_empty());
-    !is_headless || !selects || list(spec, "ipFamilies").len() < 2
+    is_headless && matches!(spec.get("selector"), Some(Value::Map(selector)) if !selector.is_empty())
 }
 
 /// Returns whether an Ingress has rules or a default backend.

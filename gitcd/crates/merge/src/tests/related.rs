@@ -138,6 +138,22 @@ fn both_families_go_without_a_selector() {
     );
 }
 
+/// Without a selector, a headless Service may have a family for which the cluster is not configured.
+#[test]
+fn a_family_that_only_a_service_without_a_selector_has_goes_without_a_selector() {
+    let with =
+        |selector: Json, family: &str| json!({"clusterIP": "None", "ipFamilies": [family], "selector": selector});
+    comes_from_one(
+        "v1",
+        "Service",
+        [
+            with(json!({"app": "web"}), "IPv4"),
+            json!({"clusterIP": "None", "ipFamilies": ["IPv6"]}),
+            with(json!({"app": "web", "tier": "front"}), "IPv4"),
+        ],
+    );
+}
+
 #[test]
 fn a_request_is_not_both_approved_and_denied() {
     let with = |conditions: &[&str]| {
