@@ -23,4 +23,21 @@
 {{- end }}
 {{- $_ := set $set .name "keep one of the two entries" }}
 {{- end }}
+{{- $flags := dict "--leader-elect" "remove it" }}
+{{- if .Values.monitoring.enabled }}
+{{- $_ := set $flags "--metrics-bind-address" "disable monitoring.enabled to choose another address" }}
+{{- end }}
+{{- if .Values.namespaced.enabled }}
+{{- $_ := set $flags "--namespaces" "disable namespaced.enabled to choose other namespaces" }}
+{{- $_ := set $flags "--allow-own-namespace" "remove it" }}
+{{- end }}
+{{- if .Values.injection.enabled }}
+{{- $_ := set $flags "--inject-pods" "remove it" }}
+{{- end }}
+{{- range .Values.extraArgs }}
+{{- $flag := first (splitList "=" .) }}
+{{- if hasKey $flags $flag }}
+{{- fail (printf "extraArgs: the chart sets %s: %s" $flag (get $flags $flag)) }}
+{{- end }}
+{{- end }}
 {{- end }}
