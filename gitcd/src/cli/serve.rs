@@ -1,5 +1,6 @@
 //! `gitcd serve`.
 
+mod audit;
 mod etcd;
 mod lease;
 
@@ -16,6 +17,7 @@ use gitcd_server::server::{Config, ServeError, Server};
 use gitcd_sync::owner::Served;
 use tokio::sync::watch;
 
+use self::audit::AuditFlags;
 use self::etcd::{Compaction, Tracing, Transport};
 use super::certificates::{MetricsTlsFlags, TlsFlags};
 use super::progress::Fetches;
@@ -151,6 +153,8 @@ pub(super) struct Args {
     /// [default: none]
     #[arg(long, env = "GITCD_CORS", value_name = "ORIGINS")]
     cors: Option<String>,
+    #[command(flatten)]
+    audit: AuditFlags,
     #[command(flatten)]
     transport: Transport,
     #[command(flatten)]
@@ -355,7 +359,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let clusters = per_branch("cluster-ids", args.cluster_ids.as_deref())?;
     let members = per_branch("member-ids", args.member_ids.as_deref())?;
     let (files, files_of_pages) = (args.tls.read()?, args.metrics_tls.read()?);
-    let (remotes, leases) = (args.pull.read()?, args.lease.read()?);
+    let (remotes, leases, audits) = (args.pull.read()?, args.lease.read()?, args.audit.read()?);
     let maps = [
         &listen,
         &listen_pages,
@@ -371,6 +375,8 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         &files_of_pages.authorities,
         remotes.names(),
         leases.names(),
+        audits.urls(),
+        audits.log_files(),
     ];
     let names = branches.names(&maps);
     branches.check(&names)?;
@@ -393,6 +399,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
         if tls.is_none() && urls.iter().any(|url| url.tls) {
             bail!("branch {name:?} has an https URL in --listen-urls; that needs --tls-cert and --tls-key");
         }
+        let audit = audits.of(name, tls.as_ref(), remotes.names().of(name).is_some())?;
         let mut pull = remotes.of(name)?;
         let branch = branches.branch(name);
         let lease = leases.of(name, &branch.repository, &remotes, &mut pull)?;
@@ -427,7 +434,9 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
                 overhead_bytes_per_second: args.commit_overhead_bytes,
                 max_journal_bytes: args.max_journal_bytes,
                 flush_interval: pull.interval.map(|_| super::pull::FLUSH_INTERVAL),
+                audit: None,
             },
+            audit,
             progress_interval: progress_interval(args.watch_progress_notify_interval),
             retention: args.compaction.retention()?,
             transport: args.transport.settings()?,

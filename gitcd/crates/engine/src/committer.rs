@@ -4,8 +4,10 @@
 //! share of the processor, and one for several revisions under load. It writes a pack once the pack's overhead is in proportion
 //! to its content. A crash loses nothing: the journal has all writes.
 
+mod actors;
 mod batch_policy;
 mod budget;
+mod lag;
 mod merge;
 mod trace;
 mod trim;
@@ -14,7 +16,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gitcd_core::error::chain;
 use gitcd_core::revision::Revision;
@@ -29,9 +31,12 @@ use gitcd_repo::refs::RefError;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
+use crate::audit::{self, Audit, Outcome};
+
 use self::batch_policy::BatchPolicy;
 pub use self::batch_policy::Granularity;
 use self::budget::{Budget, MIN_FLUSH_INTERVAL};
+pub use self::lag::lag;
 use self::trace::Trace;
 
 /// Limits of the committer.
@@ -45,6 +50,8 @@ pub struct Settings {
     pub max_journal_bytes: u64,
     /// For branches that others follow: commits become visible after this time, whatever they cost.
     pub flush_interval: Option<Duration>,
+    /// How audit events of kube-apiserver are joined to revisions; `None` to name no actors.
+    pub audit: Option<audit::Settings>,
 }
 
 impl Default for Settings {
@@ -54,6 +61,7 @@ impl Default for Settings {
             overhead_bytes_per_second: 26 << 10,
             max_journal_bytes: 512 << 20,
             flush_interval: None,
+            audit: None,
         }
     }
 }
@@ -140,6 +148,12 @@ pub struct Committer {
     flush_took: Duration,
     /// When the oldest revision of the open pack was staged.
     oldest: Option<Instant>,
+    /// Audit events, if commits name actors.
+    audit: Option<Arc<Audit>>,
+    /// The last revision of which an immediate commit was requested.
+    hurried: Option<Revision>,
+    /// Until when the revision after `staged` waits for its audit event.
+    waits_until: Option<Instant>,
     batch_policy: BatchPolicy,
     trace: Trace,
 }
@@ -159,6 +173,10 @@ impl Committer {
         keep_open(&mut branch, &settings);
         let staged = store.committed_revision();
         let data = branch.head().data;
+        let audit = settings.audit.map(|of| Arc::new(Audit::new(of, config.keys.clone())));
+        if let Some(audit) = &audit {
+            audit.wake(&store);
+        }
         let heads =
             watch::Sender::new(Head { revision: staged, data, next: data, merges: 0, foreign: branch.foreign() });
         Self {
@@ -178,7 +196,15 @@ impl Committer {
             floor: staged,
             flush_took: Duration::ZERO,
             oldest: None,
+            audit,
+            hurried: None,
+            waits_until: None,
         }
+    }
+
+    /// Returns where audit events are added, if commits name actors.
+    pub fn audit(&self) -> Option<Arc<Audit>> {
+        self.audit.clone()
     }
 
     /// Subscribes to the state of the branch in Git.
@@ -208,7 +234,9 @@ impl Committer {
                 let soon = Instant::now() + MIN_FLUSH_INTERVAL;
                 until = Some(until.map_or(soon, |until| until.min(soon)));
             }
-            let (durable, stopped) = self.store.wait_for_writes(self.staged, until);
+            let after = self.seen();
+            let until = until.into_iter().chain(self.waits_until).min();
+            let (durable, stopped) = self.store.wait_for_writes(after, until);
             let step = self.step(durable, stopped);
             match step {
                 Ok(()) if stopped && self.staged >= self.store.revision() => return true,
@@ -239,20 +267,25 @@ impl Committer {
     /// Stages new log entries, and flushes if it is due.
     fn step(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         fail_point::pass("committer");
-        let hurry = self.store.take_hurry();
+        if self.store.take_hurry() {
+            self.hurried = self.hurried.max(Some(durable));
+        }
         // The store announces a merge a moment before its writes are durable.
         while let Some(merge) = self.store.next_merge().filter(|merge| merge.last() <= self.store.revision()) {
+            self.wait_for_actors(merge.before(), stopped);
             self.stage_through(merge.before(), stopped)?;
             self.merge(&merge)?;
             self.store.merged();
             self.heads.send_modify(|head| head.merges += 1);
         }
-        self.stage_through(durable, stopped)?;
+        let ready = self.ready(durable, stopped);
+        self.stage_through(ready, stopped)?;
         if self.oldest.is_none() {
             // Only ephemeral keys changed: there is nothing to commit.
             self.store.advance_committed(self.staged);
         }
         let pending = self.oldest.is_some();
+        let hurry = self.hurried.take_if(|wanted| *wanted <= self.staged).is_some();
         let due = hurry && pending || self.flush_due_at().is_some_and(|due| due <= Instant::now());
         if due || (stopped && (pending || self.staged > self.newest_base())) {
             self.flush()?;
@@ -267,7 +300,7 @@ impl Committer {
     /// Stages all entries up to a revision.
     fn stage_through(&mut self, durable: Revision, stopped: bool) -> Result<(), Failure> {
         while self.staged < durable {
-            let entries = self.store.log(self.staged.next(), TAKE.min(durable.since(self.staged)));
+            let (entries, outcomes) = self.next_entries(durable);
             let Some(last) = entries.last().map(|entry| entry.revision) else {
                 // Only ephemeral changes are missing from the log.
                 self.staged = durable;
@@ -275,8 +308,11 @@ impl Committer {
             };
             let backlog = durable.since(self.staged);
             let group = self.batch_policy.group(backlog);
-            for chunk in entries.chunks(group) {
-                self.stage(chunk)?;
+            let mut done = 0;
+            while done < entries.len() {
+                let end = done + Self::chunk(&entries[done..], outcomes.get(done..).unwrap_or_default(), group);
+                self.stage(&entries[done..end], outcomes.get(done..end).unwrap_or_default())?;
+                done = end;
                 if self.branch.pending().pack_bytes >= MAX_PACK_BYTES {
                     self.flush()?;
                 }
@@ -290,7 +326,7 @@ impl Committer {
     }
 
     /// Makes one commit of these entries.
-    fn stage(&mut self, entries: &[Entry]) -> Result<(), Failure> {
+    fn stage(&mut self, entries: &[Entry], outcomes: &[Outcome]) -> Result<(), Failure> {
         // Completes the record of an earlier publication.
         self.branch.record()?;
         let (first, last) = (&entries[0], &entries[entries.len() - 1]);
@@ -300,15 +336,19 @@ impl Committer {
             let time = UNIX_EPOCH + Duration::from_millis(last.time_ms.max(0) as u64);
             self.join_first(&changes, time)?;
             let started = Instant::now();
+            let actors = self.attributions(entries, outcomes, &changes);
             let revisions =
                 Revisions { first: first.revision.get(), last: last.revision.get(), time, clients, changes };
             let span = self.trace.commit(first.revision, last.revision, count);
-            span.in_scope(|| self.branch.commit(&revisions)).inspect_err(|_| failed(&span))?;
+            span.in_scope(|| self.branch.commit_of(&revisions, &actors)).inspect_err(|_| failed(&span))?;
             self.batch_policy.observe(started.elapsed(), count);
             self.oldest.get_or_insert(started);
             self.counters.revisions.fetch_add(entries.len() as u64, Ordering::Relaxed);
         }
         self.staged = last.revision;
+        if let Some(audit) = &self.audit {
+            audit.committed(entries, outcomes, Instant::now());
+        }
         Ok(())
     }
 
@@ -384,6 +424,7 @@ impl Committer {
         self.staged = Revision::new(branch.state().revision).max(self.floor);
         self.branch = branch;
         self.oldest = None;
+        self.waits_until = None;
         self.trace.end();
         Ok(())
     }
@@ -450,15 +491,4 @@ impl Drop for PoisonOnPanic {
             self.0.poison("the committer panicked; see the log");
         }
     }
-}
-
-/// Returns the age of the oldest write that is not in Git.
-pub fn lag(store: &Store) -> Duration {
-    let committed = store.committed_revision();
-    let oldest = store.with_index(|index, durable| {
-        index.log_from(committed.next()).next().filter(|entry| entry.revision <= durable).map(|entry| entry.time_ms)
-    });
-    let Some(time_ms) = oldest else { return Duration::ZERO };
-    let written = UNIX_EPOCH + Duration::from_millis(time_ms.max(0) as u64);
-    SystemTime::now().duration_since(written).unwrap_or(Duration::ZERO)
 }

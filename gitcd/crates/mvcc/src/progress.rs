@@ -18,6 +18,8 @@ pub(super) struct Progress {
     pub(super) left: Option<merge::DeferredLinks>,
     /// A commit was requested.
     hurry: bool,
+    /// What the committer waits for besides writes has changed.
+    nudged: bool,
     /// A pause of commits was requested until this time.
     held: Option<Instant>,
     /// The store has stopped: no more writes will come.
@@ -37,6 +39,12 @@ impl Store {
     /// Requests an immediate commit of everything written so far.
     pub fn hurry(&self) {
         self.progress.lock().hurry = true;
+        self.published.notify_all();
+    }
+
+    /// Wakes the committer, which waits for something besides writes.
+    pub fn nudge(&self) {
+        self.progress.lock().nudged = true;
         self.published.notify_all();
     }
 
@@ -84,13 +92,14 @@ impl Store {
         self.progress.lock().committed
     }
 
-    /// Waits until there are durable writes above `after`, `until` is reached, or the store stops.
+    /// Waits until there are durable writes above `after`, `until` is reached, the store stops, or the committer is called.
     /// Returns the durable revision and whether the store has stopped.
     pub fn wait_for_writes(&self, after: Revision, until: Option<Instant>) -> (Revision, bool) {
         let mut progress = self.progress.lock();
         loop {
             let revision = self.revision();
-            if revision > after || progress.stopped || progress.hurry || !progress.merges.is_empty() {
+            let is_called = progress.stopped || progress.hurry || std::mem::take(&mut progress.nudged);
+            if revision > after || is_called || !progress.merges.is_empty() {
                 return (revision, progress.stopped);
             }
             match until {

@@ -4,6 +4,7 @@
 //! service of [`api`], to the JSON [`gateway`], or to the pages of [`http`]; `Range` has a fast path there.
 
 pub mod api;
+pub mod audit;
 pub mod config;
 pub mod connections;
 mod dispatcher;

@@ -1,6 +1,7 @@
 //! Prometheus metrics, as `OpenMetrics` or in the older plain text: gitcd's own, and etcd's under the names that dashboards and
 //! alerts rely on.
 
+mod audit;
 mod clients;
 mod codes;
 mod etcd;
@@ -15,6 +16,7 @@ mod tasks;
 
 use std::sync::Arc;
 
+use gitcd_engine::audit::Audit;
 use gitcd_engine::committer;
 use gitcd_engine::maintenance;
 use gitcd_mvcc::Store;
@@ -44,6 +46,8 @@ pub struct Source {
     pub store: Arc<Store>,
     /// Counters of its committer.
     pub committer: Arc<committer::Counters>,
+    /// Its audit events, if commits name actors.
+    pub audit: Option<Arc<Audit>>,
     /// Counters of its maintenance.
     pub maintenance: Arc<maintenance::Counters>,
     /// Its status, and that of its remotes.

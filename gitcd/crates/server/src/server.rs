@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::supervisor::{Supervisor, fail_point};
+use gitcd_engine::audit::Audit;
 use gitcd_engine::committer::{self, Committer, Head};
 use gitcd_engine::compactor::Retention;
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
 use gitcd_mvcc::{self as store, Store};
-use gitcd_net::listener::{ListenError, Ports};
+use gitcd_net::listener::{Bound, ListenError, Ports};
 use gitcd_net::tls;
 use gitcd_repo::branch;
 use gitcd_sync::lease::{self, Attempts, Lease, LeaseError};
@@ -30,6 +31,7 @@ mod tasks;
 use self::frontend::Frontend;
 use self::standby::Turn;
 use crate::api;
+use crate::audit;
 use crate::config::Listen;
 use crate::gateway::Origins;
 use crate::status::Reporter;
@@ -69,6 +71,8 @@ pub struct Config {
     pub store: store::Limits,
     /// Settings of the committer.
     pub committer: committer::Settings,
+    /// Audit events of kube-apiserver, from which commits name who made a change.
+    pub audit: audit::Config,
     /// How often idle watchers that asked for progress notifications get one.
     pub progress_interval: Duration,
     /// How much history automatic compaction keeps; all if `None`.
@@ -107,6 +111,7 @@ impl Config {
             prune_expire: None,
             store: store::Limits::default(),
             committer: committer::Settings::default(),
+            audit: audit::Config::default(),
             progress_interval: Duration::from_mins(10),
             retention: None,
             transport: Transport::default(),
@@ -236,6 +241,7 @@ impl Server {
         let Turn { opened, lease, listeners, pages } = turn;
         let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
         let counters = Arc::new(committer::Counters::default());
+        let receivers = bind_audit(&config).await?;
         let threads = {
             let (config, lease, counters) = (config.clone(), lease.clone(), counters.clone());
             blocking::run("start the branch's threads", move || {
@@ -249,18 +255,22 @@ impl Server {
             let reporter = Reporter::new(threads.puller.clone(), lease.clone(), supervisor.clone());
             let git_dir = gitcd_repo::git_dir(&config.branch.repository);
             let maintenance = Arc::new(Maintenance::new(git_dir, config.prune_expire));
-            let face = Frontend::new(&config, &threads.store, &addresses, &maintenance, counters, reporter);
+            let of = (&threads.store, threads.audit.clone());
+            let face = Frontend::new(&config, of, &addresses, &maintenance, counters, reporter);
             let fence = lease.as_ref().map(|lease| lease.gate().clone());
             let with = (config.transport, fence, &threads.store);
-            let listeners = tasks::listen((listeners, pages), &face, with, &supervisor, &stopped)?;
+            let mut listeners = tasks::listen((listeners, pages), &face, with, &supervisor, &stopped)?;
+            listeners.extend(tasks::receive(receivers, threads.audit.as_ref(), &face, &supervisor, &stopped)?);
             let finishing = tasks::exchanges(&supervisor, &threads.puller, lease.as_ref(), maintenance, &stopped);
             // Last: a stop alone does not end them.
-            let aborted = tasks::revocations(&supervisor, &threads.store, config.retention, &stopped);
+            let mut aborted = tasks::revocations(&supervisor, &threads.store, config.retention, &stopped);
+            let log_file = threads.audit.as_ref().zip(config.audit.log_file.as_ref());
+            aborted.extend(log_file.map(|(audit, path)| tasks::follow_audit(&supervisor, audit, path, &stopped)));
             Ok((listeners, finishing, aborted))
         }));
         match tasks.unwrap_or_else(|panic| Err(Panicked::of(SERVE, &*panic).into())) {
             Ok((listeners, finishing, aborted)) => {
-                let Threads { store, writer, committer, puller, lock } = threads;
+                let Threads { store, writer, committer, puller, audit: _, lock } = threads;
                 Ok(Self {
                     store,
                     writer,
@@ -357,6 +367,7 @@ struct Threads {
     writer: store::Handle,
     committer: std::thread::JoinHandle<bool>,
     puller: Arc<Puller>,
+    audit: Option<Arc<Audit>>,
     lock: StateLock,
 }
 
@@ -373,13 +384,15 @@ impl Threads {
         if let Some(lease) = lease {
             store.fence(lease.gate().clone());
         }
-        let (of_branch, settings) = (config.branch.clone(), config.committer.clone());
+        let settings = committer::Settings { audit: config.audit.settings, ..config.committer.clone() };
+        let of_branch = config.branch.clone();
         let committer = Committer::new(store.clone(), branch, of_branch, settings, incarnation, bases, counters);
+        let audit = committer.audit();
         let puller = puller(config, &store, committer.heads());
         match puller.and_then(|puller| Ok((puller, committer.spawn().map_err(ServeError::Thread)?))) {
             Ok((puller, committer)) => {
                 config.served.add(puller.merger().clone(), puller.statuses().clone());
-                Ok(Self { store, writer, committer, puller, lock })
+                Ok(Self { store, writer, committer, puller, audit, lock })
             }
             Err(error) => {
                 // The thread must not outlive the lock.
@@ -394,7 +407,7 @@ impl Threads {
 impl Threads {
     /// Stops the threads and waits for them: they must not outlive the lock.
     async fn end(self) {
-        let Self { store, writer, committer, puller: _, lock } = self;
+        let Self { store, writer, committer, puller: _, audit: _, lock } = self;
         store.stop().await;
         let joined = tokio::task::spawn_blocking(move || {
             writer.join();
@@ -431,6 +444,13 @@ async fn open(config: &Config, supervisor: &Supervisor, attempts: &Arc<Attempts>
     // Clients must not take a waiting server for a serving one.
     drop(listeners);
     standby::wait(config, settings, (&ports, pages), supervisor, attempts).await
+}
+
+/// Binds the ports for audit events.
+async fn bind_audit(config: &Config) -> Result<Vec<Bound>, ServeError> {
+    let (listen, tls) = (config.audit.listen.clone(), config.tls.clone());
+    let ports = blocking::run("load the certificates", move || Ports::new(&listen, tls)).await??;
+    Ok(ports.bind().await?)
 }
 
 /// Recovers a branch without a lease.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use git2::{Odb, Oid};
+use gitcd_repo::actor;
 use gitcd_repo::changes::Finder;
 use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::Lookup;
@@ -108,7 +109,8 @@ impl<'d, 'h> Describer<'d, 'h> {
             bytes.push(value.map(|blob| self.history.value(blob, None)).transpose()?);
         }
         let of = |at: usize| bytes.get(at).and_then(Option::as_deref);
-        Ok(Who::of(&writer.commit, [of(0), of(1)]))
+        let key = actor::key_name(self.history.keys(), self.key);
+        Ok(Who::of(&writer.commit, Some(key), [of(0), of(1)]))
     }
 
     /// Returns how a commit relates to this branch, given the flush with which it came.

@@ -8,6 +8,7 @@ use gitcd_core::keyspace::Placement;
 use gitcd_core::path;
 use gitcd_merge::form;
 
+use super::super::actor::{self, Attribution};
 use super::super::entries::Entry;
 use super::super::key_record::{KeyRecord, Location};
 use super::super::message::{self, Subject, Verb};
@@ -24,6 +25,14 @@ impl Branch {
     /// # Errors
     /// [`CommitError`]; nothing was added.
     pub fn commit(&mut self, revisions: &Revisions) -> Result<(), CommitError> {
+        self.commit_of(revisions, &[])
+    }
+
+    /// Does the same, and names who made the changes in the message of the commit.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was added.
+    pub fn commit_of(&mut self, revisions: &Revisions, actors: &[Attribution]) -> Result<(), CommitError> {
         self.check(revisions)?;
         let mut subject = Subject::default();
         for change in &revisions.changes {
@@ -39,7 +48,7 @@ impl Branch {
             let tree = self.data.write(&mut self.pack);
             self.overhead += self.data.take_overhead();
             let trailers = message::trailers(revisions.first, revisions.last, &revisions.clients);
-            let message = format!("{}\n\n{trailers}", subject.text());
+            let message = format!("{}\n\n{trailers}{}", subject.text(), actor::trailers(actors));
             self.data_commit = self.write_commit(tree, &[self.data_commit], revisions.time, &message);
             self.commits += 1;
         }

@@ -3,6 +3,7 @@
 use std::fmt::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gitcd_engine::audit::Counters;
 use gitcd_engine::committer;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -11,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 
 use super::process::Process;
-use super::{Source, remotes, tasks};
+use super::{Source, audit, remotes, tasks};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 
 /// A watcher is slow if it is this many revisions behind.
@@ -24,6 +25,8 @@ impl Collector for Source {
         let slow = self.store.hub().slow(self.store.revision(), SLOW_REVISIONS);
         self.own(&mut out, slow)?;
         remotes::encode(&self.status, &mut out)?;
+        let none = Counters::default();
+        audit::encode(self.audit.as_ref().map_or(&none, |events| events.counters()), &mut out)?;
         tasks::encode(self.status.supervisor(), &mut out)?;
         self.etcd(&mut out, slow)?;
         self.more_of_etcd(&mut out)?;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use gitcd_core::fence::Fence;
 use gitcd_core::supervisor::{FIRST_PAUSE, Supervisor};
+use gitcd_engine::audit::Audit;
 use gitcd_engine::committer;
 use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
@@ -36,7 +37,7 @@ pub(super) struct Frontend {
 impl Frontend {
     pub(super) fn new(
         config: &Config,
-        store: &Arc<Store>,
+        (store, audit): (&Arc<Store>, Option<Arc<Audit>>),
         addresses: &[SocketAddr],
         maintenance: &Arc<Maintenance>,
         committer: Arc<committer::Counters>,
@@ -50,6 +51,7 @@ impl Frontend {
             quota: config.limits.quota_backend_bytes,
             store: store.clone(),
             committer,
+            audit,
             maintenance: maintenance.counters().clone(),
             status: Arc::new(status),
             requests: requests.clone(),
@@ -131,12 +133,23 @@ const PAGES: &str = "status-listener";
 /// Serves the pages on a socket until `stopped`, again after a panic. The branch does not depend on it.
 pub(super) fn show(
     supervisor: &Supervisor,
+    on: (SharedSocket, Arc<Network>, Limits),
+    pages: (Router, Origins),
+    stopped: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + Send + use<> {
+    serve_routes(supervisor, PAGES, on, pages, stopped)
+}
+
+/// Does the same with any routes, as the task `name`.
+pub(super) fn serve_routes(
+    supervisor: &Supervisor,
+    name: &'static str,
     (socket, network, connections): (SharedSocket, Arc<Network>, Limits),
     (pages, origins): (Router, Origins),
     stopped: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let stop = stopped.clone();
-    supervisor.run(FIRST_PAUSE, PAGES, stopped, move || {
+    supervisor.run(FIRST_PAUSE, name, stopped, move || {
         let (pages, origins) = (pages.clone(), origins.clone());
         let answer = move |request: hyper::Request<hyper::body::Incoming>| {
             let refused = access::refuse_origin(&origins, &request);

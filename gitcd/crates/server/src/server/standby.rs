@@ -218,7 +218,7 @@ impl View {
             Arc::new(Maintenance::new(gitcd_repo::git_dir(&config.branch.repository), config.prune_expire));
         let supervisor = Supervisor::within(&config.process);
         let reporter = Reporter::new(puller, None, supervisor.clone());
-        let face = Frontend::new(config, &store, &addresses, &maintenance, Arc::default(), reporter);
+        let face = Frontend::new(config, (&store, None), &addresses, &maintenance, Arc::default(), reporter);
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         for bound in listeners {

@@ -1,9 +1,11 @@
 //! The tasks of a branch that is served: listeners, and what the supervisor restarts.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use gitcd_core::fence::Fence;
 use gitcd_core::supervisor::Supervisor;
+use gitcd_engine::audit::Audit;
 use gitcd_engine::compactor::{self, Retention};
 use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
@@ -15,7 +17,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::ServeError;
-use super::frontend::{Frontend, serve, show};
+use super::frontend::{Frontend, serve, serve_routes, show};
+use crate::audit;
+use crate::gateway::Origins;
 
 /// Starts the listeners for clients, and those for pages.
 pub(super) fn listen(
@@ -37,6 +41,37 @@ pub(super) fn listen(
         tokio::spawn(shown)
     });
     Ok(clients.chain(pages).collect())
+}
+
+/// Starts the listeners for audit events.
+pub(super) fn receive(
+    receivers: Vec<Bound>,
+    audit: Option<&Arc<Audit>>,
+    face: &Frontend,
+    supervisor: &Supervisor,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let Some(audit) = audit else { return Ok(Vec::new()) };
+    let sockets: Result<Vec<_>, _> = receivers.into_iter().map(SharedSocket::new).collect();
+    let sockets = sockets.map_err(ServeError::Socket)?.into_iter();
+    let served = sockets.map(|socket| {
+        // kube-apiserver has few connections; a web page has no business here.
+        let on = (socket, face.source.network.clone(), Transport::default().connections);
+        let routes = (audit::routes(audit.clone()), Origins::default());
+        tokio::spawn(serve_routes(supervisor, "audit-listener", on, routes, stopped.clone()))
+    });
+    Ok(served.collect())
+}
+
+/// Starts the task that follows an audit log file.
+pub(super) fn follow_audit(
+    supervisor: &Supervisor,
+    audit: &Arc<Audit>,
+    path: &Path,
+    stopped: &watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let (audit, path) = (audit.clone(), path.to_owned());
+    supervisor.spawn("audit-log", stopped.clone(), move || audit::follow(audit.clone(), path.clone()))
 }
 
 /// Starts the tasks that revoke expired leases and compact the history.
