@@ -1,0 +1,233 @@
+//! Requests to kube-apiserver.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use trishanku_undo::ObjectRef;
+use trishanku_undo::document::text;
+
+/// The field manager of all writes.
+const MANAGER: &str = "trishanku-undo";
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Page size, as in `kubectl get`.
+const PAGE: usize = 500;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    /// kube-apiserver rejected it.
+    #[error("{}", .0.message)]
+    Rejected(Box<Status>),
+    /// kube-apiserver does not serve the kind.
+    #[error("kube-apiserver does not serve {kind} of {api_version}")]
+    NotServed { api_version: String, kind: String },
+    /// There was no usable response.
+    #[error("no response from kube-apiserver: {0}")]
+    Failed(String),
+}
+
+impl ApiError {
+    /// Returns the HTTP status code, or 0.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Rejected(status) => status.code,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn is_reason(&self, reason: &str) -> bool {
+        matches!(self, Self::Rejected(status) if status.reason == reason)
+    }
+}
+
+/// A kind that is served.
+#[derive(Clone, Debug)]
+struct Served {
+    kind: String,
+    plural: String,
+    is_namespaced: bool,
+}
+
+/// A client of kube-apiserver that finds kinds by itself.
+pub(super) struct Api {
+    client: Client,
+    served: Mutex<HashMap<String, Vec<Served>>>,
+}
+
+impl Api {
+    /// Reads a kubeconfig; without one, that of kubectl.
+    pub(super) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Self> {
+        let read = match kubeconfig {
+            Some(path) => {
+                Kubeconfig::read_from(path).with_context(|| format!("cannot use the kubeconfig {}", path.display()))?
+            }
+            None => Kubeconfig::read().context("cannot use the kubeconfig; set --kubeconfig")?,
+        };
+        let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
+        let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
+        config.read_timeout = Some(TIMEOUT);
+        let client = Client::try_from(config).context("cannot use the credentials in the kubeconfig")?;
+        Ok(Self { client, served: Mutex::default() })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+        let request = Request::builder().method(method).uri(path).header("Content-Type", "application/json");
+        let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = request.body(body).map_err(|error| ApiError::Failed(error.to_string()))?;
+        self.client.request(request).await.map_err(|error| match error {
+            kube::Error::Api(status) => ApiError::Rejected(status),
+            error => ApiError::Failed(chain(&error)),
+        })
+    }
+
+    /// Returns the current revision of the store.
+    pub(super) async fn revision(&self) -> Result<i64, ApiError> {
+        let list = self.send(Method::GET, "/api/v1/namespaces?limit=1", None).await?;
+        text(&list, "/metadata/resourceVersion")
+            .parse()
+            .map_err(|_| ApiError::Failed("a list without a resource version".to_owned()))
+    }
+
+    async fn served(&self, api_version: &str, kind: &str) -> Result<Served, ApiError> {
+        let mut known = self.served.lock().await;
+        if !known.contains_key(api_version) {
+            let list = match self.send(Method::GET, &root(api_version), None).await {
+                Err(error) if error.code() == 404 => Value::Null,
+                list => list?,
+            };
+            known.insert(api_version.to_owned(), resources(&list));
+        }
+        let found = known[api_version].iter().find(|served| served.kind == kind).cloned();
+        if found.is_none() {
+            // It may be served soon.
+            known.remove(api_version);
+        }
+        found.ok_or_else(|| ApiError::NotServed { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+
+    /// Returns whether a kind is served.
+    pub(super) async fn serves(&self, api_version: &str, kind: &str) -> Result<bool, ApiError> {
+        match self.served(api_version, kind).await {
+            Ok(_) => Ok(true),
+            Err(ApiError::NotServed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn collection(&self, object: &ObjectRef) -> Result<String, ApiError> {
+        let served = self.served(&object.api_version, &object.kind).await?;
+        let root = root(&object.api_version);
+        Ok(match object.namespace.as_deref().filter(|_| served.is_namespaced) {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", served.plural),
+            None => format!("{root}/{}", served.plural),
+        })
+    }
+
+    async fn path(&self, object: &ObjectRef) -> Result<String, ApiError> {
+        Ok(format!("{}/{}", self.collection(object).await?, object.name))
+    }
+
+    /// Returns an object; `None` if it does not exist, or its kind is not served.
+    pub(super) async fn get(&self, object: &ObjectRef) -> Result<Option<Value>, ApiError> {
+        let path = match self.path(object).await {
+            Err(ApiError::NotServed { .. }) => return Ok(None),
+            path => path?,
+        };
+        match self.send(Method::GET, &path, None).await {
+            Err(error) if error.code() == 404 => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Returns whether kube-apiserver can list a kind.
+    pub(super) async fn is_listed(&self, like: &ObjectRef) -> Result<bool, ApiError> {
+        let path = format!("{}?limit=1", self.collection(like).await?);
+        match self.send(Method::GET, &path, None).await {
+            Err(error) if matches!(error.code(), 404 | 503) => Ok(false),
+            listed => listed.map(|_| true),
+        }
+    }
+
+    /// Returns all objects of the kind and namespace of an object, by name.
+    pub(super) async fn list(&self, like: &ObjectRef) -> Result<HashMap<String, Value>, ApiError> {
+        let path = match self.collection(like).await {
+            Err(ApiError::NotServed { .. }) => return Ok(HashMap::new()),
+            path => path?,
+        };
+        let (mut found, mut next) = (HashMap::new(), String::new());
+        loop {
+            let mut list = self.send(Method::GET, &format!("{path}?limit={PAGE}&continue={next}"), None).await?;
+            let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            for mut item in items {
+                item["apiVersion"] = like.api_version.as_str().into();
+                item["kind"] = like.kind.as_str().into();
+                found.insert(text(&item, "/metadata/name").to_owned(), item);
+            }
+            text(&list, "/metadata/continue").clone_into(&mut next);
+            if next.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Creates an object, and returns it.
+    pub(super) async fn create(&self, object: &ObjectRef, value: &Value, dry_run: bool) -> Result<Value, ApiError> {
+        let path = format!("{}?{}", self.collection(object).await?, parameters(dry_run));
+        self.send(Method::POST, &path, Some(value)).await
+    }
+
+    /// Replaces an object if it has the resource version in `value`.
+    pub(super) async fn replace(&self, object: &ObjectRef, value: &Value, dry_run: bool) -> Result<Value, ApiError> {
+        let path = format!("{}?{}", self.path(object).await?, parameters(dry_run));
+        self.send(Method::PUT, &path, Some(value)).await
+    }
+
+    /// Deletes an object if it has the uid and the resource version of `current`.
+    pub(super) async fn delete(&self, object: &ObjectRef, current: &Value, dry_run: bool) -> Result<Value, ApiError> {
+        let path = format!("{}?{}", self.path(object).await?, parameters(dry_run));
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+            "preconditions": {
+                "uid": text(current, "/metadata/uid"), "resourceVersion": text(current, "/metadata/resourceVersion"),
+            },
+        });
+        self.send(Method::DELETE, &path, Some(&options)).await
+    }
+}
+
+fn root(api_version: &str) -> String {
+    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
+}
+
+fn parameters(dry_run: bool) -> String {
+    format!("fieldManager={MANAGER}{}", if dry_run { "&dryRun=All" } else { "" })
+}
+
+fn resources(list: &Value) -> Vec<Served> {
+    let resources = list["resources"].as_array().into_iter().flatten();
+    let resources = resources.filter(|resource| !text(resource, "/name").contains('/'));
+    let served = |resource: &Value| Served {
+        kind: text(resource, "/kind").to_owned(),
+        plural: text(resource, "/name").to_owned(),
+        is_namespaced: resource["namespaced"] == true,
+    };
+    resources.map(served).collect()
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

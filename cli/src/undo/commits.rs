@@ -1,0 +1,68 @@
+//! The commits to undo, and those that an undo makes.
+
+use std::collections::BTreeSet;
+
+use gitcd::history::History;
+use gitcd::history::commits::BranchCommit;
+use gitcd::history::managers;
+use gitcd::history::moment::Moment;
+
+use super::apply::{Done, Outcome};
+use super::branch::Branch;
+
+/// The field manager of all writes.
+const MANAGER: &str = "trishanku-undo";
+/// Most commits in a hint.
+const SHOWN: usize = 8;
+
+/// Finds commits by their IDs, newest first.
+pub(super) fn find(history: &History, ids: &[String]) -> anyhow::Result<Vec<BranchCommit>> {
+    let mut found = ids.iter().map(|id| history.find_commit(id)).collect::<Result<Vec<_>, _>>()?;
+    let revision = |commit: &BranchCommit| commit.revisions.map(|own| own.last);
+    found.sort_by(|one, other| {
+        let by_time = other.commit.time.cmp(&one.commit.time);
+        // A commit of another branch has no revision here.
+        revision(other).zip(revision(one)).map_or(by_time, |(other, one)| other.cmp(&one))
+    });
+    found.dedup_by(|one, other| one.commit.oid == other.commit.oid);
+    Ok(found)
+}
+
+/// Returns the commits after a moment that have what an undo did, newest first.
+pub(super) fn with(branch: &Branch, since: &Moment, outcomes: &[Outcome]) -> anyhow::Result<Vec<BranchCommit>> {
+    let is_done = |wanted: &dyn Fn(Done) -> bool| -> BTreeSet<&str> {
+        let done = outcomes.iter().filter(|outcome| outcome.result.as_ref().is_ok_and(|done| wanted(*done)));
+        done.map(|outcome| outcome.object.key.as_str()).collect()
+    };
+    let written = is_done(&|done| matches!(done, Done::Created | Done::Updated | Done::Recreated));
+    let deleted = is_done(&|done| matches!(done, Done::Deleted | Done::Recreated));
+    let mut found = Vec::new();
+    for commit in branch.history.commits_after(Some(since))? {
+        let changes = branch.history.changes_of(&commit)?;
+        let values = branch.values(&changes, |key| written.contains(key) || deleted.contains(key))?;
+        let is_own = values.iter().any(|(key, [before, after])| match after {
+            None => deleted.contains(key.as_str()),
+            Some(after) => managers::between(before.as_deref(), Some(after)).iter().any(|name| name == MANAGER),
+        });
+        if is_own {
+            found.push(commit);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns how to undo an undo.
+pub(super) fn hint(program: &str, commits: &[BranchCommit], before: &Moment, outcomes: &[Outcome]) -> Option<String> {
+    // A deletion has no field manager.
+    let has_deletion = outcomes.iter().any(|outcome| matches!(outcome.result, Ok(Done::Deleted)));
+    let ids: Vec<String> = commits.iter().map(|commit| commit.commit.oid.to_string()[..10].to_owned()).collect();
+    match &ids[..] {
+        [] => None,
+        ids if ids.len() <= SHOWN || has_deletion => Some(format!("To undo this: {program} undo {}", ids.join(" "))),
+        ids => Some(format!(
+            "{} commits; to undo this: {program} undo --since={} --by={MANAGER}",
+            ids.len(),
+            before.revision
+        )),
+    }
+}

@@ -1,0 +1,184 @@
+//! Finds the changes to revert, by key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::bail;
+use gitcd::history::commits::BranchCommit;
+use gitcd::history::moment::Moment;
+use gitcd::history::versions::ChangeKind;
+use gitcd::history::when::When;
+use gitcd::history::who::Who;
+use trishanku_undo::{Change, document};
+
+use super::branch::Branch;
+use super::scope::Scope;
+
+/// Longest list of names in an error.
+const SHOWN: usize = 10;
+/// Most versions of a key that are searched for its last deletion.
+const VERSIONS: usize = 1000;
+
+/// The changes of each key, newest first, or why they cannot be read.
+pub(super) type Found = BTreeMap<String, Result<Vec<Change>, String>>;
+
+/// Adds a change, which is older than those that the key already has.
+fn add(found: &mut Found, scope: &Scope, key: String, values: [Option<&[u8]>; 2]) {
+    match Change::read(values[0], values[1]) {
+        Ok(change) if !scope.has(&key, &change) => {}
+        Ok(change) => {
+            if let Ok(changes) = found.entry(key).or_insert_with(|| Ok(Vec::new())) {
+                changes.push(change);
+            }
+        }
+        Err(reason) => {
+            found.insert(key, Err(reason.to_string()));
+        }
+    }
+}
+
+/// Returns the changes between a moment and the tip, one for each key.
+pub(super) fn between(branch: &Branch, since: &Moment, scope: &Scope) -> anyhow::Result<Found> {
+    let changes = branch.history.between(Some(since), &branch.tip)?;
+    let mut found = Found::new();
+    for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
+        add(&mut found, scope, key, values.each_ref().map(|value| value.as_deref()));
+    }
+    Ok(found)
+}
+
+/// Returns the changes of commits, which are ordered newest first; with `by`, only those of that user.
+pub(super) fn of_commits(
+    branch: &Branch,
+    commits: &[BranchCommit],
+    by: Option<&str>,
+    scope: &Scope,
+) -> anyhow::Result<Found> {
+    let mut found = Found::new();
+    let mut others = BTreeSet::new();
+    for commit in commits {
+        let changes = branch.history.changes_of(commit)?;
+        for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
+            let values = values.each_ref().map(|value| value.as_deref());
+            if let Some(user) = by {
+                let whole = Branch::whole(&key);
+                let who = Who::of(&commit.commit, Some(branch.history.below_prefix(&whole)), values);
+                if !is_by(&who, user) {
+                    others.extend(names(&who));
+                    continue;
+                }
+            }
+            add(&mut found, scope, key, values);
+        }
+    }
+    if let (true, Some(user), false) = (found.is_empty(), by, others.is_empty()) {
+        let shown: Vec<_> = others.iter().take(SHOWN).map(String::as_str).collect();
+        bail!("no change here is by {user:?}, but by {}", shown.join(", "));
+    }
+    Ok(found)
+}
+
+fn names(who: &Who) -> impl Iterator<Item = String> {
+    let of_programs = who.managers.iter().chain(&who.clients);
+    let others = of_programs.chain([&who.author]).chain(&who.committer).cloned();
+    who.actors.iter().map(ToString::to_string).chain(others)
+}
+
+/// Returns whether a user made a change. Clients have versions after their names, such as `kubectl/v1.36.3`.
+fn is_by(who: &Who, user: &str) -> bool {
+    let is_client = |client: &String| client.strip_prefix(user).is_some_and(|rest| rest.starts_with(['/', ' ']));
+    let is_user = who.actors.iter().any(|actor| actor.user == user);
+    is_user || names(who).any(|name| name == user) || who.clients.iter().any(is_client)
+}
+
+/// Returns the last deletion of each key, and of what was deleted with it.
+pub(super) fn deletions(branch: &Branch, keys: &[String]) -> anyhow::Result<Found> {
+    let mut found = Found::new();
+    for key in keys {
+        match deletion(branch, key)? {
+            None => bail!("{key:?} was never deleted on this branch, or not within its last {VERSIONS} versions"),
+            Some(deletion) => {
+                let contents = contents_of(key, &deletion.change);
+                found.insert(key.clone(), Ok(vec![deletion.change]));
+                if let (Some(is_content), Some(moment)) = (contents, &deletion.before) {
+                    let scope = Scope::All;
+                    for (key, changes) in between(branch, moment, &scope)? {
+                        let is_deleted = changes.as_ref().is_ok_and(|changes| {
+                            changes.iter().all(|change| change.after.is_none() && is_content(&key, change))
+                        });
+                        if is_deleted {
+                            found.insert(key, changes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns what was deleted since a moment and does not exist now.
+pub(super) fn deleted_since(branch: &Branch, since: &Moment, scope: &Scope) -> anyhow::Result<Found> {
+    let mut keys = BTreeSet::new();
+    for commit in branch.history.commits_after(Some(since))? {
+        let changes = branch.history.changes_of(&commit)?;
+        let deleted = changes.keys.iter().filter(|(_, change)| change.to.is_none());
+        let deleted = deleted.filter_map(|(relative, _)| branch.short(relative));
+        keys.extend(deleted.filter(|key| scope.may_have(key)));
+    }
+    let existing: BTreeSet<String> = branch.keys(|key| keys.contains(key))?.into_iter().collect();
+    let mut found = Found::new();
+    for key in keys.difference(&existing) {
+        if let Some(Deletion { change, .. }) = deletion(branch, key)?
+            && scope.has(key, &change)
+        {
+            found.insert(key.clone(), Ok(vec![change]));
+        }
+    }
+    Ok(found)
+}
+
+/// The last deletion of a key.
+struct Deletion {
+    change: Change,
+    /// The state before the deletion was requested.
+    before: Option<Moment>,
+}
+
+fn deletion(branch: &Branch, key: &str) -> anyhow::Result<Option<Deletion>> {
+    let whole = Branch::whole(key);
+    let versions = branch.history.versions(&whole, VERSIONS, None)?;
+    let deleted = versions.iter().position(|version| version.what == ChangeKind::Delete);
+    let Some(deleted) = deleted else { return Ok(None) };
+    for version in &versions[deleted..] {
+        let [before, _] = branch.history.change(&whole, version)?;
+        let change = Change::read(before.as_deref(), None).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
+        // Finalizers were removed while it was terminating.
+        if change.before.as_ref().is_some_and(|before| !document::is_terminating(before)) {
+            let when = match version.commit.revisions() {
+                Some(own) if own.first > 1 => When::Revision(own.first - 1),
+                _ => When::Time(version.commit.time - 1),
+            };
+            return Ok(Some(Deletion { change, before: branch.history.at(when).ok() }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a key with this change is part of the content of an object.
+type IsContent = Box<dyn Fn(&str, &Change) -> bool>;
+
+/// Returns which objects are deleted with an object: those in a namespace, and those of a definition.
+fn contents_of(key: &str, change: &Change) -> Option<IsContent> {
+    let object = change.before.as_ref()?;
+    let name = document::text(object, "/metadata/name").to_owned();
+    if key.starts_with("namespaces/") {
+        let scope = Scope::Namespace(name);
+        return Some(Box::new(move |key, change| scope.may_have(key) && scope.has(key, change)));
+    }
+    if document::text(object, "/kind") == "CustomResourceDefinition" {
+        let (plural, group) = name.split_once('.')?;
+        let prefix = format!("{group}/{plural}/");
+        return Some(Box::new(move |key, _| key.starts_with(&prefix)));
+    }
+    None
+}

@@ -1,0 +1,6 @@
+//! What users undo, and what they find afterwards.
+
+mod edits;
+mod kinds;
+mod obstacles;
+mod places;

@@ -1,0 +1,167 @@
+//! What is in the way: immutable fields, finalizers, quotas, webhooks.
+
+use serde_json::{Value, json};
+
+use crate::world::{World, deployment, map};
+
+#[tokio::test]
+async fn a_changed_role_reference_needs_a_recreation() {
+    let world = World::new("immutable").await;
+    let reference = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = |role: &str| json!({"metadata": {"name": "a"}, "roleRef": reference(role)});
+    world.create("rolebindings", binding("view")).await;
+    let then = world.revision().await;
+    world.delete("rolebindings/a").await;
+    world.create("rolebindings", binding("admin")).await;
+    let line = format!("restore rolebinding/a -n NS --to={then}");
+    world.ask(&format!("{line} --dry-run")).await.fails_with("would be rejected: ").fails_with("--recreate");
+    world.run(&line).await.fails_with("give --recreate");
+    assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("admin"));
+    world.run(&format!("{line} --recreate")).await.ok().says("recreated RoleBinding");
+    assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("view"));
+}
+
+#[tokio::test]
+async fn a_changed_selector_needs_a_recreation() {
+    let world = World::new("selector").await;
+    world.create("deployments", deployment("web", "web:1")).await;
+    let then = world.revision().await;
+    world.delete("deployments/web").await;
+    let mut other = deployment("other", "web:2");
+    other["metadata"]["name"] = "web".into();
+    world.create("deployments", other).await;
+    let line = format!("restore deploy/web -n NS --to={then}");
+    world.run(&line).await.fails_with("give --recreate");
+    world.run(&format!("{line} --recreate")).await.ok();
+    let web = world.until("deployments/web", "its pods are requested", |web| web["status"]["replicas"] == 2).await;
+    assert_eq!(web["spec"]["selector"]["matchLabels"], json!({"app": "web"}));
+}
+
+#[tokio::test]
+async fn a_claim_is_never_recreated() {
+    let world = World::new("claimed").await;
+    let claim = |class: &str| {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}});
+        json!({"metadata": {"name": "data"}, "spec": spec})
+    };
+    world.create("persistentvolumeclaims", claim("slow")).await;
+    let then = world.revision().await;
+    world.delete("persistentvolumeclaims/data").await;
+    let new = world.create("persistentvolumeclaims", claim("fast")).await;
+    let ran = world.run(&format!("restore pvc/data -n NS --to={then} --recreate")).await;
+    ran.fails_with("would lose its data or content");
+    assert_eq!(world.get("persistentvolumeclaims/data").await["metadata"]["uid"], new["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn an_object_with_a_finalizer_comes_back_when_it_is_gone() {
+    let world = World::new("finalizer").await;
+    let mut held = map("a", "4");
+    held["metadata"]["finalizers"] = json!(["example.org/clean"]);
+    world.create("configmaps", held).await;
+    let since = world.revision().await;
+    world.request_deletion("configmaps/a").await;
+    let line = format!("undo --since={since} cm/a -n NS");
+    world.run(&line).await.fails_with("waits for the finalizers example.org/clean");
+    world.patch("configmaps/a", json!({"metadata": {"finalizers": null}})).await;
+    world.until("configmaps/a", "it is gone", Value::is_null).await;
+    world.run(&line).await.ok();
+    assert_eq!(world.get("configmaps/a").await["metadata"]["finalizers"], json!(["example.org/clean"]));
+    // So that the namespace can be deleted.
+    world.patch("configmaps/a", json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_waits_for_a_finalizer_is_reported() {
+    let world = World::new("held").await;
+    let mut held = map("a", "4");
+    held["metadata"]["finalizers"] = json!(["example.org/clean"]);
+    world.create("configmaps", held).await;
+    let commit = world.last_commit("configmaps/NS/a").await;
+    world.run(&format!("undo {commit}")).await.ok().says("it is terminating until the finalizers example.org/clean");
+    world.patch("configmaps/a", json!({"metadata": {"finalizers": null}})).await;
+    world.until("configmaps/a", "it is gone", Value::is_null).await;
+}
+
+#[tokio::test]
+async fn a_quota_in_the_way_is_reported_and_a_second_run_continues() {
+    let world = World::new("quota").await;
+    for name in ["a", "b", "c"] {
+        world.create("secrets", json!({"metadata": {"name": name}, "stringData": {"k": "v"}})).await;
+    }
+    world.create("configmaps", map("a", "4")).await;
+    let then = world.revision().await;
+    for name in ["secrets/a", "secrets/b", "secrets/c", "configmaps/a"] {
+        world.delete(name).await;
+    }
+    let quota = |secrets: &str| json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/secrets": secrets}}});
+    world.create("resourcequotas", quota("1")).await;
+    world.until("resourcequotas/q", "it is counted", |q| q["status"]["used"]["count/secrets"] == "0").await;
+    let line = format!("restore -n NS --to={then}");
+    let ran = world.run(&line).await.fails_with("exceeded quota: q").fails_with("raise the quota");
+    assert!(ran.stdout.contains("created ConfigMap"), "{}", ran.stdout);
+    let mut existing = 0;
+    for name in ["secrets/a", "secrets/b", "secrets/c"] {
+        existing += usize::from(world.get(name).await.is_object());
+    }
+    assert_eq!(existing, 1);
+    world.ask(&format!("{line} --dry-run")).await.fails_with("would be rejected: ");
+    world.patch("resourcequotas/q", json!({"spec": quota("5")["spec"]})).await;
+    world.until("resourcequotas/q", "it is counted", |q| q["status"]["hard"]["count/secrets"] == "5").await;
+    world.run(&line).await.ok().says("2 to create");
+    for name in ["secrets/a", "secrets/b", "secrets/c"] {
+        assert!(world.get(name).await.is_object(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_rejects_everything_is_deleted_first() {
+    let world = World::new("webhook").await;
+    world.create("configmaps", map("a", "4")).await;
+    let since = world.revision().await;
+    world.patch("configmaps/a", json!({"data": {"tea": "5"}})).await;
+    let name = format!("hook.{}.example.org", world.namespace);
+    let hook = json!({
+        "name": name, "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+        "clientConfig": {"url": "https://127.0.0.1:9/none"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
+    });
+    world.create("validatingwebhookconfigurations", json!({"metadata": {"name": name}, "webhooks": [hook]})).await;
+    world.until_rejected("configmaps", map("b", "1")).await;
+    let line = format!("undo --since={since} validatingwebhookconfiguration/{name} cm/a -n NS");
+    world.run_until_ok(&line).await;
+    assert!(world.get(&format!("validatingwebhookconfigurations/{name}")).await.is_null());
+    assert_eq!(world.get("configmaps/a").await["data"]["tea"], "4");
+}
+
+#[tokio::test]
+async fn objects_of_a_namespace_that_is_terminating_wait_for_it() {
+    let world = World::new("terminating").await;
+    let mut held = map("held", "4");
+    held["metadata"]["finalizers"] = json!(["example.org/clean"]);
+    world.create("configmaps", held).await;
+    world.create("configmaps", map("a", "4")).await;
+    let then = world.revision().await;
+    let namespace = format!("namespaces/{}", world.namespace);
+    world.request_deletion(&namespace).await;
+    world.until("configmaps/a", "it is gone", Value::is_null).await;
+    world.run(&format!("restore -n NS --to={then}")).await.fails_with("being terminated");
+    world.patch("configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    world.until(&namespace, "it is gone", Value::is_null).await;
+    world.run(&format!("restore -n NS --to={then}")).await.ok();
+    assert_eq!(world.get("configmaps/a").await["data"]["tea"], "4");
+    world.patch("configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test]
+async fn a_priority_class_with_another_value_is_recreated() {
+    let world = World::new("priority").await;
+    let class = |value: i32| json!({"metadata": {"name": world.namespace}, "value": value});
+    world.create("priorityclasses", class(7)).await;
+    let then = world.revision().await;
+    world.delete(&format!("priorityclasses/{}", world.namespace)).await;
+    world.create("priorityclasses", class(8)).await;
+    world.run(&format!("restore pc/NS --to={then} --recreate")).await.ok();
+    assert_eq!(world.get(&format!("priorityclasses/{}", world.namespace)).await["value"], 7);
+}

@@ -1,0 +1,199 @@
+//! The plan: one step for each object.
+
+use std::collections::BTreeSet;
+
+use gitcd_history::fields::{self, Field};
+use gitcd_merge::schema::Schemas;
+use gitcd_merge::secrecy::{Exposure, SecretKinds};
+use serde_json::Value;
+
+use crate::creation::prepared;
+use crate::custody::{controller, left_alone, not_created};
+use crate::document::{content, is_alike, is_same, is_terminating, over, text};
+use crate::fold::{Folded, revert, terminating};
+use crate::order;
+use crate::owners::{Live, repair};
+use crate::step::{Action, Step, Wave};
+use crate::subject::{Mode, ObjectRef, Subject};
+
+/// Steps in the order in which they are sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// One step for each object.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Returns the steps that send requests.
+    pub fn requests(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.is_request())
+    }
+
+    /// Returns the steps that are blocked.
+    pub fn blocked(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| matches!(step.action, Action::Blocked(_)))
+    }
+}
+
+/// Makes plans.
+#[derive(Clone, Copy, Debug)]
+pub struct Planner<'p> {
+    /// The schemas of the kinds, for merges by field.
+    pub schemas: &'p Schemas,
+    /// Kinds that are hidden besides Secrets.
+    pub secrets: &'p SecretKinds,
+    /// What exists now.
+    pub live: &'p Live,
+}
+
+impl Planner<'_> {
+    /// Plans for each subject. Takes a merge for each change.
+    pub fn plan(&self, subjects: Vec<Subject>, mode: Mode) -> Plan {
+        let mut contents = Vec::new();
+        let mut steps = Vec::new();
+        for mut subject in subjects {
+            contents.push((subject.key.clone(), std::mem::take(&mut subject.contents)));
+            steps.push(self.step(&subject, mode));
+        }
+        self.repair_owners(&mut steps);
+        keep_contents(&mut steps, &contents);
+        order::sort(&mut steps);
+        Plan { steps }
+    }
+
+    fn step(&self, subject: &Subject, mode: Mode) -> Step {
+        let identity = subject.identity();
+        let step = |action| Step {
+            object: identity.clone(),
+            action,
+            fields: Vec::new(),
+            stays: Vec::new(),
+            notes: Vec::new(),
+            wave: Wave::default(),
+            old_uid: None,
+        };
+        if let Some(problem) = &subject.problem {
+            return step(Action::Blocked(problem.clone()));
+        }
+        let Some(object) = subject.object() else {
+            return step(Action::Nothing("it does not exist".to_owned()));
+        };
+        if let Some(reason) = left_alone(&subject.key, object) {
+            return step(Action::Left(reason));
+        }
+        let Folded { desired, stays, mut notes, blocked } = match mode {
+            Mode::Undo => revert(self.schemas, subject.current.as_ref(), &subject.changes),
+            Mode::Restore { prune } => restored(subject, prune),
+        };
+        if let Some(reason) = blocked {
+            return Step { notes, ..step(Action::Blocked(reason)) };
+        }
+        let action = self.action(&identity, subject.current.as_ref(), desired.as_ref(), &mut notes);
+        let old_uid = desired.as_ref().map(|desired| text(desired, "/metadata/uid").to_owned());
+        let stays = stays.iter().map(ToString::to_string).collect();
+        let mut step = Step { stays, notes, old_uid: old_uid.filter(|uid| !uid.is_empty()), ..step(action) };
+        step.fields = self.fields(&step, subject.current.as_ref());
+        step
+    }
+
+    fn action(
+        &self,
+        identity: &ObjectRef,
+        current: Option<&Value>,
+        desired: Option<&Value>,
+        notes: &mut Vec<String>,
+    ) -> Action {
+        match (current, desired) {
+            (None, None) => Action::Nothing(notes.pop().unwrap_or_else(|| "it does not exist".to_owned())),
+            (None, Some(desired)) => {
+                if let Some(reason) = not_created(desired) {
+                    return Action::Left(reason.to_owned());
+                }
+                let (object, lost) = prepared(identity, desired, &self.live.volumes);
+                notes.extend(lost);
+                if let Some(owner) = controller(&object) {
+                    notes.push(format!("{owner} controls it, and may change it again"));
+                }
+                Action::Create { object }
+            }
+            (Some(current), None) if is_terminating(current) => {
+                Action::Nothing("it is already being deleted".to_owned())
+            }
+            (Some(current), None) => {
+                if identity.is("", "PersistentVolumeClaim") {
+                    notes.push("the data of its volume may be deleted".to_owned());
+                }
+                Action::Delete { current: current.clone() }
+            }
+            (Some(current), Some(desired)) => {
+                let object = over(current, desired);
+                if is_alike(current, &object) {
+                    Action::Nothing(notes.pop().unwrap_or_else(|| "it is already so".to_owned()))
+                } else if is_terminating(current) {
+                    Action::Blocked(terminating(current))
+                } else {
+                    Action::Update { object, current: current.clone() }
+                }
+            }
+        }
+    }
+
+    fn fields(&self, step: &Step, current: Option<&Value>) -> Vec<Field> {
+        let to = match &step.action {
+            Action::Create { object } | Action::Update { object, .. } => Some(object),
+            Action::Delete { .. } => None,
+            _ => return Vec::new(),
+        };
+        let bytes = [current, to].map(|value| value.map(|value| content(value).to_string().into_bytes()));
+        let [from, to] = bytes.each_ref().map(|value| value.as_deref());
+        let exposures = [from, to].into_iter().flatten().map(|value| self.secrets.of_value(value));
+        fields::hidden(fields::between(from, to), exposures.max().unwrap_or(Exposure::Open))
+    }
+
+    fn repair_owners(&self, steps: &mut [Step]) {
+        let created: BTreeSet<String> = steps.iter().filter_map(Step::old_uid).collect();
+        for step in steps {
+            if let Action::Create { object } | Action::Update { object, .. } = &mut step.action {
+                step.notes.extend(repair(object, self.live, &created));
+            }
+        }
+    }
+}
+
+/// Makes an object as it was before the oldest change, whole.
+fn restored(subject: &Subject, prune: bool) -> Folded {
+    let then = subject.changes.last().and_then(|change| change.before.as_ref());
+    let (desired, notes) = match (then, &subject.current) {
+        (Some(then), Some(current)) if !is_same(then, current) => {
+            (Some(then.clone()), vec!["it was deleted and created again since".to_owned()])
+        }
+        (None, Some(current)) if !prune => {
+            (Some(current.clone()), vec!["it was created since; --prune deletes it".to_owned()])
+        }
+        (then, _) => (then.cloned(), Vec::new()),
+    };
+    Folded { desired, notes, ..Folded::default() }
+}
+
+/// Blocks the deletion of what contains objects that the plan does not delete.
+fn keep_contents(steps: &mut [Step], contents: &[(String, Vec<String>)]) {
+    let deleted: BTreeSet<String> = steps
+        .iter()
+        .filter(|step| matches!(step.action, Action::Delete { .. }))
+        .map(|step| step.object.key.clone())
+        .collect();
+    for step in steps.iter_mut().filter(|step| matches!(step.action, Action::Delete { .. })) {
+        let of_step = contents.iter().find(|(key, _)| *key == step.object.key).map(|(_, keys)| keys.as_slice());
+        let mut others = of_step.unwrap_or_default().iter().filter(|key| !deleted.contains(*key));
+        if let Some(first) = others.next() {
+            let more = match others.count() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            step.action = Action::Blocked(format!(
+                "{first}{more} would be deleted with it; undo these as well, or delete them first"
+            ));
+            step.fields.clear();
+        }
+    }
+}
