@@ -33,6 +33,7 @@ Examples:
   trishanku log -p deploy/nginx      who changed an object, when, and which fields
   trishanku blame deploy/nginx       who set each field to its value
   trishanku diff --since=10m         what differs from ten minutes ago
+  trishanku at 10m kubectl get pods  what kubectl would have shown ten minutes ago
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
   trishanku down                     stop it; the data stays
@@ -94,6 +95,14 @@ pub(crate) enum Command {
     Blame(crate::history::Blame),
     /// Show what differs between two moments, by objects and fields
     Diff(crate::history::Diff),
+    /// Run a command, such as kubectl, with a read-only kube-apiserver on the past of a branch
+    At(crate::at::At),
+    /// Undo the changes of commits, of a user, or since a moment; later edits stay
+    Undo(crate::undo::Undo),
+    /// Make objects, a namespace or everything as they were at a moment
+    Restore(crate::undo::Restore),
+    /// Bring deleted objects back
+    Undelete(crate::undo::Undelete),
     /// Create a Deployment at the desk, and show which branch did what, and when
     Demo(Demo),
     /// Run kubectl as this control plane's administrator
@@ -244,8 +253,12 @@ pub(crate) struct Supervise {
     /// gitcd program [default: the one beside trishanku, else on PATH]
     #[arg(long, env = "TRISHANKU_GITCD", value_name = "PROGRAM")]
     pub(crate) gitcd: Option<PathBuf>,
+    /// Whether commits name the user that made a change, by the audit events of kube-apiserver; in a headless cluster those of the
+    /// desk [default: unchanged; on for a new control plane]
+    #[arg(long, value_name = "on|off")]
+    pub(crate) audit: Option<Switch>,
     /// Seconds that each component has to become ready
-    #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = crate::seconds::parse)]
     pub(crate) ready_within: Duration,
     /// Stop everything when standard input closes: for programs that must not leave a control plane behind
     #[arg(long, conflicts_with = "detach")]
@@ -256,6 +269,13 @@ pub(crate) struct Supervise {
 }
 
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// A setting that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
 
 /// Whether the terminal from which the supervisor was started shows colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -340,14 +360,6 @@ impl Which {
             None => Some(("--name", self.name.clone().into())),
         }
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: u64 = text.parse().map_err(|_| "not a whole number".to_owned())?;
-    if seconds == 0 {
-        return Err("must be at least 1".into());
-    }
-    Ok(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
 
 use crate::args::Colour;
+use crate::plugin;
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -243,7 +244,10 @@ impl Display for Tour<'_> {
 
 /// The command line that names a control plane.
 pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String {
-    let program = std::env::args_os().next().map_or_else(|| "trishanku".into(), |name| quoted(Path::new(&name)));
+    let program = match std::env::args_os().next() {
+        Some(program) if !plugin::is_plugin() => quoted(Path::new(&program)),
+        _ => plugin::name().to_owned(),
+    };
     match selector {
         None => program,
         Some((option, value)) => format!("{program} {option} {}", quoted(&value)),

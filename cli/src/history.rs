@@ -1,20 +1,19 @@
 //! `trishanku log`, `trishanku blame` and `trishanku diff`: run gitcd on a branch, with kubectl's names for objects.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
-use trishanku::headless::DESK;
 use trishanku::kinds::{Kind, Kinds};
+use trishanku::plane::Home;
 use trishanku::plane::assets::find_gitcd;
-use trishanku::plane::state::{Form, Store};
-use trishanku::plane::{Home, State};
 
-/// The namespace that kubectl uses by default.
-const NAMESPACE: &str = "default";
+use crate::location::Location;
+use crate::objects::{self, NAMESPACE, Object};
+
 /// The prefix of all keys of a kube-apiserver.
 const PREFIX: &str = "/registry";
 /// Key prefix of `CustomResourceDefinitions`.
@@ -210,61 +209,31 @@ pub(crate) fn become_diff(home: &Home, heaven: Option<&str>, options: &Diff) -> 
     Err(branch.become_gitcd(command))
 }
 
-/// What a word on the command line names: an object, or all objects of a kind.
-struct Object {
-    kind: Kind,
-    name: Option<String>,
-}
-
 /// A branch that gitcd can read.
-struct Branch {
+pub(crate) struct Branch {
     gitcd: PathBuf,
-    repository: PathBuf,
-    data: String,
-    metadata: String,
+    location: Location,
 }
 
 impl Branch {
     /// Finds the branch of the given heaven; without one, that of the desk, or of the first heaven with a kube-apiserver.
-    fn find(home: &Home, heaven: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) fn find(home: &Home, heaven: Option<&str>) -> anyhow::Result<Self> {
         let explicit = std::env::var_os("TRISHANKU_GITCD").map(PathBuf::from);
         let gitcd = find_gitcd(explicit.as_deref())?;
-        let state = State::load(&home.state_file())?;
-        let is_first = |name: &str| state.heavens.iter().find(|heaven| heaven.name == name);
-        let record = match heaven {
-            Some(name) => Some(crate::kubectl::heaven(&state, name)?),
-            None => is_first(DESK)
-                .or_else(|| state.heavens.iter().find(|heaven| heaven.kubeconfig.is_some()))
-                .or(state.heavens.first())
-                .cloned(),
-        };
-        let branch = match record {
-            Some(record) => {
-                let short = record.branch.strip_prefix("refs/heads/").unwrap_or(&record.branch);
-                let metadata = record.metadata.unwrap_or_else(|| format!("refs/gitcd/metadata/{short}"));
-                Self { gitcd, repository: record.repository, data: record.branch, metadata }
-            }
-            None if state.settings.store == Store::Etcd && state.settings.form == Form::Central => {
-                bail!("this control plane is on etcd, which keeps no history")
-            }
-            None => Self {
-                gitcd,
-                repository: home.repository(),
-                data: "refs/heads/main".to_owned(),
-                metadata: "refs/gitcd/metadata/main".to_owned(),
-            },
-        };
-        if !branch.repository.exists() {
-            bail!("there is no repository in {} yet", home.dir().display());
-        }
-        Ok(branch)
+        Ok(Self { gitcd, location: Location::find(home, heaven)? })
     }
 
-    fn command(&self, name: &str) -> Command {
+    /// Returns the gitcd program.
+    pub(crate) fn gitcd(&self) -> &Path {
+        &self.gitcd
+    }
+
+    /// Returns the command of gitcd with this name, with the flags that select the branch.
+    pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.gitcd);
-        command.arg(name).arg("--repo").arg(&self.repository);
-        command.arg(format!("--data-reference-names=default={}", self.data));
-        command.arg(format!("--metadata-reference-names=default={}", self.metadata));
+        command.arg(name).arg("--repo").arg(&self.location.repository);
+        command.arg(format!("--data-reference-names=default={}", self.location.data));
+        command.arg(format!("--metadata-reference-names=default={}", self.location.metadata));
         command.arg(format!("--key-prefixes=default={PREFIX}"));
         command
     }
@@ -298,46 +267,8 @@ impl Branch {
         Ok(Kinds::builtin().with_definitions(specs))
     }
 
-    /// Parses words: each `KIND/NAME`, or one `KIND` followed by names.
     fn objects(&self, words: &[String]) -> anyhow::Result<Vec<Object>> {
-        let builtin = Kinds::builtin();
-        let mut all = None;
-        let mut kind = |name: &str| -> anyhow::Result<Kind> {
-            if let Ok(kind) = builtin.find(name) {
-                return Ok(kind.clone());
-            }
-            let all = match &all {
-                Some(all) => all,
-                None => all.insert(self.all_kinds()?),
-            };
-            Ok(all.find(name)?.clone())
-        };
-        let mut found = Vec::new();
-        match words {
-            [first, names @ ..] if !first.contains('/') => {
-                if let Some(name) = names.iter().find(|name| name.contains('/')) {
-                    bail!("{first:?} is a kind, so names of its objects must follow, and {name:?} is not a name");
-                }
-                let kind = kind(first)?;
-                found.extend(names.iter().map(|name| Object { kind: kind.clone(), name: Some(name.clone()) }));
-                if names.is_empty() {
-                    found.push(Object { kind, name: None });
-                }
-            }
-            words => {
-                for word in words {
-                    let Some((of, name)) = word.split_once('/').filter(|(of, name)| !of.is_empty() && !name.is_empty())
-                    else {
-                        bail!("{word:?} is not an object: name each as KIND/NAME");
-                    };
-                    found.push(Object { kind: kind(of)?, name: Some(name.to_owned()) });
-                }
-            }
-        }
-        if found.iter().any(|object| object.kind.plural == "events") {
-            bail!("events are never committed, so they have no history");
-        }
-        Ok(found)
+        objects::parse(words, || self.all_kinds())
     }
 
     /// Returns the key of the one object that the words name, which exists or existed.

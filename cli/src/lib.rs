@@ -2,7 +2,7 @@
 //!
 //! [`up`] brings up a control plane and supervises it: a [`headless`] cluster, the [`heavens`] of manifests, or one
 //! kube-apiserver on one branch. [`down`] stops it from another process, and [`delete`] deletes it with its data.
-//! [`status`] reports its health, [`list`] that of all control planes, and [`demo`] shows which branch of a headless
+//! [`past`] serves the past of a branch to a command. [`status`] reports its health, [`list`] that of all control planes, and [`demo`] shows which branch of a headless
 //! cluster did what. [`plane`] has the processes and their certificates, ports and state. [`allocations`] repairs cluster
 //! IPs and node ports that two branches assigned at once. [`scaffold`] generates new controllers, and [`kinds`] maps
 //! objects to their keys. The `trishanku` program adds the command line, the messages and background operation.
@@ -23,6 +23,7 @@ pub mod headless;
 pub mod heavens;
 pub mod kinds;
 pub mod list;
+pub mod past;
 pub mod plane;
 mod record;
 pub mod scaffold;

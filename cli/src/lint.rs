@@ -37,6 +37,8 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
     }
     let definitions: Vec<_> = read.iter().flat_map(|(_, text)| manifest::definitions(text)).collect();
     let (schemas, _) = builtin.with_crds(&definitions);
+    let namespaces = read.iter().flat_map(|(_, text)| manifest::namespaces(text));
+    let others: Vec<_> = definitions.iter().cloned().chain(namespaces).collect();
     let mut is_good = true;
     for (File { path, key }, text) in &read {
         let mut report = |finding: String, is_warning: bool| {
@@ -46,7 +48,7 @@ pub(crate) fn run(options: &Lint) -> anyhow::Result<ExitCode> {
         if let Some(key) = key {
             manifest::of_branch(&schemas, key, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         } else {
-            let findings = trishanku_lint::lint_with(text, &definitions).with_context(|| path.display().to_string())?;
+            let findings = trishanku_lint::lint_with(text, &others).with_context(|| path.display().to_string())?;
             findings.iter().for_each(|finding| report(finding.to_string(), false));
             manifest::of_manifest(&schemas, text).iter().for_each(|f| report(f.to_string(), f.is_warning));
         }

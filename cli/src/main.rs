@@ -1,6 +1,7 @@
 //! `trishanku`: Kubernetes controllers on Git branches of their own, on this machine.
 
 mod args;
+mod at;
 mod console;
 mod detach;
 mod erase;
@@ -8,9 +9,14 @@ mod graph;
 mod history;
 mod kubectl;
 mod lint;
+mod location;
+mod objects;
+mod plugin;
 mod print;
+mod seconds;
 mod start;
 mod stops;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -27,7 +33,7 @@ const NOT_READY: u8 = 3;
 const COMPARISON_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_arg_matches(&args::command().get_matches());
+    let arguments = Arguments::from_arg_matches(&plugin::named(args::command()).get_matches());
     let arguments = arguments.unwrap_or_else(|error| error.exit());
     // The work is waiting for processes and sockets, so one thread suffices.
     let runtime =
@@ -42,6 +48,10 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let home = || arguments.which.home();
     let program = console::program_line(arguments.which.selector());
+    let place = || {
+        let heaven = arguments.which.heaven.clone();
+        anyhow::Ok(undo::Place { home: arguments.which.home()?, heaven, program: program.clone() })
+    };
     match &arguments.command {
         Command::Up(options) => start::up(options, home()?, program).await,
         Command::Run(options) => start::run(options, home()?, program).await,
@@ -87,6 +97,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 |()| ExitCode::SUCCESS,
             ))
         }
+        Command::At(options) => at::run(&home()?, arguments.which.heaven.as_deref(), options).await,
+        Command::Undo(options) => undo::undo(&place()?, options).await,
+        Command::Restore(options) => undo::restore(&place()?, options).await,
+        Command::Undelete(options) => undo::undelete(&place()?, options).await,
         Command::Demo(options) => {
             let demo = Demo { home: home()?, replicas: options.replicas, keep: options.keep };
             let outcome = tokio::task::spawn_blocking(move || demo.run()).await??;

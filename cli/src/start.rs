@@ -34,6 +34,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
         assets: options.assets.clone(),
         gitcd: options.gitcd.clone(),
         what,
+        audit: options.audit.map(|switch| switch == args::Switch::On),
         ready_within: options.ready_within,
     };
     if options.detach {

@@ -11,10 +11,10 @@ use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
 pub use self::error::UpError;
-use crate::headless::{self, Topology};
+use crate::headless::{self, DESK, Topology};
 use crate::heavens::{
-    FlagOption, HeavenRecord, ImagePrograms, Kind, Manifests, Remark, RemoteOption, RenderError, Rendered, Renewal,
-    Renewed, Request, SecretError,
+    Audit, FlagOption, HeavenRecord, ImagePrograms, Kind, Manifests, Remark, RemoteOption, RenderError, Rendered,
+    Renewal, Renewed, Request, SecretError,
 };
 use crate::plane::assets::{self, Assets};
 use crate::plane::certs::{self, CertsError};
@@ -27,7 +27,7 @@ use crate::plane::process::Identity;
 use crate::plane::registry::Registry;
 use crate::plane::state::{Form, State, Store};
 use crate::plane::supervisor::{Notice, PeriodicWork, Stop, Supervisor, WorkDone};
-use crate::plane::{kubeconfig, log};
+use crate::plane::{audit, kubeconfig, log};
 
 /// Interval of certificate checks where no renewal time is computed.
 const CHECK_EVERY: Duration = Duration::from_hours(1);
@@ -45,6 +45,8 @@ pub struct Up {
     pub gitcd: Option<PathBuf>,
     /// What it consists of.
     pub what: What,
+    /// Whether commits name the users of kube-apiserver; `None` as in the previous run, or yes.
+    pub audit: Option<bool>,
     /// How long each component may take to become ready.
     pub ready_within: Duration,
 }
@@ -185,7 +187,13 @@ impl Up {
             let renewed = renewed.into_iter().map(ToOwned::to_owned).collect();
             Ok(WorkDone { renewed, restart, due_in: CHECK_EVERY })
         };
-        Ok((blueprint.components(), PeriodicWork { due_in: CHECK_EVERY, run: Box::new(run) }))
+        let mut components = blueprint.components();
+        if state.settings.audit {
+            let folder = self.home.keys().join("audit");
+            let connected = audit::connect(&mut components, ("gitcd", "kube-apiserver"), &folder, ports.audit);
+            connected.map_err(|(path, source)| CertsError::File { path, source })?;
+        }
+        Ok((components, PeriodicWork { due_in: CHECK_EVERY, run: Box::new(run) }))
     }
 
     /// Prepares heavens and merges: those of a headless cluster, changed by files, or those of files alone.
@@ -222,6 +230,9 @@ impl Up {
                 remotes: &adaptations.remotes,
                 dropped_flags: &adaptations.dropped_flags,
                 added_flags: &adaptations.added_flags,
+                // In a headless cluster, people use the desk. The commits of the others name their heaven, and must not wait.
+                audit: if topology.is_some() { Audit::OfHeaven(DESK) } else { Audit::OfAll }
+                    .only_if(state.settings.audit),
                 ports: &state.allotted,
                 after: &after,
             },

@@ -72,6 +72,39 @@ fn folders_in_folders_are_looked_into_if_that_is_asked_for() {
 }
 
 #[test]
+fn labels_of_namespaces_and_copies_of_definitions_in_other_files_count() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("the folder is writable");
+    let heaven = "{apiVersion: controllers.trishanku.org.trishanku.org/v1alpha1, kind: TrishankuHeaven, \
+         metadata: {name: shop, namespace: team}, spec: {skip: {app: true}, certificates: {controller: {userName: u}}}}";
+    write("heaven.yaml", heaven);
+    assert!(lint(folder.path()).status.success(), "it may be the heaven of another machine");
+    let namespace =
+        "{apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {controllers.trishanku.org/inject: shop}}}";
+    for namespaces in [namespace, &format!("{{apiVersion: v1, kind: List, items: [{namespace}]}}")] {
+        write("namespaces.yaml", namespaces);
+        let output = lint(folder.path());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("heaven.yaml") && text.contains("$(REPLICA)") && text.contains("\"team\""), "{text}");
+        assert_eq!((text.lines().count(), output.status.code()), (1, Some(1)), "{text}");
+    }
+
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("the folder is writable");
+    let definition = include_str!("../../examples/heavens/deploy/crd.yaml");
+    write("a.yaml", definition);
+    write("b.yaml", definition);
+    assert!(lint(folder.path()).status.success(), "copies are the same definition");
+    write("b.yaml", &definition.replacen("served: true", "served: false", 1));
+    let output = lint(folder.path());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let reported = text.lines().filter(|line| line.contains("another copy of this definition differs")).count();
+    assert_eq!((reported, output.status.code()), (2, Some(1)), "{text}");
+}
+
+#[test]
 fn manifests_and_files_of_a_branch_are_checked_as_a_gitcd_checks_them() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let write = |path: &str, text: &str| {

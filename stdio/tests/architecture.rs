@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("gitcd-powerloss", &[]),
+    ("trishanku-undo", &["gitcd-history", "gitcd-merge"]),
     // Controllers: the framework knows no kind of Trishanku and no Git; reconcilers never use each other.
     ("trishanku-framework", &["trishanku-service"]),
     ("trishanku-api", &["trishanku-framework"]),
@@ -89,6 +90,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "trishanku-lint",
             "trishanku-service",
             "trishanku-stdio",
+            "trishanku-undo",
         ],
     ),
     // Tests, benches and examples.

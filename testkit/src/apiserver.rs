@@ -1,25 +1,16 @@
-//! A kube-apiserver process.
+//! The command line of kube-apiserver, and its clients.
 
 use std::ffi::OsString;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use kube::{Client, Config};
+use kube::Config;
 use serde_json::json;
 
 use crate::certs;
-use crate::error::StartError;
-use crate::guard::Program;
-
-/// Long enough for a busy machine.
-pub(crate) const READY_WITHIN: Duration = Duration::from_mins(2);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How many ports to try. Another process may take a port between the choice and the start.
-const PORTS: usize = 5;
+use crate::process::Server;
 
 const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
@@ -37,67 +28,28 @@ pub(crate) struct Settings {
     pub(crate) flags: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(crate) struct ApiServer {
-    port: u16,
-    _program: Program,
-}
+impl Server for Settings {
+    const NAME: &'static str = "kube-apiserver";
+    const READY: &'static str = "/readyz";
 
-impl ApiServer {
-    /// Starts it on `port`, or on a free one, and waits until it is ready.
-    pub(crate) async fn start(settings: &Settings, port: Option<u16>) -> Result<Self, StartError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let chosen = port.map_or_else(free_port, Ok).map_err(StartError::System)?;
-            match Self::start_on(settings, chosen).await {
-                Err(StartError::Ended { log, .. }) if tries < PORTS && log.contains("address already in use") => {}
-                result => return result,
-            }
-        }
+    fn folder(&self) -> &Path {
+        &self.folder
     }
 
-    async fn start_on(settings: &Settings, port: u16) -> Result<Self, StartError> {
-        let folder = &settings.folder;
-        let (log, ended) = (log(folder), folder.join("apiserver.ended"));
-        match std::fs::remove_file(&ended) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StartError::System(error)),
-            _ => {}
-        }
-        std::fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).map_err(StartError::System)?;
-        let mut command = Command::new(&settings.program);
-        command.args(flags(settings, port));
-        if let Some(collector) = settings.collector {
-            std::fs::write(folder.join("tracing.json"), tracing(collector)).map_err(StartError::System)?;
+    fn command(&self, port: u16) -> io::Result<Command> {
+        std::fs::write(self.folder.join("audit-policy.json"), AUDIT_POLICY)?;
+        let mut command = Command::new(&self.program);
+        command.args(flags(self, port));
+        if let Some(collector) = self.collector {
+            std::fs::write(self.folder.join("tracing.json"), tracing(collector))?;
             // Tests wait for its spans, which are delayed by five seconds by default.
             command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
         }
-        let program = Program::start(&command, &log, &ended).map_err(StartError::System)?;
-        let client =
-            Client::try_from(config(port, &settings.authority)).map_err(|error| StartError::Client(Box::new(error)))?;
-        let deadline = Instant::now() + READY_WITHIN;
-        loop {
-            let asked = http::Request::get("/readyz").body(Vec::new()).map(|request| client.request_text(request));
-            let answer = asked.map_err(|error| StartError::System(io::Error::other(error)))?.await;
-            if answer.is_ok() {
-                return Ok(Self { port, _program: program });
-            }
-            if ended.exists() {
-                return Err(StartError::Ended { program: "kube-apiserver", log: last_lines(&log) });
-            }
-            if Instant::now() > deadline {
-                return Err(StartError::NotReady {
-                    program: "kube-apiserver",
-                    within: READY_WITHIN,
-                    log: last_lines(&log),
-                });
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+        Ok(command)
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.port
+    fn config(&self, port: u16) -> Config {
+        config(port, &self.authority)
     }
 }
 
@@ -134,16 +86,6 @@ pub(crate) fn kubeconfig(port: u16, folder: &Path, user: Option<&str>) -> String
 
 pub(crate) fn audit_log(folder: &Path) -> PathBuf {
     folder.join("audit.log")
-}
-
-fn log(folder: &Path) -> PathBuf {
-    folder.join("apiserver.log")
-}
-
-pub(crate) fn last_lines(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
 /// Returns a configuration that traces only requests that are already in a trace.
@@ -185,18 +127,4 @@ fn flags(settings: &Settings, port: u16) -> Vec<OsString> {
     flags.extend(settings.collector.map(|_| file("tracing-config-file", "tracing.json")));
     flags.extend(plain.into_iter().chain(settings.flags.iter().cloned()).map(OsString::from));
     flags
-}
-
-/// Returns a loopback port that was free just now, outside of the range for outgoing connections.
-fn free_port() -> io::Result<u16> {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let first = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
-    if first <= 12_000 {
-        return TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(|address| address.port());
-    }
-    // Random, so that concurrent callers choose different ports.
-    let span = first - 11_000;
-    let random = |_| 11_000 + (RandomState::new().hash_one(()) % u64::from(span)) as u16;
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (0..200).map(random).find(free).ok_or_else(|| io::Error::other("no free loopback port"))
 }

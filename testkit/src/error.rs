@@ -1,5 +1,6 @@
 //! Errors of the start of a test cluster.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::programs::ProgramsError;
@@ -8,7 +9,7 @@ use crate::programs::ProgramsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// kube-apiserver is not installed.
+    /// A program is not installed.
     #[error(transparent)]
     Programs(#[from] ProgramsError),
     /// A file, process or port is not available.
@@ -20,6 +21,32 @@ pub enum StartError {
     /// No client can be created.
     #[error("cannot create a client for kube-apiserver")]
     Client(#[source] Box<kube::Error>),
+    /// A kubeconfig cannot be used.
+    #[error("cannot use kubeconfig {path:?}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// An existing cluster does not answer, or refuses its user.
+    #[error("the existing cluster at {url} does not answer; check that it runs and that the credentials are valid")]
+    Unreachable {
+        /// URL of its apiserver.
+        url: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+    /// A variable selects a cluster in a way that is not known.
+    #[error("{variable}={value:?} is invalid: expected {expected}")]
+    Variable {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// Valid values.
+        expected: &'static str,
+    },
     /// A program exited during its start.
     #[error("{program} exited during its start; its last lines:\n{log}")]
     Ended {

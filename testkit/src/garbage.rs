@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::apiserver::{READY_WITHIN, last_lines};
 use crate::audit;
 use crate::error::StartError;
 use crate::guard::Program;
+use crate::process::{READY_WITHIN, last_lines};
 use crate::programs;
 use crate::wait;
 

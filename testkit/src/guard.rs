@@ -22,7 +22,9 @@ kill -KILL "$reader" 2>/dev/null
 const REMOVE_FOLDER: &str = r#"
 trap '' HUP INT TERM
 read -r _
-rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }
+folder=$1; shift
+[ $# -eq 0 ] || "$@" >/dev/null
+rm -rf "$folder" 2>/dev/null || { sleep 1; rm -rf "$folder"; }
 "#;
 
 /// A program that is killed when this is dropped, before the drop returns, or when the process ends.
@@ -53,6 +55,13 @@ impl Folder {
     /// Guards `folder`, which must exist.
     pub(crate) fn guard(folder: &Path) -> io::Result<Self> {
         Ok(Self(Some(shell(REMOVE_FOLDER).arg(folder).spawn()?)))
+    }
+
+    /// As [`guard`](Self::guard), but first runs `command`, which may use the folder. Its errors go to the test's output.
+    pub(crate) fn guard_after(folder: &Path, command: &Command) -> io::Result<Self> {
+        let mut shell = shell(REMOVE_FOLDER);
+        shell.arg(folder).arg(command.get_program()).args(command.get_args()).stderr(Stdio::inherit());
+        Ok(Self(Some(shell.spawn()?)))
     }
 }
 
@@ -124,6 +133,14 @@ mod tests {
         std::fs::create_dir_all(folder.join("more")).unwrap();
         drop(Folder::guard(&folder).unwrap());
         assert!(!folder.exists());
+
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), "text").unwrap();
+        let mut copy = Command::new("cp");
+        copy.arg(folder.join("file")).arg(dir.path().join("copy"));
+        drop(Folder::guard_after(&folder, &copy).unwrap());
+        assert!(!folder.exists());
+        assert_eq!(std::fs::read_to_string(dir.path().join("copy")).unwrap(), "text");
     }
 
     const VARIABLE: &str = "TESTKIT_GUARD_FOLDER";

@@ -1,10 +1,11 @@
-//! A real kube-apiserver for tests: no cluster, no containers, no etcd.
+//! A real kube-apiserver for tests: no cluster, no containers.
 //!
-//! [`TestCluster::start`] runs kube-apiserver on a [gitcd](gitcd::server::Server) in this process, with ports and folders of
-//! its own, so tests can run in parallel. [`TestCluster::shared`] starts one for all tests of a binary; each uses a
-//! [namespace](TestCluster::namespace) of its own. [`wait`] waits for a condition, and reports the last state if it is never
+//! [`TestCluster::start`] runs kube-apiserver on a store of its own, with ports and folders of its own, so tests can run in
+//! parallel. [`TestCluster::shared`] starts one for all tests of a binary; each uses a [namespace](TestCluster::namespace) of
+//! its own. The store is a gitcd in this process or an [etcd](Storage::Etcd); instead of a new cluster, an
+//! [existing](TestCluster::existing) one can be used. [`wait`] waits for a condition, and reports the last state if it is never
 //! met. [`Proxy`] sits in front of the apiserver, and makes requests fail, hang and lose their watches.
-//! [`Audit`](audit::Entry) shows who did what, as recorded by the apiserver. A [`Collector`] collects traces of the test and,
+//! [`Audit`](audit::Entry) shows who did what, as recorded by the apiserver. A `Collector` (feature `traces`) collects traces of the test and,
 //! with [`TestCluster::traced`], of the apiserver and its store.
 //!
 //! The programs are those that envtest uses: in `$KUBEBUILDER_ASSETS` (or `$TRISHANKU_ASSETS`), or in the cache that `make
@@ -31,17 +32,22 @@ mod apiserver;
 pub mod audit;
 mod certs;
 mod cluster;
+#[cfg(feature = "traces")]
 mod collector;
+mod environment;
 mod error;
 mod garbage;
 mod guard;
+mod process;
 mod programs;
 mod proxy;
 mod store;
 pub mod wait;
 
-pub use self::cluster::TestCluster;
+pub use self::cluster::{TestCluster, TestClusterBuilder};
+#[cfg(feature = "traces")]
 pub use self::collector::{Collector, Span};
 pub use self::error::StartError;
 pub use self::programs::ProgramsError;
 pub use self::proxy::{Fault, Proxy, Rule, Seen};
+pub use self::store::Storage;

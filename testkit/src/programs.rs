@@ -1,4 +1,4 @@
-//! Paths of kube-apiserver, and of kube-controller-manager beside it.
+//! Paths of kube-apiserver and of the programs beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -29,6 +29,15 @@ pub enum ProgramsError {
         /// The folder.
         dir: PathBuf,
     },
+    /// The folder of kube-apiserver has no etcd.
+    #[error("{dir:?} has kube-apiserver but no etcd; name the folder that `make assets` prints")]
+    NoEtcd {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Neither the folder of kube-apiserver nor `$PATH` has kubectl, which deletes the namespaces of tests.
+    #[error("no kubectl in PATH or beside kube-apiserver; install it, because it deletes the namespaces of the tests")]
+    NoKubectl,
 }
 
 /// Returns the kube-apiserver of `$TRISHANKU_ASSETS` or `$KUBEBUILDER_ASSETS`, or else the newest in the cache that `make
@@ -46,11 +55,26 @@ pub(crate) fn apiserver() -> Result<PathBuf, ProgramsError> {
 
 /// Returns the kube-controller-manager beside this kube-apiserver.
 pub(crate) fn controller_manager(apiserver: &Path) -> Result<PathBuf, ProgramsError> {
-    let program = apiserver.with_file_name("kube-controller-manager");
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(ProgramsError::NoControllers { dir: apiserver.parent().unwrap_or(apiserver).to_owned() })
+    beside(apiserver, "kube-controller-manager").map_err(|dir| ProgramsError::NoControllers { dir })
+}
+
+/// Returns the etcd beside this kube-apiserver.
+pub(crate) fn etcd(apiserver: &Path) -> Result<PathBuf, ProgramsError> {
+    beside(apiserver, "etcd").map_err(|dir| ProgramsError::NoEtcd { dir })
+}
+
+/// Returns the kubectl beside kube-apiserver, or else the one in `$PATH`.
+pub(crate) fn kubectl() -> Result<PathBuf, ProgramsError> {
+    let ours = apiserver().ok().and_then(|apiserver| beside(&apiserver, "kubectl").ok());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = || std::env::split_paths(&path).map(|dir| dir.join("kubectl")).find(|program| program.is_file());
+    ours.or_else(installed).ok_or(ProgramsError::NoKubectl)
+}
+
+/// Returns a program beside another one, or the folder that lacks it.
+fn beside(program: &Path, name: &str) -> Result<PathBuf, PathBuf> {
+    let found = program.with_file_name(name);
+    if found.is_file() { Ok(found) } else { Err(program.parent().unwrap_or(program).to_owned()) }
 }
 
 fn named(dir: PathBuf, variable: &'static str) -> Result<PathBuf, ProgramsError> {
@@ -82,6 +106,8 @@ mod tests {
         assert!(error.contains("make assets"), "{error}");
         let error = controller_manager(&dir.path().join(PROGRAM)).unwrap_err().to_string();
         assert!(error.contains("no kube-controller-manager") && error.contains("make assets"), "{error}");
+        let error = etcd(&dir.path().join(PROGRAM)).unwrap_err().to_string();
+        assert!(error.contains("no etcd") && error.contains("make assets"), "{error}");
     }
 
     #[test]

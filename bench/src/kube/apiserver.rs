@@ -54,7 +54,7 @@ impl ApiServer {
             Kind::Etcd => Store::Etcd,
             Kind::BareWire => bail!("kube-apiserver requires more than bare-wire serves"),
         };
-        let settings = Settings { store, storage_media_type: media_type.to_owned(), form: Form::Central };
+        let settings = Settings { store, storage_media_type: media_type.to_owned(), form: Form::Central, audit: false };
         // The store's program is not started from here.
         let blueprint = Blueprint { home: &home, assets, store: Path::new(""), ports, settings: &settings };
         let component = blueprint.components().into_iter().find(|component| component.name == "kube-apiserver");

@@ -33,7 +33,7 @@ pub use images::{ImagePrograms, Mapping};
 pub use manifest::{Ignored, ManifestError, Manifests};
 pub use remotes::RemoteOption;
 pub(crate) use remotes::make_bare;
-pub use render::{Remark, Rendered, Request};
+pub use render::{Audit, Remark, Rendered, Request};
 pub use renewal::{Renewal, Renewed};
 pub use secrets::SecretError;
 pub(crate) use secrets::make_folder;

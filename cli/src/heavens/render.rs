@@ -16,10 +16,11 @@ use super::manifest::Manifests;
 use super::remotes::{self, RemoteOption};
 use super::render_context::RenderContext;
 use super::renewal::Renewal;
-use super::secrets::{Secrets, write};
+use super::secrets::{SecretError, Secrets, write};
 use super::servers::{self, kubeconfigs};
 use super::site::Site;
 use super::users::UsersPod;
+use crate::plane::audit;
 use crate::plane::components::Component;
 use crate::plane::ports::{self, Moved};
 use crate::plane::{Assets, Home};
@@ -42,6 +43,8 @@ pub struct Request<'a> {
     pub dropped_flags: &'a [FlagOption],
     /// Flags that processes get.
     pub added_flags: &'a [FlagOption],
+    /// Which commits name the users of kube-apiserver.
+    pub audit: Audit,
     /// The ports of the previous run.
     pub ports: &'a BTreeMap<String, u16>,
     /// Additional components that a heaven waits for on its first start.
@@ -137,6 +140,9 @@ impl Rendered {
             let site = Site::new(request.home, &job.site, &rendered.ports);
             let is_new = !Path::new(&site.place.repository()).join("refs/gitcd").exists();
             let (mut components, record) = job.render(&context, &site)?;
+            if request.audit.is_of(&site.name) {
+                connect_audit(&mut components, &site)?;
+            }
             if let Some(first) = components.first_mut().filter(|_| is_new) {
                 first.after.extend(request.after.get(&site.name).into_iter().flatten().cloned());
             }
@@ -152,6 +158,40 @@ impl Rendered {
         flags::apply(&mut rendered.components, request.dropped_flags, request.added_flags)?;
         Ok(rendered)
     }
+}
+
+/// The heavens whose commits name the users of kube-apiserver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audit {
+    /// None.
+    Off,
+    /// The one of this name.
+    OfHeaven(&'static str),
+    /// All.
+    OfAll,
+}
+
+impl Audit {
+    /// Returns the same heavens, or none.
+    #[must_use]
+    pub fn only_if(self, is_on: bool) -> Self {
+        if is_on { self } else { Self::Off }
+    }
+
+    fn is_of(self, name: &str) -> bool {
+        match self {
+            Self::Off => false,
+            Self::OfHeaven(only) => only == name,
+            Self::OfAll => true,
+        }
+    }
+}
+
+/// Connects the audit events of a heaven's kube-apiserver with its gitcd.
+fn connect_audit(components: &mut [Component], site: &Site) -> Result<(), RenderError> {
+    let names = (&*site.component("gitcd"), &*site.component("kube-apiserver"));
+    let connected = audit::connect(components, names, &site.dir.join("audit"), site.audit_port());
+    connected.map_err(|(path, source)| SecretError::File { path, source }.into())
 }
 
 /// Returns the heavens and merges that may send unencrypted Secrets to a public repository.

@@ -19,6 +19,8 @@ pub(super) struct Site {
 
 /// The servers that every heaven may have.
 const SERVERS: [&str; 4] = ["gitcd", "events-etcd", "events-etcd-peers", "kube-apiserver"];
+/// gitcd's listener for audit events.
+const AUDIT: &str = "audit";
 /// The Git host.
 const HOST: &str = "git-host";
 
@@ -26,7 +28,7 @@ impl Site {
     /// The names of a heaven's ports, including the `further` ones.
     pub(super) fn port_names(name: &str, has_host: bool, further: &[String]) -> Vec<String> {
         let host = has_host.then_some(HOST);
-        let servers = SERVERS.into_iter().chain(host).map(ToOwned::to_owned);
+        let servers = SERVERS.into_iter().chain([AUDIT]).chain(host).map(ToOwned::to_owned);
         servers.chain(further.iter().cloned()).map(|server| format!("{name}/{server}")).collect()
     }
 
@@ -55,6 +57,11 @@ impl Site {
     /// A port of this heaven; 0 if it has no such port.
     pub(super) fn port(&self, server: &str) -> u16 {
         self.ports.get(server).copied().unwrap_or_default()
+    }
+
+    /// The port for audit events.
+    pub(super) fn audit_port(&self) -> u16 {
+        self.port(AUDIT)
     }
 
     /// The port of the Git host.

@@ -63,6 +63,15 @@ pub(super) fn definitions(text: &str) -> Vec<Value> {
     read(text).into_iter().filter(|document| document["kind"] == "CustomResourceDefinition").collect()
 }
 
+/// Returns the Namespaces in a text, also in lists: their labels select heavens for pods.
+pub(super) fn namespaces(text: &str) -> Vec<Value> {
+    if !text.contains("Namespace") {
+        return Vec::new();
+    }
+    let is_meant = |document: &Value| document["kind"] == "Namespace" || document["items"].is_array();
+    read(text).into_iter().filter(is_meant).collect()
+}
+
 /// Splits a text into documents, each padded with empty lines so that line numbers stay correct.
 fn documents(text: &str) -> Vec<String> {
     let (mut found, mut lines) = (vec![String::new()], 0);

@@ -135,10 +135,20 @@ impl Blueprint<'_> {
                 Store::Gitcd => self.gitcd(),
                 Store::Etcd => self.etcd(),
             },
-            self.apiserver(),
+            self.apiserver(vec![
+                flag("authorization-mode", "Node,RBAC"),
+                flag("enable-admission-plugins", "NodeRestriction"),
+            ]),
             self.controller_manager(),
             self.scheduler(),
         ]
+    }
+
+    /// The components for reading a fork: its store, and a kube-apiserver that authorizes by a policy file.
+    #[must_use]
+    pub fn read_only(&self, policy: &Path) -> Vec<Component> {
+        let rights = vec![flag("authorization-mode", "ABAC"), flag("authorization-policy-file", policy)];
+        vec![Component { prepare: Vec::new(), ..self.gitcd() }, self.apiserver(rights)]
     }
 
     fn gitcd(&self) -> Component {
@@ -228,9 +238,9 @@ impl Blueprint<'_> {
         }
     }
 
-    fn apiserver(&self) -> Component {
+    fn apiserver(&self, rights: Vec<OsString>) -> Component {
         let keys = self.home.keys();
-        let args = vec![
+        let mut args = vec![
             // The only storage flags. Watch cache, compaction, consistent reads and leases keep their defaults.
             flag("etcd-servers", self.store_url()),
             flag("etcd-cafile", certs::certificate(&keys, "store-ca")),
@@ -245,8 +255,6 @@ impl Blueprint<'_> {
             // `kubernetes` service has none, rather than one that is refused again every ten seconds.
             flag("endpoint-reconciler-type", "none"),
             flag("service-cluster-ip-range", SERVICE_RANGE),
-            flag("authorization-mode", "Node,RBAC"),
-            flag("enable-admission-plugins", "NodeRestriction"),
             flag("allow-privileged", "true"),
             flag("client-ca-file", certs::certificate(&keys, "ca")),
             flag("tls-cert-file", certs::certificate(&keys, "kube-apiserver")),
@@ -262,6 +270,7 @@ impl Blueprint<'_> {
             flag("proxy-client-cert-file", certs::certificate(&keys, "front-proxy-client")),
             flag("proxy-client-key-file", certs::private_key(&keys, "front-proxy-client")),
         ];
+        args.extend(rights);
         self.kubernetes("kube-apiserver", self.settings.store.name(), self.ports.apiserver, "/readyz", args)
     }
 
@@ -348,7 +357,7 @@ mod tests {
             home: &Home::at(Path::new("/home/me/a plane")),
             assets: &Assets::find(Some(dir.path())).unwrap(),
             store: Path::new("/bin/gitcd"),
-            ports: Ports { store: 1, apiserver: 2, controller_manager: 3, scheduler: 4 },
+            ports: Ports { store: 1, apiserver: 2, controller_manager: 3, scheduler: 4, audit: 5 },
             settings,
         }
         .components()

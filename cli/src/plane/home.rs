@@ -16,7 +16,8 @@ pub struct Home {
 }
 
 /// What a folder contains; see the functions of [`Home`].
-const ENTRIES: [&str; 11] = [
+const ENTRIES: [&str; 12] = [
+    "past",
     "repo.git",
     "etcd",
     "pki",
@@ -256,6 +257,12 @@ impl Home {
         self.dir.join("manifests")
     }
 
+    /// The folder of forks that commands read.
+    #[must_use]
+    pub fn past(&self) -> PathBuf {
+        self.dir.join("past")
+    }
+
     /// The administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
@@ -330,6 +337,7 @@ mod tests {
     fn every_entry_of_the_folder_is_known() {
         let home = Home::at(Path::new("/plane"));
         let entries = [
+            home.past(),
             home.repository(),
             home.etcd_data(),
             home.keys(),

@@ -8,6 +8,7 @@
 //! control planes.
 
 pub mod assets;
+pub(crate) mod audit;
 pub mod certs;
 pub mod components;
 pub(crate) mod failure;

@@ -19,6 +19,9 @@ pub struct Ports {
     pub controller_manager: u16,
     /// kube-scheduler's secure port.
     pub scheduler: u16,
+    /// gitcd's port for audit events; 0 if a state file of an earlier version has none.
+    #[serde(default)]
+    pub audit: u16,
 }
 
 /// A port of the previous run that another program uses now.
@@ -41,16 +44,17 @@ impl Ports {
     /// If the system has no free loopback port.
     pub fn choose(previous: Option<Self>) -> io::Result<(Self, Vec<Moved>)> {
         let named = |ports: Self| {
-            let all = [ports.store, ports.apiserver, ports.controller_manager, ports.scheduler];
-            NAMES.iter().map(ToString::to_string).zip(all).collect()
+            let all = [ports.store, ports.apiserver, ports.controller_manager, ports.scheduler, ports.audit];
+            NAMES.iter().map(ToString::to_string).zip(all).filter(|(_, port)| *port > 0).collect()
         };
         let (ports, moved) = allot(&NAMES.map(ToOwned::to_owned), &previous.map(named).unwrap_or_default())?;
-        let [store, apiserver, controller_manager, scheduler] = NAMES.map(|name| ports[name]);
-        Ok((Self { store, apiserver, controller_manager, scheduler }, moved))
+        let [store, apiserver, controller_manager, scheduler, audit] = NAMES.map(|name| ports[name]);
+        Ok((Self { store, apiserver, controller_manager, scheduler, audit }, moved))
     }
 }
 
-const NAMES: [&str; 4] = ["the store", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const NAMES: [&str; 5] =
+    ["the store", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "the store's audit listener"];
 
 /// Chooses a port for each name: that of the previous run if it is free, otherwise another one.
 ///

@@ -61,6 +61,13 @@ pub struct Settings {
     /// What it consists of. State files from before this field are central.
     #[serde(default = "Form::central")]
     pub form: Form,
+    /// Whether commits name the users of kube-apiserver.
+    #[serde(default = "on")]
+    pub audit: bool,
+}
+
+fn on() -> bool {
+    true
 }
 
 /// What a control plane consists of.
@@ -111,6 +118,7 @@ impl Default for Settings {
             // JSON makes the Git tree readable.
             storage_media_type: "application/json".into(),
             form: Form::Undecided,
+            audit: on(),
         }
     }
 }

@@ -55,6 +55,7 @@ impl Up {
             _ => {}
         }
         settings.form = wanted;
+        settings.audit = self.audit.unwrap_or(settings.audit);
         let What::Central { store, storage_media_type } = &self.what else { return Ok(settings) };
         match *store {
             Some(wanted) if wanted != settings.store && has_data => {
@@ -121,7 +122,8 @@ mod tests {
             State { settings, manifests: Some(given.digest().unwrap()), ..State::default() }
         };
         let compare = |what: What, state: &State| {
-            let up = Up { home: home.clone(), assets: None, gitcd: None, what, ready_within: Duration::ZERO };
+            let (home, ready_within) = (home.clone(), Duration::ZERO);
+            let up = Up { home, assets: None, gitcd: None, what, audit: None, ready_within };
             up.compare(state)
         };
         let (one, same, other) = (file("one", "a: 1"), file("same", "a: 1"), file("other", "a: 2"));

@@ -19,6 +19,13 @@ impl<'d> HeavenDefinitions<'d> {
         Self(documents.into_iter().filter(is_heaven).collect())
     }
 
+    /// Returns whether this document is one of the definitions, and another one of its kind differs.
+    pub(crate) fn is_contradicted(&self, document: &Value) -> bool {
+        let same = |other: &&&Value| other["metadata"]["name"] == document["metadata"]["name"];
+        let mut copies = self.0.iter().filter(same);
+        copies.clone().any(|copy| *copy == document) && copies.any(|copy| copy["spec"] != document["spec"])
+    }
+
     /// Returns the definition of an object's kind.
     pub(crate) fn of(&self, group: &str, kind: &str) -> Option<HeavenDefinition<'d>> {
         let mut found = self.0.iter().filter(|definition| definition["spec"]["group"] == group);
@@ -174,6 +181,17 @@ spec:
         assert_eq!(lint_with(&wrong, std::slice::from_ref(&definition)).unwrap().len(), 1);
         let list = format!("{{apiVersion: v1, kind: List, items: [{definition}, {wrong}]}}");
         assert_eq!(lint(&list).unwrap().len(), 1);
+        // Copies are the same kind unless they differ, of which only one would be in the cluster.
+        assert_eq!(lint_with(OTHER, std::slice::from_ref(&definition)).unwrap(), []);
+        let mut newer = definition.clone();
+        newer["spec"]["versions"][0]["name"] = "v2".into();
+        let findings = lint_with(OTHER, &[definition.clone(), newer]).unwrap();
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(
+            finding.to_string(),
+            "CustomResourceDefinition fleets.example.org: spec: another copy of this definition differs: remove one, or make them equal"
+        );
+        assert!(finding.is_of_other_project());
         // A kind without branches is no kind of heavens.
         assert_eq!(lint(&format!("{}---\n{wrong}\n", OTHER.replace("gitcd", "git"))).unwrap(), []);
     }

@@ -1,5 +1,7 @@
 //! Labels of namespaces whose pods get a heaven.
 
+use std::fmt;
+
 use serde_json::Value;
 use trishanku_heaven_plan::injected::INJECT;
 
@@ -17,10 +19,29 @@ impl<'d> InjectLabels<'d> {
     }
 
     /// Returns the namespace whose label names the heaven with this metadata. A heaven without a namespace may be in any.
-    pub(crate) fn naming(&self, heaven: &Value) -> Option<&'d str> {
+    pub(crate) fn naming(&self, heaven: &Value) -> Option<Labelled<'d>> {
         let (name, namespace) = (heaven["name"].as_str()?, heaven["namespace"].as_str());
         let mut named = self.0.iter().filter(|(_, heaven)| *heaven == name).map(|(labelled, _)| *labelled);
-        named.find(|labelled| namespace.is_none_or(|namespace| namespace == *labelled))
+        let found = named.find(|labelled| namespace.is_none_or(|namespace| namespace == *labelled))?;
+        Some(Labelled { namespace: found, is_assumed: namespace.is_none() })
+    }
+}
+
+/// A namespace whose label names a heaven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labelled<'d> {
+    namespace: &'d str,
+    /// The heaven does not say that it is in that namespace.
+    is_assumed: bool,
+}
+
+impl fmt::Display for Labelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the label {INJECT} of namespace {:?} names this heaven", self.namespace)?;
+        if self.is_assumed {
+            f.write_str(" (if it is in another namespace, set metadata.namespace)")?;
+        }
+        Ok(())
     }
 }
 
@@ -28,7 +49,7 @@ impl<'d> InjectLabels<'d> {
 mod tests {
     use trishanku_api::{GROUP, VERSION};
 
-    use crate::lint;
+    use crate::{lint, lint_with};
 
     #[test]
     fn an_injected_heaven_is_checked_as_the_webhook_checks_it() {
@@ -57,13 +78,19 @@ mod tests {
         ] {
             let findings = with(&spec);
             assert!(findings.len() == 1 && findings[0].problem.contains(words), "{spec}: {findings:?}");
+            // The reason, which may be in another file.
+            assert!(findings[0].problem.contains("inject of namespace \"team\" names this heaven"), "{findings:?}");
         }
         let deployed = format!(
             "{user}, gitcd: {{git: {{branches: {{data: shop}}}}}}, app: {{podTemplate: {{spec: {{containers: [{{name: a, image: a}}]}}}}}}"
         );
         let findings = with(&deployed);
         assert!(findings.len() == 1 && findings[0].field == "spec.skip.app", "{findings:?}");
-        assert!(findings[0].problem.contains("\"team\""), "{findings:?}");
+        let said = &findings[0].problem;
+        assert!(said.contains("\"team\"") && said.contains("set metadata.namespace"), "{findings:?}");
+        let there = heaven(&deployed).replace("name: shop", "name: shop, namespace: team");
+        let findings = lint_with(&there, &[serde_saphyr::from_str(&labelled("team")).unwrap()]).unwrap();
+        assert!(findings.len() == 1 && !findings[0].problem.contains("metadata.namespace"), "{findings:?}");
         // The label is that of another namespace; and a branch with the placeholder is enough.
         let elsewhere =
             heaven(&format!("skip: {{app: true}}, {user}")).replace("name: shop", "name: shop, namespace: other");

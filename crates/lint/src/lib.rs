@@ -82,7 +82,7 @@ pub fn lint(text: &str) -> Result<Vec<Finding>, Unreadable> {
 }
 
 /// As [`lint`], with further documents, such as those of other files: `CustomResourceDefinition` objects of kinds of heavens, and
-/// `Namespace` objects. They are not checked.
+/// `Namespace` objects. They are not checked, but a copy of a definition that differs is reported for the one in the text.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -151,6 +151,14 @@ fn each(document: &Value, references: &References<'_>, findings: &mut Vec<Findin
     let kind = document["kind"].as_str().unwrap_or_default();
     if let Some(items) = list_items(document) {
         return items.iter().for_each(|item| each(item, references, findings));
+    }
+    if references.definitions.is_contradicted(document) {
+        findings.push(Finding {
+            object: format!("{kind} {}", document["metadata"]["name"].as_str().unwrap_or_default()),
+            field: "spec".to_owned(),
+            problem: "another copy of this definition differs: remove one, or make them equal".to_owned(),
+            is_of_others: true,
+        });
     }
     let api_version = document["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));

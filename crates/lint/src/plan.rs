@@ -4,11 +4,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trishanku_api::{AutomatedMergeSpec, Gitcd, TrishankuHeavenSpec};
 use trishanku_heaven_plan::credentials::exposed_remotes;
-use trishanku_heaven_plan::injected::{self, INJECT};
+use trishanku_heaven_plan::injected;
 use trishanku_heaven_plan::plan::{EntryPoints, Images, Place, REPLICA, merge};
 use trishanku_heaven_plan::pod::PodError;
 use trishanku_heaven_plan::workload::{HEAVEN, Replicas};
 use trishanku_heaven_plan::{HeavenParts, objects, pod};
+
+use crate::labels::Labelled;
 
 type Problem = Option<(String, String)>;
 
@@ -53,27 +55,31 @@ pub(crate) fn unencrypted(spec: &Value) -> Vec<(String, String)> {
     remotes.chain(host).collect()
 }
 
-/// The first error of the plan. `injected_in` is a namespace whose label names the heaven.
-pub(crate) fn check(kind: &str, name: &str, spec: &Value, injected_in: Option<&str>) -> Problem {
+/// The first error of the plan. `labelled` is a namespace whose label names the heaven.
+pub(crate) fn check(kind: &str, name: &str, spec: &Value, labelled: Option<Labelled<'_>>) -> Problem {
     match kind {
-        "TrishankuHeaven" => of_heaven(name, spec, injected_in).err(),
+        "TrishankuHeaven" => of_heaven(name, spec, labelled).err(),
         "AutomatedMerge" => of_merge(name, spec).err(),
         _ => None,
     }
 }
 
-fn of_heaven(name: &str, spec: &Value, injected_in: Option<&str>) -> Result<(), (String, String)> {
+fn of_heaven(name: &str, spec: &Value, labelled: Option<Labelled<'_>>) -> Result<(), (String, String)> {
     let spec: TrishankuHeavenSpec = typed(spec)?;
     let parts = HeavenParts::of_spec(name, &spec);
     if parts.skips_app {
         // Otherwise it may be the heaven of a controller on another machine.
-        let is_injected = injected_in.is_some() || parts.branch().contains(REPLICA);
-        return if is_injected { injected::check(parts).map_err(|error| at("spec", &error)) } else { Ok(()) };
+        return match labelled {
+            Some(labelled) => {
+                injected::check(parts).map_err(|error| ("spec".to_owned(), format!("{error}; {labelled}")))
+            }
+            None if parts.branch().contains(REPLICA) => injected::check(parts).map_err(|error| at("spec", &error)),
+            None => Ok(()),
+        };
     }
-    if let Some(namespace) = injected_in {
+    if let Some(labelled) = labelled {
         let problem = format!(
-            "the label {INJECT} of namespace {namespace:?} names this heaven, but it runs its own Deployment, so it cannot be injected: \
-             set skip.app, or remove the label"
+            "{labelled}, but it runs its own Deployment, so it cannot be injected: set skip.app, or remove the label"
         );
         return Err(("spec.skip.app".to_owned(), problem));
     }

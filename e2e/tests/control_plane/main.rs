@@ -2,6 +2,7 @@
 
 mod git;
 mod kubernetes;
+mod past;
 mod people;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         git::what_is_renewed_all_the_time_is_not_committed,
         git::fsck_is_clean_while_writes_go_on,
         git::a_plain_clone_has_the_objects_as_files,
+        past::kubectl_shows_the_past_and_cannot_change_it,
         people::a_push_changes_a_live_object_and_a_broken_one_changes_nothing,
         people::a_push_to_the_git_host_changes_a_live_object_and_a_broken_one_is_refused,
         people::a_push_is_tried_at_the_kube_apiserver_before_it_enters,

@@ -15,8 +15,7 @@ pub(super) fn of_ports(draft: &Draft, injected: &HashSet<String>, spec: &PodSpec
     // A container with an injected name is the injected one, or already a collision.
     for (list, users) in containers(spec).filter(|(_, container)| !injected.contains(&container.name)) {
         for Shared { of: ours, port: their, what } in draft.injected().flat_map(|(_, ours)| shared(ours, users)) {
-            let number = port::shown(their.container_port, port::protocol(their));
-            let path = format!("spec.{list}[{}].ports[{number}]", users.name);
+            let path = format!("spec.{list}[{}].ports[{}]", users.name, port::item(their, users));
             match what {
                 What::Number => {
                     let found = format!("is the port that injected container {ours:?} listens on");
@@ -43,8 +42,7 @@ pub(super) fn of_injected_ports(draft: &Draft, problems: &mut Problems) {
     for (index, (_, one)) in injected.iter().enumerate() {
         for (list, other) in &injected[index + 1..] {
             for Shared { of: one, port, what } in shared(one, other) {
-                let number = port::shown(port.container_port, port::protocol(port));
-                let path = format!("spec.{list}[{}].ports[{number}]", other.name);
+                let path = format!("spec.{list}[{}].ports[{}]", other.name, port::item(port, other));
                 let found = match what {
                     What::Number | What::Name => format!("has the number or name of a port of {one:?}"),
                     What::HostPort(host_port) => format!("has host port {host_port}, as a port of {one:?}"),

@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::pod::{Draft, Grant, InOrder};
-use super::pod_security::{self, Difference};
+use super::pod_security;
 use super::problem::{InjectError, Problems};
+use super::recognise::Difference;
 use super::{checks, clashes, grants, recognise};
 
 /// Adds what is missing, recognises what is already injected, and reports everything else.
@@ -64,7 +65,7 @@ fn security(wanted: &PodSecurityContext, spec: &mut PodSpec, problems: &mut Prob
         return;
     }
     let present = spec.security_context.get_or_insert_default();
-    for Difference { path, found } in pod_security::merge(wanted, present) {
+    for pod_security::Difference { path, found } in pod_security::merge(wanted, present) {
         problems.collision(path, found, "remove it, or set it to that");
     }
 }
@@ -121,13 +122,25 @@ fn beside(list: &str, container: Container, present: &mut Vec<Container>, proble
 /// How many differences a message has at most.
 const LISTED_DIFFERENCES: usize = 3;
 
-fn same(list: &str, name: &str, differences: &[String], problems: &mut Problems) {
-    if differences.is_empty() {
-        return;
+/// Reports an item of the template that has the name of an injected one, and differs. If one field does, that is named.
+fn same(list: &str, name: &str, differences: &[Difference], problems: &mut Problems) {
+    let path = format!("spec.{list}[{name}]");
+    match differences {
+        [] => {}
+        [Difference { path: field, found }] => {
+            let found = match found.as_str() {
+                "differs" => "differs from the injected one".to_owned(),
+                found => format!("{found}, unlike in the injected one"),
+            };
+            let what = if list == "volumes" { "volume" } else { "container" };
+            problems.collision(format!("{path}.{field}"), found, format!("rename or remove the {what}"));
+        }
+        all => {
+            let more = all.len().saturating_sub(LISTED_DIFFERENCES);
+            let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+            let listed: Vec<_> = all.iter().take(LISTED_DIFFERENCES).map(ToString::to_string).collect();
+            let found = format!("exists, and differs from the injected one: {}{more}", listed.join(", "));
+            problems.collision(path, found, "rename or remove it");
+        }
     }
-    let more = differences.len().saturating_sub(LISTED_DIFFERENCES);
-    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-    let listed = differences[..differences.len().min(LISTED_DIFFERENCES)].join(", ");
-    let found = format!("exists, and differs from the injected one: {listed}{more}");
-    problems.collision(format!("spec.{list}[{name}]"), found, "rename or remove it");
 }

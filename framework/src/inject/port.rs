@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::brand::Brand;
@@ -99,6 +99,22 @@ pub(super) fn protocol_of<T: Protocol>() -> &'static str {
 /// Returns number and protocol for readers: `6443`, `53/UDP`.
 pub(super) fn shown(number: i32, protocol: &str) -> String {
     if protocol == TCP { number.to_string() } else { format!("{number}/{protocol}") }
+}
+
+/// Returns a text by which readers and programs find the port in its container: [`shown`], which is not unique, so if another port has
+/// it, then the name, or else the port of the node, as in `127.0.0.1:9000:8080`.
+pub(super) fn item(port: &ContainerPort, container: &Container) -> String {
+    let shown_of = |port: &ContainerPort| shown(port.container_port, protocol(port));
+    let shown = shown_of(port);
+    if container.ports.iter().flatten().filter(|other| shown_of(other) == shown).count() < 2 {
+        return shown;
+    }
+    let address = port.host_ip.as_deref().map(|address| format!("{address}:")).unwrap_or_default();
+    match (&port.name, port.host_port) {
+        (Some(name), _) => name.clone(),
+        (None, Some(host_port)) => format!("{address}{host_port}:{shown}"),
+        (None, None) => shown,
+    }
 }
 
 /// Returns whether a port that probes or hooks use is this one.

@@ -4,6 +4,8 @@
 //! value. Another field may be present only if it is a default, or known to be added by others without changing the meaning
 //! of the injected ones.
 
+use std::fmt;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -53,8 +55,23 @@ fn is_left_out(field: &str, value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty) || (*value == json!(false) && LEFT_OUT.contains(&field))
 }
 
-/// Returns how `present` differs from `wanted`, for readers: `image is "nginx"`. Empty if it does not.
-pub(super) fn differences<T: Serialize>(wanted: &T, present: &T) -> Vec<String> {
+/// A field that differs from the injected one, for readers: `image is "nginx"`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// Path of the field in its container or volume.
+    pub(super) path: String,
+    /// What was found there.
+    pub(super) found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.path, self.found)
+    }
+}
+
+/// Returns how `present` differs from `wanted`. Empty if it does not.
+pub(super) fn differences<T: Serialize>(wanted: &T, present: &T) -> Vec<Difference> {
     let [wanted, present] =
         [wanted, present].map(|side| serde_json::to_value(side).expect("Kubernetes' types can be written as JSON"));
     let mut found = Vec::new();
@@ -78,18 +95,22 @@ impl Place<'_> {
         Place { path: format!("{}[{element}]", self.path), field: self.field }
     }
 
+    fn found(&self, found: impl Into<String>) -> Difference {
+        Difference { path: self.path.clone(), found: found.into() }
+    }
+
     /// Describes a difference. Omits arguments and variables, which may be secrets, and large values.
-    fn differs(&self, present: &Value) -> String {
+    fn differs(&self, present: &Value) -> Difference {
         let is_secret =
             self.path.split(['.', '[']).any(|field| ["env", "args", "command", "httpHeaders"].contains(&field));
         if is_secret || present.is_object() || present.is_array() {
-            return format!("{} differs", self.path);
+            return self.found("differs");
         }
-        format!("{} is {present}", self.path)
+        self.found(format!("is {present}"))
     }
 }
 
-fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<String>) {
+fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Difference>) {
     match (wanted, present) {
         (Value::Object(wanted), Value::Object(present)) => {
             for (field, wanted) in wanted {
@@ -97,7 +118,7 @@ fn compare(wanted: &Value, present: &Value, at: &Place<'_>, found: &mut Vec<Stri
                 match present.get(field) {
                     Some(present) => compare(wanted, present, &at, found),
                     None if is_left_out(at.field, wanted) => {}
-                    None => found.push(format!("{} is missing", at.path)),
+                    None => found.push(at.found("is missing")),
                 }
             }
             let is_open = OPEN_MAPS.contains(&at.field);
@@ -131,7 +152,7 @@ fn is_open_list(field: &str) -> bool {
     OPEN_LISTS.iter().any(|(list, _)| *list == field)
 }
 
-fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<String>) {
+fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<Difference>) {
     if let Some((_, key)) = OPEN_LISTS.iter().find(|(list, _)| *list == at.field) {
         for wanted in wanted {
             let of = &wanted[*key];
@@ -139,7 +160,7 @@ fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<St
             // If several have the same name, the last one counts.
             match present.iter().rfind(|present| present[*key] == *of) {
                 Some(present) => compare(wanted, present, &at, found),
-                None => found.push(format!("{} is missing", at.path)),
+                None => found.push(at.found("is missing")),
             }
         }
     } else if wanted.len() == present.len() {
@@ -147,7 +168,7 @@ fn lists(wanted: &[Value], present: &[Value], at: &Place<'_>, found: &mut Vec<St
             compare(wanted, present, &at.element(&index.to_string()), found);
         }
     } else {
-        found.push(format!("{} has {} elements", at.path, present.len()));
+        found.push(at.found(format!("has {} elements", present.len())));
     }
 }
 
@@ -161,7 +182,7 @@ mod tests {
     fn found<T: Serialize + DeserializeOwned>(wanted: &Value, present: &Value) -> Vec<String> {
         let [wanted, present] =
             [wanted, present].map(|side| serde_json::from_value::<T>(side.clone()).expect("the object is valid"));
-        differences(&wanted, &present)
+        differences(&wanted, &present).iter().map(ToString::to_string).collect()
     }
 
     #[test]

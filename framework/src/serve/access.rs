@@ -48,17 +48,17 @@ enum ReviewError {
 }
 
 /// A review that several requests wait for.
-type Review = BoxFuture<'static, Result<StatusCode, Arc<ReviewError>>>;
+type PendingReview = BoxFuture<'static, Result<StatusCode, Arc<ReviewError>>>;
 
 /// The digest of a token: tokens themselves are not kept.
 type Fingerprint = [u8; 32];
 
 /// Checks which tokens may `get` the path `/metrics`.
-pub(super) struct Access {
+pub(super) struct TokenReviewer {
     client: Client,
     answers: Mutex<Answers>,
     /// Reviews that are under way. One of which no request waits any more is dropped, and its entry with the next review.
-    reviews: Mutex<HashMap<Fingerprint, WeakShared<Review>>>,
+    reviews: Mutex<HashMap<Fingerprint, WeakShared<PendingReview>>>,
     free: Semaphore,
 }
 
@@ -89,7 +89,7 @@ fn counts(at: Instant, code: StatusCode, now: Instant) -> bool {
     now.duration_since(at) < if code == StatusCode::OK { ALLOWED } else { DENIED }
 }
 
-impl Access {
+impl TokenReviewer {
     pub(super) fn new(client: Client) -> Self {
         Self { client, answers: Mutex::default(), reviews: Mutex::default(), free: Semaphore::new(AT_ONCE) }
     }
@@ -108,20 +108,20 @@ impl Access {
     }
 
     /// Joins the review of a token that is under way, or starts one. Failures are shared, and not kept.
-    fn review(self: &Arc<Self>, fingerprint: Fingerprint, token: &str) -> Shared<Review> {
+    fn review(self: &Arc<Self>, fingerprint: Fingerprint, token: &str) -> Shared<PendingReview> {
         let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(review) = reviews.get(&fingerprint).and_then(WeakShared::upgrade) {
             return review;
         }
         reviews.retain(|_, review| review.upgrade().is_some());
-        let (access, token) = (self.clone(), token.to_owned());
-        let review: Review = Box::pin(async move {
+        let (reviewer, token) = (self.clone(), token.to_owned());
+        let review: PendingReview = Box::pin(async move {
             // Another review may have ended since this token was looked up.
-            if let Some(code) = access.answers().get(&fingerprint, Instant::now()) {
+            if let Some(code) = reviewer.answers().get(&fingerprint, Instant::now()) {
                 return Ok(code);
             }
-            let code = access.ask_in_turn(&token).await.map_err(Arc::new)?;
-            access.answers().keep(fingerprint, code, Instant::now());
+            let code = reviewer.ask_in_turn(&token).await.map_err(Arc::new)?;
+            reviewer.answers().keep(fingerprint, code, Instant::now());
             Ok(code)
         });
         let review = review.shared();
@@ -168,11 +168,11 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Passes a request on if its token may read metrics.
-pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(reviewer): State<Arc<TokenReviewer>>, request: Request, next: Next) -> Response {
     let Some(token) = token(request.headers()) else {
         return unauthorized("Bearer", "a service account token is required\n");
     };
-    match access.of(token).await {
+    match reviewer.of(token).await {
         Ok(StatusCode::OK) => next.run(request).await,
         Ok(StatusCode::FORBIDDEN) => (StatusCode::FORBIDDEN, "forbidden: requires `get` on /metrics\n").into_response(),
         Ok(_) => unauthorized("Bearer error=\"invalid_token\"", "the token is not valid\n"),

@@ -26,6 +26,8 @@ use tower::ServiceExt;
 /// Time before the next attempt to accept a connection, if there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes of a head or body that are read ahead from a connection over HTTP/1.1.
+const READ_AHEAD: usize = 32 << 10;
 /// Bytes of bodies that a client may send over HTTP/2 before a handler reads them; HTTP's minimum for a connection.
 const UNREAD: u32 = 65_535;
 
@@ -119,7 +121,7 @@ async fn converse(
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(READ_AHEAD);
     builder.http2().timer(TokioTimer::new());
     builder.http2().initial_stream_window_size(UNREAD).initial_connection_window_size(UNREAD);
     let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };

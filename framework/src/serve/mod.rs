@@ -49,7 +49,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use trishanku_service::tls;
 
-use self::access::Access;
+use self::access::TokenReviewer;
 pub use self::address::{Address, UnknownAddress};
 pub(crate) use self::connections::{Limits, TlsConfig, TlsPort};
 #[cfg(feature = "telemetry")]
@@ -176,8 +176,8 @@ impl Server {
         let mut serving = Serving { tasks: JoinSet::new(), stop: watch::channel(false).0 };
         let (mut open, scraped) = (self.metrics, scrape::pages(metrics));
         if let Some((config, listener)) = self.tls.and_then(|tls| Some((tls, open.take()?))) {
-            let access = Arc::new(Access::new(client.clone()));
-            let pages = scraped.clone().layer(from_fn_with_state(access, access::check));
+            let reviewer = Arc::new(TokenReviewer::new(client.clone()));
+            let pages = scraped.clone().layer(from_fn_with_state(reviewer, access::check));
             let port = TlsPort { listener, what: "metrics", config, limits: METRICS_LIMITS };
             serving.tasks.spawn(port.serve(pages, serving.stop.subscribe()));
         }

@@ -8,82 +8,127 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use bytes::BytesMut;
+use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// The default budget: eight of the largest reviews of an admission.
 pub(super) const DEFAULT: usize = 64 << 20;
-/// How long a request waits for its share. An apiserver waits for one to 30 seconds in all, and repeats a refused request in that
-/// time.
+/// How long received bytes wait for a share of the budget. An apiserver waits for one to 30 seconds in all, and repeats a refused
+/// request in that time.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long a client may take to send a body, for which a share of the budget is set aside. Apiservers have the whole body in memory.
+/// How long a client may take to send a body. Apiservers have the whole body in memory.
 const RECEIPT: Duration = Duration::from_secs(10);
 /// How long the rest of a refused body is read.
 const DISCARD: Duration = Duration::from_secs(2);
 
 /// The bytes of request bodies that may be in memory at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct BodyBudget {
     free: Arc<Semaphore>,
     total: u32,
 }
 
-impl Budget {
+impl BodyBudget {
     pub(super) fn new(bytes: usize) -> Self {
         // Zero would refuse all requests.
         let total = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self { free: Arc::new(Semaphore::new(total as usize)), total }
     }
 
-    /// Sets a share aside, in the order of the requests. A body that is larger than the budget gets all of it. `None` if there was no
-    /// room in time.
-    async fn share(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.total);
-        timeout(WAIT, self.free.clone().acquire_many_owned(bytes)).await.ok()?.ok()
+    /// Adds received bytes to the share of a body, in the order of the requests. A body that is larger than the budget gets all of it.
+    /// `false` if there was no room in time.
+    ///
+    /// Bodies that wait for the shares of each other do so until one is refused, whose share is then free.
+    async fn extend(&self, share: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
+        let held = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.min(self.total as usize - held);
+        let Ok(Ok(more)) = timeout(WAIT, self.free.clone().acquire_many_owned(more as u32)).await else { return false };
+        match share {
+            Some(share) => share.merge(more),
+            None => *share = Some(more),
+        }
+        true
     }
 }
 
 /// The budget, and the largest body of a route.
 #[derive(Clone, Debug)]
-pub(super) struct Limit {
-    pub(super) budget: Budget,
+pub(super) struct RouteLimit {
+    pub(super) budget: BodyBudget,
     pub(super) largest: usize,
 }
 
-/// Receives the body of a request within the budget. Its share is free again after the response was made: decoded objects are
-/// larger than the body.
-pub(super) async fn receive(State(limit): State<Limit>, request: Request, next: Next) -> Response {
+/// Receives the body of a request within the budget, of which only received bytes have a share: a silent client holds none. The
+/// share is free again after the response was made: decoded objects are larger than the body.
+pub(super) async fn receive(State(limit): State<RouteLimit>, request: Request, next: Next) -> Response {
     let (head, mut body) = request.into_parts();
-    // The size of a body without a length shows only when it has arrived.
-    let bytes = body.size_hint().exact().map_or(limit.largest, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    if bytes > limit.largest {
-        discard(body, limit.largest).await;
-        return too_large(limit.largest);
-    }
-    let Some(share) = limit.budget.share(bytes).await else {
-        discard(body, limit.largest).await;
-        return busy();
-    };
-    let received = timeout(RECEIPT, Limited::new(&mut body, limit.largest).collect()).await;
-    let received = match received {
-        Ok(Ok(received)) => received.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+    let mut share = None;
+    match collect(&mut body, &limit, &mut share).await {
+        Ok(received) => {
+            let response = next.run(Request::from_parts(head, Body::from(received))).await;
             drop(share);
-            discard(body, limit.largest).await;
-            return too_large(limit.largest);
+            response
         }
-        Ok(Err(error)) => {
-            return (StatusCode::BAD_REQUEST, format!("cannot read the body: {error}\n")).into_response();
+        Err(refused) => {
+            drop(share);
+            if matches!(refused, Refused::TooLarge | Refused::Busy) {
+                discard(body, limit.largest).await;
+            }
+            refused.answer(limit.largest)
         }
-        Err(_) => {
-            let message = format!("the body did not arrive within {} seconds\n", RECEIPT.as_secs());
-            return (StatusCode::REQUEST_TIMEOUT, message).into_response();
+    }
+}
+
+/// Why a body is not received.
+enum Refused {
+    TooLarge,
+    Busy,
+    Broken(axum::Error),
+    Late,
+}
+
+impl Refused {
+    fn answer(self, largest: usize) -> Response {
+        match self {
+            Self::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {largest} bytes\n")).into_response()
+            }
+            Self::Busy => busy(),
+            Self::Broken(error) => {
+                (StatusCode::BAD_REQUEST, format!("cannot read the body: {error}\n")).into_response()
+            }
+            Self::Late => {
+                let message = format!("the body did not arrive within {} seconds\n", RECEIPT.as_secs());
+                (StatusCode::REQUEST_TIMEOUT, message).into_response()
+            }
         }
-    };
-    let response = next.run(Request::from_parts(head, Body::from(received))).await;
-    drop(share);
-    response
+    }
+}
+
+/// Collects a body, and adds each frame to its share.
+async fn collect(
+    body: &mut Body,
+    limit: &RouteLimit,
+    share: &mut Option<OwnedSemaphorePermit>,
+) -> Result<Bytes, Refused> {
+    if body.size_hint().lower() > limit.largest as u64 {
+        return Err(Refused::TooLarge);
+    }
+    let deadline = Instant::now() + RECEIPT;
+    let mut received = BytesMut::new();
+    while let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(|_| Refused::Late)? {
+        let Ok(data) = frame.map_err(Refused::Broken)?.into_data() else { continue };
+        if received.len() + data.len() > limit.largest {
+            return Err(Refused::TooLarge);
+        }
+        if !limit.budget.extend(share, data.len()).await {
+            return Err(Refused::Busy);
+        }
+        received.extend_from_slice(&data);
+    }
+    Ok(received.freeze())
 }
 
 /// Reads the rest of a refused body, without keeping it: a client of HTTP/1.1 that still sends when the server closes the connection
@@ -108,14 +153,8 @@ fn busy() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, again, "no memory for this review now: try again\n").into_response()
 }
 
-fn too_large(largest: usize) -> Response {
-    (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {largest} bytes\n")).into_response()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use axum::Router;
     use axum::middleware::from_fn_with_state;
     use axum::routing::post;
@@ -149,7 +188,7 @@ mod tests {
                 body
             }
         };
-        let limit = Limit { budget: Budget::new(budget), largest };
+        let limit = RouteLimit { budget: BodyBudget::new(budget), largest };
         let router = Router::new().route("/", post(answer)).layer(from_fn_with_state(limit, receive));
         Holding { router, go, held }
     }
@@ -166,7 +205,7 @@ mod tests {
         Body::from(vec![b'x'; bytes])
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_request_beyond_the_budget_waits_and_is_then_refused_for_a_second() {
         let served = held(100, 80);
         let (mut counts, started) = (served.held.clone(), Instant::now());
@@ -189,7 +228,7 @@ mod tests {
         assert_eq!(served.send(of(60)).await.0, StatusCode::OK, "the shares are free again");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn many_bodies_never_need_more_than_the_budget_and_all_are_answered() {
         let served = held(100, 80);
         let mut counts = served.held.clone();
@@ -207,7 +246,7 @@ mod tests {
         assert!(now == 0 && most >= together && most <= 100, "{now} {most}");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_larger_than_the_budget_is_received_alone_and_one_larger_than_its_limit_is_not() {
         let served = held(10, 80);
         let mut counts = served.held.clone();
@@ -229,6 +268,7 @@ mod tests {
         assert_eq!(served.send(chunks(2)).await.0, StatusCode::OK);
     }
 
+    // The clock of a test cannot be paused while it waits for the kernel.
     #[tokio::test]
     async fn a_client_of_http_1_that_sends_a_refused_body_sees_the_status() {
         const LARGEST: usize = 4 << 20;
@@ -258,7 +298,7 @@ mod tests {
         task.abort();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_refused_body_that_does_not_end_is_not_read_for_long() {
         let chunks = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; 40])));
         assert_eq!(held(100, 80).send(Body::from_stream(chunks)).await.0, StatusCode::PAYLOAD_TOO_LARGE);
@@ -267,7 +307,7 @@ mod tests {
         assert!(started.elapsed() >= DISCARD && started.elapsed() < DISCARD * 5, "{:?}", started.elapsed());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_arrive_gives_its_share_back() {
         let served = held(100, 100);
         let silent = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
@@ -276,5 +316,39 @@ mod tests {
         assert_eq!(served.send(broken).await.0, StatusCode::BAD_REQUEST);
         served.go.add_permits(1);
         assert_eq!(served.send(of(100)).await.0, StatusCode::OK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_send_nothing_hold_no_share() {
+        let served = held(100, 100);
+        let silent = || Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+        let sending = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            served.go.add_permits(1);
+            served.send(of(100)).await.0
+        };
+        let (one, two, sent) = tokio::join!(served.send(silent()), served.send(silent()), sending);
+        assert_eq!([one.0, two.0, sent], [StatusCode::REQUEST_TIMEOUT, StatusCode::REQUEST_TIMEOUT, StatusCode::OK]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_wait_for_the_shares_of_each_other_are_not_all_refused() {
+        let served = held(100, 80);
+        let slow = || {
+            let frames = futures::stream::iter(0..2).then(|_| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, std::io::Error>(vec![b'x'; 40])
+            });
+            served.send(Body::from_stream(frames))
+        };
+        served.go.add_permits(2);
+        let (one, two) = tokio::join!(slow(), slow());
+        let mut statuses = [one.0, two.0];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE]);
+        let (now, most) = *served.held.borrow();
+        assert!(now == 0 && most == 80, "{now} {most}");
+        served.go.add_permits(1);
+        assert_eq!(served.send(of(80)).await.0, StatusCode::OK, "the shares are free again");
     }
 }

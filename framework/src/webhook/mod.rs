@@ -38,9 +38,10 @@
 //! [`ignoring_failures`](Hook::ignoring_failures). All replicas answer, also those without the lease. Do not ask about the objects that
 //! your own pods need to start (or leave out their namespace, with [`Hook::except_namespaces`]): after an outage they could not start.
 //!
-//! **Memory.** The bodies of all requests together have at most 64 MiB ([`Webhooks::body_budget_bytes`]). Further requests wait for two
-//! seconds, and are then refused with 503 and `Retry-After`. A client that announces a body has ten seconds to send it. Each pod that can
-//! connect can use up the budget for that long, so that reviews fail: admit only apiservers by a `NetworkPolicy` if pods are not trusted.
+//! **Memory.** The bodies of all requests together have at most 64 MiB ([`Webhooks::body_budget_bytes`]), counted as they arrive, and
+//! each connection reads up to 32 KiB ahead. Bytes beyond the budget wait for two seconds; then the request is refused with 503 and
+//! `Retry-After`. A client has ten seconds to send a body. A pod that can connect can fill the budget for that long if it sends that
+//! much, so that reviews fail: admit only apiservers by a `NetworkPolicy` if pods are not trusted.
 //!
 //! **Dry runs.** Hooks are registered as free of side effects, and are asked in dry runs, too ([`Admission::dry_run`]).
 
@@ -72,7 +73,7 @@ pub use self::configuration::{Hook, WebhookEndpoint};
 pub use self::conversion::Conversion;
 pub use kube::core::admission::Operation;
 
-use self::budget::{Budget, Limit};
+use self::budget::{BodyBudget, RouteLimit};
 use self::configuration::{Registered, Registration};
 use self::secret::Trust;
 use self::tls::Served;
@@ -156,9 +157,9 @@ impl Webhooks {
     /// Sets how many bytes the bodies of all requests may have together, from their receipt to the response; by default 64 MiB.
     ///
     /// Each connection can send a body of up to 8 MiB, or 128 MiB for a conversion, and its decoded objects need a multiple of that.
-    /// A request beyond the budget waits for two seconds, and is then answered with 503 and `Retry-After`: kube-apiserver repeats it
-    /// within the timeout of the hook. A body that is larger than the budget is received alone, so the limit of the memory is the
-    /// larger one of the two.
+    /// Bytes beyond the budget wait for two seconds; then the request is answered with 503 and `Retry-After`, and kube-apiserver
+    /// repeats it within the timeout of the hook. A body that is larger than the budget needs all of it, so the limit of the memory is
+    /// the larger one of the two.
     #[must_use]
     pub fn body_budget_bytes(mut self, bytes: usize) -> Self {
         self.body_budget_bytes = bytes;
@@ -234,10 +235,10 @@ impl Webhooks {
         serving.tasks.spawn(async move {
             keeper.keep(awaited).await;
         });
-        let budget = Budget::new(self.body_budget_bytes);
+        let budget = BodyBudget::new(self.body_budget_bytes);
         // A layer covers the routes that exist. axum's own limit is smaller.
         let limited = |routes: Router, largest| {
-            let limit = Limit { budget: budget.clone(), largest };
+            let limit = RouteLimit { budget: budget.clone(), largest };
             routes.layer(DefaultBodyLimit::disable()).layer(from_fn_with_state(limit, budget::receive))
         };
         let admissions = limited(self.admissions, MOST_OF_ADMISSION);

@@ -7,6 +7,10 @@ use trishanku_service::tls::{Unusable, server_config};
 
 use super::certificates::Pair;
 
+/// Apiservers offer only HTTP/1.1 to webhooks, except at a loopback address, so that not all requests go to one replica
+/// (`util/webhook/client.go` of k8s.io/apiserver). HTTP/2 would only let other clients send many requests over one connection.
+const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+
 /// The certificate for the next connection. Open connections keep those that they started with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served(Arc<RwLock<Option<Parsed>>>);
@@ -20,7 +24,7 @@ impl Served {
         if self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|(served, _)| served == pair) {
             return Ok(());
         }
-        let config = server_config(pair.certificate.as_bytes(), pair.key.as_bytes(), &[b"h2", b"http/1.1"])?;
+        let config = server_config(pair.certificate.as_bytes(), pair.key.as_bytes(), PROTOCOLS)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some((pair.clone(), config));
         Ok(())
     }
@@ -34,7 +38,26 @@ impl Served {
 
 #[cfg(test)]
 mod tests {
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+    use trishanku_service::tls::ClientTls;
+
     use super::*;
+
+    #[tokio::test]
+    async fn clients_that_offer_http_2_too_get_http_1() {
+        let made = rcgen::generate_simple_self_signed(["a.b.svc".to_owned()]).unwrap();
+        let served = Served::default();
+        served.set(&Pair { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }).unwrap();
+        let acceptor = TlsAcceptor::from(served.config().unwrap());
+        let mut trusted = ClientTls::new().authorities(made.cert.pem().as_bytes()).unwrap().config();
+        trusted.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (near, far) = tokio::io::duplex(16 << 10);
+        let name = ServerName::try_from("a.b.svc").unwrap();
+        let connector = TlsConnector::from(Arc::new(trusted));
+        let (client, _server) = tokio::try_join!(connector.connect(name, near), acceptor.accept(far)).unwrap();
+        assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    }
 
     #[test]
     fn a_certificate_is_parsed_once() {

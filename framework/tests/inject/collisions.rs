@@ -169,8 +169,8 @@ fn what_a_runtime_could_not_mount_is_a_collision() {
 fn an_older_injection_is_a_collision() {
     let injected = Heaven::default().inject(&controller_manager()).unwrap();
     let newer = Heaven { apiserver: "kube-apiserver:newer".to_owned(), ..Heaven::default() };
-    let expected = "spec.initContainers[kube-apiserver]: exists, and differs from the injected one: image is \"registry.k8s.io/kube-apiserver:v1.36.3\"; rename \
-                    or remove it";
+    let expected = "spec.initContainers[kube-apiserver].image: is \"registry.k8s.io/kube-apiserver:v1.36.3\", unlike in the injected one; rename \
+                    or remove the container";
     assert_eq!(messages(&newer.inject(&injected).unwrap_err()), [expected]);
 }
 
@@ -313,6 +313,32 @@ fn another_host_port_in_an_injected_container_is_a_collision() {
     };
     let mut injected = inject(app(&json!({}))).unwrap();
     injected.spec.as_mut().unwrap().containers[1].ports.as_mut().unwrap()[0].host_port = Some(9001);
-    let expected = "spec.containers[dns]: exists, and differs from the injected one: ports[0].hostPort is 9001; rename or remove it";
+    let expected =
+        "spec.containers[dns].ports[0].hostPort: is 9001, unlike in the injected one; rename or remove the container";
     assert_eq!(messages(&inject(injected).unwrap_err()), [expected]);
+}
+
+#[test]
+fn a_port_that_is_not_the_only_one_with_its_number_is_named_by_what_it_has_alone() {
+    let inject = |ports: Value| {
+        let injector = Injector::new(app(&json!({"ports": ports}))).with(|pod| {
+            let mut dns = pod.container("dns", "dns:1");
+            let tcp = dns.port("status", 9090);
+            dns.host_port(&tcp, 9000).add();
+        });
+        messages(&injector.finish().unwrap_err())
+    };
+    let rest = "is 9000, which injected container \"dns\" uses on the node; use another port of the node";
+    for (ports, item) in [
+        (json!([{"containerPort": 80, "hostPort": 9000}]), "80"),
+        (json!([{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80, "hostPort": 9000}]), "80"),
+        (json!([{"containerPort": 80}, {"containerPort": 80, "name": "web", "hostPort": 9000}]), "web"),
+        (json!([{"containerPort": 80, "hostPort": 8000}, {"containerPort": 80, "hostPort": 9000}]), "9000:80"),
+        (
+            json!([{"containerPort": 80, "hostPort": 8000}, {"containerPort": 80, "hostPort": 9000, "hostIP": "10.0.0.1"}]),
+            "10.0.0.1:9000:80",
+        ),
+    ] {
+        assert_eq!(inject(ports), [format!("spec.containers[app].ports[{item}].hostPort: {rest}")]);
+    }
 }

@@ -5,6 +5,7 @@ mod certificates;
 mod duration;
 mod etcd_flags;
 mod file;
+mod fork;
 mod graph;
 mod health;
 mod history;
@@ -83,6 +84,10 @@ enum Command {
     Host(Box<host::Args>),
     /// Create a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
     Restore(Box<restore::Args>),
+    /// Create a branch in a repository of its own that continues from a moment of another branch
+    ///
+    /// The branch may be served meanwhile, and is not changed.
+    Fork(Box<fork::Args>),
     /// Show the status of served branches and of their remotes
     ///
     /// Prints a line for each branch, and below it one for each of its remotes.
@@ -139,8 +144,8 @@ enum Command {
 impl Command {
     /// Returns whether the command creates or changes a repository.
     fn writes(&self) -> bool {
-        use Command::{Host, Init, Prepare, Pull, Restore, Serve};
-        matches!(self, Init(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_))
+        use Command::{Fork, Host, Init, Prepare, Pull, Restore, Serve};
+        matches!(self, Init(_) | Fork(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_))
     }
 }
 
@@ -263,6 +268,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Pull(args) => pull::run(&args)?,
         Command::Host(args) => host::run(&args)?,
         Command::Restore(args) => restore::run(&args)?,
+        Command::Fork(args) => fork::run(&args)?,
         Command::Status(args) => return status::run(&args),
         Command::Log(args) => history::log::run(&args)?,
         Command::Blame(args) => history::blame::run(&args)?,

@@ -6,6 +6,7 @@ mod support;
 
 mod blame;
 mod existing;
+mod fork;
 mod go;
 mod secrets;
 mod verify;

@@ -192,10 +192,20 @@ fn values_are_quoted_and_fields_that_the_chart_has_are_replaced_or_refused() {
         ("tracing.enabled=true,extraEnv[0].name=OTEL_TRACES_SAMPLER_ARG", "set tracing.ratio instead"),
         ("namespaced.enabled=true,extraEnv[0].name=METRICS_BIND_ADDRESS", "--metrics-bind-address"),
         ("extraEnv[0].name=HTTPS_PROXY,extraEnv[1].name=HTTPS_PROXY", "keep one of the two entries"),
+        ("extraArgs={--leader-elect}", "extraArgs: the chart sets --leader-elect: remove it"),
+        ("extraArgs={--github-allow-http,--leader-elect=false}", "the chart sets --leader-elect"),
+        ("monitoring.enabled=true,extraArgs={--metrics-bind-address=:9090}", "disable monitoring.enabled"),
+        // The value may be an argument of its own.
+        ("namespaced.enabled=true,extraArgs={--namespaces,team}", "disable namespaced.enabled"),
+        ("namespaced.enabled=true,extraArgs={--allow-own-namespace}", "the chart sets --allow-own-namespace"),
+        ("injection.enabled=true,extraArgs={--inject-pods}", "the chart sets --inject-pods: remove it"),
     ] {
         let output = on_chart(&helm, &["template", "trishanku"], &[&format!("--set={wrong}")]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(said), "{wrong}: {stderr}");
+    }
+    for allowed in ["extraArgs={--metrics-bind-address=:9090}", "extraArgs={--namespaces=a,--inject-pods}"] {
+        rendered(&helm, &[format!("--set={allowed}")]);
     }
     let allowed = "--set=extraEnv[0].name=OTEL_TRACES_SAMPLER,extraEnv[0].value=always_on".to_owned();
     assert_eq!(variable(&rendered(&helm, &[allowed]), "OTEL_TRACES_SAMPLER"), Some("always_on"));

@@ -2,6 +2,7 @@
 
 mod begin;
 mod error;
+mod fork;
 mod lock;
 mod prefixes;
 mod replay;
@@ -23,6 +24,7 @@ use gitcd_repo::refs::{RefError, Refs};
 
 pub use self::begin::{Beginning, Initialized, init, init_with};
 pub use self::error::OpenError;
+pub use self::fork::fork;
 pub use self::lock::StateLock;
 use self::replay::Replay;
 pub use self::restore::restore;

@@ -7,9 +7,11 @@
 //! Source of the formats: `docs/design/git.md`.
 
 pub mod blame;
+pub mod commits;
 mod conflicts;
 pub mod fields;
 mod flush;
+mod fork;
 mod line;
 pub mod managers;
 pub mod moment;

@@ -47,6 +47,16 @@ pub(super) struct Stored {
 }
 
 impl Moment {
+    /// Returns the last flush at or before the moment.
+    pub(super) fn older(&self) -> &Flush {
+        &self.older
+    }
+
+    /// Returns the first flush after the moment.
+    pub(super) fn newer(&self) -> Option<&Flush> {
+        self.newer.as_ref()
+    }
+
     /// Returns the flushes around the moment, newest first.
     pub(super) fn flushes(&self) -> Vec<Flush> {
         self.newer.iter().chain([&self.older]).cloned().collect()

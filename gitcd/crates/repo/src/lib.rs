@@ -4,6 +4,7 @@
 //! `pack`, and moves the [`refs`]; `load` reads a branch back. `docs/design/git.md` describes the format.
 //! The [example](branch) creates a branch, and writes one commit.
 
+pub mod actor;
 pub mod branch;
 pub mod changes;
 mod committed_heads;

@@ -151,7 +151,8 @@ fn to_json(field: &BlamedField, origin: &Origin) -> serde_json::Value {
         "value": field.value.as_ref().map_or_else(|| json!(HIDDEN), value), "hidden": field.value.is_none(),
         "commit": commit.oid.to_string(), "boundary": is_boundary, "revision": revision,
         "revisions": revisions.map(|Revisions { first, last }| json!({ "first": first, "last": last })),
-        "time": commit.time, "branch": branch, "by": commit.by(), "managers": who.managers, "author": who.author,
+        "time": commit.time, "branch": branch, "by": commit.by(), "actors": who.actors,
+        "managers": who.managers, "author": who.author,
         "committer": who.committer.as_ref().unwrap_or(&who.author),
         "also": field.also.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use gitcd_history::fields::{self, Field};
 use gitcd_history::moment::Moment;
 use gitcd_history::when::When;
+use gitcd_history::who::Who;
 use gitcd_history::{History, HistoryError};
+use gitcd_repo::actor::{self, Actor};
 use serde_json::json;
 
 use super::print::{self, ADDED, CHANGED, FAINT, REMOVED, plain};
@@ -125,8 +127,9 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
                 '-' => "delete",
                 _ => "update",
             };
+            let actors = actors(&history, &key, from.as_ref(), &to)?;
             keys.push(json!({
-                "key": text_or_base64(&key), "what": what, "fields": fields.iter().map(to_json).collect::<Vec<_>>(),
+                "key": text_or_base64(&key), "what": what, "actors": actors, "fields": fields.iter().map(to_json).collect::<Vec<_>>(),
             }));
         } else {
             let done = writeln!(out, "{style}{sign} {}{style:#}", plain(&String::from_utf8_lossy(&key)));
@@ -137,6 +140,26 @@ fn compare(args: &Args) -> anyhow::Result<bool> {
         print_json(&json!({ "from": began, "to": to.revision, "keys": keys }))?;
     }
     Ok(differs)
+}
+
+/// Versions of a key that are read for their actors.
+const MAX_VERSIONS: usize = 256;
+
+/// Returns the users that changed a key between two moments, newest first, as far as commits name them.
+fn actors(history: &History, key: &[u8], from: Option<&Moment>, to: &Moment) -> anyhow::Result<Vec<Actor>> {
+    let began = from.map_or(0, |from| from.revision);
+    let mut actors = Vec::new();
+    for version in history.versions(key, MAX_VERSIONS, Some(When::Revision(began + 1)))? {
+        if version.revision.is_some_and(|revision| revision <= began || revision > to.revision) {
+            continue;
+        }
+        for actor in Who::of(&version.commit, Some(actor::key_name(history.keys(), key)), [None, None]).actors {
+            if !actors.contains(&actor) {
+                actors.push(actor);
+            }
+        }
+    }
+    Ok(actors)
 }
 
 /// Requested keys.

@@ -6,6 +6,7 @@ use gitcd_history::when::When;
 use gitcd_history::who::Who;
 use gitcd_history::{CommitInfo, History, ResolvedMerge};
 use gitcd_merge::Conflict;
+use gitcd_repo::actor::{self, Actor, Attribution};
 use serde_json::json;
 
 use super::super::age;
@@ -73,7 +74,10 @@ fn key(args: &Args, history: &History, name: &str, since: Option<When>) -> anyho
         let values = [before.as_deref(), after.as_deref()];
         exposure = exposure.max(args.printing.exposure(history, &key, values));
         let fields = args.patch.then(|| fields::hidden(fields::between(values[0], values[1]), exposure));
-        changes.push(Change { who: Who::of(&version.commit, values), fields });
+        changes.push(Change {
+            who: Who::of(&version.commit, Some(actor::key_name(history.keys(), &key)), values),
+            fields,
+        });
     }
     let mut entries = entries(versions, changes, decisions);
     entries.truncate(limit);
@@ -112,6 +116,7 @@ struct Entry {
     version: Option<Version>,
     commit: CommitInfo,
     by: String,
+    actors: Vec<Actor>,
     managers: Vec<String>,
     fields: Option<Vec<Field>>,
     conflicts: Vec<Conflict>,
@@ -129,7 +134,7 @@ fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<Resolved
     let mut entries = Vec::new();
     let alone = |ResolvedMerge { commit, merged, conflicts, .. }: ResolvedMerge| {
         let by = plain(&merged.by().join(", "));
-        Entry { version: None, commit, by, managers: Vec::new(), fields: None, conflicts }
+        Entry { version: None, commit, by, actors: Vec::new(), managers: Vec::new(), fields: None, conflicts }
     };
     for (version, Change { who, fields }) in versions.into_iter().zip(changes) {
         let is_before = |decision: &ResolvedMerge| match version.revision {
@@ -146,7 +151,8 @@ fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<Resolved
         }
         let commit = version.commit.clone();
         let by = by(&who);
-        entries.push(Entry { version: Some(version), commit, by, managers: who.managers, fields, conflicts });
+        let Who { actors, managers, .. } = who;
+        entries.push(Entry { version: Some(version), commit, by, actors, managers, fields, conflicts });
     }
     entries.extend(decisions.map(alone));
     entries
@@ -156,11 +162,11 @@ fn word(version: Option<&Version>) -> &'static str {
     version.map_or("conflict", |version| version.what.word())
 }
 
-fn to_json(Entry { version, commit, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
+fn to_json(Entry { version, commit, actors, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
     let mut entry = json!({
         "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
         "version": version.as_ref().and_then(|version| version.version),
-        "time": commit.time, "by": commit.by(), "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
+        "time": commit.time, "by": commit.by(), "actors": actors, "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
     });
     if let Some(fields) = fields {
         entry["fields"] = fields.iter().map(super::diff::to_json).collect();
@@ -178,15 +184,15 @@ fn branch(args: &Args, history: &History, since: Option<When>) -> anyhow::Result
         let entries = commits.iter().map(|(revisions, commit)| {
             let revisions = revisions.map(|own| json!({ "first": own.first, "last": own.last }));
             json!({
-                "revisions": revisions, "time": commit.time, "by": commit.by(), "author": commit.author, "commit": commit.oid.to_string(),
-                "subject": commit.subject(),
+                "revisions": revisions, "time": commit.time, "by": commit.by(), "actors": Attribution::actors(&commit.message, None),
+                "author": commit.author, "commit": commit.oid.to_string(), "subject": commit.subject(),
             })
         });
         return print_json(&json!(entries.collect::<Vec<_>>()));
     }
     let mut rows = vec![["REVISION", "WHEN", "COMMIT", "WHAT", "BY"].map(ToOwned::to_owned).to_vec()];
     for (revisions, commit) in &commits {
-        let by = by(&Who::of(commit, [None, None]));
+        let by = by(&Who::of(commit, None, [None, None]));
         rows.push(vec![print::revisions(*revisions), ago(commit.time), short(commit), plain(commit.subject()), by]);
     }
     Ok(print::table(&mut trishanku_stdio::stdout(), &rows, |_, _| Ok(()))?)

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use gitcd_history::History;
 use gitcd_history::when::When;
 use gitcd_merge::secrecy::{Exposure, SecretKinds};
+use gitcd_repo::branch;
 
 use gitcd_server::config::{Branches, DEFAULT_NAME, PerBranch};
 
@@ -38,8 +39,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn open(&self) -> anyhow::Result<History> {
-        let branches = Branches {
+    pub(super) fn open(&self) -> anyhow::Result<History> {
+        let branches = self.branches()?;
+        let find_prefix = branches.prefixes.of(&self.branch).is_none();
+        Ok(History::open(branches.branch(&self.branch), find_prefix)?)
+    }
+
+    /// Returns the branch that the flags select.
+    pub(super) fn config(&self) -> anyhow::Result<branch::Config> {
+        Ok(self.branches()?.branch(&self.branch))
+    }
+
+    fn branches(&self) -> anyhow::Result<Branches> {
+        Ok(Branches {
             repository: match &self.repo {
                 Some(repo) => std::path::absolute(repo)?,
                 None => super::repository_here()?,
@@ -50,9 +62,7 @@ impl Place {
             ephemeral: PerBranch::default(),
             committer_name: String::new(),
             committer_email: String::new(),
-        };
-        let find_prefix = branches.prefixes.of(&self.branch).is_none();
-        Ok(History::open(branches.branch(&self.branch), find_prefix)?)
+        })
     }
 }
 
@@ -78,13 +88,13 @@ impl Printing {
 }
 
 /// Prints JSON.
-fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+pub(super) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     use std::io::Write as _;
     Ok(writeln!(trishanku_stdio::plain_stdout(), "{value:#}")?)
 }
 
 /// Notes that a state is not exactly that of the requested revision.
-fn note(when: When, revision: i64) {
+pub(super) fn note(when: When, revision: i64) {
     if let When::Revision(asked) = when
         && asked != revision
     {

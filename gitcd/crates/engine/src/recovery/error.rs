@@ -104,6 +104,9 @@ pub enum OpenError {
     /// The existing history cannot become a branch.
     #[error(transparent)]
     Adopt(#[from] Box<branch::AdoptError>),
+    /// The fork cannot be made.
+    #[error(transparent)]
+    Fork(#[from] Box<branch::ForkError>),
     /// A reference cannot be read.
     #[error(transparent)]
     Reference(#[from] RefError),

@@ -215,6 +215,17 @@ impl Branch {
     /// Does the same, with an explicit action for the data reference.
     pub(super) fn begin_on(&mut self, state: &State, data: Data, previous: Option<Oid>) -> Result<(), FlushError> {
         let metadata = self.write_metadata(state, previous);
+        self.begin_at(state, metadata, (previous, data))
+    }
+
+    /// Makes the first metadata commit, which is in the open pack, the head of the branch. Takes the former target of the metadata
+    /// reference.
+    pub(super) fn begin_at(
+        &mut self,
+        state: &State,
+        metadata: Oid,
+        (previous, data): (Option<Oid>, Data),
+    ) -> Result<(), FlushError> {
         let pair = CommittedHeads { data: self.data_commit, metadata };
         self.pack.finish(&self.repository.path().join("objects/pack"))?;
         self.refs.update(&self.names.metadata, metadata, previous)?;

@@ -4,25 +4,25 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 
-use gitcd::config::{Branches, DEFAULT_PEER_URL, listen_urls};
-use gitcd::recovery::{self, Beginning};
-use gitcd::server::{Config, Server};
-use gitcd::telemetry;
+use ::gitcd::config::{Branches, DEFAULT_PEER_URL, listen_urls};
+use ::gitcd::recovery::{self, Beginning};
+use ::gitcd::server::{Config, Server};
+use ::gitcd::telemetry;
 use tokio::sync::oneshot;
 use tracing::dispatcher::set_default;
 use tracing_subscriber::layer::SubscriberExt;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A running store; stopped when dropped.
+/// A running gitcd; stopped when dropped.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct InProcess {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Store {
+impl InProcess {
     /// Serves a new branch in the repository `folder` on a free loopback port. Exports the spans of its requests to `collector`.
     pub(crate) fn start(folder: &Path, collector: Option<SocketAddr>) -> Result<Self, Failure> {
         let config = config(folder)?;
@@ -43,7 +43,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for InProcess {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -100,12 +100,12 @@ async fn serve(config: Config, started: &mpsc::Sender<Result<SocketAddr, Failure
 fn config(folder: &Path) -> Result<Config, Failure> {
     let branches = Branches {
         repository: folder.to_owned(),
-        prefixes: gitcd::config::PerBranch::parse("key-prefixes", "default=/registry")?,
+        prefixes: ::gitcd::config::PerBranch::parse("key-prefixes", "default=/registry")?,
         committer_name: "testkit".to_owned(),
         committer_email: "testkit@localhost".to_owned(),
         ..Branches::default()
     };
-    let branch = branches.branch(gitcd::config::DEFAULT_NAME);
+    let branch = branches.branch(::gitcd::config::DEFAULT_NAME);
     recovery::init(&branch, Beginning::default())?;
     Ok(Config {
         listen: listen_urls("listen-urls", "http://127.0.0.1:0")?,
