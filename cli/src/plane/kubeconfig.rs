@@ -20,7 +20,7 @@ pub fn write(path: &Path, keys: &Path, user: &str, apiserver_port: u16) -> Resul
 /// Does the same, for a user that acts as another one.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_impersonating(
     path: &Path,
     keys: &Path,
