@@ -105,7 +105,10 @@ fn history(cluster: &Cluster) -> anyhow::Result<()> {
     // Every heaven reports that it was the desk's, whichever kube-apiserver made the change.
     let output = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "svc/kubernetes"]).output()?;
     let entries = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(entries.lines().last().is_some_and(|first| first.contains("desk (kube-apiserver")), "{entries}");
+    ensure!(
+        entries.lines().last().is_some_and(|first| first.contains("desk: system:apiserver (kube-apiserver")),
+        "{entries}"
+    );
     // Kinds that the store defines are resolved, also in a branch that started from another one.
     let unknown = cluster.trishanku().args(["--heaven=kube-scheduler", "log", "raingauge/nothing"]).output()?;
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();

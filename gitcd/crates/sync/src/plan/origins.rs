@@ -148,7 +148,7 @@ fn is_of_a_store(commit: &Commit<'_>) -> bool {
         && ["create ", "update ", "delete "].iter().any(|verb| head.starts_with(verb))
         && !head.contains('\n')
         && revisions.is_some_and(is_range)
-        && last.lines().skip(1).all(|line| line.starts_with("Client: "))
+        && last.lines().skip(1).all(|line| line.starts_with("Client: ") || line.starts_with("Actor: {"))
 }
 
 /// Returns whether gitcd made this merge: the message is a function of the parents (`docs/design/merge.md`, *The commit*).
@@ -230,6 +230,7 @@ mod tests {
         for (message, is_store) in [
             ("update a\n\nRevision: 7-9\nClient: x (y)\nClient: z\n", true),
             ("create 3 pods, update a\n\nRevision: 7\n", true),
+            ("update a\n\nRevision: 7\nClient: x\nActor: {\"user\":\"jane\"}\nActor: {\"user\":\"bob\"}\n", true),
             ("update a\n\nRevision: 2 of the rollout\n", false),
             ("update a\n\nRevision: 9-7\n", false),
             ("update a\n\nRevision: 07\n", false),
