@@ -58,10 +58,12 @@ pub(crate) async fn run(home: &Home, heaven: Option<&str>, options: &At) -> anyh
         Past { folder: &home.past(), assets: &assets, gitcd: branch.gitcd(), ready_within: options.ready_within };
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
+    let mut hangups = signal(SignalKind::hangup())?;
     let interrupted = async {
         tokio::select! {
             _ = interrupts.recv() => {}
             _ = terminations.recv() => {}
+            _ = hangups.recv() => {}
         }
     };
     let served = past.serve(fork, interrupted, async |kubeconfig: &Path, forked: &Forked| {
@@ -88,10 +90,11 @@ async fn command(words: &[OsString], assets: &Assets, kubeconfig: &Path) -> anyh
     command.args(arguments).env("KUBECONFIG", kubeconfig).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
     let mut terminations = signal(SignalKind::terminate())?;
+    let mut hangups = signal(SignalKind::hangup())?;
     loop {
         tokio::select! {
             ended = child.wait() => return ended.with_context(|| format!("cannot wait for {}", program.display())),
-            Some(()) = terminations.recv() => {
+            Some(()) = async { tokio::select! { it = terminations.recv() => it, it = hangups.recv() => it } } => {
                 if let Some(id) = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
                     rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
                 }

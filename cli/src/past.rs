@@ -125,6 +125,10 @@ impl Past<'_> {
         let folder = self.new_folder()?;
         let home = Home::at(folder.path());
         home.create()?;
+        let supervisor = Identity::of(std::process::id()).map_err(PastError::Identity)?;
+        let mut state = State { supervisor, ..State::default() };
+        // Without it, a later command could not find what a killed one left behind.
+        state.save(&home.state_file())?;
         let forked = forked(fork, &home)?;
         let (ports, _) = Ports::choose(None).map_err(PastError::Ports)?;
         certs::ensure(&home.keys(), OffsetDateTime::now_utc())?;
@@ -134,10 +138,7 @@ impl Past<'_> {
         let settings = Settings::default();
         let blueprint = Blueprint { home: &home, assets: self.assets, store: self.gitcd, ports, settings: &settings };
         let components = blueprint.read_only(&policy);
-        let supervisor = Identity::of(std::process::id()).map_err(PastError::Identity)?;
-        let state = State { supervisor, ports: Some(ports), ..State::default() };
-        // Without it, a later command could not find what a killed one left behind.
-        state.save(&home.state_file())?;
+        state.ports = Some(ports);
 
         let (ready, is_ready) = oneshot::channel();
         let mut ready = Some(ready);
@@ -181,7 +182,8 @@ impl Past<'_> {
             if !state.is_file() {
                 continue;
             }
-            let state = State::load(&state)?;
+            // A damaged one cannot be cleared up here, and must not stand in the way.
+            let Ok(state) = State::load(&state) else { continue };
             if !state.is_supervised() {
                 leftovers::end(&state)?;
                 std::fs::remove_dir_all(&path).map_err(failed("remove", &path))?;

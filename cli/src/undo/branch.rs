@@ -174,6 +174,14 @@ impl Branch {
         Ok(all.keys.keys().filter_map(|relative| self.short(relative)).filter(|key| is_wanted(key)).collect())
     }
 
+    /// Returns whether a commit may create an object that contains others: a Namespace or a `CustomResourceDefinition`.
+    pub(super) fn creates_container(&self, commit: &gitcd::history::commits::BranchCommit) -> bool {
+        let Ok(changes) = self.history.changes_of(commit) else { return true };
+        let is_container = |key: &str| key.starts_with("namespaces/") || key.starts_with(DEFINITIONS);
+        let mut created = changes.keys.iter().filter(|(_, change)| change.from.is_none());
+        created.any(|(relative, _)| self.short(relative).is_some_and(|key| is_container(&key)))
+    }
+
     /// Returns an object at the tip; `None` if there is none, or if it cannot be read.
     pub(super) fn object(&self, key: &str) -> Result<Option<Value>, HistoryError> {
         let value = self.history.get(&self.tip, &Self::whole(key))?;

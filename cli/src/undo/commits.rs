@@ -18,12 +18,9 @@ const SHOWN: usize = 8;
 /// Finds commits by their IDs, newest first.
 pub(super) fn find(history: &History, ids: &[String]) -> anyhow::Result<Vec<BranchCommit>> {
     let mut found = ids.iter().map(|id| history.find_commit(id)).collect::<Result<Vec<_>, _>>()?;
-    let revision = |commit: &BranchCommit| commit.revisions.map(|own| own.last);
-    found.sort_by(|one, other| {
-        let by_time = other.commit.time.cmp(&one.commit.time);
-        // A commit of another branch has no revision here.
-        revision(other).zip(revision(one)).map_or(by_time, |(other, one)| other.cmp(&one))
-    });
+    // A commit of another branch has no revision here.
+    let place = |commit: &BranchCommit| (commit.commit.time, commit.revisions.map(|own| own.last), commit.commit.oid);
+    found.sort_by_key(|commit| std::cmp::Reverse(place(commit)));
     found.dedup_by(|one, other| one.commit.oid == other.commit.oid);
     Ok(found)
 }

@@ -158,7 +158,10 @@ fn deletion(branch: &Branch, key: &str) -> anyhow::Result<Option<Deletion>> {
                 Some(own) if own.first > 1 => When::Revision(own.first - 1),
                 _ => When::Time(version.commit.time - 1),
             };
-            return Ok(Some(Deletion { change, before: branch.history.at(when).ok() }));
+            let before = branch.history.at(when);
+            // Of a Namespace or a definition, the content at this moment is needed.
+            let before = if contents_of(key, &change).is_some() { Some(before?) } else { before.ok() };
+            return Ok(Some(Deletion { change, before }));
         }
     }
     Ok(None)

@@ -124,7 +124,9 @@ impl<'a> Session<'a> {
         let api = Api::connect(kubeconfig, options.cluster.context.as_deref()).await?;
         let revision = api.revision().await.context("cannot ask kube-apiserver for its revision")?;
         let mut branch = selected.open_now()?;
-        if commits.is_empty() || commits::find(&branch.history, commits).is_err() {
+        let found = if commits.is_empty() { None } else { commits::find(&branch.history, commits).ok() };
+        // What a Namespace contains may have been written a moment ago.
+        if found.is_none_or(|found| found.iter().any(|commit| branch.creates_container(commit))) {
             branch = selected.open_settled(revision).await?;
         }
         check_identity(&api, &branch).await?;
@@ -153,6 +155,9 @@ impl<'a> Session<'a> {
         let plan = planner.plan(subjects, mode);
         if self.options.dry_run {
             return self.show(&plan).await;
+        }
+        if self.options.json && !self.options.yes {
+            bail!("--json prints the plan only with --dry-run: give that, or --yes");
         }
         let mut out = trishanku_stdio::stdout();
         if !self.options.json {

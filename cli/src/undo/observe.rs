@@ -126,10 +126,14 @@ fn contents(branch: &Branch, subject: &Subject) -> anyhow::Result<Vec<String>> {
     for key in
         branch.keys(|key| scope.may_have(key) && !key.starts_with("namespaces/") && !usual.contains(&key.to_owned()))?
     {
-        if let Some(object) = branch.object(&key)?
-            && text(&object, "/metadata/namespace") == name
-            && custody::left_alone(&key, &object).is_none()
-        {
+        let is_content = match branch.object(&key)? {
+            Some(object) => {
+                text(&object, "/metadata/namespace") == name && custody::left_alone(&key, &object).is_none()
+            }
+            // It is encrypted, or stored as protobuf.
+            None => true,
+        };
+        if is_content {
             found.push(key);
         }
     }
@@ -139,8 +143,8 @@ fn contents(branch: &Branch, subject: &Subject) -> anyhow::Result<Vec<String>> {
 /// Reads which owners and volumes exist.
 async fn live(api: &Api, subjects: &[Subject]) -> Result<Live, ApiError> {
     let objects = || subjects.iter().filter(|subject| is_wanted(subject)).filter_map(Subject::object);
-    let ids: BTreeSet<OwnerId> =
-        objects().flat_map(|object| owners::of(object).into_iter().map(|(id, _)| id)).collect();
+    let wanted = subjects.iter().filter(|subject| is_wanted(subject));
+    let ids: BTreeSet<OwnerId> = wanted.flat_map(Subject::versions).flat_map(owners::of).map(|(id, _)| id).collect();
     let owner = async |id: OwnerId| {
         let identity = ObjectRef {
             key: String::new(),

@@ -70,7 +70,8 @@ pub fn sort(steps: &mut [Step]) {
     let ranks: Vec<usize> = steps.iter().map(rank).collect();
     let by_uid: HashMap<String, usize> =
         steps.iter().enumerate().filter_map(|(at, step)| Some((step.old_uid()?, at))).collect();
-    let places: Vec<(usize, usize)> = (0..steps.len()).map(|at| place(steps, &ranks, &by_uid, at, 0)).collect();
+    let mut places = Places { steps, ranks: &ranks, by_uid: &by_uid, known: vec![None; steps.len()] };
+    let places: Vec<(usize, usize)> = (0..steps.len()).map(|at| places.of(at, 0)).collect();
     let highest = FIRST.len() + LAST.len();
     for (step, (rank, depth)) in steps.iter_mut().zip(places) {
         let is_rejecting = REJECTING.iter().any(|(group, kind)| step.object.is(group, kind));
@@ -83,17 +84,33 @@ pub fn sort(steps: &mut [Step]) {
     steps.sort_by(|one, other| (one.wave, &one.object).cmp(&(other.wave, &other.object)));
 }
 
-/// Returns the rank of an object, which is not lower than that of its owners in the plan, and the number of owners above it.
-fn place(steps: &[Step], ranks: &[usize], by_uid: &HashMap<String, usize>, at: usize, depth: usize) -> (usize, usize) {
-    let owners = steps[at].target().and_then(|object| object.pointer("/metadata/ownerReferences"));
-    let owners = owners.and_then(Value::as_array).into_iter().flatten();
-    let owners = owners.filter_map(|owner| by_uid.get(text(owner, "/uid"))).filter(|owner| **owner != at);
-    let own = (ranks[at], 0);
-    if depth >= MAX_DEPTH {
-        return own;
+/// The ranks of objects, which are not lower than those of their owners in the plan, and the numbers of owners above them.
+struct Places<'a> {
+    steps: &'a [Step],
+    ranks: &'a [usize],
+    by_uid: &'a HashMap<String, usize>,
+    /// Each is computed once. In a circle of owners, that of the step where the circle is entered counts alone.
+    known: Vec<Option<(usize, usize)>>,
+}
+
+impl Places<'_> {
+    fn of(&mut self, at: usize, depth: usize) -> (usize, usize) {
+        let own = (self.ranks[at], 0);
+        if let Some(known) = self.known[at] {
+            return known;
+        }
+        if depth >= MAX_DEPTH {
+            return own;
+        }
+        self.known[at] = Some(own);
+        let owners = self.steps[at].target().and_then(|object| object.pointer("/metadata/ownerReferences"));
+        let owners = owners.and_then(Value::as_array).into_iter().flatten();
+        let owners: Vec<usize> = owners.filter_map(|owner| self.by_uid.get(text(owner, "/uid")).copied()).collect();
+        let place = owners.into_iter().filter(|owner| *owner != at).fold(own, |(rank, above), owner| {
+            let (owner, of_owner) = self.of(owner, depth + 1);
+            (rank.max(owner), above.max(of_owner + 1).min(MAX_DEPTH))
+        });
+        self.known[at] = Some(place);
+        place
     }
-    owners.fold(own, |(rank, above), owner| {
-        let (owner, of_owner) = place(steps, ranks, by_uid, *owner, depth + 1);
-        (rank.max(owner), above.max(of_owner + 1).min(MAX_DEPTH))
-    })
 }

@@ -12,7 +12,7 @@ use crate::custody::{controller, left_alone, not_created};
 use crate::document::{content, is_alike, is_same, is_terminating, over, text};
 use crate::fold::{Folded, revert, terminating};
 use crate::order;
-use crate::owners::{Live, repair};
+use crate::owners::{self, Live, repair};
 use crate::step::{Action, Step, Wave};
 use crate::subject::{Mode, ObjectRef, Subject};
 
@@ -105,6 +105,9 @@ impl Planner<'_> {
     ) -> Action {
         match (current, desired) {
             (None, None) => Action::Nothing(notes.pop().unwrap_or_else(|| "it does not exist".to_owned())),
+            (None, Some(desired)) if is_terminating(desired) => {
+                Action::Nothing("its deletion had been requested before".to_owned())
+            }
             (None, Some(desired)) => {
                 if let Some(reason) = not_created(desired) {
                     return Action::Left(reason.to_owned());
@@ -153,9 +156,16 @@ impl Planner<'_> {
     fn repair_owners(&self, steps: &mut [Step]) {
         let created: BTreeSet<String> = steps.iter().filter_map(Step::old_uid).collect();
         for step in steps {
-            if let Action::Create { object } | Action::Update { object, .. } = &mut step.action {
-                step.notes.extend(repair(object, self.live, &created));
-            }
+            let notes = match &mut step.action {
+                Action::Create { object } => repair(object, self.live, &created),
+                Action::Update { object, current } => {
+                    // What the object has now stays, also a reference to an owner whose kind is not served.
+                    let kept = owners::of(current).into_iter().map(|(_, uid)| uid);
+                    repair(object, self.live, &kept.chain(created.iter().cloned()).collect())
+                }
+                _ => continue,
+            };
+            step.notes.extend(notes);
         }
     }
 }

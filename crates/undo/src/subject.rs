@@ -159,6 +159,12 @@ impl Subject {
         old.or(self.current.as_ref()).or_else(|| self.changes.iter().find_map(|change| change.after.as_ref()))
     }
 
+    /// Returns the object as it is, and as it was before and after each change.
+    pub fn versions(&self) -> impl Iterator<Item = &Value> {
+        let changes = self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
+        self.current.iter().chain(changes)
+    }
+
     /// Returns the identity.
     pub fn identity(&self) -> ObjectRef {
         let unknown = || ObjectRef { key: self.key.clone(), ..ObjectRef::default() };

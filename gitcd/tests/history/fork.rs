@@ -106,6 +106,35 @@ async fn a_fork_between_two_flushes_has_the_values_of_its_commit() {
     }
 }
 
+/// The commit before a merge has its own values, although the merge wrote the same key in the same flush.
+#[tokio::test]
+async fn a_fork_before_a_merge_has_nothing_of_the_merge() {
+    let (_folder, [mut one, mut other]) = super::pair().await;
+    let key = "/registry/configmaps/shop/prices";
+    let value = |round: u32, side: &str| {
+        format!(
+            "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"prices\",\"namespace\":\"shop\",\"uid\":\"u\"}},\"data\":{{\"{side}\":\"{round}\"}}}}\n"
+        )
+    };
+    for round in 0..12 {
+        one.put(key, &value(round, "one")).await;
+        other.put(key, &value(round, "other")).await;
+    }
+    let repository = one.committed().await;
+    let log = gitcd_json(repository.path(), &["log", "--json", "--limit=1000", key]);
+    for version in log.as_array().unwrap() {
+        let Some(revision) = version["revision"].as_i64() else { continue };
+        let at = format!("--at={revision}");
+        let shown = gitcd(repository.path(), &["show", &at, key]);
+        let folder = tempfile::tempdir().unwrap();
+        let made = fork(repository.path(), &revision.to_string(), folder.path());
+        let found = served(&serve(folder.path()).await).await;
+        let (found, _, changed, _) = &found[key];
+        assert_eq!(found.as_bytes(), &shown.stdout, "revision {revision}: {made:#}");
+        assert!(*changed <= made["revision"].as_i64().unwrap(), "revision {revision}: {changed}");
+    }
+}
+
 #[tokio::test]
 async fn a_fork_and_its_origin_go_their_own_ways() {
     let mut store = Store::start(&["--commit-granularity=revision"]).await;

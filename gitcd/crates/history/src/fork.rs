@@ -6,6 +6,7 @@ use bytes::Bytes;
 use git2::Odb;
 use gitcd_repo::branch::{ForkPoint, PastWrite};
 use gitcd_repo::changes;
+use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::Lookup;
 
 use super::line::Step;
@@ -40,12 +41,22 @@ impl History {
         steps.reverse();
         let end = steps.iter().position(|step| step.commit.oid == moment.commit.oid);
         let end = end.ok_or_else(|| HistoryError::object(moment.commit.oid, "it is not on the line of this branch"))?;
+        if !steps[end].is_own {
+            // The commits of another store up to the moment have that store's revisions.
+            point.links.push(HistoryLink::FastForward { ours: older.data, theirs: moment.commit.oid });
+        }
         let next = steps[end + 1..].iter().find_map(Step::revisions).map_or(newer.revision + 1, |own| own.first);
         point.writes = self.writes(&odb, older, &steps[..=end], next)?;
+        // A merge after the moment has no revision in its message, and comes before the next commit that has one.
+        let next = steps[end].revisions().map_or(next, |own| own.last + 1);
+        let later = CommitInfo::read(&odb, newer.data)?.tree;
         let written: BTreeSet<&Bytes> = point.writes.iter().map(|write| &write.key).collect();
         for key in written {
             let found = known(&mut Lookup::new(key), &odb, newer)?;
-            if let Some(found) = found.filter(|found| found.record.mod_revision < next) {
+            let relative = self.config.keys.relative(key);
+            let blob = |tree| changes::find(&self.repository, tree, relative);
+            let Some(found) = found.filter(|found| found.record.mod_revision < next) else { continue };
+            if blob(later)? == blob(moment.commit.tree)? {
                 point.known.insert(key.clone(), (found.record, found.form));
             }
         }

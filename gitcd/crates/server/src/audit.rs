@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,11 +16,15 @@ use gitcd_engine::audit::follow::{Follower, INTERVAL};
 use gitcd_engine::audit::{self, Audit};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Largest body of a request: 32 events, with an object of 500 KiB in both request and response.
 const MAX_BODY: usize = 32 << 20;
 /// Requests whose bodies are in memory at the same time; others wait.
 const CONCURRENT: usize = 2;
+
+/// How long a body may take to arrive, and how long a request waits for others.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where audit events come from.
 #[derive(Clone, Debug, Default)]
@@ -52,11 +57,15 @@ async fn receive(State(receiver): State<Arc<Receiver>>, request: Request) -> Res
         (status, text + "\n").into_response()
     };
     // Before the body is read.
-    let Ok(_permit) = receiver.bodies.acquire().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    let Ok(Ok(_permit)) = timeout(PATIENCE, receiver.bodies.acquire()).await else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "other requests with audit events take too long".to_owned());
     };
     let body: Limited<Body> = Limited::new(request.into_body(), MAX_BODY);
-    let body = match body.collect().await {
+    let Ok(body) = timeout(PATIENCE, body.collect()).await else {
+        let text = format!("the body did not arrive within {} s", PATIENCE.as_secs());
+        return refuse(StatusCode::REQUEST_TIMEOUT, text);
+    };
+    let body = match body {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
             let text = format!(
@@ -66,12 +75,14 @@ async fn receive(State(receiver): State<Arc<Receiver>>, request: Request) -> Res
         }
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}")),
     };
-    match EventList::parse(&body) {
-        Ok(list) => {
+    // A large list takes a while.
+    match blocking::run("read audit events", move || EventList::parse(&body)).await {
+        Ok(Ok(list)) => {
             receiver.audit.add(&list.items);
             StatusCode::OK.into_response()
         }
-        Err(error) => refuse(StatusCode::BAD_REQUEST, error.to_string()),
+        Ok(Err(error)) => refuse(StatusCode::BAD_REQUEST, error.to_string()),
+        Err(panicked) => refuse(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()),
     }
 }
 
@@ -127,6 +138,25 @@ mod tests {
         assert_eq!((status, counted(&audit)), (StatusCode::OK, (2, 0)));
         let (status, said, audit) = post_body("{}".into()).await;
         assert_eq!((status, counted(&audit)), (StatusCode::BAD_REQUEST, (0, 1)), "{said}");
+    }
+
+    /// Two senders that stop in the middle of a body do not keep others away.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_is_given_up() {
+        let audit = Arc::new(Audit::new(audit::Settings::default(), KeySpace::new("/registry", [""; 0])));
+        let routes = routes(audit);
+        let post = |body: Body| {
+            let request = Request::post("/audit").body(body).expect("the request is valid");
+            let routes = routes.clone();
+            async move { routes.oneshot(request).await.expect("it answers").status() }
+        };
+        let silent = || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::convert::Infallible>>());
+        let list = r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[]}"#;
+        let sent = tokio::join!(post(silent()), post(silent()), async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            post(list.into()).await
+        });
+        assert_eq!(sent, (StatusCode::REQUEST_TIMEOUT, StatusCode::REQUEST_TIMEOUT, StatusCode::OK));
     }
 
     #[tokio::test]

@@ -154,7 +154,7 @@ pub(super) fn is_key_of(key: &[u8], object: &ObjectRef) -> bool {
         };
         // Built-in kinds have no group in their keys, custom ones have.
         let group = before.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        api_group.is_empty() || !group.contains(&b'.') || group == api_group.as_bytes()
+        !group.contains(&b'.') || group == api_group.as_bytes()
     };
     leads(resources)
         || any_namespace && resources.iter().rposition(|byte| *byte == b'/').is_some_and(|at| leads(&resources[..at]))
@@ -218,6 +218,7 @@ mod tests {
             ("/registry/configmaps/shop/prices", object("", "configmaps", "other", "")),
             ("/registry/services/specs/shop/web", object("", "endpoints", "shop", "web")),
             ("/registry/example.org/gauges/shop/rain", object("other.org", "gauges", "shop", "rain")),
+            ("/registry/serving.knative.dev/services/shop/web", object("", "services", "shop", "web")),
             ("/registry/xconfigmaps/shop/prices", object("", "configmaps", "shop", "prices")),
             ("prices", object("", "configmaps", "shop", "prices")),
             ("", object("", "configmaps", "", "")),

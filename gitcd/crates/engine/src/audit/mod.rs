@@ -162,6 +162,7 @@ impl Audit {
 
     /// Records that these revisions are committed.
     pub(crate) fn committed(&self, entries: &[Entry], outcomes: &[Outcome], now: Instant) {
+        let candidates = self.candidates(entries);
         let mut state = self.state();
         for (entry, outcome) in entries.iter().zip(outcomes) {
             let key =
@@ -187,7 +188,7 @@ impl Audit {
             state.unnamed.pop_front();
         }
         if let Some(last) = entries.last() {
-            state.table.committed(last.revision.get());
+            state.table.committed(&candidates, outcomes);
             state.patience.committed(last.revision.get());
         }
     }

@@ -14,6 +14,8 @@ use super::claim::{Claim, Write, is_key_of};
 
 /// How many claims are kept; the oldest are dropped.
 const MAX_CLAIMS: usize = 1 << 14;
+/// How many committed revisions are known, for claims that arrive after them.
+const MAX_WRITTEN: usize = 1 << 12;
 /// How long a claim is kept. Its write is in the store before it arrives, so it only has to outlast the committer's pauses.
 const KEEP: Duration = Duration::from_secs(30);
 
@@ -68,6 +70,8 @@ pub(crate) struct Table {
     collections: Vec<Arc<Claim>>,
     /// All claims in the order of arrival.
     order: VecDeque<(Instant, Arc<Claim>)>,
+    /// The last committed revisions, each with its time and keys.
+    written: VecDeque<(i64, i64, Vec<Vec<u8>>)>,
     tolerance_ms: i64,
 }
 
@@ -109,9 +113,39 @@ impl Table {
         self.collections.retain(|other| !Arc::ptr_eq(other, &claim));
     }
 
-    /// Drops the claims of revisions that are committed.
-    pub(crate) fn committed(&mut self, last: i64) {
-        self.by_revision.retain(|revision, _| *revision > last);
+    /// Drops the claims of these revisions, which are committed. A claim names one write of an object, so those without a revision
+    /// are dropped, too, once they have named one.
+    pub(crate) fn committed(&mut self, candidates: &[Candidate<'_>], outcomes: &[Outcome]) {
+        let Some(last) = candidates.last() else { return };
+        let tolerance_ms = self.tolerance_ms;
+        self.by_revision.retain(|revision, _| *revision > last.revision);
+        for (candidate, outcome) in candidates.iter().zip(outcomes) {
+            for (key, is_deleted) in &candidate.changes {
+                let Some(claims) = name(key).and_then(|name| self.by_name.get_mut(name)) else { continue };
+                claims.retain(|claim| {
+                    let has_named = outcome.actor().is_some_and(|actor| Arc::ptr_eq(actor, &claim.actor));
+                    let is_kind = *is_deleted || claim.write == Write::Any;
+                    let is_it = claim.revision() == Some(candidate.revision) || has_named && is_kind;
+                    !is_it || !claim.covers(candidate.time_ms, tolerance_ms) || !is_key_of(key, &claim.object)
+                });
+            }
+            let keys = candidate.changes.iter().map(|(key, _)| key.to_vec()).collect();
+            self.written.push_back((candidate.revision, candidate.time_ms, keys));
+        }
+        while self.written.len() > MAX_WRITTEN {
+            self.written.pop_front();
+        }
+        self.by_name.retain(|_, claims| !claims.is_empty());
+    }
+
+    /// Returns whether the revision of a claim wrote its object in the time of the request. Then the claim is for no other write.
+    fn has_written(&self, claim: &Claim, candidates: &[Candidate<'_>]) -> bool {
+        let Some(revision) = claim.revision() else { return false };
+        let is_it = |own: i64, time_ms: i64| own == revision && claim.covers(time_ms, self.tolerance_ms);
+        let mut pending = candidates.iter().filter(|candidate| is_it(candidate.revision, candidate.time_ms));
+        let mut committed = self.written.iter().filter(|(own, time_ms, _)| is_it(*own, *time_ms));
+        pending.any(|candidate| candidate.changes.iter().any(|(key, _)| is_key_of(key, &claim.object)))
+            || committed.any(|(_, _, keys)| keys.iter().any(|key| is_key_of(key, &claim.object)))
     }
 
     /// Returns who made each of these revisions: all that are durable and not committed yet, in order, so that the only write in
@@ -146,8 +180,7 @@ impl Table {
                 continue;
             }
             for (key, is_deleted) in &candidate.changes {
-                let name = key.rsplit(|byte| *byte == b'/').next().and_then(|name| std::str::from_utf8(name).ok());
-                let named = name.and_then(|name| self.by_name.get(name)).into_iter().flatten();
+                let named = name(key).and_then(|name| self.by_name.get(name)).into_iter().flatten();
                 for claim in named.chain(&self.collections) {
                     let is_kind = *is_deleted || claim.write == Write::Any;
                     if is_kind && claim.covers(candidate.time_ms, self.tolerance_ms) && is_key_of(key, &claim.object) {
@@ -156,14 +189,9 @@ impl Table {
                 }
             }
         }
-        // An update that removed the last finalizer wrote its own revision otherwise.
-        let has_written = |claim: &Claim| {
-            let revision = claim.revision().unwrap_or_default();
-            candidates.iter().any(|candidate| {
-                candidate.revision == revision && candidate.changes.iter().any(|(key, _)| is_key_of(key, &claim.object))
-            })
-        };
-        let mut found: Vec<_> = writes.into_values().filter(|(claim, _)| !has_written(claim)).collect();
+        // An update that removed the last finalizer has the revision of an earlier write; another one wrote its own revision.
+        let is_open = |claim: &Claim| !self.has_written(claim, candidates);
+        let mut found: Vec<_> = writes.into_values().filter(|(claim, _)| is_open(claim)).collect();
         // A deletion by name comes before one of a collection that includes the name.
         found.sort_by_key(|(claim, writes)| (claim.object.name.is_empty(), writes[0]));
         let mut named = outcomes.to_vec();
@@ -181,6 +209,11 @@ impl Table {
         }
         outcomes.clone_from_slice(&named);
     }
+}
+
+/// Returns the last component of a key.
+fn name(key: &[u8]) -> Option<&str> {
+    key.rsplit(|byte| *byte == b'/').next().and_then(|name| std::str::from_utf8(name).ok())
 }
 
 fn remove<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Arc<Claim>>>, key: &K, claim: &Arc<Claim>) {
@@ -235,6 +268,38 @@ mod tests {
             Outcome::Unknown => "-".to_owned(),
         };
         table.resolve(candidates).iter().map(name).collect()
+    }
+
+    /// An update wrote 6, which is committed. The deletion in the time of its request is another user's, whose event comes later.
+    #[test]
+    fn a_claim_that_named_a_write_names_no_later_one() {
+        let update = || claim("x", "prices", Write::AtOrDeletion(6), 10, 20);
+        let mut table = table([update()]);
+        let first = [put(6, 12)];
+        let outcomes = table.resolve(&first);
+        assert_eq!(users(&table, &first), ["x"]);
+        table.committed(&first, &outcomes);
+        assert_eq!(users(&table, &[delete(7, 15)]), ["-"]);
+        // The same event once more.
+        table.add(update(), Instant::now());
+        assert_eq!(users(&table, &[delete(7, 15)]), ["-"]);
+        table.add(claim("y", "prices", Write::Deletion, 14, 16), Instant::now());
+        let second = [delete(7, 15)];
+        let outcomes = table.resolve(&second);
+        assert_eq!(users(&table, &second), ["y"]);
+        table.committed(&second, &outcomes);
+        assert_eq!(users(&table, &[put(8, 15), delete(9, 16)]), ["-", "-"]);
+    }
+
+    /// The response to an update that removed the last finalizer has the revision of an earlier write.
+    #[test]
+    fn an_update_that_deleted_the_object_names_the_deletion() {
+        let mut table = table([]);
+        let before = [put(6, 5)];
+        let outcomes = table.resolve(&before);
+        table.committed(&before, &outcomes);
+        table.add(claim("x", "prices", Write::AtOrDeletion(6), 10, 20), Instant::now());
+        assert_eq!(users(&table, &[delete(7, 15)]), ["x"]);
     }
 
     #[test]
