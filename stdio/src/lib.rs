@@ -8,6 +8,8 @@
 //!
 //! This is for commands. A server that logs to standard output must outlive its reader, so it does not use this.
 
+pub mod text;
+
 use std::fmt::Arguments;
 use std::io::{self, StdoutLock, Write};
 

@@ -169,3 +169,23 @@ async fn bodies_that_are_no_events_are_refused() {
     let other = http().post(url).body("{}").send().await.expect("gitcd listens");
     assert_eq!(other.status(), 404, "the listener serves no keys");
 }
+
+/// A lock file makes the update of the branch fail; then everything is committed once more.
+#[tokio::test]
+async fn users_survive_a_commit_that_fails() {
+    let store = Store::start("30s").await;
+    let first = store.put("prices", "{\"a\":1}\n").await;
+    store.send(&[event("jane", "prices", first)]).await;
+    store.committed(first).await;
+    let lock = store.server.repository().path().join(format!("{DATA}.lock"));
+    std::fs::write(&lock, "").expect("the repository is writable");
+    let second = store.put("prices", "{\"a\":2}\n").await;
+    store.send(&[event("bob", "prices", second)]).await;
+    let failed = async || (store.metric("gitcd_commit_failures_total").await > 0).then_some(());
+    eventually("the commit to fail", failed).await;
+    std::fs::remove_file(&lock).expect("the lock exists");
+    store.committed(second).await;
+    let users: Vec<_> = store.messages("prices").iter().map(|message| user(message)).collect();
+    assert_eq!(users, [Some("bob".to_owned()), Some("jane".to_owned())]);
+    assert_eq!(store.metric("gitcd_audit_named_revisions_total").await, 2, "none is counted twice");
+}

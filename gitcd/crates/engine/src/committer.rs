@@ -347,7 +347,7 @@ impl Committer {
         }
         self.staged = last.revision;
         if let Some(audit) = &self.audit {
-            audit.committed(entries, outcomes, Instant::now());
+            audit.staged(entries, outcomes, Instant::now());
         }
         Ok(())
     }
@@ -407,6 +407,9 @@ impl Committer {
         let metadata = object::bytes(flushed.pair.metadata);
         self.bases.push_back((self.staged, metadata));
         self.store.committed(self.staged, metadata);
+        if let Some(audit) = &self.audit {
+            audit.flushed(self.staged);
+        }
         self.oldest = None;
         let (revision, data, foreign) = (self.staged, flushed.pair.data, self.branch.foreign());
         self.heads.send_modify(|head| *head = Head { revision, data, foreign, ..*head });

@@ -6,15 +6,14 @@ use anstyle::{AnsiColor, Style};
 
 use gitcd_history::Revisions;
 use gitcd_history::fields::Field;
+pub(super) use trishanku_stdio::text::plain;
+use trishanku_stdio::text::{MAX_CHARS, cut};
 
 pub(super) const ADDED: Style = AnsiColor::Green.on_default();
 pub(super) const REMOVED: Style = AnsiColor::Red.on_default();
 pub(super) const CHANGED: Style = AnsiColor::Yellow.on_default();
 pub(super) const STRONG: Style = Style::new().bold();
 pub(super) const FAINT: Style = Style::new().dimmed();
-
-/// Longer values are truncated, unless whole values are requested.
-const MAX_CHARS: usize = 100;
 
 /// Prints fields, each on a line, or on two if they are long.
 pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole: bool) -> io::Result<()> {
@@ -56,22 +55,6 @@ pub(super) fn revisions(revisions: Option<Revisions>) -> String {
         Some(own) if own.first == own.last => own.last.to_string(),
         Some(own) => format!("{}-{}", own.first, own.last),
     }
-}
-
-fn cut(text: &str) -> String {
-    let mut chars = text.trim_end_matches('\n').chars();
-    let kept: String = chars.by_ref().take(MAX_CHARS).collect();
-    let rest = chars.count();
-    if rest == 0 { kept } else { format!("{kept}… ({rest} more)") }
-}
-
-/// Replaces control characters in a line of external text, which could control the terminal.
-pub(super) fn plain(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Prints columns as wide as their widest cell; the last one is not padded.

@@ -1,7 +1,7 @@
 //! Who made each revision, by the audit events of kube-apiserver.
 //!
 //! [`event`] parses events, [`claim`] turns each into a claim that an actor wrote an object, `table` joins claims to revisions, and
-//! `patience` limits for how long the committer waits for them. [`follow`] reads events from a log file. Nothing of it is on the
+//! `wait` limits for how long the committer waits for them. [`follow`] reads events from a log file. Nothing of it is on the
 //! path of a write: events are kept in memory only, and a revision whose event is missing is committed without an actor.
 //!
 //! Source: `docs/design/audit.md`.
@@ -9,8 +9,9 @@
 pub mod claim;
 pub mod event;
 pub mod follow;
-mod patience;
+mod staged;
 mod table;
+mod wait;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,9 +26,10 @@ use gitcd_repo::actor;
 
 use self::claim::Claim;
 use self::event::Event;
-use self::patience::Patience;
+use self::staged::Staged;
 pub(crate) use self::table::Outcome;
 use self::table::{Candidate, Table};
+use self::wait::Waits;
 
 /// Number of committed revisions without an actor that are remembered, to recognize events that come too late.
 const MAX_UNNAMED: usize = 4096;
@@ -79,7 +81,8 @@ pub struct Audit {
 #[derive(Debug)]
 struct State {
     table: Table,
-    patience: Patience,
+    waits: Waits,
+    staged: Staged,
     /// Committed revisions without an actor, and their keys.
     unnamed: VecDeque<(i64, Vec<u8>)>,
 }
@@ -88,13 +91,13 @@ impl Audit {
     /// Returns the audit of a branch with these keys, without events.
     pub fn new(settings: Settings, keys: KeySpace) -> Self {
         let Settings { wait, clock_tolerance } = settings;
-        let (table, patience) = (Table::new(clock_tolerance), Patience::new(wait));
-        Self {
-            state: Mutex::new(State { table, patience, unnamed: VecDeque::new() }),
-            counters: Counters::default(),
-            keys,
-            store: OnceLock::new(),
-        }
+        let state = State {
+            table: Table::new(clock_tolerance),
+            waits: Waits::new(wait),
+            staged: Staged::default(),
+            unnamed: VecDeque::new(),
+        };
+        Self { state: Mutex::new(state), counters: Counters::default(), keys, store: OnceLock::new() }
     }
 
     /// Returns the counters.
@@ -114,7 +117,7 @@ impl Audit {
                     self.counters.dropped.fetch_add(state.table.add(claim, now), Ordering::Relaxed);
                 }
             }
-            state.patience.heard();
+            state.waits.heard();
         }
         self.counters.events.fetch_add(count, Ordering::Relaxed);
         if let Some(store) = self.store.get() {
@@ -134,7 +137,7 @@ impl Audit {
 
     /// Returns the last revision that [`Audit::ready`] has seen.
     pub(crate) fn last_seen(&self) -> Revision {
-        Revision::new(self.state().patience.last_seen())
+        Revision::new(self.state().waits.last_seen())
     }
 
     /// Returns how many of these revisions, which follow the last committed one, can be committed: their actors are known, or do
@@ -142,12 +145,13 @@ impl Audit {
     pub(crate) fn ready(&self, entries: &[Entry], durable: Revision, now: Instant) -> (usize, Option<Instant>) {
         let candidates = self.candidates(entries);
         let mut state = self.state();
-        state.patience.see(durable.get(), now);
-        let outcomes = state.table.resolve(&candidates);
+        state.waits.see(durable.get(), now);
+        let outcomes = state.resolve(&candidates);
         for (count, (candidate, outcome)) in candidates.iter().zip(outcomes).enumerate() {
-            let key = candidate.changes.first().map_or(&b""[..], |(key, _)| key);
+            let is_staged = state.staged.has(candidate.revision);
             if outcome == Outcome::Unknown
-                && let Some(deadline) = state.patience.deadline(candidate.revision, key, now)
+                && !is_staged
+                && let Some(deadline) = state.waits.deadline(candidate.revision, candidate.resource_key(), now)
             {
                 return (count, Some(deadline));
             }
@@ -157,24 +161,27 @@ impl Audit {
 
     /// Returns who made each of these revisions.
     pub(crate) fn resolve(&self, entries: &[Entry]) -> Vec<Outcome> {
-        self.state().table.resolve(&self.candidates(entries))
+        self.state().resolve(&self.candidates(entries))
     }
 
-    /// Records that these revisions are committed.
-    pub(crate) fn committed(&self, entries: &[Entry], outcomes: &[Outcome], now: Instant) {
+    /// Records that these revisions are in the next pack, with these actors. Revisions that were in a pack that could not be written
+    /// are recorded a second time.
+    pub(crate) fn staged(&self, entries: &[Entry], outcomes: &[Outcome], now: Instant) {
         let candidates = self.candidates(entries);
         let mut state = self.state();
-        for (entry, outcome) in entries.iter().zip(outcomes) {
-            let key =
-                entry.changes().first().map_or(&b""[..], |change| actor::key_name(&self.keys, &change.version.key));
+        // Those that are staged again are counted already.
+        let again = candidates.partition_point(|candidate| state.staged.has(candidate.revision));
+        let (candidates, outcomes) = (&candidates[again..], outcomes.get(again..).unwrap_or_default());
+        for (candidate, outcome) in candidates.iter().zip(outcomes) {
+            let (revision, key) = (candidate.revision, candidate.resource_key());
             let counter = match outcome {
                 Outcome::Known(_) => {
-                    state.patience.found(key);
+                    state.waits.found(key);
                     &self.counters.named
                 }
                 Outcome::Unknown => {
-                    state.patience.missed(entry.revision.get(), key, now);
-                    state.unnamed.push_back((entry.revision.get(), key.to_owned()));
+                    state.waits.missed(revision, key, now);
+                    state.unnamed.push_back((revision, key.to_owned()));
                     &self.counters.unnamed
                 }
                 Outcome::Ambiguous => {
@@ -183,14 +190,20 @@ impl Audit {
                 }
             };
             counter.fetch_add(1, Ordering::Relaxed);
+            state.staged.add(revision, outcome);
         }
         while state.unnamed.len() > MAX_UNNAMED {
             state.unnamed.pop_front();
         }
-        if let Some(last) = entries.last() {
-            state.table.committed(&candidates, outcomes);
-            state.patience.committed(last.revision.get());
+        if let Some(last) = candidates.last() {
+            state.table.staged(candidates, outcomes);
+            state.waits.staged(last.revision);
         }
+    }
+
+    /// Records that all revisions up to this one are in the repository.
+    pub(crate) fn flushed(&self, last: Revision) {
+        self.state().staged.flushed(last.get());
     }
 
     fn candidates<'e>(&self, entries: &'e [Entry]) -> Vec<Candidate<'e>> {
@@ -212,13 +225,24 @@ impl Audit {
 }
 
 impl State {
+    /// Returns who made each of these revisions; of those that were staged before, who was known then.
+    fn resolve(&self, candidates: &[Candidate<'_>]) -> Vec<Outcome> {
+        let mut outcomes = self.table.resolve(candidates);
+        for (candidate, outcome) in candidates.iter().zip(&mut outcomes) {
+            if let Some(actor) = self.staged.actor(candidate.revision) {
+                *outcome = Outcome::Known(actor.clone());
+            }
+        }
+        outcomes
+    }
+
     /// Returns 1 if a claim is of a revision that was committed without it.
     fn late(&mut self, claim: &Claim) -> u64 {
         let Some(revision) = claim.revision() else { return 0 };
         let Ok(at) = self.unnamed.binary_search_by_key(&revision, |(unnamed, _)| *unnamed) else { return 0 };
         let Some((_, key)) = self.unnamed.remove(at) else { return 0 };
         // The next revisions of the resource wait again.
-        self.patience.found(&key);
+        self.waits.found(&key);
         1
     }
 }

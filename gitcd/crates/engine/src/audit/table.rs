@@ -40,6 +40,13 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
+impl Candidate<'_> {
+    /// Returns the key that shows the resource of the revision: its first.
+    pub(crate) fn resource_key(&self) -> &[u8] {
+        self.changes.first().map_or(b"", |(key, _)| key)
+    }
+}
+
 impl Outcome {
     pub(crate) fn actor(&self) -> Option<&Arc<Actor>> {
         match self {
@@ -113,9 +120,9 @@ impl Table {
         self.collections.retain(|other| !Arc::ptr_eq(other, &claim));
     }
 
-    /// Drops the claims of these revisions, which are committed. A claim names one write of an object, so those without a revision
+    /// Drops the claims of these revisions, which are staged. A claim names one write of an object, so those without a revision
     /// are dropped, too, once they have named one.
-    pub(crate) fn committed(&mut self, candidates: &[Candidate<'_>], outcomes: &[Outcome]) {
+    pub(crate) fn staged(&mut self, candidates: &[Candidate<'_>], outcomes: &[Outcome]) {
         let Some(last) = candidates.last() else { return };
         let tolerance_ms = self.tolerance_ms;
         self.by_revision.retain(|revision, _| *revision > last.revision);
@@ -278,7 +285,7 @@ mod tests {
         let first = [put(6, 12)];
         let outcomes = table.resolve(&first);
         assert_eq!(users(&table, &first), ["x"]);
-        table.committed(&first, &outcomes);
+        table.staged(&first, &outcomes);
         assert_eq!(users(&table, &[delete(7, 15)]), ["-"]);
         // The same event once more.
         table.add(update(), Instant::now());
@@ -287,7 +294,7 @@ mod tests {
         let second = [delete(7, 15)];
         let outcomes = table.resolve(&second);
         assert_eq!(users(&table, &second), ["y"]);
-        table.committed(&second, &outcomes);
+        table.staged(&second, &outcomes);
         assert_eq!(users(&table, &[put(8, 15), delete(9, 16)]), ["-", "-"]);
     }
 
@@ -297,7 +304,7 @@ mod tests {
         let mut table = table([]);
         let before = [put(6, 5)];
         let outcomes = table.resolve(&before);
-        table.committed(&before, &outcomes);
+        table.staged(&before, &outcomes);
         table.add(claim("x", "prices", Write::AtOrDeletion(6), 10, 20), Instant::now());
         assert_eq!(users(&table, &[delete(7, 15)]), ["x"]);
     }

@@ -1,6 +1,6 @@
 //! How long the committer waits for audit events.
 //!
-//! A revision waits until its event has arrived, but no longer than [`Patience::limit`] after the committer saw it. Some writes have
+//! A revision waits until its event has arrived, but no longer than [`Waits::limit`] after the committer saw it. Some writes have
 //! no event: those of kube-apiserver itself, and of resources that its audit policy leaves out. After three revisions of a
 //! resource in a row without an event, the revisions of this resource no longer wait, except one now and then. If no event at all
 //! arrives, no revision waits until one does.
@@ -17,7 +17,7 @@ const MAX_PAUSE: Duration = Duration::from_mins(10);
 const MAX_RESOURCES: usize = 1024;
 
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Waits {
     limit: Duration,
     /// When revisions up to each of these were first seen.
     seen: VecDeque<(i64, Instant)>,
@@ -33,7 +33,7 @@ struct Resource {
     suspended_until: Option<Instant>,
 }
 
-impl Patience {
+impl Waits {
     pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, seen: VecDeque::new(), silent: 0, resources: HashMap::new() }
     }
@@ -96,8 +96,8 @@ impl Patience {
         }
     }
 
-    /// Forgets the revisions up to `last`, which are committed.
-    pub(crate) fn committed(&mut self, last: i64) {
+    /// Forgets the revisions up to `last`, which wait no longer.
+    pub(crate) fn staged(&mut self, last: i64) {
         // The last one stays, for `last_seen`.
         while self.seen.len() > 1 && self.seen[0].0 <= last {
             self.seen.pop_front();
@@ -120,66 +120,66 @@ mod tests {
     const RANGE: &[u8] = b"ranges/serviceips";
 
     /// Lets a revision wait in vain. Returns for how long it waited.
-    fn miss(patience: &mut Patience, revision: i64, key: &[u8], now: &mut Instant) -> Duration {
-        patience.see(revision, *now);
-        let waited = patience.deadline(revision, key, *now).map_or(Duration::ZERO, |until| until - *now);
+    fn miss(waits: &mut Waits, revision: i64, key: &[u8], now: &mut Instant) -> Duration {
+        waits.see(revision, *now);
+        let waited = waits.deadline(revision, key, *now).map_or(Duration::ZERO, |until| until - *now);
         *now += waited;
-        patience.missed(revision, key, *now);
-        patience.committed(revision);
+        waits.missed(revision, key, *now);
+        waits.staged(revision);
         waited
     }
 
     #[test]
     fn a_revision_waits_from_the_moment_at_which_it_was_seen() {
-        let (mut patience, now) = (Patience::new(LIMIT), Instant::now());
+        let (mut waits, now) = (Waits::new(LIMIT), Instant::now());
         let half = LIMIT / 2;
-        patience.see(5, now);
-        patience.see(9, now + half);
-        assert_eq!(patience.deadline(3, MAP, now), Some(now + LIMIT));
-        assert_eq!(patience.deadline(5, MAP, now), Some(now + LIMIT));
-        assert_eq!(patience.deadline(6, MAP, now + half), Some(now + half + LIMIT));
-        assert_eq!(patience.deadline(5, MAP, now + LIMIT), None, "the wait is over");
-        patience.committed(5);
-        assert_eq!(patience.deadline(9, MAP, now + LIMIT), Some(now + half + LIMIT));
-        assert_eq!(patience.last_seen(), 9);
+        waits.see(5, now);
+        waits.see(9, now + half);
+        assert_eq!(waits.deadline(3, MAP, now), Some(now + LIMIT));
+        assert_eq!(waits.deadline(5, MAP, now), Some(now + LIMIT));
+        assert_eq!(waits.deadline(6, MAP, now + half), Some(now + half + LIMIT));
+        assert_eq!(waits.deadline(5, MAP, now + LIMIT), None, "the wait is over");
+        waits.staged(5);
+        assert_eq!(waits.deadline(9, MAP, now + LIMIT), Some(now + half + LIMIT));
+        assert_eq!(waits.last_seen(), 9);
     }
 
     #[test]
     fn without_any_event_only_three_revisions_wait() {
-        let (mut patience, mut now) = (Patience::new(LIMIT), Instant::now());
+        let (mut waits, mut now) = (Waits::new(LIMIT), Instant::now());
         let keys = [MAP, RANGE, b"pods/n/a", b"pods/n/b", b"leases/n/c", b"secrets/n/d"];
-        let waits: Vec<_> = (1..).zip(keys).map(|(at, key)| miss(&mut patience, at, key, &mut now)).collect();
-        assert_eq!(waits, [LIMIT, LIMIT, LIMIT, Duration::ZERO, Duration::ZERO, Duration::ZERO]);
-        patience.heard();
-        assert_eq!(miss(&mut patience, 7, MAP, &mut now), LIMIT, "an event arrived");
+        let waited: Vec<_> = (1..).zip(keys).map(|(at, key)| miss(&mut waits, at, key, &mut now)).collect();
+        assert_eq!(waited, [LIMIT, LIMIT, LIMIT, Duration::ZERO, Duration::ZERO, Duration::ZERO]);
+        waits.heard();
+        assert_eq!(miss(&mut waits, 7, MAP, &mut now), LIMIT, "an event arrived");
     }
 
     #[test]
     fn a_resource_without_events_is_waited_for_less_and_less() {
-        let (mut patience, mut now) = (Patience::new(LIMIT), Instant::now());
+        let (mut waits, mut now) = (Waits::new(LIMIT), Instant::now());
         let start = now;
-        let mut waits = Vec::new();
+        let mut waited = Vec::new();
         for revision in 1..2000 {
-            patience.heard();
-            if !miss(&mut patience, revision, RANGE, &mut now).is_zero() {
-                waits.push((now - start).as_secs());
+            waits.heard();
+            if !miss(&mut waits, revision, RANGE, &mut now).is_zero() {
+                waited.push((now - start).as_secs());
             }
             now += Duration::from_secs(1);
         }
-        assert!(waits.len() < 14, "{waits:?}");
+        assert!(waited.len() < 14, "{waited:?}");
         // Others still wait.
-        assert_eq!(miss(&mut patience, 2001, MAP, &mut now), LIMIT);
-        patience.found(RANGE);
-        assert_eq!(miss(&mut patience, 2002, RANGE, &mut now), LIMIT, "an event of it arrived");
+        assert_eq!(miss(&mut waits, 2001, MAP, &mut now), LIMIT);
+        waits.found(RANGE);
+        assert_eq!(miss(&mut waits, 2002, RANGE, &mut now), LIMIT, "an event of it arrived");
     }
 
     #[test]
     fn a_commit_that_did_not_wait_is_no_miss() {
-        let (mut patience, now) = (Patience::new(LIMIT), Instant::now());
+        let (mut waits, now) = (Waits::new(LIMIT), Instant::now());
         for revision in 1..20 {
-            patience.see(revision, now);
-            patience.missed(revision, MAP, now);
+            waits.see(revision, now);
+            waits.missed(revision, MAP, now);
         }
-        assert_eq!(patience.deadline(19, MAP, now), Some(now + LIMIT));
+        assert_eq!(waits.deadline(19, MAP, now), Some(now + LIMIT));
     }
 }
