@@ -5,27 +5,42 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use gitcd::merge::secrecy::{Exposure, SecretKinds};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::{Client, Config};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use trishanku_undo::ObjectRef;
 use trishanku_undo::document::text;
+
+use super::rejection;
 
 /// The field manager of all writes.
 const MANAGER: &str = "trishanku-undo";
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Page size, as in `kubectl get`.
 const PAGE: usize = 500;
+/// Concurrent requests.
+const AT_A_TIME: usize = 8;
+/// Asks for the metadata of objects alone.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+/// What a name in a path or a parameter may contain as it is (RFC 3986, unreserved); names of roles may contain almost everything.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     /// kube-apiserver rejected it.
-    #[error("{}", .0.message)]
-    Rejected(Box<Status>),
+    #[error("{}", rejection::shown(.status, *.is_hidden))]
+    Rejected {
+        status: Box<Status>,
+        /// Whether the message may quote values that are not shown.
+        is_hidden: bool,
+    },
     /// kube-apiserver does not serve the kind.
     #[error("kube-apiserver does not serve {kind} of {api_version}")]
     NotServed { api_version: String, kind: String },
@@ -38,13 +53,29 @@ impl ApiError {
     /// Returns the HTTP status code, or 0.
     pub(super) fn code(&self) -> u16 {
         match self {
-            Self::Rejected(status) => status.code,
+            Self::Rejected { status, .. } => status.code,
             _ => 0,
         }
     }
 
     pub(super) fn is_reason(&self, reason: &str) -> bool {
-        matches!(self, Self::Rejected(status) if status.reason == reason)
+        matches!(self, Self::Rejected { status, .. } if status.reason == reason)
+    }
+
+    /// Returns the message of kube-apiserver, which must not be shown; empty if there is none.
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Rejected { status, .. } => &status.message,
+            _ => "",
+        }
+    }
+
+    /// Hides the message if it may quote values.
+    fn hidden(self, hide: bool) -> Self {
+        match self {
+            Self::Rejected { status, .. } => Self::Rejected { status, is_hidden: hide },
+            other => other,
+        }
     }
 }
 
@@ -54,17 +85,24 @@ struct Served {
     kind: String,
     plural: String,
     is_namespaced: bool,
+    is_listed: bool,
 }
 
 /// A client of kube-apiserver that finds kinds by itself.
 pub(super) struct Api {
     client: Client,
     served: Mutex<HashMap<String, Vec<Served>>>,
+    /// Kinds whose values no error quotes.
+    secrets: SecretKinds,
 }
 
 impl Api {
     /// Reads a kubeconfig; without one, that of kubectl.
-    pub(super) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Self> {
+    pub(super) async fn connect(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+        secrets: SecretKinds,
+    ) -> anyhow::Result<Self> {
         let read = match kubeconfig {
             Some(path) => {
                 Kubeconfig::read_from(path).with_context(|| format!("cannot use the kubeconfig {}", path.display()))?
@@ -75,17 +113,34 @@ impl Api {
         let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
         config.read_timeout = Some(TIMEOUT);
         let client = Client::try_from(config).context("cannot use the credentials in the kubeconfig")?;
-        Ok(Self { client, served: Mutex::default() })
+        Ok(Self { client, served: Mutex::default(), secrets })
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
-        let request = Request::builder().method(method).uri(path).header("Content-Type", "application/json");
+        self.send_for(method, path, body, "application/json").await
+    }
+
+    async fn send_for(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        accept: &str,
+    ) -> Result<Value, ApiError> {
+        let request = Request::builder().method(method).uri(path).header("Accept", accept);
+        let request = request.header("Content-Type", "application/json");
         let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = request.body(body).map_err(|error| ApiError::Failed(error.to_string()))?;
         self.client.request(request).await.map_err(|error| match error {
-            kube::Error::Api(status) => ApiError::Rejected(status),
+            kube::Error::Api(status) => ApiError::Rejected { status, is_hidden: false },
             error => ApiError::Failed(chain(&error)),
         })
+    }
+
+    /// Sends an object, or a request about it. No error quotes the values of a hidden kind.
+    async fn write(&self, method: Method, path: &str, object: &Value, body: &Value) -> Result<Value, ApiError> {
+        let is_hidden = || self.secrets.of_value(object.to_string().as_bytes()) != Exposure::Open;
+        self.send(method, path, Some(body)).await.map_err(|error| error.hidden(is_hidden()))
     }
 
     /// Returns the current revision of the store.
@@ -126,13 +181,13 @@ impl Api {
         let served = self.served(&object.api_version, &object.kind).await?;
         let root = root(&object.api_version);
         Ok(match object.namespace.as_deref().filter(|_| served.is_namespaced) {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", served.plural),
+            Some(namespace) => format!("{root}/namespaces/{}/{}", escaped(namespace), served.plural),
             None => format!("{root}/{}", served.plural),
         })
     }
 
     async fn path(&self, object: &ObjectRef) -> Result<String, ApiError> {
-        Ok(format!("{}/{}", self.collection(object).await?, object.name))
+        Ok(format!("{}/{}", self.collection(object).await?, escaped(&object.name)))
     }
 
     /// Returns an object; `None` if it does not exist, or its kind is not served.
@@ -162,15 +217,22 @@ impl Api {
             Err(ApiError::NotServed { .. }) => return Ok(HashMap::new()),
             path => path?,
         };
-        let (mut found, mut next) = (HashMap::new(), String::new());
+        let items = self.pages(&path, like, "application/json").await?;
+        Ok(items.into_iter().map(|item| (text(&item, "/metadata/name").to_owned(), item)).collect())
+    }
+
+    /// Returns all objects of a collection.
+    async fn pages(&self, path: &str, like: &ObjectRef, accept: &str) -> Result<Vec<Value>, ApiError> {
+        let (mut found, mut next) = (Vec::new(), String::new());
         loop {
-            let mut list = self.send(Method::GET, &format!("{path}?limit={PAGE}&continue={next}"), None).await?;
+            let path = format!("{path}?limit={PAGE}&continue={}", escaped(&next));
+            let mut list = self.send_for(Method::GET, &path, None, accept).await?;
             let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-            for mut item in items {
+            found.extend(items.into_iter().map(|mut item| {
                 item["apiVersion"] = like.api_version.as_str().into();
                 item["kind"] = like.kind.as_str().into();
-                found.insert(text(&item, "/metadata/name").to_owned(), item);
-            }
+                item
+            }));
             text(&list, "/metadata/continue").clone_into(&mut next);
             if next.is_empty() {
                 return Ok(found);
@@ -178,16 +240,59 @@ impl Api {
         }
     }
 
+    /// Returns the metadata of all objects that would be deleted with a Namespace or a `CustomResourceDefinition`.
+    pub(super) async fn contents(&self, container: &Value) -> Result<Vec<Value>, ApiError> {
+        let name = text(container, "/metadata/name");
+        let kinds = if text(container, "/kind") == "Namespace" {
+            self.namespaced_kinds(name).await?
+        } else {
+            let versions = container.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+            let served = versions.into_iter().find(|version| version["served"] == true);
+            let group = text(container, "/spec/group");
+            let like = |version: &Value| ObjectRef {
+                api_version: format!("{group}/{}", text(version, "/name")),
+                kind: text(container, "/spec/names/kind").to_owned(),
+                ..ObjectRef::default()
+            };
+            served.map(like).into_iter().collect()
+        };
+        let lists = kinds.into_iter().map(async |like| match self.collection(&like).await {
+            Err(ApiError::NotServed { .. }) => Ok(Vec::new()),
+            path => self.pages(&path?, &like, METADATA).await,
+        });
+        let lists: Vec<Vec<Value>> = futures::stream::iter(lists).buffer_unordered(AT_A_TIME).try_collect().await?;
+        Ok(lists.into_iter().flatten().collect())
+    }
+
+    /// Returns each kind that can be listed in a namespace, in the version that kube-apiserver prefers.
+    async fn namespaced_kinds(&self, namespace: &str) -> Result<Vec<ObjectRef>, ApiError> {
+        let groups = self.send(Method::GET, "/apis", None).await?;
+        let groups = groups["groups"].as_array().into_iter().flatten();
+        let preferred = groups.map(|group| text(group, "/preferredVersion/groupVersion").to_owned());
+        let mut found = Vec::new();
+        for api_version in std::iter::once("v1".to_owned()).chain(preferred) {
+            let list = self.send(Method::GET, &root(&api_version), None).await?;
+            let listed = resources(&list).into_iter().filter(|served| served.is_namespaced && served.is_listed);
+            found.extend(listed.map(|served| ObjectRef {
+                api_version: api_version.clone(),
+                kind: served.kind,
+                namespace: Some(namespace.to_owned()),
+                ..ObjectRef::default()
+            }));
+        }
+        Ok(found)
+    }
+
     /// Creates an object, and returns it.
     pub(super) async fn create(&self, object: &ObjectRef, value: &Value, dry_run: bool) -> Result<Value, ApiError> {
         let path = format!("{}?{}", self.collection(object).await?, parameters(dry_run));
-        self.send(Method::POST, &path, Some(value)).await
+        self.write(Method::POST, &path, value, value).await
     }
 
     /// Replaces an object if it has the resource version in `value`.
     pub(super) async fn replace(&self, object: &ObjectRef, value: &Value, dry_run: bool) -> Result<Value, ApiError> {
         let path = format!("{}?{}", self.path(object).await?, parameters(dry_run));
-        self.send(Method::PUT, &path, Some(value)).await
+        self.write(Method::PUT, &path, value, value).await
     }
 
     /// Deletes an object if it has the uid and the resource version of `current`.
@@ -199,8 +304,12 @@ impl Api {
                 "uid": text(current, "/metadata/uid"), "resourceVersion": text(current, "/metadata/resourceVersion"),
             },
         });
-        self.send(Method::DELETE, &path, Some(&options)).await
+        self.write(Method::DELETE, &path, current, &options).await
     }
+}
+
+fn escaped(name: &str) -> String {
+    utf8_percent_encode(name, ESCAPED).to_string()
 }
 
 fn root(api_version: &str) -> String {
@@ -218,6 +327,7 @@ fn resources(list: &Value) -> Vec<Served> {
         kind: text(resource, "/kind").to_owned(),
         plural: text(resource, "/name").to_owned(),
         is_namespaced: resource["namespaced"] == true,
+        is_listed: resource["verbs"].as_array().is_some_and(|verbs| verbs.contains(&"list".into())),
     };
     resources.map(served).collect()
 }

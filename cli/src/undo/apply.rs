@@ -10,7 +10,7 @@ use gitcd::merge::schema::Schemas;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use trishanku_undo::document::{is_alike, is_same, is_terminating, over, text};
-use trishanku_undo::{Action, Live, ObjectRef, Plan, Step, creation, fold, owners};
+use trishanku_undo::{Action, Live, ObjectRef, Plan, Step, creation, custody, fold, owners};
 
 use super::api::{Api, ApiError};
 use super::rejection;
@@ -99,11 +99,18 @@ impl Applier<'_> {
 
     async fn step(&self, step: &Step, uids: &Mutex<Uids>) -> Outcome {
         let applied = match &step.action {
-            Action::Create { object } => self.created(step, object, uids).await,
-            Action::Update { object, current } => self.updated(&step.object, object, current).await,
+            Action::Create { object } => match repointed(object, uids) {
+                Ok(object) => self.create(&step.object, object).await,
+                Err(reason) => Err(reason),
+            },
+            Action::Update { object, current } => match repointed(object, uids) {
+                Ok(object) => self.updated(&step.object, &object, current).await,
+                Err(reason) => Err(reason),
+            },
             Action::Delete { current } => self.deleted(&step.object, current).await,
             Action::Nothing(_) | Action::Left(_) | Action::Blocked(_) => Ok(Written::unchanged()),
         };
+        Self::record(step, &applied, uids);
         let object = step.object.clone();
         match applied {
             Ok(Written { done, object: now, notes }) => {
@@ -114,25 +121,21 @@ impl Applier<'_> {
         }
     }
 
-    async fn created(&self, step: &Step, object: &Value, uids: &Mutex<Uids>) -> Applied {
-        let mut object = object.clone();
-        let missing = {
-            let uids = uids.lock().unwrap_or_else(PoisonError::into_inner);
-            owners::repoint(&mut object, &uids.created, &uids.failed)
-        };
-        let created = match missing {
-            // The garbage collector would delete it.
-            Some(owner) => Err(format!("its owner {owner} could not be created")),
-            None => self.create(&step.object, object).await,
-        };
-        if let Some(old) = step.old_uid() {
-            let mut uids = uids.lock().unwrap_or_else(PoisonError::into_inner);
-            match &created {
-                Ok(created) => drop(uids.created.insert(old, text(&created.object, "/metadata/uid").to_owned())),
-                Err(_) => drop(uids.failed.insert(old)),
+    /// Records the new uid of an object, for those that it owns.
+    fn record(step: &Step, applied: &Applied, uids: &Mutex<Uids>) {
+        let old = match (&step.action, applied) {
+            (Action::Create { .. }, _) => step.old_uid(),
+            (Action::Update { current, .. }, Ok(Written { done: Done::Recreated, .. })) => {
+                Some(text(current, "/metadata/uid").to_owned())
             }
+            _ => None,
+        };
+        let Some(old) = old else { return };
+        let mut uids = uids.lock().unwrap_or_else(PoisonError::into_inner);
+        match applied {
+            Ok(written) => drop(uids.created.insert(old, text(&written.object, "/metadata/uid").to_owned())),
+            Err(_) => drop(uids.failed.insert(old)),
         }
-        created
     }
 
     /// Creates an object. Gives up addresses and ports that another Service has meanwhile.
@@ -165,9 +168,7 @@ impl Applier<'_> {
             if is_alike(&now, &desired) {
                 return Ok(Written::new(Done::Unchanged, now, Vec::new()));
             }
-            let is_usual = identity.is("", "ServiceAccount") && identity.name == "default"
-                || identity.is("", "ConfigMap") && identity.name == "kube-root-ca.crt";
-            if !is_usual {
+            if !custody::is_in_every_namespace(identity) {
                 break;
             }
             match self.api.replace(identity, &desired, false).await {
@@ -212,6 +213,7 @@ impl Applier<'_> {
 
     async fn deleted(&self, identity: &ObjectRef, base: &Value) -> Applied {
         let mut current = base.clone();
+        self.check_contents(identity, base).await?;
         for _ in 0..TRIES {
             match self.api.delete(identity, &current, false).await {
                 Ok(left) => {
@@ -236,6 +238,31 @@ impl Applier<'_> {
             current = now;
         }
         Err(format!("it changed {TRIES} times meanwhile; run this again"))
+    }
+
+    /// Checks that nothing is deleted with a Namespace or a definition but what controllers create in it. The plan has deleted the
+    /// rest; other clients may have created more since it was made.
+    async fn check_contents(&self, identity: &ObjectRef, container: &Value) -> Result<(), String> {
+        let is_definition = identity.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if !is_definition && !identity.is("", "Namespace") {
+            return Ok(());
+        }
+        let contents = self.api.contents(container).await;
+        let contents = contents.map_err(|error| format!("what it contains is not known: {error}"))?;
+        let others: Vec<ObjectRef> = contents
+            .iter()
+            .filter(|object| !is_terminating(object) && custody::left_alone("", object).is_none())
+            .map(|object| ObjectRef::of("", object))
+            .filter(|object| !custody::is_in_every_namespace(object))
+            .collect();
+        match &others[..] {
+            [] => Ok(()),
+            [one] => Err(format!("{one} would be deleted with it; delete it first, or run this again")),
+            [first, more @ ..] => Err(format!(
+                "{first} and {} more would be deleted with it; delete them first, or run this again",
+                more.len()
+            )),
+        }
     }
 
     /// Deletes and creates an object whose immutable fields differ.
@@ -284,6 +311,17 @@ impl Applier<'_> {
         let is_discovered = self.api.serves(&like.api_version, &like.kind).await.map_err(|error| error.to_string())?;
         // The request handler may lag behind the discovery document.
         Ok(is_discovered && self.api.is_listed(like).await.map_err(|error| error.to_string())?)
+    }
+}
+
+/// Returns the object with the new uids of its owners.
+fn repointed(object: &Value, uids: &Mutex<Uids>) -> Result<Value, String> {
+    let mut object = object.clone();
+    let uids = uids.lock().unwrap_or_else(PoisonError::into_inner);
+    match owners::repoint(&mut object, &uids.created, &uids.failed) {
+        // The garbage collector would delete it.
+        Some(owner) => Err(format!("its owner {owner} could not be created")),
+        None => Ok(object),
     }
 }
 

@@ -1,17 +1,20 @@
 //! The command lines of `undo`, `restore` and `undelete`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gitcd::history::when::When;
 use gitcd::secrecy::SecretKinds;
+
+use crate::console::quoted;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trishanku undo 3fa91c20d4                        what one commit changed
   trishanku undo --since=10m -n shop               everything that changed in a namespace
-  trishanku undo --by=helm --since=1h --dry-run    what one program or person changed
+  trishanku undo --by=helm --since=1h --dry-run    what one program changed
+  trishanku undo --by=jane --since=1h              what one user changed, if commits name users
   trishanku undo --since=10m deploy/web -n shop    one object
 
 Fields that were edited later keep their values. The changes are requests to kube-apiserver, so they become commits, which can be
@@ -20,7 +23,7 @@ pub(crate) struct Undo {
     /// Commits to undo, by their IDs as in `trishanku log`, and objects, KIND/NAME [default: all objects]
     #[arg(value_name = "COMMIT|OBJECT")]
     pub(super) words: Vec<String>,
-    /// Only changes of this field manager, client or author, as `trishanku log` shows them
+    /// Only changes of this user, field manager, client or author, as `trishanku log` shows them
     #[arg(long, value_name = "USER")]
     pub(super) by: Option<String>,
     /// All changes since this moment: how long ago (10m), a time, or a revision
@@ -124,4 +127,21 @@ pub(crate) struct Cluster {
     /// Context in the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
+}
+
+impl Cluster {
+    /// Returns the options that select this cluster, for a command line; each after a space.
+    pub(super) fn options(&self) -> String {
+        let Self { repo, data_reference, metadata_reference, kubeconfig, context } = self;
+        let word = |option: &str, value: &Path| format!(" {option} {}", quoted(value));
+        let text = |option: &str, value: &str| word(option, Path::new(value));
+        let repo =
+            repo.as_deref().map(|repo| format!("{}{}", word("--repo", repo), text("--data-reference", data_reference)));
+        let rest = [
+            metadata_reference.as_deref().map(|name| text("--metadata-reference", name)),
+            kubeconfig.as_deref().map(|file| word("--kubeconfig", file)),
+            context.as_deref().map(|name| text("--context", name)),
+        ];
+        repo.into_iter().chain(rest.into_iter().flatten()).collect()
+    }
 }

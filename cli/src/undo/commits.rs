@@ -48,18 +48,52 @@ pub(super) fn with(branch: &Branch, since: &Moment, outcomes: &[Outcome]) -> any
     Ok(found)
 }
 
-/// Returns how to undo an undo.
-pub(super) fn hint(program: &str, commits: &[BranchCommit], before: &Moment, outcomes: &[Outcome]) -> Option<String> {
+/// Returns whether the commits have changes of other objects than those of an undo, which several writes at once can cause.
+pub(super) fn has_others(branch: &Branch, commits: &[BranchCommit], outcomes: &[Outcome]) -> anyhow::Result<bool> {
+    let own: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.object.key.as_str()).collect();
+    for commit in commits {
+        let changes = branch.history.changes_of(commit)?;
+        if changes.keys.keys().filter_map(|key| branch.short(key)).any(|key| !own.contains(key.as_str())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the arguments with which an undo is undone. `has_others` is whether its commits have changes of others, too.
+pub(super) fn hint(
+    commits: &[BranchCommit],
+    before: &Moment,
+    outcomes: &[Outcome],
+    has_others: bool,
+) -> Option<String> {
     // A deletion has no field manager.
-    let has_deletion = outcomes.iter().any(|outcome| matches!(outcome.result, Ok(Done::Deleted)));
+    let has_deletion = outcomes.iter().any(|outcome| matches!(outcome.result, Ok(Done::Deleted | Done::Recreated)));
     let ids: Vec<String> = commits.iter().map(|commit| commit.commit.oid.to_string()[..10].to_owned()).collect();
     match &ids[..] {
         [] => None,
-        ids if ids.len() <= SHOWN || has_deletion => Some(format!("To undo this: {program} undo {}", ids.join(" "))),
-        ids => Some(format!(
-            "{} commits; to undo this: {program} undo --since={} --by={MANAGER}",
-            ids.len(),
-            before.revision
-        )),
+        ids if ids.len() <= SHOWN && !has_others => Some(ids.join(" ")),
+        _ if !has_deletion => Some(format!("--since={} --by={MANAGER}", before.revision)),
+        ids => match objects(outcomes) {
+            Some(objects) if has_others => Some(format!("{} {objects}", ids.join(" "))),
+            _ => Some(ids.join(" ")),
+        },
     }
+}
+
+/// Returns the arguments that select the objects of an undo, if they are few and in one namespace.
+fn objects(outcomes: &[Outcome]) -> Option<String> {
+    let done = outcomes.iter().filter(|outcome| outcome.result.as_ref().is_ok_and(|done| *done != Done::Unchanged));
+    let objects: Vec<_> = done.map(|outcome| &outcome.object).collect();
+    let namespaces: BTreeSet<_> = objects.iter().filter_map(|object| object.namespace.as_deref()).collect();
+    if objects.len() > SHOWN || namespaces.len() > 1 {
+        return None;
+    }
+    let word = |object: &&trishanku_undo::ObjectRef| match object.group() {
+        "" => format!("{}/{}", object.kind.to_lowercase(), object.name),
+        group => format!("{}.{group}/{}", object.kind.to_lowercase(), object.name),
+    };
+    let names: Vec<String> = objects.iter().map(word).collect();
+    let namespace = namespaces.first().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+    Some(format!("{}{namespace}", names.join(" ")))
 }

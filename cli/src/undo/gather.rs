@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::bail;
 use gitcd::history::commits::BranchCommit;
 use gitcd::history::moment::Moment;
-use gitcd::history::versions::ChangeKind;
+use gitcd::history::versions::{ChangeKind, Version};
 use gitcd::history::when::When;
 use gitcd::history::who::Who;
-use trishanku_undo::{Change, document};
+use trishanku_undo::{Change, Unreadable, document};
 
 use super::branch::Branch;
 use super::scope::Scope;
 
 /// Longest list of names in an error.
 const SHOWN: usize = 10;
-/// Most versions of a key that are searched for its last deletion.
-const VERSIONS: usize = 1000;
+/// How many versions of a key are searched for its last deletion: usually it is one of the last.
+const VERSIONS: [usize; 3] = [8, 64, 1000];
 
 /// The changes of each key, newest first, or why they cannot be read.
 pub(super) type Found = BTreeMap<String, Result<Vec<Change>, String>>;
@@ -46,7 +46,8 @@ pub(super) fn between(branch: &Branch, since: &Moment, scope: &Scope) -> anyhow:
     Ok(found)
 }
 
-/// Returns the changes of commits, which are ordered newest first; with `by`, only those of that user.
+/// Returns the changes of commits, which are ordered newest first; with `by`, only those of that user, also in commits that merges
+/// brought from other branches.
 pub(super) fn of_commits(
     branch: &Branch,
     commits: &[BranchCommit],
@@ -56,18 +57,20 @@ pub(super) fn of_commits(
     let mut found = Found::new();
     let mut others = BTreeSet::new();
     for commit in commits {
-        let changes = branch.history.changes_of(commit)?;
-        for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
-            let values = values.each_ref().map(|value| value.as_deref());
-            if let Some(user) = by {
-                let whole = Branch::whole(&key);
-                let who = Who::of(&commit.commit, Some(branch.history.below_prefix(&whole)), values);
-                if !is_by(&who, user) {
+        let brought = if by.is_some() { branch.history.brought_by(commit)? } else { Vec::new() };
+        // What the merge itself decided has no user.
+        let single = if brought.is_empty() { std::slice::from_ref(commit) } else { &[] };
+        for commit in brought.iter().chain(single) {
+            let changes = branch.history.changes_of(commit)?;
+            for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
+                let values = values.each_ref().map(|value| value.as_deref());
+                let who = who(branch, commit, &key, values);
+                if by.is_some_and(|user| !is_by(&who, user)) {
                     others.extend(names(&who));
-                    continue;
+                } else {
+                    add(&mut found, scope, key, values);
                 }
             }
-            add(&mut found, scope, key, values);
         }
     }
     if let (true, Some(user), false) = (found.is_empty(), by, others.is_empty()) {
@@ -75,6 +78,21 @@ pub(super) fn of_commits(
         bail!("no change here is by {user:?}, but by {}", shown.join(", "));
     }
     Ok(found)
+}
+
+fn who(branch: &Branch, commit: &BranchCommit, key: &str, values: [Option<&[u8]>; 2]) -> Who {
+    let whole = Branch::whole(key);
+    Who::of(&commit.commit, Some(branch.history.below_prefix(&whole)), values)
+}
+
+/// Returns the users of each of these commits that has changes of several, by its ID.
+pub(super) fn of_several_users(commits: &[BranchCommit]) -> Vec<(String, Vec<String>)> {
+    let users = |commit: &BranchCommit| {
+        let actors = Who::of(&commit.commit, None, [None, None]).actors;
+        let users: BTreeSet<String> = actors.into_iter().map(|actor| actor.user).collect();
+        (commit.commit.oid.to_string(), users.into_iter().collect::<Vec<_>>())
+    };
+    commits.iter().map(users).filter(|(_, users)| users.len() > 1).collect()
 }
 
 fn names(who: &Who) -> impl Iterator<Item = String> {
@@ -95,8 +113,12 @@ pub(super) fn deletions(branch: &Branch, keys: &[String]) -> anyhow::Result<Foun
     let mut found = Found::new();
     for key in keys {
         match deletion(branch, key)? {
-            None => bail!("{key:?} was never deleted on this branch, or not within its last {VERSIONS} versions"),
-            Some(deletion) => {
+            Err(problem) => drop(found.insert(key.clone(), Err(problem.to_string()))),
+            Ok(None) => bail!(
+                "{key:?} was never deleted on this branch, or not within its last {} versions",
+                VERSIONS[VERSIONS.len() - 1]
+            ),
+            Ok(Some(deletion)) => {
                 let contents = contents_of(key, &deletion.change);
                 found.insert(key.clone(), Ok(vec![deletion.change]));
                 if let (Some(is_content), Some(moment)) = (contents, &deletion.before) {
@@ -128,10 +150,12 @@ pub(super) fn deleted_since(branch: &Branch, since: &Moment, scope: &Scope) -> a
     let existing: BTreeSet<String> = branch.keys(|key| keys.contains(key))?.into_iter().collect();
     let mut found = Found::new();
     for key in keys.difference(&existing) {
-        if let Some(Deletion { change, .. }) = deletion(branch, key)?
-            && scope.has(key, &change)
-        {
-            found.insert(key.clone(), Ok(vec![change]));
+        match deletion(branch, key)? {
+            Ok(Some(Deletion { change, .. })) if scope.has(key, &change) => {
+                found.insert(key.clone(), Ok(vec![change]));
+            }
+            Ok(_) => {}
+            Err(problem) => drop(found.insert(key.clone(), Err(problem.to_string()))),
         }
     }
     Ok(found)
@@ -144,14 +168,31 @@ struct Deletion {
     before: Option<Moment>,
 }
 
-fn deletion(branch: &Branch, key: &str) -> anyhow::Result<Option<Deletion>> {
-    let whole = Branch::whole(key);
-    let versions = branch.history.versions(&whole, VERSIONS, None)?;
+/// Returns the last deletion of a key, or why what was deleted cannot be read.
+fn deletion(branch: &Branch, key: &str) -> anyhow::Result<Result<Option<Deletion>, Unreadable>> {
+    for limit in VERSIONS {
+        let versions = branch.history.versions(&Branch::whole(key), limit, None)?;
+        match deletion_in(branch, key, &versions)? {
+            Ok(None) if versions.len() == limit => {}
+            found => return Ok(found),
+        }
+    }
+    Ok(Ok(None))
+}
+
+fn deletion_in(
+    branch: &Branch,
+    key: &str,
+    versions: &[Version],
+) -> anyhow::Result<Result<Option<Deletion>, Unreadable>> {
     let deleted = versions.iter().position(|version| version.what == ChangeKind::Delete);
-    let Some(deleted) = deleted else { return Ok(None) };
+    let Some(deleted) = deleted else { return Ok(Ok(None)) };
     for version in &versions[deleted..] {
-        let [before, _] = branch.history.change(&whole, version)?;
-        let change = Change::read(before.as_deref(), None).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))?;
+        let [before, _] = branch.history.change(&Branch::whole(key), version)?;
+        let change = match Change::read(before.as_deref(), None) {
+            Ok(change) => change,
+            Err(problem) => return Ok(Err(problem)),
+        };
         // Finalizers were removed while it was terminating.
         if change.before.as_ref().is_some_and(|before| !document::is_terminating(before)) {
             let when = match version.commit.revisions() {
@@ -161,10 +202,10 @@ fn deletion(branch: &Branch, key: &str) -> anyhow::Result<Option<Deletion>> {
             let before = branch.history.at(when);
             // Of a Namespace or a definition, the content at this moment is needed.
             let before = if contents_of(key, &change).is_some() { Some(before?) } else { before.ok() };
-            return Ok(Some(Deletion { change, before }));
+            return Ok(Ok(Some(Deletion { change, before })));
         }
     }
-    Ok(None)
+    Ok(Ok(None))
 }
 
 /// Whether a key with this change is part of the content of an object.

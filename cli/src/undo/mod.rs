@@ -25,6 +25,7 @@ use gitcd::history::moment::Moment;
 use gitcd::merge::schema::Schemas;
 use serde_json::json;
 use trishanku::plane::Home;
+use trishanku_stdio::text::plain;
 use trishanku_undo::{Live, Mode, Plan, Planner};
 
 use self::api::Api;
@@ -50,7 +51,8 @@ struct Session<'a> {
     selected: Selected,
     api: Api,
     branch: Branch,
-    program: &'a str,
+    /// The command line that selects the control plane.
+    program: String,
 }
 
 /// Undoes changes.
@@ -75,9 +77,27 @@ pub(crate) async fn undo(place: &Place, options: &Undo) -> anyhow::Result<ExitCo
     let found = match (&since, by) {
         (Some(since), None) => gather::between(branch, since, &scope)?,
         (Some(since), by) => gather::of_commits(branch, &branch.history.commits_after(Some(since))?, by, &scope)?,
-        (None, by) => gather::of_commits(branch, &commits::find(&branch.history, &commits)?, by, &scope)?,
+        (None, by) => {
+            let commits = commits::find(&branch.history, &commits)?;
+            if by.is_none() && words.is_empty() {
+                warn_of_several_users(&commits);
+            }
+            gather::of_commits(branch, &commits, by, &scope)?
+        }
     };
     session.run(found, Mode::Undo, since.as_ref()).await
+}
+
+/// Under load, a store makes one commit of the writes of several users.
+fn warn_of_several_users(commits: &[BranchCommit]) {
+    for (id, users) in gather::of_several_users(commits) {
+        let users: Vec<String> = users.iter().map(|user| plain(user)).collect();
+        trishanku_stdio::eprintln!(
+            "commit {} has changes of {}; --by selects those of one user",
+            &id[..10],
+            users.join(", ")
+        );
+    }
 }
 
 /// Restores objects as they were.
@@ -121,7 +141,8 @@ impl<'a> Session<'a> {
         if kubeconfig.is_none() && !selected.is_of_kubectl() {
             bail!("this branch has no kube-apiserver; select another heaven with --heaven");
         }
-        let api = Api::connect(kubeconfig, options.cluster.context.as_deref()).await?;
+        let secrets = options.secret_kinds.clone();
+        let api = Api::connect(kubeconfig, options.cluster.context.as_deref(), secrets).await?;
         let revision = api.revision().await.context("cannot ask kube-apiserver for its revision")?;
         let mut branch = selected.open_now()?;
         let found = if commits.is_empty() { None } else { commits::find(&branch.history, commits).ok() };
@@ -130,7 +151,9 @@ impl<'a> Session<'a> {
             branch = selected.open_settled(revision).await?;
         }
         check_identity(&api, &branch).await?;
-        Ok(Self { options, selected, api, branch, program: &place.program })
+        let heaven = place.heaven.as_ref().map(|heaven| format!(" --heaven {heaven}")).unwrap_or_default();
+        let program = format!("{}{heaven}", place.program);
+        Ok(Self { options, selected, api, branch, program })
     }
 
     /// Returns what the words on the command line select.
@@ -203,7 +226,7 @@ impl<'a> Session<'a> {
             let json =
                 json!({ "dryRun": false, "steps": print::to_json(plan, &BTreeMap::new(), &outcomes), "commits": ids });
             writeln!(trishanku_stdio::plain_stdout(), "{json:#}")?;
-        } else if let Some(hint) = commits::hint(self.program, &commits, &self.branch.tip, &outcomes) {
+        } else if let Some(hint) = self.hint(&commits, &outcomes)? {
             trishanku_stdio::println!("{hint}");
         }
         failed?;
@@ -211,17 +234,26 @@ impl<'a> Session<'a> {
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns the commits that have the outcomes, newest first.
+    /// Returns how to undo what was done.
+    fn hint(&self, commits: &[BranchCommit], outcomes: &[Outcome]) -> anyhow::Result<Option<String>> {
+        let others = commits::has_others(&self.branch, commits, outcomes)?;
+        let hint = commits::hint(commits, &self.branch.tip, outcomes, others);
+        let options = self.options.cluster.options();
+        Ok(hint.map(|words| format!("To undo this: {} undo{options} {words}", self.program)))
+    }
+
+    /// Returns the commits that have the outcomes, newest first; none, with a message, if they are not made in time.
     async fn commits(&self, outcomes: &[Outcome]) -> anyhow::Result<Vec<BranchCommit>> {
         let revision = outcomes.iter().filter_map(|outcome| outcome.revision).max().unwrap_or_default();
         let deleted = outcomes.iter().filter(|outcome| matches!(outcome.result, Ok(Done::Deleted)));
         // What waits for a finalizer still exists.
         let deleted: Vec<&str> =
             deleted.filter(|outcome| outcome.revision.is_none()).map(|outcome| outcome.object.key.as_str()).collect();
-        match self.selected.open_with(revision, &deleted).await? {
-            Some(now) => commits::with(&now, &self.branch.tip, outcomes),
-            None => Ok(Vec::new()),
+        if let Some(now) = self.selected.open_with(revision, &deleted).await? {
+            return commits::with(&now, &self.branch.tip, outcomes);
         }
+        trishanku_stdio::eprintln!("the store has not committed this yet: see `{} log` for its commits", self.program);
+        Ok(Vec::new())
     }
 }
 

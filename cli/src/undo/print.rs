@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use gitcd::history::fields::Field;
 use serde_json::{Value, json};
+use trishanku_stdio::text::{MAX_CHARS, cut, plain};
 use trishanku_undo::{Action, Plan, Step};
 
 use super::apply::{Done, Outcome};
@@ -17,8 +18,6 @@ const STRONG: Style = Style::new().bold();
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
 const FAINT: Style = Style::new().dimmed();
-/// Longer values are truncated, unless whole values are requested.
-const MAX_CHARS: usize = 100;
 /// Most objects that are left to controllers, or unchanged, that are printed.
 const SHOWN: usize = 5;
 
@@ -108,22 +107,6 @@ fn line(out: &mut impl Write, Field { path, from, to }: &Field, whole: bool) -> 
             Ok(())
         }
     }
-}
-
-fn cut(text: &str) -> String {
-    let mut chars = text.chars();
-    let kept: String = chars.by_ref().take(MAX_CHARS).collect();
-    let rest = chars.count();
-    if rest == 0 { kept } else { format!("{kept}… ({rest} more)") }
-}
-
-/// Replaces control characters in text from objects, which could control the terminal.
-fn plain(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Returns the past tense of what was done.

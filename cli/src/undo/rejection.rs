@@ -1,5 +1,6 @@
 //! Why kube-apiserver rejects a step, and what to do about it.
 
+use kube::core::Status;
 use serde_json::Value;
 use trishanku_undo::ObjectRef;
 
@@ -23,10 +24,24 @@ const IMMUTABLE: [&str; 7] = [
     "may not be updated",
 ];
 
+/// Returns the message of kube-apiserver; of a hidden kind, only the fields that it is about if it may quote their values.
+pub(super) fn shown(status: &Status, is_hidden: bool) -> String {
+    let Status { message, details, reason, code, .. } = status;
+    // Of the others, those about missing objects, conflicts, quotas and rights quote none.
+    let may_quote =
+        !matches!(code, 404 | 409) && (*code != 403 || message.contains("webhook") || message.contains("olicy"));
+    if !is_hidden || !may_quote {
+        return message.clone();
+    }
+    let causes = details.iter().flat_map(|details| &details.causes);
+    let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).filter(|field| !field.is_empty()).collect();
+    let about = if fields.is_empty() { reason.clone() } else { format!("{reason}: {}", fields.join(", ")) };
+    format!("kube-apiserver rejects it ({about}); its message may quote hidden values, and is not shown")
+}
+
 /// Returns whether an update was rejected because of fields that cannot be changed.
 pub(super) fn is_immutable(error: &ApiError) -> bool {
-    let text = error.to_string();
-    error.code() == 422 && IMMUTABLE.iter().any(|part| text.contains(part))
+    error.code() == 422 && IMMUTABLE.iter().any(|part| error.message().contains(part))
 }
 
 /// Returns whether an object may be deleted and created again.
@@ -46,7 +61,7 @@ pub(super) fn immutable(identity: &ObjectRef, error: &ApiError) -> String {
 
 /// Explains why a step was rejected, with the remedy if it is known.
 pub(super) fn explained(error: &ApiError) -> String {
-    let text = error.to_string();
+    let text = error.message();
     let remedy = if error.code() == 403 && text.contains("exceeded quota") {
         "; raise the quota or delete other objects, and run this again"
     } else if error.code() == 403 && text.contains("being terminated") {
@@ -58,12 +73,12 @@ pub(super) fn explained(error: &ApiError) -> String {
     } else {
         ""
     };
-    format!("{text}{remedy}")
+    format!("{error}{remedy}")
 }
 
 /// Removes what another Service has got meanwhile from a Service. Returns a note, or `None` if the error has another reason.
 pub(super) fn without_allocation(error: &ApiError, service: &mut Value) -> Option<String> {
-    let text = error.to_string();
+    let text = error.message();
     if service["kind"] != "Service" || error.code() != 422 || !text.contains("already allocated") {
         return None;
     }
@@ -88,13 +103,12 @@ pub(super) fn without_allocation(error: &ApiError, service: &mut Value) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
     use serde_json::json;
 
     use super::*;
 
     fn rejected(code: u16, message: &str) -> ApiError {
-        ApiError::Rejected(Status::failure(message, "Invalid").with_code(code).boxed())
+        ApiError::Rejected { status: Status::failure(message, "Invalid").with_code(code).boxed(), is_hidden: false }
     }
 
     #[test]
@@ -110,6 +124,22 @@ mod tests {
         }
         assert!(!is_immutable(&rejected(422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0")));
         assert!(!is_immutable(&rejected(403, "field is immutable")));
+    }
+
+    #[test]
+    fn messages_about_hidden_kinds_name_fields_only() {
+        let message = "Vault.example.org \"a\" is invalid: spec.token: Invalid value: \"s3cret\": field is immutable";
+        let details = json!({"causes": [{"field": "spec.token", "reason": "FieldValueInvalid", "message": "s3cret"}]});
+        let mut status = Status::failure(message, "Invalid").with_code(422);
+        status.details = Some(serde_json::from_value(details).expect("they are details"));
+        let error = ApiError::Rejected { status: status.clone().boxed(), is_hidden: true };
+        assert!(is_immutable(&error), "the remedy is known all the same");
+        assert!(error.to_string().contains("spec.token") && !explained(&error).contains("s3cret"), "{error}");
+        assert_eq!(shown(&status, false), message);
+        let denied = |code, text: &str| shown(&Status::failure(text, "Forbidden").with_code(code), true);
+        assert!(denied(403, "exceeded quota: count, requested: secrets=1").contains("secrets=1"));
+        assert!(!denied(403, "admission webhook \"a.org\" denied the request: s3cret").contains("s3cret"));
+        assert!(!denied(400, "s3cret").contains("s3cret"));
     }
 
     #[test]

@@ -163,6 +163,16 @@ impl World {
         }
     }
 
+    /// Waits until the deletion of an object is rejected.
+    pub(crate) async fn until_deletion_rejected(&self, object: &str) {
+        let path = format!("{}?dryRun=All", self.path(object));
+        let deadline = Instant::now() + WITHIN;
+        while self.send("DELETE", &path, "application/json", &Value::Null).await.is_ok() {
+            assert!(Instant::now() < deadline, "{object}: not rejected within {WITHIN:?}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Runs a command with `--yes` until it succeeds, as a user does when kube-apiserver has not noticed a deletion yet.
     pub(crate) async fn run_until_ok(&self, line: &str) -> Ran {
         let deadline = Instant::now() + WITHIN;

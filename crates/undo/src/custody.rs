@@ -46,6 +46,12 @@ pub fn is_internal(key: &str) -> bool {
     INTERNAL.iter().any(|prefix| key.starts_with(prefix))
 }
 
+/// Returns whether controllers create an object with this kind and name in every namespace.
+pub fn is_in_every_namespace(object: &ObjectRef) -> bool {
+    object.is("", "ServiceAccount") && object.name == "default"
+        || object.is("", "ConfigMap") && object.name == "kube-root-ca.crt"
+}
+
 /// Returns the owner that controls an object, as `KIND NAME`.
 pub fn controller(object: &Value) -> Option<String> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;

@@ -60,11 +60,11 @@ pub fn repair(object: &mut Value, live: &Live, created: &BTreeSet<String>) -> Ve
             _ if created.contains(&uid(reference)) => true,
             Some(live) => {
                 reference["uid"] = live.as_str().into();
-                notes.push(format!("its owner {named} was created again, and owns it again"));
+                notes.push(format!("its owner {named} was created again; the reference has the new uid"));
                 true
             }
             None => {
-                notes.push(format!("its owner {named} does not exist, and owns it no more"));
+                notes.push(format!("its owner {named} does not exist; the reference to it is removed"));
                 false
             }
         }

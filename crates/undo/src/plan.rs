@@ -131,7 +131,7 @@ impl Planner<'_> {
             (Some(current), Some(desired)) => {
                 let object = over(current, desired);
                 if is_alike(current, &object) {
-                    Action::Nothing(notes.pop().unwrap_or_else(|| "it is already so".to_owned()))
+                    Action::Nothing(notes.pop().unwrap_or_else(|| "nothing is left to change".to_owned()))
                 } else if is_terminating(current) {
                     Action::Blocked(terminating(current))
                 } else {

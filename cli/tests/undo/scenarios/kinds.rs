@@ -181,7 +181,7 @@ async fn owned_objects_follow_their_owner_and_are_not_collected() {
     // Alone, without its owner, it does not wait to be collected.
     world.delete("configmaps/owner").await;
     world.until("configmaps/owned", "it is collected", Value::is_null).await;
-    world.run("undelete cm/owned -n NS").await.ok().says("owns it no more");
+    world.run("undelete cm/owned -n NS").await.ok().says("the reference to it is removed");
     assert!(world.get("configmaps/owned").await["metadata"]["ownerReferences"].is_null());
 }
 

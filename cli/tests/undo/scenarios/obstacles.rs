@@ -165,3 +165,64 @@ async fn a_priority_class_with_another_value_is_recreated() {
     world.run(&format!("restore pc/NS --to={then} --recreate")).await.ok();
     assert_eq!(world.get(&format!("priorityclasses/{}", world.namespace)).await["value"], 7);
 }
+
+/// The plan deletes the content first. What it could not delete, or another client created meanwhile, keeps the namespace.
+#[tokio::test]
+async fn a_namespace_stays_while_something_in_it_cannot_be_deleted() {
+    let since = World::new("before").await.revision().await;
+    let world = World::new("kept").await;
+    world.create("configmaps", map("a", "4")).await;
+    let name = format!("hook.{}.example.org", world.namespace);
+    let hook = json!({
+        "name": name, "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+        "objectSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]},
+        "clientConfig": {"url": "https://127.0.0.1:9/none"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}],
+    });
+    world.create("validatingwebhookconfigurations", json!({"metadata": {"name": name}, "webhooks": [hook]})).await;
+    world.until_deletion_rejected("configmaps/a").await;
+    let line = format!("undo --since={since} -n NS");
+    world.run(&line).await.fails_with("would be deleted with it");
+    let namespace = format!("namespaces/{}", world.namespace);
+    assert!(world.get(&namespace).await["metadata"]["deletionTimestamp"].is_null());
+    assert!(world.get("configmaps/a").await.is_object());
+    world.delete(&format!("validatingwebhookconfigurations/{name}")).await;
+    world.run_until_ok(&line).await;
+    world.until(&namespace, "it is gone", Value::is_null).await;
+}
+
+#[tokio::test]
+async fn an_owner_that_is_recreated_owns_what_comes_back() {
+    let world = World::new("reowned").await;
+    let reference = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = |role: &str| json!({"metadata": {"name": "a"}, "roleRef": reference(role)});
+    let owner = world.create("rolebindings", binding("view")).await;
+    let mut dependent = map("owned", "5");
+    dependent["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "name": "a", "uid": owner["metadata"]["uid"],
+    }]);
+    world.create("configmaps", dependent).await;
+    let then = world.revision().await;
+    world.delete("rolebindings/a").await;
+    world.until("configmaps/owned", "it is collected", Value::is_null).await;
+    world.create("rolebindings", binding("admin")).await;
+    world.run(&format!("restore rolebinding/a cm/owned -n NS --to={then} --recreate")).await.ok();
+    let (owner, dependent) = (world.get("rolebindings/a").await, world.get("configmaps/owned").await);
+    assert_eq!(dependent["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn names_may_contain_what_urls_do_not() {
+    let world = World::new("names").await;
+    let name = format!("{}?read#1 é", world.namespace);
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    world.create("clusterroles", json!({"metadata": {"name": name}, "rules": rules})).await;
+    let escaped = format!("clusterroles/{}%3Fread%231%20%C3%A9", world.namespace);
+    assert_eq!(world.get(&escaped).await["metadata"]["name"], name.as_str());
+    let creation = world.first_commit(&format!("clusterroles/{name}")).await;
+    let deletion = world.commits(&format!("undo {creation}")).await.join(" ");
+    world.until(&escaped, "it is gone", Value::is_null).await;
+    world.run(&format!("undo {deletion}")).await.ok().says("created ClusterRole");
+    assert_eq!(world.get(&escaped).await["rules"], rules);
+}

@@ -1,6 +1,6 @@
 //! The commits of a branch, each with the keys that it changed.
 
-use git2::{ErrorCode, Oid};
+use git2::{ErrorCode, Oid, Sort};
 use gitcd_repo::changes::{self, Changes};
 
 use super::moment::Moment;
@@ -87,6 +87,35 @@ impl History {
         let commit = CommitInfo::read(&self.odb()?, wanted)?;
         let before = commit.parents.first().copied();
         Ok(BranchCommit { commit, revisions: None, before })
+    }
+
+    /// Returns the commits that a merge brought from other branches, newest first, without merges among them; none for a commit that
+    /// is not a merge. Their changes are those against their own first parents. Reads one object for each.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn brought_by(&self, merge: &BranchCommit) -> Result<Vec<BranchCommit>, HistoryError> {
+        let odb = self.odb()?;
+        let parents = &merge.commit.parents;
+        let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
+            return Ok(Vec::new());
+        };
+        let failed = |error: git2::Error| HistoryError::object(merge.commit.oid, error.message());
+        let mut walk = self.repository.revwalk().map_err(failed)?;
+        walk.set_sorting(Sort::TOPOLOGICAL | Sort::TIME).map_err(failed)?;
+        walk.hide(before).map_err(failed)?;
+        for theirs in parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent)) {
+            walk.push(*theirs).map_err(failed)?;
+        }
+        let mut found = Vec::new();
+        for oid in walk {
+            let commit = CommitInfo::read(&odb, oid.map_err(failed)?)?;
+            if commit.parents.len() < 2 {
+                let before = commit.parents.first().copied();
+                found.push(BranchCommit { commit, revisions: None, before });
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after.

@@ -190,3 +190,21 @@ fn clocks_that_are_wrong_do_not_change_the_writers() {
         }
     }
 }
+
+#[test]
+fn a_merge_brings_the_commits_of_the_other_branch_and_nothing_else() {
+    let mut graph = Graph::new(MAP, map, r#""x":"1""#);
+    let one = graph.row(graph.base, &[r#""x":"2""#]);
+    let two = graph.row(one, &[r#""x":"3""#]);
+    let own = graph.world.put(0, &[("/registry/configmaps/n/b", Some(map("").as_bytes()))]);
+    let merge = graph.world.merge(0, two, Policy::Later, &[MAP], false);
+    let history = graph.world.history(0);
+    let find = |commit: Oid| history.find_commit(&commit.to_string()).expect("the branch has it");
+    let brought = history.brought_by(&find(merge)).expect("the history can be read");
+    assert_eq!(brought.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [two, one]);
+    let changes = history.changes_of(&brought[1]).expect("the history can be read");
+    assert_eq!(changes.keys.len(), 1, "{changes:?}");
+    for commit in [own, two] {
+        assert!(history.brought_by(&find(commit)).expect("the history can be read").is_empty());
+    }
+}
