@@ -84,6 +84,15 @@ fn is_grace_of_bound_pod(merged: Option<&Value>, difference: &Difference) -> boo
     difference.path == "metadata.deletionGracePeriodSeconds" && is_expected
 }
 
+/// Returns whether two lists of finalizers differ only by the propagation policy of a deletion.
+fn is_of_policy(difference: &Difference) -> bool {
+    let other = |finalizers: &Option<Value>| -> Vec<Value> {
+        let all = finalizers.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+        all.into_iter().filter(|name| name != "orphan" && name != "foregroundDeletion").collect()
+    };
+    difference.path == "metadata.finalizers" && other(&difference.merged) == other(&difference.serial)
+}
+
 pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     let uids = facts.sides.map(|side| side.and_then(uid));
     let before = facts.base.and_then(uid);
@@ -96,27 +105,23 @@ pub(crate) fn find(facts: &Facts<'_>) -> Option<Documented> {
     if uids.iter().all(Option::is_some) && (stays(0) || stays(1)) {
         return Some(Documented::AnotherObject);
     }
+    let deletions = |requests: &[Request]| requests.iter().filter(|request| request.is_deletion()).count();
+    let has_several_deletions = facts.requests.into_iter().map(deletions).sum::<usize>() > 1;
     for serial in facts.serials {
-        let grace = |difference: &Difference| is_grace_of_bound_pod(facts.merged, difference);
+        let policy = |difference: &Difference| has_several_deletions && is_of_policy(difference);
+        let grace = |difference: &Difference| is_grace_of_bound_pod(facts.merged, difference) || policy(difference);
         let in_any_order = differences(facts.merged.map(sorted).as_ref(), serial.map(sorted).as_ref());
+        let is_by_policy = in_any_order.iter().all(policy)
+            || has_several_deletions && serial.is_none() && facts.merged.is_some_and(waits_for_policy);
+        if is_by_policy {
+            return Some(Documented::Propagation);
+        }
+        // On a bound pod, a second deletion without a policy changes nothing, on an unbound one it removes the first one's policy.
         if facts.merged.is_some_and(|merged| merged["kind"] == "Pod") && in_any_order.iter().all(grace) {
             return Some(Documented::GraceOfBoundPod);
         }
         if serial.is_none() && is_bound_and_deleted(facts) {
             return Some(Documented::GraceOfBoundPod);
-        }
-        let policy = |difference: &Difference| {
-            let other = |finalizers: &Option<Value>| -> Vec<Value> {
-                let all = finalizers.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
-                all.into_iter().filter(|name| name != "orphan" && name != "foregroundDeletion").collect()
-            };
-            difference.path == "metadata.finalizers" && other(&difference.merged) == other(&difference.serial)
-        };
-        let deletions = |requests: &[Request]| requests.iter().filter(|request| request.is_deletion()).count();
-        let is_by_policy =
-            in_any_order.iter().all(policy) || serial.is_none() && facts.merged.is_some_and(waits_for_policy);
-        if facts.requests.into_iter().map(deletions).sum::<usize>() > 1 && is_by_policy {
-            return Some(Documented::Propagation);
         }
         if in_any_order.iter().all(|difference| is_whole(facts, &difference.path)) {
             return Some(Documented::Whole);
