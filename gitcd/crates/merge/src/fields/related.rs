@@ -81,6 +81,22 @@ fn groups(type_name: &str) -> &'static [Group] {
                 ]
             }
         }
+        "core.v1.Event" => {
+            &const {
+                [Group::new(
+                    &["eventTime", "action", "reason", "reportingComponent", "reportingInstance"],
+                    valid::event,
+                )]
+            }
+        }
+        "events.v1.Event" => {
+            &const {
+                [Group::new(
+                    &["eventTime", "action", "reason", "reportingController", "reportingInstance"],
+                    valid::event,
+                )]
+            }
+        }
         "core.v1.NodeSpec" => &const { [Group::never_mixed(&["podCIDR", "podCIDRs"])] },
         "core.v1.PodSpec" => {
             &const {

@@ -1,7 +1,7 @@
 //! Checks whether fields of an object are valid together, by the rules of Kubernetes' validation. A value that cannot be parsed
 //! counts as valid.
 //!
-//! Sources: `pkg/apis/core/validation` (`ValidateService`, `ValidatePodSpec`, `validateHostUsers`, `validatePodDNSConfig`,
+//! Sources: `pkg/apis/core/validation` (`ValidateService`, `ValidateEventUpdate`, `ValidatePodSpec`, `validateHostUsers`, `validatePodDNSConfig`,
 //! `validateContainerPorts`, `ValidateContainerResourceRequirements`, `ValidateSecurityContext`), `pkg/apis/apps/validation`
 //! (`ValidateDeploymentSpec`), `pkg/apis/autoscaling/validation` (`validateHorizontalPodAutoscalerSpec`),
 //! `pkg/apis/networking/validation` (`ValidateIngressSpec`), `pkg/apis/certificates/validation`
@@ -21,6 +21,13 @@ pub(super) fn deadline(spec: &Map) -> bool {
 
 pub(super) fn replicas(spec: &Map) -> bool {
     number(spec, "maxReplicas").is_none_or(|max| number(spec, "minReplicas").unwrap_or(1) <= max)
+}
+
+/// Returns whether an Event with a time says what happened and who reports it; older Events need not.
+pub(super) fn event(event: &Map) -> bool {
+    let has = |name: &str| event.get(name).is_some_and(|value| value.given(&[]).is_some());
+    let has_reporter = has("reportingController") || has("reportingComponent");
+    !has("eventTime") || has("action") && has("reason") && has_reporter && has("reportingInstance")
 }
 
 /// Returns whether a `CertificateSigningRequest` is not both approved and denied.

@@ -42,6 +42,25 @@ fn bounds_that_would_cross_come_from_one_side() {
 }
 
 #[test]
+fn an_event_with_a_time_says_what_happened() {
+    for (api_version, reporter) in [("v1", "reportingComponent"), ("events.k8s.io/v1", "reportingController")] {
+        let metadata = json!({"name": "o", "namespace": "n", "uid": "u"});
+        let base = json!({
+            "kind": "Event", "apiVersion": api_version, "metadata": metadata, "eventTime": null, "action": "Binding",
+            "reason": "Scheduled", reporter: "scheduler", "reportingInstance": "",
+        });
+        let one = edited(&base, |event| {
+            event["eventTime"] = "2026-01-01T00:00:00.000000Z".into();
+            event["reportingInstance"] = "a".into();
+        });
+        let other = edited(&base, |event| drop(event.as_object_mut().expect("an object").remove("action")));
+        let merged = result(&both_ways(Policy::Later, &base, &one, &other));
+        let of = |event: &Json| (event["eventTime"].clone(), event["action"].clone());
+        assert!([of(&one), of(&other)].contains(&of(&merged)), "{merged}");
+    }
+}
+
+#[test]
 fn two_ranges_of_addresses_for_one_node_are_never_mixed() {
     let base = object("v1", "Node", &json!({}));
     let with = |range: &str| object("v1", "Node", &json!({"podCIDR": range, "podCIDRs": [range]}));
