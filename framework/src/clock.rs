@@ -1,8 +1,9 @@
-//! A clock that includes the time for which the machine is suspended.
+//! Clocks: one that includes the time for which the machine is suspended, for leases, and the time of day.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 /// A point in time on this machine's clock; meaningless on other machines.
@@ -61,4 +62,24 @@ impl Clock for Boottime {
 /// Returns the machine's [`Boottime`] clock.
 pub fn boottime() -> Arc<dyn Clock> {
     Arc::new(Boottime)
+}
+
+/// The time of day, or that of a test.
+#[derive(Clone)]
+pub(crate) struct WallClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl WallClock {
+    pub(crate) fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl Default for WallClock {
+    fn default() -> Self {
+        Self::new(Timestamp::now)
+    }
 }

@@ -84,7 +84,8 @@ pub use self::apply::{Error, Result};
 pub use self::cluster::Cluster;
 #[cfg(feature = "controller")]
 pub use self::controller::{
-    Action, CleanedUp, Context, Controller, Kinds, Reconciler, StatusError, StatusReconciler, Term, WithStatus,
+    Action, CleanedUp, Context, Controller, Kinds, Reconciler, Reported, StatusError, StatusReconciler, Term,
+    WithStatus,
 };
 pub use self::error::{Failure, Retry};
 #[cfg(feature = "client")]

@@ -7,7 +7,6 @@ mod stateful_set;
 use std::process::ExitCode;
 
 use trishanku_framework::Program;
-use trishanku_framework::crd::Definitions;
 use trishanku_heaven::{Settings, heavens};
 
 use crate::daemon_set::DaemonSetHeaven;
@@ -16,13 +15,13 @@ use crate::stateful_set::StatefulSetHeaven;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let definitions = Definitions::of::<StatefulSetHeaven>().and::<DaemonSetHeaven>().and::<JobHeaven>();
-    let program = Program::new("workload-heavens").definitions(definitions);
-    let run = program.run(async |manager| {
-        Ok(manager
-            .controller(heavens::<StatefulSetHeaven>("stateful-set-heaven", Settings::default()))
-            .controller(heavens::<DaemonSetHeaven>("daemon-set-heaven", Settings::default()))
-            .controller(heavens::<JobHeaven>("job-heaven", Settings::default())))
-    });
-    run.await
+    Program::new("workload-heavens")
+        .crd::<StatefulSetHeaven>()
+        .controller(heavens::<StatefulSetHeaven>("stateful-set-heaven", Settings::default()))
+        .crd::<DaemonSetHeaven>()
+        .controller(heavens::<DaemonSetHeaven>("daemon-set-heaven", Settings::default()))
+        .crd::<JobHeaven>()
+        .controller(heavens::<JobHeaven>("job-heaven", Settings::default()))
+        .run()
+        .await
 }

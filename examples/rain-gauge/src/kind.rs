@@ -1,10 +1,8 @@
 //! The kind: its spec, and its status.
 
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, conditions_schema};
+use trishanku_framework::status::ConditionedStatus;
 
 /// Keeps a ConfigMap with a text.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
@@ -18,15 +16,5 @@ pub struct RainGaugeSpec {
     pub text: String,
 }
 
-/// Observed state.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RainGaugeStatus {
-    /// Generation that the conditions are about.
-    pub observed_generation: Option<i64>,
-    /// Conditions of the object.
-    #[schemars(schema_with = "conditions_schema")]
-    pub conditions: Vec<Condition>,
-}
-
-impl_conditions!(RainGaugeStatus);
+/// The conditions of an object, which the controller writes. For more fields, see `ConditionedStatus`.
+pub type RainGaugeStatus = ConditionedStatus;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use trishanku_framework::apply::Owned;
 use trishanku_framework::status::Report;
-use trishanku_framework::{Action, Context, Error, Kinds, Result, StatusReconciler};
+use trishanku_framework::{Action, Context, Error, Kinds, Reported, StatusReconciler};
 
 use crate::kind::{RainGauge, RainGaugeStatus};
 
@@ -26,24 +26,16 @@ impl StatusReconciler for RainGaugeReconciler {
     type Error = Error;
 
     /// The status is written after success and after failure.
-    async fn reconcile(
-        &self,
-        object: Arc<RainGauge>,
-        _: &mut RainGaugeStatus,
-        context: Context,
-    ) -> Result<(Report, Action)> {
+    async fn reconcile(&self, object: Arc<RainGauge>, _: &mut RainGaugeStatus, context: Context) -> Reported<Action> {
         let mut set = context.apply_set(&*object);
-        set.apply(plan(&object, context.key.name()), &self.maps).await?;
+        set.apply(plan(&object), &self.maps).await?;
         // Deletes owned objects that are no longer in the plan.
-        set.prune(&self.maps).await?;
+        set.prune_all().await?;
         Ok((Report::ready("Succeeded", ""), Action::Change))
     }
 }
 
-/// The desired objects: a pure function, easy to test.
-fn plan(object: &RainGauge, name: &str) -> ConfigMap {
-    let mut map = ConfigMap::default();
-    map.metadata.name = Some(name.to_owned());
-    map.data = Some([("text".to_owned(), object.spec.text.clone())].into());
-    map
+/// The desired objects, with the name of their owner if they have none: a pure function, easy to test.
+fn plan(object: &RainGauge) -> ConfigMap {
+    ConfigMap { data: Some([("text".to_owned(), object.spec.text.clone())].into()), ..ConfigMap::default() }
 }

@@ -6,9 +6,8 @@ use trishanku_framework::status::Report;
 
 use crate::tank::TankSpec;
 
-/// The level, the position of the valve, when to reconcile again, and the report.
+/// The position of the valve, when to reconcile again, and the report.
 pub(crate) struct Plan {
-    pub(crate) level: f64,
     pub(crate) open: bool,
     pub(crate) look_again: Duration,
     pub(crate) report: Report,
@@ -34,5 +33,5 @@ pub(crate) fn plan(level: f64, open: bool, desired: u32, tank: &TankSpec) -> Pla
     } else {
         Report::ready("AtLevel", "")
     };
-    Plan { level, open, look_again, report }
+    Plan { open, look_again, report }
 }

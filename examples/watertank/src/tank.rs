@@ -1,10 +1,9 @@
 //! The kind: its spec, and its status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, conditions_schema};
+use trishanku_framework::status::ConditionedStatus;
 
 /// A tank, in litres. Water is taken from it all the time, and comes in while its valve is open.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
@@ -29,22 +28,18 @@ pub(crate) struct TankSpec {
     pub(crate) outflow: u32,
 }
 
-/// Observed state.
+/// Observed state: the water, and the conditions.
+pub(crate) type TankStatus = ConditionedStatus<Water>;
+
+/// The water, as it was measured.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct TankStatus {
+pub(crate) struct Water {
     /// Level in litres.
     pub(crate) level: f64,
     /// Time of the measurement.
     #[schemars(with = "Option<String>")]
-    pub(crate) measured_at: Option<MicroTime>,
+    pub(crate) measured_at: Option<Timestamp>,
     /// Change per second since then.
     pub(crate) rate: f64,
-    /// Generation that the conditions are about.
-    pub(crate) observed_generation: Option<i64>,
-    /// Conditions of the tank.
-    #[schemars(schema_with = "conditions_schema")]
-    pub(crate) conditions: Vec<Condition>,
 }
-
-impl_conditions!(TankStatus);

@@ -1,9 +1,6 @@
 //! Deletions of objects that an owner owns.
 
-use kube::api::{DeleteParams, Preconditions};
-
-use super::{Applied, ApplyError, ApplySet, Owned, PART_OF, owner_name};
-use crate::cache::Cache;
+use super::{ApplyError, ApplySet, Owned, TARGET, owner_name};
 use crate::{Key, Object};
 
 /// The result of a deletion.
@@ -19,26 +16,33 @@ pub enum Deletion {
 }
 
 impl<O: Object> ApplySet<'_, O> {
-    /// Deletes objects that were applied for this owner before, and not to this set. Returns their number. Call it after all
-    /// objects of the kind were applied.
+    /// Deletes objects of **all kinds** that were applied for this owner before, and not to this set: of each kind that the
+    /// controller [owns](crate::Kinds::owned), in the order of their declarations, and then of those that were applied to this set
+    /// without being declared. Returns their number. Call it once, after everything was applied.
+    ///
+    /// So a kind cannot be forgotten, not even one that nothing was applied of, because it is no longer desired. Of a set that was
+    /// created without a controller ([`ApplySet::of`]), only the kinds that were applied to it are known.
+    ///
+    /// Objects that were applied once and are kept, such as a history, would be deleted, too: [`prune`](Self::prune) the other
+    /// kinds, one by one. Costs no request if there is nothing to delete.
+    ///
+    /// # Errors
+    /// [`ApplyError::NotDeleted`] of the first object that cannot be deleted; those before it are.
+    pub async fn prune_all(&mut self) -> Result<usize, ApplyError> {
+        let mut pruned = 0;
+        for kind in self.declared.iter().chain(&self.others) {
+            pruned += kind.prune(&mut self.members).await?;
+        }
+        Ok(pruned)
+    }
+
+    /// Deletes objects of one kind that were applied for this owner before, and not to this set. Returns their number. Call it
+    /// after all objects of the kind were applied. [`prune_all`](Self::prune_all) is for all kinds.
     ///
     /// # Errors
     /// [`ApplyError::NotDeleted`].
     pub async fn prune<K: Object>(&mut self, owned: &Owned<K>) -> Result<usize, ApplyError> {
-        let cache = owned.cache();
-        let uid = self.owner.meta().uid.as_deref().unwrap_or_default();
-        let mut pruned = 0;
-        for object in cache.owned_by(uid) {
-            let (key, metadata) = (Key::of(&*object), object.meta());
-            let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
-            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
-            if member && !wanted && metadata.deletion_timestamp.is_none() {
-                let dry_run = self.dry;
-                tracing::info!(kind = %cache.kind().name(), object = %key, dry_run, "no longer desired; deleting it");
-                pruned += usize::from(self.remove(cache, &key, &*object).await? == Deletion::Deleted);
-            }
-        }
-        Ok(pruned)
+        self.members.prune(owned.cache()).await
     }
 
     /// Deletes one object of this owner, with what it owns itself (in the background), if it is still as `object` is. Sends
@@ -61,50 +65,7 @@ impl<O: Object> ApplySet<'_, O> {
         if metadata.deletion_timestamp.is_some() {
             return Ok(Deletion::Deleted);
         }
-        tracing::info!(%kind, object = %key, dry_run = self.dry, "deleting it");
-        self.remove(owned.cache(), &key, object).await
+        tracing::info!(target: TARGET, %kind, object = %key, dry_run = self.members.dry, "deleting it");
+        self.members.remove(owned.cache(), &key, object).await
     }
-
-    pub(super) async fn remove<K>(&mut self, cache: &Cache<K>, key: &Key, object: &K) -> Result<Deletion, ApplyError>
-    where
-        K: Object,
-    {
-        let (kind, lists) = (cache.kind(), cache.lists());
-        let api = kind.api(self.client.clone(), key.namespace());
-        // Spares an object of the same name that was created meanwhile, and one that has another owner by now. Such a change
-        // triggers a reconcile of the previous owner, too.
-        let metadata = object.meta();
-        let preconditions =
-            Preconditions { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() };
-        let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
-        match api.delete(key.name(), &parameters).await {
-            Ok(answer) => {
-                self.report(kind, key, Applied::Deleted, Vec::new());
-                match answer.left().filter(is_being_deleted) {
-                    _ if self.dry => {}
-                    // The next reconcile may precede the watch event.
-                    Some(waiting) => cache.learn(waiting, lists),
-                    None => cache.learn_deletion(key, metadata.uid.as_deref()),
-                }
-                Ok(Deletion::Deleted)
-            }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                cache.learn_deletion(key, metadata.uid.as_deref());
-                Ok(Deletion::Gone)
-            }
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Deletion::Changed),
-            Err(error) => {
-                let (kind, key) = (kind.name().into_owned(), key.clone());
-                Err(ApplyError::NotDeleted { kind, key, source: Box::new(error) })
-            }
-        }
-    }
-}
-
-/// Returns whether an object that was deleted still exists. The response for some kinds has the object even if it does not.
-fn is_being_deleted(object: &impl Object) -> bool {
-    let metadata = object.meta();
-    let waits = metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
-        || metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
-    metadata.deletion_timestamp.is_some() && waits
 }

@@ -29,6 +29,12 @@ pub enum ApplyError {
         /// The owner's namespace.
         owner: String,
     },
+    /// The object has a `generateName` and no name, so each apply would create another one.
+    #[error("cannot apply a {kind} with generateName: set its name, or neither, for that of its owner")]
+    GenerateName {
+        /// The kind.
+        kind: String,
+    },
     /// The request failed.
     #[error("cannot apply {kind} {key}")]
     Refused {
@@ -66,6 +72,7 @@ impl Failure for ApplyError {
         match self {
             Self::NotOurs { .. } => "NotOurs",
             Self::Elsewhere { .. } => "OwnerElsewhere",
+            Self::GenerateName { .. } => "NoName",
             Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.reason(),
             Self::Encode { .. } => "CannotEncode",
         }
@@ -75,7 +82,7 @@ impl Failure for ApplyError {
         match self {
             // The other object may be deleted.
             Self::NotOurs { .. } => Retry::BackOff,
-            Self::Elsewhere { .. } | Self::Encode { .. } => Retry::Terminal,
+            Self::Elsewhere { .. } | Self::GenerateName { .. } | Self::Encode { .. } => Retry::Terminal,
             Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.retry(),
         }
     }

@@ -11,8 +11,8 @@
 //! for secret in wanted {
 //!     set.apply(secret, secrets).await?;
 //! }
-//! // Deletes Secrets that were applied before, and are no longer desired.
-//! set.prune(secrets).await?;
+//! // Deletes what was applied before, and is no longer desired.
+//! set.prune_all().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -30,9 +30,10 @@
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
 //! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
-//! cache has it. [`ApplySet::delete`] deletes one object of the owner, which need not be a member. The owner does not get the
-//! marks of an `ApplySet`'s parent: they are how tools find members, which a controller has in its caches, and would cost a write to
-//! each owner. `kubectl apply --applyset` refuses an owner without them.
+//! cache has it: of all kinds that the controller owns ([`ApplySet::prune_all`]), or of one ([`ApplySet::prune`]).
+//! [`ApplySet::delete`] deletes one object of the owner, which need not be a member. The owner does not get the marks of an
+//! `ApplySet`'s parent: they are how tools find members, which a controller has in its caches, and would cost a write to each
+//! owner. `kubectl apply --applyset` refuses an owner without them.
 //!
 //! **Change log.** Each field that a write changed is a log line at level `debug`: `~ data.level: "3" → "4"`. With
 //! [`ApplySet::dry_run`] nothing is written, and the changes are logged that would be. Values of Secrets, and of kinds that
@@ -43,28 +44,31 @@ mod deletion;
 mod differences;
 mod error;
 mod marks;
+mod members;
 mod owned;
 #[cfg(test)]
 mod pruning;
+mod write;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
 use serde::Serialize;
-use serde_json::Value;
 
 pub use self::changes::{Change, changes};
-use self::changes::{Hidden, changes_of};
 pub use self::deletion::Deletion;
 pub use self::differences::{Difference, differences};
 pub use self::error::{ApplyError, Error, OtherError, Result};
+use self::marks::id;
 pub use self::marks::{APPLIED, PART_OF};
-use self::marks::{fingerprint, id, sign, stamp};
+use self::members::Members;
+pub(crate) use self::members::OwnedKind;
 pub use self::owned::Owned;
-use crate::cache::{Cache, CachedObject};
 use crate::{Key, Kind, Object, StaticKind};
+
+/// The target of all log lines, whichever file writes them: filters name it.
+const TARGET: &str = module_path!();
 
 /// The result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,16 +98,15 @@ pub struct Planned {
 pub struct ApplySet<'a, O: Object> {
     kind: Kind<O>,
     owner: &'a O,
-    client: Client,
     manager: String,
-    id: String,
-    /// The path of the kind, and the key.
-    applied: HashSet<(String, Key)>,
+    members: Members,
     stamps: bool,
-    dry: bool,
     /// Kinds whose values are not logged, in addition to Secrets.
     hidden: Vec<String>,
-    planned: Vec<Planned>,
+    /// The kinds that the controller owns.
+    declared: Arc<[Arc<dyn OwnedKind>]>,
+    /// Kinds that were applied, and are not declared.
+    others: Vec<Arc<dyn OwnedKind>>,
 }
 
 impl<'a, O: Object> ApplySet<'a, O> {
@@ -117,9 +120,21 @@ impl<'a, O: Object> ApplySet<'a, O> {
 
     /// As [`of`](Self::of), with an owner of any kind.
     pub fn of_kind(kind: &Kind<O>, owner: &'a O, client: Client, manager: impl Into<String>) -> Self {
-        let id = id(kind, owner);
-        let (kind, manager, applied, planned) = (kind.clone(), manager.into(), HashSet::new(), Vec::new());
-        Self { kind, owner, client, manager, id, applied, stamps: false, dry: false, hidden: Vec::new(), planned }
+        Self::declaring(kind, owner, client, manager.into(), Arc::new([]))
+    }
+
+    /// Creates an empty set of a controller that owns these kinds.
+    pub(crate) fn declaring(
+        kind: &Kind<O>,
+        owner: &'a O,
+        client: Client,
+        manager: String,
+        declared: Arc<[Arc<dyn OwnedKind>]>,
+    ) -> Self {
+        let (id, uid) = (id(kind, owner), owner.meta().uid.clone());
+        let members = Members { client, owner: uid, id, applied: HashSet::new(), dry: false, planned: Vec::new() };
+        let (kind, hidden, others) = (kind.clone(), Vec::new(), Vec::new());
+        Self { kind, owner, manager, members, stamps: false, hidden, declared, others }
     }
 
     /// Stamps created objects with the [trace](crate::telemetry) of the reconcile, if it is sampled: their reconciles link to it.
@@ -137,7 +152,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
     /// Only this set is dry: the [status](crate::status) and finalizers are written nevertheless.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
-        self.dry = true;
+        self.members.dry = true;
         self
     }
 
@@ -151,10 +166,10 @@ impl<'a, O: Object> ApplySet<'a, O> {
 
     /// Returns what a [dry run](Self::dry_run) has not written so far; always empty otherwise.
     pub fn planned(&self) -> &[Planned] {
-        &self.planned
+        &self.members.planned
     }
 
-    /// Applies `wanted`, unless the object in `owned` matches it. Without a namespace, it gets the owner's.
+    /// Applies `wanted`, unless the object in `owned` matches it. Without a name or a namespace, it gets the owner's.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -173,154 +188,15 @@ impl<'a, O: Object> ApplySet<'a, O> {
     {
         self.make(wanted, owned, true).await
     }
-
-    async fn make<K>(&mut self, mut wanted: K, cache: &Cache<K>, recreate: bool) -> Result<Applied, ApplyError>
-    where
-        K: Object + Serialize,
-    {
-        let (key, kind) = (self.put_in_place(cache.kind(), &mut wanted)?, || cache.kind().name().into_owned());
-        let lists = cache.lists();
-        let encode = |source| ApplyError::Encode { kind: kind(), key: key.clone(), source };
-        let ours = self.owner.meta().uid.as_deref();
-        let asked = fingerprint(&mut wanted).map_err(encode)?;
-        if cache.is_settled(&key, ours, asked) {
-            self.applied.insert((cache.kind().path(), key));
-            return Ok(Applied::Unchanged);
-        }
-        let mut known = cache.known(&key);
-        if known.is_none() && cache.is_selecting() {
-            // The cache does not show the objects of others, nor one of ours that lost the label.
-            let api = cache.kind().api(self.client.clone(), key.namespace());
-            let refused = |error| ApplyError::Refused { kind: kind(), key: key.clone(), source: Box::new(error) };
-            known = api.get_opt(key.name()).await.map_err(refused)?.map(CachedObject::read);
-        }
-        if let Some(known) = known.as_ref().filter(|known| known.owner() != ours) {
-            return Err(ApplyError::NotOurs { kind: kind(), owner: owner_name(&*known.object().object()), key });
-        }
-        self.applied.insert((cache.kind().path(), key.clone()));
-        let mut content = sign(&mut wanted).map_err(encode)?;
-        let live = || known.as_ref().map(|known| known.object().object());
-        if self.stamps {
-            stamp(&mut wanted, live().as_deref());
-        }
-        content["metadata"]["annotations"] = serde_json::to_value(&wanted.meta().annotations).map_err(encode)?;
-        let mut wanted = content;
-        // Objects lack these fields if they come from a list and their kind is discovered at run time.
-        for (field, _) in cache.kind().types() {
-            wanted.as_object_mut().and_then(|wanted| wanted.remove(field));
-        }
-        if let Some(known) = &known {
-            let differences = differences(&wanted, &known.object().value());
-            if differences.is_empty() {
-                // Nothing to compare until the object or the desired state changes.
-                cache.settle(&key, known, asked);
-                return Ok(Applied::Unchanged);
-            }
-            // Only the fields: values may be secrets.
-            let hidden = Hidden::of(cache.kind(), &self.hidden);
-            let mut fields: Vec<_> = differences.iter().map(|difference| hidden.path(&difference.path)).collect();
-            fields.dedup();
-            tracing::info!(kind = kind(), object = %key, ?fields, dry_run = self.dry, "object differs; applying it");
-        }
-        for (field, value) in cache.kind().types() {
-            wanted[field] = value.into();
-        }
-        let api = cache.kind().api(self.client.clone(), key.namespace());
-        // An object that is not in the cache may exist and have another owner, so do not overwrite it.
-        let force = known.is_some();
-        let parameters = PatchParams { dry_run: self.dry, force, ..PatchParams::apply(&self.manager) };
-        match api.patch(key.name(), &parameters, &Patch::Apply(&wanted)).await {
-            Ok(written) => {
-                if self.dry || tracing::enabled!(tracing::Level::DEBUG) {
-                    let hidden = Hidden::of(cache.kind(), &self.hidden);
-                    let changes = changes_of(hidden, live().as_deref(), &written);
-                    self.report(cache.kind(), &key, Applied::Written, changes);
-                }
-                if !self.dry {
-                    cache.learn(written, lists);
-                }
-                Ok(Applied::Written)
-            }
-            Err(error) => match live().filter(|_| recreate && is_invalid(&error)) {
-                Some(live) if self.could_be_new(cache.kind(), &key, wanted, &error).await => {
-                    let dry_run = self.dry;
-                    tracing::info!(kind = kind(), object = %key, dry_run, "deleting it: an immutable field differs");
-                    self.remove(cache, &key, &*live).await?;
-                    Ok(Applied::Deleted)
-                }
-                _ => Err(ApplyError::Refused { kind: kind(), key, source: Box::new(error) }),
-            },
-        }
-    }
-
-    /// Returns whether the apiserver would accept an object that it refused as an update if it were new: then what it refused is
-    /// the change of a field that is immutable.
-    ///
-    /// Which fields are, and how the refusal is worded, differs between kinds: "field is immutable" for a Deployment, "updates
-    /// to statefulset spec … are forbidden", "cannot change roleRef", or a rule of a CRD. But a creation is validated before its
-    /// name is looked up, so the dry run of one ends in "already exists" if only the name is in the way.
-    async fn could_be_new<K: Object>(&self, kind: &Kind<K>, key: &Key, wanted: Value, refused: &kube::Error) -> bool {
-        let Ok(wanted) = serde_json::from_value::<K>(wanted) else { return false };
-        let api = kind.api(self.client.clone(), key.namespace());
-        let parameters = PostParams { dry_run: true, field_manager: Some(self.manager.clone()) };
-        match api.create(&parameters, &wanted).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => true,
-            Err(error) if is_invalid(&error) => false,
-            // A quota or a webhook refuses the dry run, or a port is taken by the object itself. Most kinds say the word.
-            _ => refused.to_string().contains("immutable"),
-        }
-    }
-
-    /// Logs the changes; records them if this is a dry run.
-    fn report<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
-        let kind = kind.name();
-        for line in changes::lines(&changes) {
-            if self.dry {
-                tracing::info!(%kind, object = %key, "would change {line}");
-            } else {
-                tracing::debug!(%kind, object = %key, "changed {line}");
-            }
-        }
-        if self.dry {
-            self.planned.push(Planned { kind: kind.into_owned(), key: key.clone(), applied, changes });
-        }
-    }
-
-    /// Sets namespace, owner and label.
-    fn put_in_place<K: Object>(&self, kind: &Kind<K>, wanted: &mut K) -> Result<Key, ApplyError> {
-        let owner = self.owner.meta().namespace.clone();
-        let metadata = wanted.meta_mut();
-        if kind.is_namespaced() && metadata.namespace.is_none() {
-            metadata.namespace.clone_from(&owner);
-        }
-        if let Some(owner) = owner.filter(|owner| metadata.namespace.as_ref() != Some(owner)) {
-            return Err(ApplyError::Elsewhere { kind: kind.name().into_owned(), key: Key::of(wanted), owner });
-        }
-        let reference = OwnerReference { block_owner_deletion: Some(true), ..self.reference() };
-        metadata.owner_references = Some(vec![reference]);
-        metadata.labels.get_or_insert_default().insert(PART_OF.to_owned(), self.id.clone());
-        // Copied from a live object, although a new one is desired.
-        (metadata.managed_fields, metadata.resource_version, metadata.uid) = (None, None, None);
-        Ok(Key::of(wanted))
-    }
-
-    fn reference(&self) -> OwnerReference {
-        self.owner.controller_owner_ref(self.kind.dynamic()).unwrap_or_default()
-    }
 }
 
 impl<O: Object> std::fmt::Debug for ApplySet<'_, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Set")
+        f.debug_struct("ApplySet")
             .field("owner", &Key::of(self.owner))
-            .field("applied", &self.applied.len())
+            .field("applied", &self.members.applied.len())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns whether the apiserver refused the content of an object.
-fn is_invalid(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_invalid())
 }
 
 fn owner_name(object: &impl Resource) -> Option<String> {

@@ -5,24 +5,30 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream, StreamExt};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource as _};
 
 use super::kinds::{Connect, Kinds, follow, follow_kind, owners};
 use super::trigger::Owner;
 use super::{Reconciler, StatusReconciler, WithStatus};
 use crate::cache::{Cache, Change, Selector};
+use crate::clock::WallClock;
 use crate::queue::{Backoff, Settings};
-use crate::status::Recorder;
+use crate::status::{Recorder, assert_own};
 use crate::{Key, Kind, Object, StaticKind};
 
 /// Creates a reconciler, with the cache of its objects.
 pub(super) type Make<R> = Box<dyn FnOnce(&mut Kinds<'_>, &Seat<<R as Reconciler>::Object>) -> R + Send>;
 pub(super) type Triggers = Vec<BoxStream<'static, Key>>;
-type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
+pub(super) type Predicate<K> = Box<dyn Fn(&Change<'_, K>) -> bool + Send + Sync>;
 pub(super) type Pauses<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// Reports that a reconcile exceeded its time limit.
 pub(super) type TimedOut<R> = for<'a> fn(&'a R, Arc<<R as Reconciler>::Object>, Client, Duration) -> BoxFuture<'a, ()>;
+
+/// Reports that an object is paused.
+pub(super) type ReportPause<R> =
+    for<'a> fn(&'a R, Arc<<R as Reconciler>::Object>, Client) -> BoxFuture<'a, kube::Result<()>>;
 
 /// What a controller has when its reconciler is created.
 pub(super) struct Seat<K: Object> {
@@ -30,6 +36,7 @@ pub(super) struct Seat<K: Object> {
     pub(super) field_manager: Arc<str>,
     pub(super) recorder: Recorder,
     pub(super) events: bool,
+    pub(super) pause_condition: Option<&'static str>,
 }
 
 /// A [`Reconciler`] with its triggers. Give it to a [`Manager`](crate::Manager).
@@ -76,7 +83,12 @@ pub struct Controller<R: Reconciler> {
     pub(super) predicate: Predicate<R::Object>,
     pub(super) connections: Vec<Connect>,
     pub(super) triggers: Triggers,
+    /// Streams that reconcile all objects.
+    pub(super) ticks: Vec<BoxStream<'static, ()>>,
+    pub(super) wall_clock: WallClock,
     pub(super) timed_out: TimedOut<R>,
+    pub(super) pause_condition: Option<&'static str>,
+    pub(super) report_pause: ReportPause<R>,
 }
 
 impl<R: Reconciler> Controller<R> {
@@ -116,9 +128,8 @@ impl<R: Reconciler> Controller<R> {
     ///     type Error = Error;
     ///
     ///     async fn reconcile(&self, deployment: Arc<Deployment>, context: Context) -> Result<Action, Error> {
-    ///         let mut map = ConfigMap::default();
-    ///         map.metadata.name = Some(context.key.name().to_owned());
-    ///         context.apply_set(&*deployment).apply(map, &self.maps).await?;
+    ///         // It has the name of the Deployment.
+    ///         context.apply_set(&*deployment).apply(ConfigMap::default(), &self.maps).await?;
     ///         Ok(Action::Change)
     ///     }
     /// }
@@ -148,7 +159,11 @@ impl<R: Reconciler> Controller<R> {
             predicate: Box::new(|_| true),
             connections: Vec::new(),
             triggers: Vec::new(),
+            ticks: Vec::new(),
+            wall_clock: WallClock::default(),
             timed_out: |_, _, _, _| Box::pin(std::future::ready(())),
+            pause_condition: None,
+            report_pause: |_, _, _| Box::pin(std::future::ready(Ok(()))),
         }
     }
 
@@ -205,7 +220,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Pauses objects for which this is true (`spec.suspend`), even if they are being deleted. The change that ends the pause
-    /// triggers a reconcile.
+    /// triggers a reconcile. [`pause_condition`](Self::pause_condition) shows the pause in the status.
     #[must_use]
     pub fn paused_if(mut self, paused: impl Fn(&R::Object) -> bool + Send + Sync + 'static) -> Self {
         self.paused = Box::new(paused);
@@ -291,6 +306,27 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
+    /// Also reconciles all objects whenever a stream yields: of a timer, or after a change of what all of them depend on, such as a file.
+    ///
+    /// They are reconciled as by a [resync](Self::resync): after objects that have changed. While the lease is not held, the stream is
+    /// read without effect: the next term reconciles all objects. It may end.
+    #[must_use]
+    pub fn reconcile_all_on(mut self, ticks: impl Stream<Item = ()> + Send + 'static) -> Self {
+        self.ticks.push(ticks.boxed());
+        self
+    }
+
+    /// Sets the time of day of [`Context::now`](super::Context::now) and [`Context::at`](super::Context::at): a clock of a test. By
+    /// default [`Timestamp::now`]. The times of conditions and of leases do not follow it.
+    ///
+    /// If such a clock is set, nothing is reconciled by that alone: [`reconcile_on`](Self::reconcile_on) or
+    /// [`reconcile_all_on`](Self::reconcile_all_on) does.
+    #[must_use]
+    pub fn wall_clock(mut self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.wall_clock = WallClock::new(now);
+        self
+    }
+
     fn triggered_by<W: Object>(
         mut self,
         kind: &Kind<W>,
@@ -320,7 +356,22 @@ impl<R: StatusReconciler> Controller<WithStatus<R>> {
         let make: Make<WithStatus<R>> = Box::new(move |kinds, seat| WithStatus::new(make(kinds), seat));
         let timed_out: TimedOut<WithStatus<R>> =
             |reconciler, object, client, limit| Box::pin(reconciler.timed_out(object, client, limit));
-        Self { timed_out, ..Self::making(Kind::known(), name, make) }
+        let report_pause: ReportPause<WithStatus<R>> =
+            |reconciler, object, client| Box::pin(reconciler.report_pause(object, client));
+        Self { timed_out, report_pause, ..Self::making(Kind::known(), name, make) }
+    }
+
+    /// Shows in a condition of this type, such as `Paused`, whether an object is [paused](Self::paused_if): `True` while it is, and
+    /// `False` once it is reconciled again. The other conditions stay as they were, and so does `observedGeneration`. By default, the
+    /// status of a paused object is not written.
+    ///
+    /// # Panics
+    /// If the type is `Ready`, `Reconciling` or `Stalled`.
+    #[must_use]
+    pub fn pause_condition(mut self, type_: &'static str) -> Self {
+        assert_own(type_);
+        self.pause_condition = Some(type_);
+        self
     }
 
     /// Sends no events about transitions: each is a request that costs as much as the status, and delays the reconcile. For kinds

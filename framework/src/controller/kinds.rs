@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::trigger::Owner;
-use crate::apply::Owned;
+use crate::apply::{Owned, OwnedKind};
 use crate::cache::{Cache, Caches, Change, Selector};
 use crate::{Key, Kind, Object, StaticKind};
 
@@ -25,15 +25,17 @@ pub struct Kinds<'a> {
     caches: &'a Caches,
     owner: Owner,
     connections: Vec<Connect>,
+    /// For a prune of all kinds.
+    owned: Vec<Arc<dyn OwnedKind>>,
 }
 
 impl<'a> Kinds<'a> {
     pub(super) fn new(caches: &'a Caches, owner: Owner) -> Self {
-        Self { caches, owner, connections: Vec::new() }
+        Self { caches, owner, connections: Vec::new(), owned: Vec::new() }
     }
 
-    pub(super) fn into_connections(self) -> Vec<Connect> {
-        self.connections
+    pub(super) fn into_parts(self) -> (Vec<Connect>, Vec<Arc<dyn OwnedKind>>) {
+        (self.connections, self.owned)
     }
 
     /// Returns the objects of a kind, for an [`ApplySet`](crate::apply::ApplySet). A change of one reconciles the object that
@@ -56,6 +58,7 @@ impl<'a> Kinds<'a> {
 
     fn owns<K: Object>(&mut self, cache: Arc<Cache<K>>) -> Owned<K> {
         self.connections.push(follow(cache.clone(), owners(self.owner.clone())));
+        self.owned.push(cache.clone());
         Owned::without_trigger(cache)
     }
 
@@ -80,7 +83,7 @@ impl Deref for Kinds<'_> {
 
 impl std::fmt::Debug for Kinds<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kinds").field("owned", &self.connections.len()).finish_non_exhaustive()
+        f.debug_struct("Kinds").field("owned", &self.owned.len()).finish_non_exhaustive()
     }
 }
 

@@ -19,4 +19,4 @@ pub use self::reconciler::{Action, CleanedUp, Context, Reconciler};
 pub(crate) use self::run_context::{RunContext, Runs};
 pub(crate) use self::runnable::Runnable;
 pub use self::term::Term;
-pub use self::with_status::{StatusError, StatusReconciler, WithStatus};
+pub use self::with_status::{Reported, StatusError, StatusReconciler, WithStatus};

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::runtime::events::Event;
 
 use super::Term;
-use crate::apply::ApplySet;
+use crate::apply::{ApplySet, OwnedKind};
+use crate::clock::WallClock;
 use crate::error::chain;
 use crate::queue::Lane;
 use crate::status::Recorder;
@@ -49,9 +51,26 @@ pub struct Context {
     /// The field manager of the controller's writes: [`Controller::field_manager`](crate::Controller::field_manager).
     pub field_manager: Arc<str>,
     pub(super) recorder: Recorder,
+    pub(super) wall_clock: WallClock,
+    pub(super) owned: Arc<[Arc<dyn OwnedKind>]>,
 }
 
 impl Context {
+    /// Returns the time of day, for what goes by a calendar: by the [clock of the controller](crate::Controller::wall_clock), which
+    /// a test can set. It may jump, so measure durations by [`std::time::Instant`].
+    pub fn now(&self) -> Timestamp {
+        self.wall_clock.now()
+    }
+
+    /// Returns the action to reconcile again at this time of day, or earlier if something changes; as soon as possible
+    /// (`Action::After(Duration::ZERO)`) if it has passed.
+    ///
+    /// The timer stands still while the machine is suspended, and does not notice a clock that is set: a reconcile may be late. So
+    /// compare the time again, and do not rely on being called at that moment.
+    pub fn at(&self, time: Timestamp) -> Action {
+        Action::After(Duration::try_from(time.duration_since(self.now())).unwrap_or_default())
+    }
+
     /// Publishes an event about an object. If that fails, it is only logged.
     ///
     /// An event that equals one of the last six minutes becomes part of a series: one object in the cluster, with a count.
@@ -62,14 +81,16 @@ impl Context {
         }
     }
 
-    /// Creates the set of objects that `owner` owns, with the client and the field manager of the controller.
+    /// Creates the set of objects that `owner` owns, with the client, the field manager and the [kinds](crate::Kinds::owned) of the
+    /// controller.
     pub fn apply_set<'a, O: StaticKind>(&self, owner: &'a O) -> ApplySet<'a, O> {
         self.apply_set_of(&Kind::known(), owner)
     }
 
     /// As [`apply_set`](Self::apply_set), with an owner of any kind.
     pub fn apply_set_of<'a, O: Object>(&self, kind: &Kind<O>, owner: &'a O) -> ApplySet<'a, O> {
-        ApplySet::of_kind(kind, owner, self.client.clone(), &*self.field_manager)
+        let (client, manager) = (self.client.clone(), self.field_manager.to_string());
+        ApplySet::declaring(kind, owner, client, manager, self.owned.clone())
     }
 }
 

@@ -29,8 +29,8 @@ use crate::{Failure, Key, Object, Retry};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 /// use trishanku_framework::apply::Owned;
-/// use trishanku_framework::status::{Condition, Report, conditions_schema};
-/// use trishanku_framework::{Action, Context, Controller, Error, Result, StatusReconciler};
+/// use trishanku_framework::status::{ConditionedStatus, Report};
+/// use trishanku_framework::{Action, Context, Controller, Error, Reported, StatusReconciler};
 ///
 /// #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 /// #[kube(group = "example.org", version = "v1", kind = "Tank", namespaced, status = "TankStatus")]
@@ -38,16 +38,13 @@ use crate::{Failure, Key, Object, Retry};
 ///     level: i32,
 /// }
 ///
-/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-/// #[serde(rename_all = "camelCase", default)]
-/// struct TankStatus {
-///     valves: usize,
-///     observed_generation: Option<i64>,
-///     #[schemars(schema_with = "conditions_schema")]
-///     conditions: Vec<Condition>,
-/// }
+/// type TankStatus = ConditionedStatus<TankFields>;
 ///
-/// trishanku_framework::impl_conditions!(TankStatus);
+/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+/// #[serde(default)]
+/// struct TankFields {
+///     valves: usize,
+/// }
 ///
 /// struct Tanks {
 ///     valves: Owned<ConfigMap>,
@@ -57,10 +54,9 @@ use crate::{Failure, Key, Object, Retry};
 ///     type Object = Tank;
 ///     type Error = Error;
 ///
-///     async fn reconcile(&self, tank: Arc<Tank>, status: &mut TankStatus, context: Context) -> Result<(Report, Action)> {
-///         let mut valve = ConfigMap::default();
-///         valve.metadata.name = Some(context.key.name().to_owned());
-///         context.apply_set(&*tank).apply(valve, &self.valves).await?;
+///     async fn reconcile(&self, tank: Arc<Tank>, status: &mut TankStatus, context: Context) -> Reported<Action> {
+///         // The ConfigMap gets the name of the tank.
+///         context.apply_set(&*tank).apply(ConfigMap::default(), &self.valves).await?;
 ///         status.valves = 1;
 ///         Ok((Report::ready("Level", format!("at {} litres", tank.spec.level)), Action::Change))
 ///     }
@@ -124,11 +120,15 @@ pub trait StatusReconciler: Send + Sync + 'static {
     }
 }
 
+/// The result of a [`StatusReconciler`]: what to report, and what to do next, which is an [`Action`] or [`CleanedUp`].
+pub type Reported<T, E = crate::Error> = std::result::Result<(Report, T), E>;
+
 /// A [`StatusReconciler`] as a [`Reconciler`].
 pub struct WithStatus<R: StatusReconciler> {
     inner: R,
     cache: Arc<Cache<R::Object>>,
     writer: StatusWriter,
+    pause_condition: Option<&'static str>,
 }
 
 /// The error of a reconcile, or of writing its status.
@@ -169,11 +169,12 @@ type Status<R> = <<R as StatusReconciler>::Object as HasStatus>::Status;
 impl<R: StatusReconciler> WithStatus<R> {
     pub(super) fn new(inner: R, seat: &Seat<R::Object>) -> Self {
         let writer = StatusWriter::with_recorder(&seat.field_manager, seat.recorder.clone());
-        let mut writer = inner.conditions().iter().copied().fold(writer, StatusWriter::condition);
+        let own = inner.conditions().iter().copied().chain(seat.pause_condition);
+        let mut writer = own.fold(writer, StatusWriter::condition);
         if !seat.events {
             writer = writer.without_events();
         }
-        Self { inner, cache: seat.cache.clone(), writer }
+        Self { inner, cache: seat.cache.clone(), writer, pause_condition: seat.pause_condition }
     }
 
     /// Writes `status` after a reconcile with this result, unless there is nothing to report.
@@ -215,6 +216,7 @@ impl<R: StatusReconciler> WithStatus<R> {
     /// Reports that a reconcile or a cleanup was cancelled because it exceeded its time limit.
     pub(super) async fn timed_out(&self, object: Arc<R::Object>, client: Client, limit: Duration) {
         let report = Report::reconciling("TimedOut", format!("a reconcile took longer than {limit:?}")).warns(true);
+        let report = self.not_paused(report);
         let before = self.latest(&object);
         let status = before.clone().unwrap_or_default();
         let written = tokio::time::timeout(REPORT_LIMIT, self.write(&client, &object, before, status, &report)).await;
@@ -223,11 +225,27 @@ impl<R: StatusReconciler> WithStatus<R> {
         }
     }
 
+    /// Reports that an object is paused, if there is a condition for that.
+    pub(super) async fn report_pause(&self, object: Arc<R::Object>, client: Client) -> kube::Result<()> {
+        let Some(condition) = self.pause_condition else { return Ok(()) };
+        let report = Report::unchanged().and(condition, true, "Paused", "the object is not reconciled");
+        let before = self.latest(&object);
+        let status = before.clone().unwrap_or_default();
+        self.write(&client, &object, before, status, &report).await.map(drop)
+    }
+
+    /// Adds to the report of a reconcile that the object is not paused.
+    fn not_paused(&self, report: Report) -> Report {
+        let Some(condition) = self.pause_condition else { return report };
+        report.and(condition, false, "NotPaused", "")
+    }
+
     fn report_of<T>(&self, result: &Result<(Report, T), R::Error>) -> Option<Report> {
-        match result {
+        let report = match result {
             Ok((report, _)) => Some(report.clone()),
             Err(error) => self.inner.is_reported(error).then(|| Report::of(result)),
-        }
+        };
+        report.map(|report| self.not_paused(report))
     }
 }
 
@@ -331,7 +349,13 @@ mod tests {
         });
         let cache = Caches::new(Scope::All).cache();
         let recorder = Recorder::new("tanks", None);
-        let seat = Seat { cache, field_manager: "tanks".into(), recorder: recorder.clone(), events: false };
+        let seat = Seat {
+            cache,
+            field_manager: "tanks".into(),
+            recorder: recorder.clone(),
+            events: false,
+            pause_condition: None,
+        };
         let tanks = WithStatus::new(Tanks(result), &seat);
         let mut tank = Tank::new("a", TankSpec {});
         (tank.metadata.namespace, tank.metadata.uid) = (Some("x".to_owned()), Some("1".to_owned()));
@@ -344,6 +368,8 @@ mod tests {
             term: super::super::term::Acting::begin().term(),
             field_manager: seat.field_manager,
             recorder,
+            wall_clock: crate::clock::WallClock::default(),
+            owned: Arc::new([]),
         };
         let outcome = tanks.reconcile(Arc::new(tank), context).await.map_err(|error| chain(&error));
         let requests = requests.lock().unwrap().clone();

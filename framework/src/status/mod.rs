@@ -8,6 +8,7 @@
 //! A [`StatusReconciler`](crate::StatusReconciler) returns a report, and its controller writes it. A [`StatusWriter`] writes one at any
 //! other time: for a step that others must see before the reconcile ends, or without a controller.
 
+mod conditioned;
 mod recorder;
 mod writer;
 
@@ -16,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+pub use self::conditioned::{ConditionedStatus, NoFields};
 pub(crate) use self::recorder::Recorder;
 pub(crate) use self::writer::note;
 pub use self::writer::{Conditions, StatusWriter, settle};
@@ -118,7 +120,7 @@ impl Report {
     /// If the type is one of the three: those are what the report itself says.
     #[must_use]
     pub fn and(mut self, type_: &'static str, is: bool, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        assert!(![READY, RECONCILING, STALLED].contains(&type_), "{type_} is not a condition of your own");
+        assert_own(type_);
         self.own.retain(|own| own.type_ != type_);
         self.own.push(OwnCondition { type_, is, reason: reason.into(), message: message.into() });
         self
@@ -181,6 +183,12 @@ impl Report {
     }
 }
 
+/// # Panics
+/// If this type of a condition is the framework's.
+pub(crate) fn assert_own(type_: &str) {
+    assert!(![READY, RECONCILING, STALLED].contains(&type_), "{type_} is not a condition of your own");
+}
+
 /// Cuts a message to the length that the apiserver accepts: a rejected status reports nothing.
 fn cut(message: &str) -> String {
     match message.char_indices().nth(MOST_CHARACTERS) {
@@ -193,7 +201,8 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Implements [`Conditions`] for a status with the fields `conditions: Vec<Condition>` and `observed_generation: Option<i64>`.
+/// Implements [`Conditions`] for a status of your own with the fields `conditions: Vec<Condition>` and
+/// `observed_generation: Option<i64>`. A [`ConditionedStatus`](crate::status::ConditionedStatus) has them already.
 ///
 /// ```
 /// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

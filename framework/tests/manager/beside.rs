@@ -1,11 +1,12 @@
 //! What triggers or runs beside the watches of controllers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::json;
@@ -44,6 +45,36 @@ async fn a_key_of_a_stream_reconciles_its_object_and_the_end_of_a_stream_ends_no
     create(&api, &["third"]).await;
     log.until(1, "third").await;
     assert_eq!((log.times("tank").len(), log.times("other").len(), log.times("absent").len()), (3, 1, 0));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_tick_reconciles_all_objects_by_the_clock_of_the_controller() {
+    let (cluster, namespace) = cluster("ticks").await;
+    let (api, log) = (tanks(cluster.client(), &namespace), Log::default());
+    create(&api, &["one", "other"]).await;
+    let (seconds, logs) = (Arc::new(AtomicI64::new(100)), log.clone());
+    let (clock, (ticks, ticked)) = (seconds.clone(), mpsc::unbounded());
+    let at = |seconds: i64| Timestamp::from_second(seconds).unwrap();
+    let reconcile = move |_: Arc<Tank>, context: Context| {
+        let due = [at(160), at(40)].map(|time| context.at(time));
+        logs.add(format!("{} at {}: {due:?}", context.key.name(), context.now().as_second()));
+        async { Ok(Action::Change) }
+    };
+    let controller = controller(reconcile)
+        .wall_clock(move || at(clock.load(Ordering::SeqCst)))
+        .reconcile_all_on(futures::stream::empty())
+        .reconcile_all_on(ticked);
+    let running = run(Manager::with_scope(cluster.config(), Scope::namespaces([&namespace])).controller(controller));
+    for name in ["one", "other"] {
+        log.until(1, &format!("{name} at 100: [After(60s), After(0ns)]")).await;
+    }
+    seconds.store(150, Ordering::SeqCst);
+    ticks.unbounded_send(()).unwrap();
+    for name in ["one", "other"] {
+        log.until(1, &format!("{name} at 150: [After(10s), After(0ns)]")).await;
+    }
+    assert_eq!(log.all().len(), 4);
     running.stop().await;
 }
 

@@ -25,16 +25,12 @@ impl Reconciler for GeneratorReconciler {
     type Error = Error;
 
     async fn reconcile(&self, generator: Arc<ConfigMapGenerator>, context: Context) -> Result<Action> {
-        let map = config_map(context.key.name(), &generator.spec);
-        context.apply_set(&*generator).apply(map, &self.maps).await?;
+        context.apply_set(&*generator).apply(config_map(&generator.spec), &self.maps).await?;
         Ok(Action::Change)
     }
 }
 
-/// Returns the `ConfigMap` of an object.
-pub fn config_map(name: &str, spec: &ConfigMapGeneratorSpec) -> ConfigMap {
-    let mut map = ConfigMap::default();
-    map.metadata.name = Some(name.to_owned());
-    map.data = Some([("content".to_owned(), spec.content.clone())].into());
-    map
+/// Returns the `ConfigMap` of an object, which has its name.
+pub fn config_map(spec: &ConfigMapGeneratorSpec) -> ConfigMap {
+    ConfigMap { data: Some([("content".to_owned(), spec.content.clone())].into()), ..ConfigMap::default() }
 }

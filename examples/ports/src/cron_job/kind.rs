@@ -6,8 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, any_object, conditions_schema};
+use trishanku_framework::status::{ConditionedStatus, any_object};
 
 /// Starts Jobs on a schedule.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
@@ -51,10 +50,13 @@ pub enum ConcurrencyPolicy {
     Replace,
 }
 
-/// Observed state.
+/// What the Jobs say, and the conditions.
+pub type CronJobStatus = ConditionedStatus<JobsStatus>;
+
+/// What the Jobs say.
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct CronJobStatus {
+pub struct JobsStatus {
     /// Jobs that have not finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "any_objects")]
@@ -62,14 +64,7 @@ pub struct CronJobStatus {
     /// Scheduled time of the last run that was started.
     #[schemars(with = "Option<String>")]
     pub last_schedule_time: Option<Time>,
-    /// Generation that the conditions are about.
-    pub observed_generation: Option<i64>,
-    /// Conditions of the object.
-    #[schemars(schema_with = "conditions_schema")]
-    pub conditions: Vec<Condition>,
 }
-
-impl_conditions!(CronJobStatus);
 
 fn any_objects(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": any_object(generator)})

@@ -1,14 +1,12 @@
 //! The reconciler: observe, plan, apply, report.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use trishanku_framework::apply::{Deletion, Owned};
 use trishanku_framework::status::Report;
-use trishanku_framework::{Action, Context, Error, Kinds, Result, StatusReconciler};
+use trishanku_framework::{Action, Context, Error, Kinds, Reported, StatusReconciler};
 
 use super::kind::{CronJob, CronJobStatus};
 use super::plan::{AVAILABLE, observe, plan};
@@ -17,13 +15,12 @@ use super::schedule::Schedule;
 /// Starts the Jobs of each object.
 pub struct CronJobReconciler {
     jobs: Owned<Job>,
-    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl CronJobReconciler {
     /// Creates a reconciler that owns Jobs: a change of one reconciles its owner.
-    pub fn new(kinds: &mut Kinds<'_>, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self { jobs: kinds.owned(), now: Box::new(now) }
+    pub fn new(kinds: &mut Kinds<'_>) -> Self {
+        Self { jobs: kinds.owned() }
     }
 
     fn jobs_of(&self, cron_job: &CronJob) -> Vec<Arc<Job>> {
@@ -40,10 +37,9 @@ impl StatusReconciler for CronJobReconciler {
         cron_job: Arc<CronJob>,
         status: &mut CronJobStatus,
         context: Context,
-    ) -> Result<(Report, Action)> {
-        let now = (self.now)();
+    ) -> Reported<Action> {
         let schedule = Schedule::parse(&cron_job.spec.schedule);
-        let plan = plan(&cron_job, schedule.as_ref().ok(), &self.jobs_of(&cron_job), now);
+        let plan = plan(&cron_job, schedule.as_ref().ok(), &self.jobs_of(&cron_job), context.now());
         let problem = match &schedule {
             Err(error) => Some(Report::stalled("InvalidSchedule", error.to_string())),
             Ok(_) => plan.problem(),
@@ -61,8 +57,7 @@ impl StatusReconciler for CronJobReconciler {
         }
         // The cache has the Job that was started, and no more those that were deleted.
         let report = observe(&cron_job, &self.jobs_of(&cron_job), problem, status);
-        let next = plan.next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default());
-        Ok((report, next.map_or(Action::Change, Action::After)))
+        Ok((report, plan.next.map_or(Action::Change, |next| context.at(next))))
     }
 
     fn conditions(&self) -> &[&str] {

@@ -6,8 +6,7 @@ use k8s_openapi::api::core::v1::{Affinity, PodTemplateSpec};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trishanku_framework::impl_conditions;
-use trishanku_framework::status::{Condition, any_object, conditions_schema};
+use trishanku_framework::status::{ConditionedStatus, any_object};
 
 /// A server that greets, in role groups.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
@@ -156,15 +155,5 @@ pub struct ConfigFragment {
     pub graceful_shutdown_timeout: Option<String>,
 }
 
-/// Observed state.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct HelloClusterStatus {
-    /// Generation that the conditions are about.
-    pub observed_generation: Option<i64>,
-    /// Conditions of the object.
-    #[schemars(schema_with = "conditions_schema")]
-    pub conditions: Vec<Condition>,
-}
-
-impl_conditions!(HelloClusterStatus);
+/// The conditions of a cluster.
+pub type HelloClusterStatus = ConditionedStatus;

@@ -18,8 +18,12 @@ pub use self::reconcile::{HelloReconciler, report};
 /// The name of the program, of its lease, and of the field manager. It must never change.
 pub const NAME: &str = "hello-world";
 
+/// The condition of a cluster that is paused.
+pub const PAUSED: &str = "ReconciliationPaused";
+
 /// Creates the controller.
 pub fn controller() -> Controller<WithStatus<HelloReconciler>> {
-    let controller = Controller::with_status(NAME, HelloReconciler::new);
-    controller.paused_if(|cluster: &HelloCluster| cluster.spec.cluster_operation.reconciliation_paused)
+    Controller::with_status(NAME, HelloReconciler::new)
+        .paused_if(|cluster: &HelloCluster| cluster.spec.cluster_operation.reconciliation_paused)
+        .pause_condition(PAUSED)
 }

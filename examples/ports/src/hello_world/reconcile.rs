@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use trishanku_framework::apply::{Owned, PART_OF};
 use trishanku_framework::status::Report;
-use trishanku_framework::{Action, Context, Error, Key, Kinds, Result, StatusReconciler};
+use trishanku_framework::{Action, Context, Error, Key, Kinds, Reported, Result, StatusReconciler};
 
 use super::kind::{HelloCluster, HelloClusterStatus};
 use super::objects::{Identity, group_objects, role_objects};
@@ -46,7 +46,7 @@ impl StatusReconciler for HelloReconciler {
         cluster: Arc<HelloCluster>,
         _: &mut HelloClusterStatus,
         context: Context,
-    ) -> Result<(Report, Action)> {
+    ) -> Reported<Action> {
         let (spec, namespace) = (&cluster.spec, context.key.namespace().unwrap_or_default());
         let identity = Identity { cluster: context.key.name(), namespace };
         let missing = || Error::terminal("NoServers", "spec.servers is missing");
@@ -68,10 +68,7 @@ impl StatusReconciler for HelloReconciler {
         if let Some(budget) = common.budget {
             set.apply(budget, &self.budgets).await?;
         }
-        set.prune(&self.servers).await?;
-        set.prune(&self.maps).await?;
-        set.prune(&self.services).await?;
-        set.prune(&self.budgets).await?;
+        set.prune_all().await?;
         let servers = role.role_groups.keys().map(|group| {
             let key = Key::namespaced(namespace, &identity.of_group(group));
             (group.as_str(), self.servers.get(&key))

@@ -50,7 +50,7 @@ impl World {
         let now = seconds.clone();
         let now = move || Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap();
         let (ticks, keys) = mpsc::channel(8);
-        let running = run(manager(cluster, &namespace).controller(controller(now).reconcile_on(keys)));
+        let running = run(manager(cluster, &namespace).controller(controller().wall_clock(now).reconcile_on(keys)));
         let jobs = Api::namespaced(cluster.client(), &namespace);
         let key = Key::namespaced(&namespace, "tide");
         let first = (created / HOUR + 1) * HOUR;
@@ -123,7 +123,7 @@ impl World {
     }
 
     async fn last_hour(&self) -> Option<i64> {
-        let status = self.cron_jobs.get("tide").await.unwrap().status?;
+        let status = self.cron_jobs.get("tide").await.unwrap().status?.fields;
         status.last_schedule_time.map(|time| (time.0.as_second() - self.first) / HOUR)
     }
 }
@@ -140,7 +140,7 @@ async fn a_run_starts_once_and_of_those_that_were_missed_only_the_last_one() {
     assert_eq!((&*owner.kind, &*owner.name, owner.controller), ("CronJob", "tide", Some(true)));
     assert_eq!((&*job.labels()["of"], &*job.annotations()["note"]), ("tide", "kept"));
     let cron_job = world.until("Available", "True", "JobsActive").await;
-    let status = cron_job.status.unwrap();
+    let status = cron_job.status.unwrap().fields;
     assert_eq!(status.active[0].name, job.metadata.name);
     assert_eq!(status.last_schedule_time.unwrap().0.as_second(), world.first);
 

@@ -4,7 +4,7 @@ use futures::channel::mpsc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use ports::configmap_generator::{ConfigMapGenerator, ConfigMapGeneratorSpec, all_on, controller};
+use ports::configmap_generator::{ConfigMapGenerator, ConfigMapGeneratorSpec, controller};
 use serde_json::json;
 use trishanku_testkit::wait;
 
@@ -53,10 +53,8 @@ async fn a_tick_reconciles_all_objects_and_writes_nothing() {
     for name in ["a", "b", "c"] {
         generators.create(&PostParams::default(), &generator(name, "dry")).await.unwrap();
     }
-    let manager = manager(cluster, &namespace);
     let (mut ticks, ticked) = mpsc::channel(1);
-    let keys = all_on(ticked, manager.caches().cache::<ConfigMapGenerator>());
-    let running = run(manager.controller(controller().reconcile_on(keys)));
+    let running = run(manager(cluster, &namespace).controller(controller().reconcile_all_on(ticked)));
     for name in ["a", "b", "c"] {
         wait::until_object(&maps, name, "it exists", |_| true).await.unwrap();
     }

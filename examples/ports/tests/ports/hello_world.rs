@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use ports::hello_world::{HelloCluster, controller};
+use ports::hello_world::{HelloCluster, PAUSED, controller};
 use serde_json::{Value, json};
 use trishanku_testkit::wait;
 
@@ -107,6 +107,7 @@ async fn a_stopped_cluster_has_no_servers_and_a_paused_one_does_not_change() {
     world.until("False", "Stopped").await;
     let paused = json!({"clusterOperation": {"stopped": false, "reconciliationPaused": true}, "recipient": "ebb"});
     world.set(paused).await;
+    until_condition(&world.clusters, "hello", PAUSED, "True", "Paused").await;
     // A cluster that is created later is reconciled: so the first one would have been, too.
     let mut other = world.clusters.get("hello").await.unwrap();
     (other.metadata, other.status) = (kube::api::ObjectMeta::default(), None);
@@ -119,8 +120,11 @@ async fn a_stopped_cluster_has_no_servers_and_a_paused_one_does_not_change() {
     assert!(recipient("hello-server-default").await.contains("greeting.recipient=tide"));
     assert!(recipient("other-server-default").await.contains("greeting.recipient=ebb"));
     world.until_replicas("default", 0).await;
+    // What was known before the pause stays.
+    world.until("False", "Stopped").await;
     world.set(json!({"clusterOperation": {"reconciliationPaused": false}})).await;
     world.until_replicas("default", 2).await;
+    until_condition(&world.clusters, "hello", PAUSED, "False", "NotPaused").await;
     assert!(recipient("hello-server-default").await.contains("greeting.recipient=ebb"));
     world.running.stop().await;
 }

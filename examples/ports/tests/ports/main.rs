@@ -4,6 +4,7 @@
 mod cron_job;
 mod cron_job_admission;
 mod cron_job_plan;
+mod cron_job_program;
 mod generator;
 mod hello_plan;
 mod hello_world;

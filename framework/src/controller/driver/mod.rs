@@ -1,5 +1,7 @@
 //! Runs one controller: passes objects from the queue to the reconciler.
 
+mod work;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::pin;
@@ -7,27 +9,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{StreamExt, select_all};
-use kube::{Client, Resource as _};
+use futures::stream::{BoxStream, StreamExt, select_all};
+use kube::Client;
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::builder::{Pauses, Seat, TimedOut, Triggers};
+use super::builder::{Pauses, Predicate, ReportPause, Seat, TimedOut, Triggers};
 use super::complaint::complain;
-use super::kinds::{Affected, Kinds};
-use super::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
+use super::kinds::{Affected, Connect, Kinds};
+use super::outcome::AT_ONCE;
 use super::run_context::{RunContext, Runs};
-use super::term::{Acting, Term};
+use super::term::Acting;
 use super::trigger::{self, Owner};
-use super::{Action, CleanedUp, Context, Controller, Reconciler};
+use super::{Controller, Reconciler};
 use crate::Key;
+use crate::apply::OwnedKind;
 use crate::cache::{Cache, Caches};
-use crate::finalizer::{self, Stage};
+use crate::clock::WallClock;
 use crate::lease::Role;
 use crate::metrics::{ControllerMetrics, Ending, Metrics};
-use crate::queue::{Cause, Job, Outcome, Queue, Settings, later};
+use crate::queue::{Cause, Outcome, Queue, Settings, later};
 use crate::status::Recorder;
-use crate::trace::{Subject, TraceContext, Trail};
+use crate::trace::Trail;
 
 /// A controller and its queue.
 pub(crate) struct Driver<R: Reconciler> {
@@ -45,8 +48,14 @@ pub(crate) struct Driver<R: Reconciler> {
     metrics: ControllerMetrics,
     trail: Trail,
     timed_out: TimedOut<R>,
+    report_pause: ReportPause<R>,
+    wall_clock: WallClock,
+    /// The kinds that its objects own.
+    owned: Arc<[Arc<dyn OwnedKind>]>,
     /// Until it runs.
     triggers: Mutex<Triggers>,
+    /// Until it runs.
+    ticks: Mutex<Vec<BoxStream<'static, ()>>>,
     /// Complete when the caches that trigger the controller are synced. Empty once it runs.
     awaited: Mutex<Vec<BoxFuture<'static, ()>>>,
 }
@@ -75,15 +84,25 @@ impl<R: Reconciler> Driver<R> {
             predicate,
             connections,
             triggers,
+            ticks,
+            wall_clock,
             timed_out,
+            pause_condition,
+            report_pause,
         } = controller;
         let cache = caches.selected(&kind, &selector);
         let field_manager: Arc<str> = field_manager.as_ref().unwrap_or(&name).as_str().into();
         let recorder = Recorder::new(&field_manager, None);
         let mut kinds = Kinds::new(caches, Owner::of_kind(&kind));
-        let seat =
-            Seat { cache: cache.clone(), field_manager: field_manager.clone(), recorder: recorder.clone(), events };
+        let seat = Seat {
+            cache: cache.clone(),
+            field_manager: field_manager.clone(),
+            recorder: recorder.clone(),
+            events,
+            pause_condition,
+        };
         let reconciler = make(&mut kinds, &seat);
+        let (connected, owned) = kinds.into_parts();
         let mut queue = Queue::new(settings);
         // It accepts keys only during a term.
         queue.drain();
@@ -104,22 +123,35 @@ impl<R: Reconciler> Driver<R> {
             metrics,
             trail,
             timed_out,
+            report_pause,
+            wall_clock,
+            owned: owned.into(),
             triggers: Mutex::new(triggers),
+            ticks: Mutex::new(ticks),
             awaited: Mutex::default(),
         });
-        let weak = Arc::downgrade(&driver);
+        driver.follow(caches, predicate, connected.into_iter().chain(connections));
+        driver
+    }
+
+    /// Follows the cache of its objects, and those that trigger it.
+    fn follow(
+        self: &Arc<Self>,
+        caches: &Caches,
+        predicate: Predicate<R::Object>,
+        connections: impl Iterator<Item = Connect>,
+    ) {
+        let weak = Arc::downgrade(self);
         // The initial list triggers nothing: each term starts with all objects.
-        driver.cache.follow_later(move |change| {
+        self.cache.follow_later(move |change| {
             if let (Some(driver), Some(cause)) = (weak.upgrade(), trigger::cause(change))
                 && predicate(change)
             {
                 driver.add([Key::of(change.object())], cause);
             }
         });
-        let affected: Arc<dyn Affected> = driver.clone();
-        let connections = kinds.into_connections().into_iter().chain(connections);
-        *lock(&driver.awaited) = connections.map(|connect| connect(caches, &affected)).collect();
-        driver
+        let affected: Arc<dyn Affected> = self.clone();
+        *lock(&self.awaited) = connections.map(|connect| connect(caches, &affected)).collect();
     }
 
     fn add(&self, keys: impl IntoIterator<Item = Key>, cause: Cause) {
@@ -128,14 +160,17 @@ impl<R: Reconciler> Driver<R> {
         self.added.notify_one();
     }
 
-    /// Passes on the keys of streams.
+    /// Passes on the keys of streams, and all keys whenever a stream of ticks yields.
     async fn listen(&self) -> Infallible {
-        let triggers = std::mem::take(&mut *lock(&self.triggers));
-        let mut keys = select_all(triggers);
-        while let Some(key) = keys.next().await {
-            self.affected(vec![key]);
+        let mut keys = select_all(std::mem::take(&mut *lock(&self.triggers)));
+        let mut ticks = select_all(std::mem::take(&mut *lock(&self.ticks)));
+        loop {
+            tokio::select! {
+                Some(key) = keys.next() => self.affected(vec![key]),
+                Some(()) = ticks.next() => self.add(self.cache.keys(), Cause::Resync),
+                else => std::future::pending().await,
+            }
         }
-        std::future::pending().await
     }
 
     /// Works for every term, until it is stopped.
@@ -243,65 +278,6 @@ impl<R: Reconciler> Driver<R> {
             }
         }
     }
-
-    async fn work(&self, job: Job<Key>, client: Client, term: Term) -> Done {
-        let Job { key, lane, failures, .. } = job;
-        let Some(object) = self.cache.get(&key).filter(|object| !(self.paused)(object)) else {
-            self.trail.forget(&key);
-            return DONE;
-        };
-        let subject = Subject {
-            controller: &self.name,
-            kind: &self.cache.kind().name(),
-            key: &key,
-            generation: object.meta().generation,
-            lane,
-            failures,
-        };
-        let reconcile = self.trail.begin(&subject, || TraceContext::on(&*object));
-        let (field_manager, recorder) = (self.field_manager.clone(), self.recorder.clone());
-        let context = Context { client: client.clone(), key, lane, failures, term, field_manager, recorder };
-        let work = async {
-            if let Ok(outcome) = tokio::time::timeout(self.time_limit, self.step(object.clone(), context)).await {
-                return outcome;
-            }
-            let reason = "TimedOut";
-            tracing::warn!(limit = ?self.time_limit, reason, "the reconcile took too long");
-            (self.timed_out)(&self.reconciler, object, client, self.time_limit).await;
-            (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut, Some(reason))
-        };
-        reconcile.run(work).await
-    }
-
-    /// Reconciles the object, or adds or removes its finalizer.
-    async fn step(&self, object: Arc<R::Object>, context: Context) -> ReconcileOutcome {
-        let (client, namespace) = (context.client.clone(), context.key.namespace().map(ToOwned::to_owned));
-        let api = || self.cache.kind().api(client.clone(), namespace.as_deref());
-        let ours = self.reconciler.finalizer();
-        match (finalizer::stage(&*object, ours), ours) {
-            (Stage::LetGo, _) => done(),
-            // The patch triggers the reconcile.
-            (Stage::Unprotected, Some(ours)) => match finalizer::put_on(&api(), &object, ours).await {
-                Ok(()) => done(),
-                Err(error) => failed(&error),
-            },
-            (Stage::Ending, Some(ours)) => match self.reconciler.clean_up(object.clone(), context).await {
-                Ok(CleanedUp::NotYet(time)) => again(time, None),
-                Ok(CleanedUp::Yes) => match finalizer::take_off(&api(), &object, ours).await {
-                    Ok(()) => done(),
-                    Err(error) => failed(&error),
-                },
-                Err(error) => failed(&error),
-            },
-            (Stage::Alive | Stage::Unprotected | Stage::Ending, _) => {
-                match self.reconciler.reconcile(object, context).await {
-                    Ok(Action::Change) => done(),
-                    Ok(Action::After(time)) => again(time, None),
-                    Err(error) => failed(&error),
-                }
-            }
-        }
-    }
 }
 
 impl<R: Reconciler> Affected for Driver<R> {
@@ -343,6 +319,7 @@ mod tests {
 
     use super::*;
     use crate::cache::Scope;
+    use crate::controller::{Action, Context, Term};
     use crate::health::Health;
 
     /// A reconciler that never returns.

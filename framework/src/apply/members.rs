@@ -1,0 +1,120 @@
+//! The members of a set: what was applied, and the deletion of what was not.
+//!
+//! Without the type of the owner, so that the kinds that a controller owns can be a list.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use kube::Client;
+use kube::api::{DeleteParams, Preconditions};
+
+use super::changes::lines;
+use super::{Applied, ApplyError, Change, Deletion, PART_OF, Planned, TARGET};
+use crate::cache::Cache;
+use crate::{Key, Kind, Object};
+
+/// The members of an owner's set, and how they are written.
+pub(crate) struct Members {
+    pub(super) client: Client,
+    /// The uid of the owner.
+    pub(super) owner: Option<String>,
+    /// The id of the set.
+    pub(super) id: String,
+    /// The path of the kind, and the key.
+    pub(super) applied: HashSet<(String, Key)>,
+    pub(super) dry: bool,
+    pub(super) planned: Vec<Planned>,
+}
+
+/// A kind whose objects a controller owns, whichever it is.
+pub(crate) trait OwnedKind: Send + Sync {
+    /// Deletes the objects that are members, and were not applied. Returns their number.
+    fn prune<'a>(&'a self, members: &'a mut Members) -> BoxFuture<'a, Result<usize, ApplyError>>;
+}
+
+impl<K: Object> OwnedKind for Cache<K> {
+    fn prune<'a>(&'a self, members: &'a mut Members) -> BoxFuture<'a, Result<usize, ApplyError>> {
+        members.prune(self).boxed()
+    }
+}
+
+/// Returns whether two kinds are in the same cache.
+pub(super) fn is_same(one: &Arc<dyn OwnedKind>, other: &Arc<impl OwnedKind>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+impl Members {
+    pub(super) async fn prune<K: Object>(&mut self, cache: &Cache<K>) -> Result<usize, ApplyError> {
+        let mut pruned = 0;
+        for object in cache.owned_by(self.owner.as_deref().unwrap_or_default()) {
+            let (key, metadata) = (Key::of(&*object), object.meta());
+            let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
+            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
+            if member && !wanted && metadata.deletion_timestamp.is_none() {
+                let dry_run = self.dry;
+                tracing::info!(target: TARGET, kind = %cache.kind().name(), object = %key, dry_run, "no longer desired; deleting it");
+                pruned += usize::from(self.remove(cache, &key, &*object).await? == Deletion::Deleted);
+            }
+        }
+        Ok(pruned)
+    }
+
+    pub(super) async fn remove<K>(&mut self, cache: &Cache<K>, key: &Key, object: &K) -> Result<Deletion, ApplyError>
+    where
+        K: Object,
+    {
+        let (kind, lists) = (cache.kind(), cache.lists());
+        let api = kind.api(self.client.clone(), key.namespace());
+        // Spares an object of the same name that was created meanwhile, and one that has another owner by now. Such a change
+        // triggers a reconcile of the previous owner, too.
+        let metadata = object.meta();
+        let preconditions =
+            Preconditions { uid: metadata.uid.clone(), resource_version: metadata.resource_version.clone() };
+        let parameters = DeleteParams { dry_run: self.dry, ..DeleteParams::background().preconditions(preconditions) };
+        match api.delete(key.name(), &parameters).await {
+            Ok(answer) => {
+                self.report(kind, key, Applied::Deleted, Vec::new());
+                match answer.left().filter(is_being_deleted) {
+                    _ if self.dry => {}
+                    // The next reconcile may precede the watch event.
+                    Some(waiting) => cache.learn(waiting, lists),
+                    None => cache.learn_deletion(key, metadata.uid.as_deref()),
+                }
+                Ok(Deletion::Deleted)
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                cache.learn_deletion(key, metadata.uid.as_deref());
+                Ok(Deletion::Gone)
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Deletion::Changed),
+            Err(error) => {
+                let (kind, key) = (kind.name().into_owned(), key.clone());
+                Err(ApplyError::NotDeleted { kind, key, source: Box::new(error) })
+            }
+        }
+    }
+
+    /// Logs the changes; records them if this is a dry run.
+    pub(super) fn report<K: Object>(&mut self, kind: &Kind<K>, key: &Key, applied: Applied, changes: Vec<Change>) {
+        let kind = kind.name();
+        for line in lines(&changes) {
+            if self.dry {
+                tracing::info!(target: TARGET, %kind, object = %key, "would change {line}");
+            } else {
+                tracing::debug!(target: TARGET, %kind, object = %key, "changed {line}");
+            }
+        }
+        if self.dry {
+            self.planned.push(Planned { kind: kind.into_owned(), key: key.clone(), applied, changes });
+        }
+    }
+}
+
+/// Returns whether an object that was deleted still exists. The response for some kinds has the object even if it does not.
+fn is_being_deleted(object: &impl Object) -> bool {
+    let metadata = object.meta();
+    let waits = metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
+        || metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    metadata.deletion_timestamp.is_some() && waits
+}
