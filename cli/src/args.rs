@@ -34,6 +34,7 @@ Examples:
   trishanku blame deploy/nginx       who set each field to its value
   trishanku diff --since=10m         what differs from ten minutes ago
   trishanku at 10m kubectl get pods  what kubectl would have shown ten minutes ago
+  trishanku ui                       the history as a web page on this machine
   trishanku run -f heaven.yaml       the heavens of your own manifests, as processes
   trishanku --name b up --central    beside the first, one kube-apiserver on one branch
   trishanku down                     stop it; the data stays
@@ -103,6 +104,8 @@ pub(crate) enum Command {
     Restore(crate::undo::Restore),
     /// Bring deleted objects back
     Undelete(crate::undo::Undelete),
+    /// Serve a local web page on the history: commits, objects, who set which field
+    Ui(crate::ui::Ui),
     /// Create a Deployment at the desk, and show which branch did what, and when
     Demo(Demo),
     /// Run kubectl as this control plane's administrator

@@ -15,6 +15,7 @@ use trishanku::plane::state::Form;
 use trishanku::plane::supervisor::{Failure, Notice};
 use trishanku::plane::{Home, State};
 use trishanku::up::Progress;
+use trishanku_stdio::text::quoted;
 
 use crate::args::Colour;
 use crate::plugin;
@@ -254,29 +255,7 @@ pub(crate) fn program_line(selector: Option<(&'static str, PathBuf)>) -> String 
     }
 }
 
-/// Quotes a path for a shell.
-pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// Formats seconds with one decimal.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1}s", duration.as_secs_f64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_quoted_only_where_a_shell_needs_it() {
-        assert_eq!(quoted(Path::new("/a/b-c.d")), "/a/b-c.d");
-        assert_eq!(quoted(Path::new("/a b")), "'/a b'");
-        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
-    }
 }

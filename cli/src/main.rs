@@ -16,6 +16,7 @@ mod print;
 mod seconds;
 mod start;
 mod stops;
+mod ui;
 mod undo;
 
 use std::process::ExitCode;
@@ -101,6 +102,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Undo(options) => undo::undo(&place()?, options).await,
         Command::Restore(options) => undo::restore(&place()?, options).await,
         Command::Undelete(options) => undo::undelete(&place()?, options).await,
+        Command::Ui(options) => ui::run(&home()?, arguments.which.heaven.as_deref(), options, &program).await,
         Command::Demo(options) => {
             let demo = Demo { home: home()?, replicas: options.replicas, keep: options.keep };
             let outcome = tokio::task::spawn_blocking(move || demo.run()).await??;

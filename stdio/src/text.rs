@@ -1,5 +1,7 @@
 //! Text from outside, such as names and values of objects, as it may be printed.
 
+use std::path::Path;
+
 /// Longer values are cut, unless the user asks for whole ones.
 pub const MAX_CHARS: usize = 100;
 
@@ -20,6 +22,16 @@ pub fn cut(text: &str) -> String {
     if rest == 0 { kept } else { format!("{kept}… ({rest} more)") }
 }
 
+/// Quotes a path for a shell, where it needs that.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +46,12 @@ mod tests {
         assert_eq!(cut(&"é".repeat(MAX_CHARS)), "é".repeat(MAX_CHARS));
         assert_eq!(cut(&"é".repeat(MAX_CHARS + 3)), format!("{}… (3 more)", "é".repeat(MAX_CHARS)));
         assert_eq!(cut("a\n\n"), "a");
+    }
+
+    #[test]
+    fn paths_are_quoted_only_where_a_shell_needs_it() {
+        assert_eq!(quoted(Path::new("/a/b-c.d")), "/a/b-c.d");
+        assert_eq!(quoted(Path::new("/a b")), "'/a b'");
+        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
     }
 }

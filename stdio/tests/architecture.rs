@@ -80,6 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "trishanku-stdio",
         ],
     ),
+    ("trishanku-page", &["gitcd-core", "gitcd-history", "gitcd-merge", "gitcd-repo", "trishanku-stdio"]),
     (
         "trishanku",
         &[
@@ -88,6 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "trishanku-heaven",
             "trishanku-heaven-plan",
             "trishanku-lint",
+            "trishanku-page",
             "trishanku-service",
             "trishanku-stdio",
             "trishanku-undo",

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use gitcd::history::when::When;
 use gitcd::secrecy::SecretKinds;
-
-use crate::console::quoted;
+use trishanku_stdio::text::quoted;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

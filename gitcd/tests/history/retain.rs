@@ -249,7 +249,7 @@ async fn a_killed_cut_loses_nothing() {
         let after = Duration::from_millis(rng.random_range(0..300));
         tokio::time::sleep(after).await;
         let _may_have_ended = running.kill();
-        running.wait().expect("it can be waited for");
+        running.wait().expect("the child can be awaited");
         if store.server.try_answer("/livez").await.is_none() {
             store.server.restart().await;
             store.client = store.server.client().await;

@@ -1,0 +1,23 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use gitcd_repo::watch::RefWatcher;
+use tokio::sync::Semaphore;
+
+use crate::rights::Rights;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::work::Work;
+
+/// What handlers share.
+pub(crate) struct App {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) rights: Arc<dyn Rights>,
+    pub(crate) session: Session,
+    pub(crate) watcher: RefWatcher,
+    pub(crate) work: Work,
+    pub(crate) streams: Arc<Semaphore>,
+    /// The bound address as a host of URLs.
+    pub(crate) host: String,
+}

@@ -1,0 +1,80 @@
+//! Why a request has no page.
+
+use axum::http::StatusCode;
+use gitcd_history::HistoryError;
+use gitcd_history::blame::BlameError;
+use gitcd_history::commits::FindCommitError;
+use gitcd_repo::changes::TreeError;
+
+use crate::rights::RightsError;
+
+/// Why a request has no page.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    /// There is no such page, commit or object.
+    #[error("{0}")]
+    Missing(String),
+    /// The user may not read it.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// The request cannot be answered.
+    #[error("{0}")]
+    Unusable(String),
+    /// The work takes too long, or too much is going on.
+    #[error("{0}")]
+    Late(String),
+    /// Rights cannot be checked.
+    #[error(transparent)]
+    Rights(#[from] RightsError),
+    /// The repository cannot be read.
+    #[error("the branch cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl Problem {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Missing(_) => StatusCode::NOT_FOUND,
+            Self::NotAllowed(_) => StatusCode::FORBIDDEN,
+            Self::Unusable(_) => StatusCode::BAD_REQUEST,
+            Self::Late(_) | Self::Rights(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<HistoryError> for Problem {
+    fn from(error: HistoryError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<TreeError> for Problem {
+    fn from(error: TreeError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<git2::Error> for Problem {
+    fn from(error: git2::Error) -> Self {
+        Self::Unreadable(error.message().to_owned())
+    }
+}
+
+impl From<FindCommitError> for Problem {
+    fn from(error: FindCommitError) -> Self {
+        match error {
+            FindCommitError::History(error) => error.into(),
+            error => Self::Missing(error.to_string()),
+        }
+    }
+}
+
+impl From<BlameError> for Problem {
+    fn from(error: BlameError) -> Self {
+        match error {
+            BlameError::History(error) => error.into(),
+            error => Self::Missing(error.to_string()),
+        }
+    }
+}
