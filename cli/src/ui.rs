@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use gitcd::git::branch::Config as Branch;
 use gitcd::keyspace::KeySpace;
@@ -14,7 +14,7 @@ use gitcd::merge::secrecy::SecretKinds;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use trishanku::plane::Home;
-use trishanku_page::rights::{AccessReviews, Everything, Rights};
+use trishanku_page::rights::{AccessReviews, Rights, UnrestrictedRights};
 use trishanku_page::{Catalog, Page, Settings};
 use trishanku_stdio::text::quoted;
 
@@ -122,8 +122,15 @@ impl Cluster {
 /// Returns how rights are checked. A branch of a heaven without a kube-apiserver has no rights but those of its files.
 async fn rights(options: &Ui, location: &Location) -> anyhow::Result<Arc<dyn Rights>> {
     let Cluster { repo, context, .. } = &options.cluster;
-    if options.no_review || location.kubeconfig.is_none() && repo.is_none() {
-        return Ok(Arc::new(Everything));
+    if options.no_review {
+        return Ok(Arc::new(UnrestrictedRights));
+    }
+    if location.kubeconfig.is_none() && repo.is_none() {
+        if context.is_some() {
+            bail!("this branch has no kube-apiserver, so --context cannot decide what is shown; set --kubeconfig");
+        }
+        trishanku_stdio::eprintln!("this branch has no kube-apiserver: everything is shown, whoever reads the page");
+        return Ok(Arc::new(UnrestrictedRights));
     }
     let hint = "cannot use the kubeconfig, whose user's rights decide what is shown; set --kubeconfig, or --no-review to show everything";
     let read = match &location.kubeconfig {

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The shared state of the request handlers.
 
 use std::sync::Arc;
 

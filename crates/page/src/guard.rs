@@ -53,7 +53,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Box<Response>> {
         return Ok(());
     }
     Err(forbidden(
-        "You are not logged in. The URL that trishanku ui printed works once, in one browser. Stop it and start it again for a new URL.",
+        "You are not logged in. The URL that trishanku ui printed works once, in one browser. If it was this browser, open the address without the token; otherwise stop the program and start it again for a new URL.",
     ))
 }
 

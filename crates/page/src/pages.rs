@@ -31,7 +31,7 @@ impl App {
 
     /// Renders on a blocking thread: pages can have megabytes.
     async fn render(&self, render: impl FnOnce() -> Rendered + Send + 'static) -> Answer {
-        self.work.run(move |_| Ok(render())).await
+        self.work.render(render).await
     }
 }
 

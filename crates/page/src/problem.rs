@@ -20,7 +20,7 @@ pub(crate) enum Problem {
     /// The request cannot be answered.
     #[error("{0}")]
     Unusable(String),
-    /// The work takes too long, or too much is going on.
+    /// The work takes too long, or there are too many concurrent requests.
     #[error("{0}")]
     Late(String),
     /// Rights cannot be checked.

@@ -35,7 +35,7 @@ pub struct ObjectRef {
 /// Why rights cannot be checked.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "kube-apiserver does not say what you may read: {0}; start it, or run `trishanku ui --no-review` to see all that the files of the repository show you"
+    "cannot check access rights: {0}; start kube-apiserver, or run `trishanku ui --no-review` to see all that the files of the repository show you"
 )]
 pub struct RightsError(pub String);
 
@@ -76,9 +76,9 @@ pub trait Rights: Send + Sync {
 
 /// The user may read everything: without a kube-apiserver, the files of the repository are the boundary.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Everything;
+pub struct UnrestrictedRights;
 
-impl Rights for Everything {
+impl Rights for UnrestrictedRights {
     fn review(&self, _objects: BTreeSet<ObjectRef>) -> BoxFuture<'_, Result<Granted, RightsError>> {
         std::future::ready(Ok(Granted::everything())).boxed()
     }

@@ -24,9 +24,7 @@ use crate::{events, guard, pages, view};
 #[non_exhaustive]
 pub enum StartError {
     /// The address is on the network.
-    #[error(
-        "{0} is not an address of this machine alone, and the page has no TLS: listen on 127.0.0.1, and use `ssh -L`"
-    )]
+    #[error("{0} is not a loopback address, and the page has no TLS: listen on 127.0.0.1, and use `ssh -L`")]
     Exposed(SocketAddr),
     /// The address cannot be used.
     #[error("cannot listen on {address}; set another --listen, or port 0 for any free port")]
@@ -43,7 +41,7 @@ pub enum StartError {
     #[error("{0}")]
     Branch(String),
     /// The system has no random numbers.
-    #[error("the system has no random numbers for the login: {0}")]
+    #[error("cannot read random bytes for the login token: {0}")]
     Random(String),
 }
 

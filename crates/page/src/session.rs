@@ -30,14 +30,15 @@ impl Session {
         Ok((session, token))
     }
 
-    /// Exchanges the token for the value of `Set-Cookie`. Only the first exchange succeeds.
+    /// Exchanges the token for the value of `Set-Cookie`. Only the first exchange succeeds. `Lax`: a link in a terminal that is a web
+    /// page opens as a navigation from another site, after which `Strict` would not send the cookie. All requests only read.
     pub(crate) fn redeem(&self, token: &str) -> Option<String> {
         let mut expected = self.token.lock();
         let is_right = expected.as_ref().is_some_and(|expected| is_equal(expected, token));
         if is_right {
             *expected = None;
         }
-        is_right.then(|| format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.name, self.secret))
+        is_right.then(|| format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.name, self.secret))
     }
 
     /// Returns whether a request has the cookie.
@@ -72,7 +73,7 @@ mod tests {
         let cookie = session.redeem(&token).unwrap();
         assert!(session.redeem(&token).is_none());
         let (pair, rest) = cookie.split_once("; ").unwrap();
-        assert_eq!(rest, "HttpOnly; SameSite=Strict; Path=/");
+        assert_eq!(rest, "HttpOnly; SameSite=Lax; Path=/");
         let is_of = |value: &str| session.is_of(&HeaderMap::from_iter([(COOKIE, value.parse().unwrap())]));
         assert!(is_of(pair) && is_of(&format!("other=1; {pair}")));
         assert!(!is_of(&pair[..pair.len() - 1]) && !is_of("trishanku_4711=") && !is_of(&format!("x{pair}")));

@@ -15,9 +15,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// How long an optional search goes on.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// Limits the concurrent reads of the repository.
+/// Limits the concurrent reads of the repository, and apart from them, what is rendered.
 #[derive(Debug)]
-pub(crate) struct Work(Arc<Semaphore>);
+pub(crate) struct Work {
+    reads: Arc<Semaphore>,
+    renderings: Arc<Semaphore>,
+}
 
 /// When an optional search stops.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +34,8 @@ impl Deadline {
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(AT_A_TIME)))
+        let permits = || Arc::new(Semaphore::new(AT_A_TIME));
+        Self { reads: permits(), renderings: permits() }
     }
 
     /// Runs a read on a blocking thread.
@@ -51,7 +55,7 @@ impl Work {
             ))
         };
         let reading = async {
-            let permit = self.0.clone().acquire_owned().await.map_err(|_| late())?;
+            let permit = self.reads.clone().acquire_owned().await.map_err(|_| late())?;
             let done = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 read(Deadline(Instant::now() + SEARCH))
@@ -59,5 +63,22 @@ impl Work {
             done.await.unwrap_or_else(|error| Err(Problem::Unreadable(format!("an internal error: {error}"))))
         };
         timeout(LIMIT, reading).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Renders a page on a blocking thread.
+    ///
+    /// # Errors
+    /// [`Problem::Unreadable`] if that panics.
+    pub(crate) async fn render<T: Send + 'static>(
+        &self,
+        render: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let failed = |problem: String| Problem::Unreadable(format!("an internal error: {problem}"));
+        let permit = self.renderings.clone().acquire_owned().await.map_err(|error| failed(error.to_string()))?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            render()
+        });
+        done.await.map_err(|error| failed(error.to_string()))
     }
 }

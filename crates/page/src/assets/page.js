@@ -36,7 +36,10 @@
       if (!response.ok) throw new Error(`status ${response.status}`);
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const fresh = page.querySelector("[data-live]");
-      if (fresh) {
+      // What has not changed keeps its selection, and is not announced.
+      if (fresh && fresh.innerHTML === live().innerHTML) {
+        head = fresh.dataset.head;
+      } else if (fresh) {
         replace(fresh);
         status.textContent = "Updated: there are new commits.";
       }
@@ -52,15 +55,34 @@
     }, Math.max(PAUSE, IDLE * (performance.now() - begun)));
   };
 
-  const events = new EventSource("/events");
-  events.addEventListener("head", (event) => {
-    wanted = event.data;
-    read();
+  // A hidden page has no connection: browsers open only six to one host.
+  let events = null;
+  const follow = () => {
+    if (document.visibilityState !== "visible" || events) return;
+    events = new EventSource("/events");
+    events.addEventListener("head", (event) => {
+      wanted = event.data;
+      read();
+    });
+    events.addEventListener("error", () => {
+      const isClosed = events && events.readyState === EventSource.CLOSED;
+      status.textContent = isClosed
+        ? "The connection is lost. Reload the page; if the program was started again, open its new URL."
+        : "The connection is lost; trying again.";
+    });
+    events.addEventListener("open", () => {
+      status.textContent = "";
+    });
+  };
+  const rest = () => {
+    if (events) events.close();
+    events = null;
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") follow();
+    else rest();
   });
-  events.addEventListener("error", () => {
-    status.textContent = "The connection is lost; trying again.";
-  });
-  events.addEventListener("open", () => {
-    status.textContent = "";
-  });
+  addEventListener("pagehide", rest);
+  addEventListener("pageshow", follow);
+  follow();
 })();

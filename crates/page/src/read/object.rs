@@ -156,7 +156,7 @@ fn hidden(mut decision: ResolvedMerge, exposure: Exposure) -> ResolvedMerge {
 }
 
 fn alone(decision: ResolvedMerge) -> ObjectVersion {
-    let by = decision.merged.by().join(", ");
+    // Who made the merged commit is not shown: it may have changes of other objects, too.
     let ResolvedMerge { commit, conflicts, .. } = decision;
-    ObjectVersion { commit, what: "conflict", revision: None, by, fields: Vec::new(), conflicts }
+    ObjectVersion { commit, what: "conflict", revision: None, by: String::new(), fields: Vec::new(), conflicts }
 }

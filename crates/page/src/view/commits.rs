@@ -25,12 +25,12 @@ pub(crate) fn commits(request: &Request, listing: &Listing, granted: &Granted) -
             ol.commits {
                 @for (at, row) in rows.iter().enumerate() { (commit(row, at + 1 == end, granted, &mut lanes)) }
             }
-        }
-        nav aria-label="Pages" {
-            @if request.before.is_some() { a href={ "/?" (request.filter.link(&[])) } { "Newest commits" } " " }
-            @if let Some(last) = last {
-                a rel="next" href={ "/?" (request.filter.link(&[("before", last)])) } {
-                    @if request.filter.is_any() { "Search older commits" } @else { "Older commits" }
+            nav aria-label="Pages" {
+                @if request.before.is_some() { a href={ "/?" (request.filter.link(&[])) } { "Newest commits" } " " }
+                @if let Some(last) = last {
+                    a rel="next" href={ "/?" (request.filter.link(&[("before", last)])) } {
+                        @if request.filter.is_any() { "Search older commits" } @else { "Older commits" }
+                    }
                 }
             }
         }
@@ -127,7 +127,9 @@ fn merged(row: &Row, lane: usize, is_first: bool, granted: &Granted) -> Markup {
                         @if granted.is_everything() { (text::line(subject)) } @else { "a commit of a merged branch" }
                     }
                     p.meta {
-                        (text::time(*time)) " by " (text::line(author)) " " code { (id[..10]) }
+                        (text::time(*time)) " "
+                        @if granted.is_everything() { "by " (text::line(author)) " " }
+                        code { (id[..10]) }
                         @if is_last && row.has_more_merged { ", and older commits" }
                     }
                 }

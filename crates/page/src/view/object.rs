@@ -27,10 +27,10 @@ pub(crate) fn object(object: &Object, is_whole: bool) -> Rendered {
             ol.versions {
                 @for version in &object.versions { (entry(version, size)) }
             }
-        }
-        nav aria-label="Pages" {
-            @if object.skipped > 0 { a href=(own) { "Newest versions" } " " }
-            @if object.has_more { a rel="next" href=(with(&format!("skip={end}"))) { "Older versions" } }
+            nav aria-label="Pages" {
+                @if object.skipped > 0 { a href=(own) { "Newest versions" } " " }
+                @if object.has_more { a rel="next" href=(with(&format!("skip={end}"))) { "Older versions" } }
+            }
         }
     };
     page(&text::block(&object.key.text), "", &main)
@@ -41,7 +41,8 @@ fn entry(version: &ObjectVersion, size: Size<'_>) -> Markup {
         li {
             h3 {
                 span.what { (version.what) } " "
-                (text::time(version.commit.time)) " by " (text::line(&version.by)) " "
+                (text::time(version.commit.time)) " "
+                @if !version.by.is_empty() { "by " (text::line(&version.by)) " " }
                 (text::commit(&version.commit.oid.to_string()))
             }
             @if let Some(revision) = version.revision { p.meta { "Revision " (revision) } }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trishanku_page::StartError;
-use trishanku_page::rights::Everything;
+use trishanku_page::rights::UnrestrictedRights;
 
 use crate::client::Client;
 use crate::world::World;
@@ -22,7 +22,7 @@ const TARGETS: [&str; 8] = [
 #[tokio::test]
 async fn only_the_printed_url_logs_in_and_only_once() {
     let world = World::new(1);
-    let served = world.serve(Arc::new(Everything)).await;
+    let served = world.serve(Arc::new(UnrestrictedRights)).await;
     let stranger = served.client();
     for target in TARGETS {
         let response = stranger.get(target).await;
@@ -36,7 +36,7 @@ async fn only_the_printed_url_logs_in_and_only_once() {
     let response = stranger.get(&served.login).await;
     assert_eq!((response.status, response.header("location")), (303, Some("/")));
     let cookie = response.header("set-cookie").expect("it logs in");
-    assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
     assert_eq!(stranger.get(&served.login).await.status, 403, "the token works once");
 
     let user = Client { cookie: cookie.split(';').next().expect("it has a value").to_owned(), ..stranger };
@@ -93,6 +93,6 @@ async fn all_responses_have_the_security_headers() {
 #[tokio::test]
 async fn the_page_is_not_served_to_the_network() {
     let world = World::new(1);
-    let refused = world.bind(Arc::new(Everything), "0.0.0.0:0").await;
+    let refused = world.bind(Arc::new(UnrestrictedRights), "0.0.0.0:0").await;
     assert!(matches!(refused, Err(StartError::Exposed(_))), "without TLS, the token would be readable");
 }

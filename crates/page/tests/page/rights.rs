@@ -40,13 +40,15 @@ async fn objects_are_shown_only_to_users_who_may_get_them() {
     let cluster = TestCluster::shared().await;
     let own = cluster.namespace("own").await;
     grant(cluster, &own).await;
-    let mut world = World::new(1);
+    let mut world = World::new(2);
     let key = |rest: &str| format!("/registry/{rest}");
     let (open, closed) = (key(&format!("configmaps/{own}/open")), key("configmaps/closed/hushed"));
     let (web, db) = (key(&format!("services/specs/{own}/web")), key(&format!("services/specs/{own}/hushed")));
     let shown = world.put(0, &[(&open, Some(&map("open", "SHOWN")))]).to_string();
     let denied = world.put_by(0, "hushed-user", &[(&closed, Some(&map("x", "HUSHED")))]).to_string();
     let mixed = world.put_by(0, "hushed-user", &[(&web, Some("{}")), (&db, Some(&map("x", "HUSHED")))]).to_string();
+    world.put_by(1, "hushed-user", &[(&closed, Some(&map("x", "HUSHED")))]);
+    world.merge(1, &[(&open, Some(&map("open", "SHOWN 2")))], "");
 
     let served = world.serve(reviews(cluster, Some("jane"))).await;
     let jane = served.log_in().await;
@@ -57,6 +59,8 @@ async fn objects_are_shown_only_to_users_who_may_get_them() {
     assert_silent("/", &list.body);
     assert!(list.body.contains(&format!("configmaps/{own}/open")), "{}", list.body);
     assert!(list.body.contains("not allowed"), "{}", list.body);
+    let merged = list.body.split("Merged commits").nth(1).and_then(|rest| rest.split("</ul>").next());
+    assert!(merged.is_some_and(|merged| !merged.contains(" by ")), "nobody is named: {}", list.body);
 
     assert!(jane.page(&format!("/commit/{shown}")).await.body.contains("SHOWN"));
     for id in [&denied, &mixed] {

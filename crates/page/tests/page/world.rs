@@ -10,7 +10,7 @@ use gitcd_core::keyspace::KeySpace;
 use gitcd_repo::actor::{Actor, Attribution};
 use gitcd_repo::branch::{Action, Branch, Change, Config, Merging, Record, Revisions, State};
 use tempfile::TempDir;
-use trishanku_page::rights::{Everything, Rights};
+use trishanku_page::rights::{Rights, UnrestrictedRights};
 use trishanku_page::{Catalog, Page, Settings, StartError};
 
 use crate::client::Client;
@@ -149,7 +149,7 @@ impl World {
 
     /// Serves the page on the first branch to a user with the right to everything, and logs in.
     pub(crate) async fn open(&self) -> (Served, Client) {
-        let served = self.serve(Arc::new(Everything)).await;
+        let served = self.serve(Arc::new(UnrestrictedRights)).await;
         let client = served.log_in().await;
         (served, client)
     }
