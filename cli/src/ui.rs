@@ -129,7 +129,7 @@ async fn rights(options: &Ui, location: &Location) -> anyhow::Result<Arc<dyn Rig
         if context.is_some() {
             bail!("this branch has no kube-apiserver, so --context cannot decide what is shown; set --kubeconfig");
         }
-        trishanku_stdio::eprintln!("this branch has no kube-apiserver: everything is shown, whoever reads the page");
+        trishanku_stdio::eprintln!("this branch has no kube-apiserver: access rights are not checked");
         return Ok(Arc::new(UnrestrictedRights));
     }
     let hint = "cannot use the kubeconfig, whose user's rights decide what is shown; set --kubeconfig, or --no-review to show everything";

@@ -60,7 +60,7 @@ async fn objects_are_shown_only_to_users_who_may_get_them() {
     assert!(list.body.contains(&format!("configmaps/{own}/open")), "{}", list.body);
     assert!(list.body.contains("not allowed"), "{}", list.body);
     let merged = list.body.split("Merged commits").nth(1).and_then(|rest| rest.split("</ul>").next());
-    assert!(merged.is_some_and(|merged| !merged.contains(" by ")), "nobody is named: {}", list.body);
+    assert!(merged.is_some_and(|merged| !merged.contains(" by ")), "no author is shown: {}", list.body);
 
     assert!(jane.page(&format!("/commit/{shown}")).await.body.contains("SHOWN"));
     for id in [&denied, &mixed] {
