@@ -8,7 +8,6 @@ mod blame;
 mod existing;
 mod fork;
 mod go;
-mod retain;
 mod secrets;
 mod verify;
 
@@ -338,7 +337,6 @@ async fn pair() -> (tempfile::TempDir, [Store; 2]) {
         repository.git(&["remote", "add", "origin", &path(other).display().to_string()]);
         let launch = Launch::new(Kind::Gitcd).folder(&folder.join(name)).argument("--key-prefixes=/registry");
         let launch = launch.argument("--commit-granularity=revision").argument("--remote-names=origin");
-        let launch = launch.argument("--journal-segment-bytes=32768");
         stores.push(launch.argument("--pull-ticker-duration=100ms").start().await);
     }
     let mut all = Vec::new();
@@ -428,7 +426,7 @@ async fn in_a_shallow_clone_history_ends_where_that_does() {
         let early = gitcd(&clone, early);
         let said = String::from_utf8_lossy(&early.stderr).into_owned();
         assert!(!early.status.success() && early.stdout.is_empty(), "{early:?}");
-        assert!(said.contains("at which the history here begins") && said.contains("--unshallow"), "{said}");
+        assert!(said.contains("at which this shallow clone begins") && said.contains("--unshallow"), "{said}");
     }
     let all = gitcd(&clone, &["diff", "--since=nothing", "--name-only"]);
     assert_eq!(all.status.code(), Some(1), "{all:?}");

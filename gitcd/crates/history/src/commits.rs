@@ -1,6 +1,6 @@
 //! The commits of a branch, each with the keys that it changed.
 
-use git2::{ErrorCode, Oid};
+use git2::{ErrorCode, Oid, Sort};
 use gitcd_repo::changes::{self, Changes};
 
 use super::moment::Moment;
@@ -101,12 +101,12 @@ impl History {
             return Ok(Vec::new());
         };
         let failed = |error: git2::Error| HistoryError::object(merge.commit.oid, error.message());
-        let theirs = parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent));
-        let theirs: Vec<Oid> = theirs.copied().collect();
-        if theirs.is_empty() {
-            return Ok(Vec::new());
+        let mut walk = self.repository.revwalk().map_err(failed)?;
+        walk.set_sorting(Sort::TOPOLOGICAL | Sort::TIME).map_err(failed)?;
+        walk.hide(before).map_err(failed)?;
+        for theirs in parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent)) {
+            walk.push(*theirs).map_err(failed)?;
         }
-        let walk = self.ancestors(&theirs, &[before])?;
         let mut found = Vec::new();
         for oid in walk {
             let commit = CommitInfo::read(&odb, oid.map_err(failed)?)?;

@@ -17,7 +17,6 @@ pub mod managers;
 pub mod moment;
 mod named;
 pub mod neighbours;
-pub mod retention;
 pub mod versions;
 pub mod when;
 pub mod who;
@@ -120,8 +119,7 @@ pub enum HistoryError {
     },
     /// The history of a shallow clone does not reach back so far.
     #[error(
-        "{asked} is before revision {first}, at which the history here begins: this is a shallow clone, or `gitcd retain` moved the rest \
-         to an archive; read it there, or fetch it with `git fetch --unshallow`"
+        "{asked} is before revision {first}, at which this shallow clone begins; `git fetch --unshallow` brings the rest"
     )]
     Cut {
         /// The requested moment.

@@ -16,7 +16,6 @@ use std::time::Instant;
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
-use gitcd_engine::maintenance::retain;
 use gitcd_merge::Policy;
 use gitcd_repo::git_dir;
 
@@ -197,13 +196,11 @@ impl<'p> Exchange<'p> {
             self.repairs = Repairs::default();
             return if self.races < RACES { State::Fetching } else { State::Settled(Err(error)) };
         }
-        let repository = git_dir(&self.puller.merger.config().repository);
-        let looked = move || (repository.join("shallow").exists(), retain::is_cut(&repository));
-        let (is_shallow, is_cut) = blocking(looked).await;
+        let shallow = git_dir(&self.puller.merger.config().repository).join("shallow");
+        let is_shallow = blocking(move || shallow.exists()).await;
         match DEEPENINGS.get(self.repairs.deepened) {
             _ if error.lacks_objects() && !is_shallow && !self.repairs.refetched => State::Refetching(error),
-            // What was cut on purpose is not fetched again.
-            Some(by) if error.lacks_history() && is_shallow && !is_cut => State::Deepening { failure: error, by: *by },
+            Some(by) if error.lacks_history() && is_shallow => State::Deepening { failure: error, by: *by },
             _ => State::Settled(Err(error)),
         }
     }
