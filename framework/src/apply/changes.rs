@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::differences::{KEYS, is_key, same, within};
-use super::marks::APPLIED;
+use super::marks::{APPLIED, APPLIED_BY};
 use crate::{Kind, Object};
 
 /// Longer values are cut.
@@ -129,7 +129,7 @@ fn fields(object: Option<Value>) -> Map<String, Value> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| !BOOKKEEPING.contains(&name.as_str()));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|name, _| name != APPLIED && name != COPY);
+            annotations.retain(|name, _| ![APPLIED, APPLIED_BY, COPY].contains(&name.as_str()));
         }
     }
     object

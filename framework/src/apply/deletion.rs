@@ -17,14 +17,17 @@ pub enum Deletion {
 
 impl<O: Object> ApplySet<'_, O> {
     /// Deletes objects of **all kinds** that were applied for this owner before, and not to this set: of each kind that the
-    /// controller [owns](crate::Kinds::owned), in the order of their declarations, and then of those that were applied to this set
-    /// without being declared. Returns their number. Call it once, after everything was applied.
+    /// controller owns ([`Kinds::owned`](crate::Kinds::owned), [`Controller::owns`](crate::Controller::owns)), in the order of their
+    /// declarations, and then of those that were applied to this set without being declared. Returns their number. Call it once,
+    /// after everything was applied.
     ///
     /// So a kind cannot be forgotten, not even one that nothing was applied of, because it is no longer desired. Of a set that was
     /// created without a controller ([`ApplySet::of`]), only the kinds that were applied to it are known.
     ///
-    /// Objects that were applied once and are kept, such as a history, would be deleted, too: [`prune`](Self::prune) the other
-    /// kinds, one by one. Costs no request if there is nothing to delete.
+    /// **An object that is created only once**, such as a Secret with a generated password, is not applied when it exists, and would be
+    /// deleted: [`keep`](Self::keep) it in each reconcile. If the names are not known, as of a history, [`prune`](Self::prune) the
+    /// other kinds, one by one. Objects that another field manager applied are spared. Costs no request if there is nothing to
+    /// delete.
     ///
     /// # Errors
     /// [`ApplyError::NotDeleted`] of the first object that cannot be deleted; those before it are.

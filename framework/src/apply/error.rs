@@ -35,6 +35,16 @@ pub enum ApplyError {
         /// The kind.
         kind: String,
     },
+    /// Another object with the same kind and name was applied to the set before: each reconcile would write both.
+    #[error(
+        "{kind} {key} was applied twice to one set; give each object a name (one without a name gets that of its owner)"
+    )]
+    AppliedTwice {
+        /// The kind.
+        kind: String,
+        /// The object.
+        key: Key,
+    },
     /// The request failed.
     #[error("cannot apply {kind} {key}")]
     Refused {
@@ -73,6 +83,7 @@ impl Failure for ApplyError {
             Self::NotOurs { .. } => "NotOurs",
             Self::Elsewhere { .. } => "OwnerElsewhere",
             Self::GenerateName { .. } => "NoName",
+            Self::AppliedTwice { .. } => "AppliedTwice",
             Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.reason(),
             Self::Encode { .. } => "CannotEncode",
         }
@@ -82,7 +93,9 @@ impl Failure for ApplyError {
         match self {
             // The other object may be deleted.
             Self::NotOurs { .. } => Retry::BackOff,
-            Self::Elsewhere { .. } | Self::GenerateName { .. } | Self::Encode { .. } => Retry::Terminal,
+            Self::Elsewhere { .. } | Self::GenerateName { .. } | Self::AppliedTwice { .. } | Self::Encode { .. } => {
+                Retry::Terminal
+            }
             Self::Refused { source, .. } | Self::NotDeleted { source, .. } => source.retry(),
         }
     }

@@ -14,6 +14,8 @@ use crate::{Kind, Object};
 pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 /// The annotation with the digest of what was applied last.
 pub const APPLIED: &str = "framework.trishanku.org/applied";
+/// The annotation with the field manager that applied the object. A prune spares the objects of other field managers.
+pub const APPLIED_BY: &str = "framework.trishanku.org/applied-by";
 
 /// Returns the id of an owner's `ApplySet`, by its specification.
 pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
@@ -25,19 +27,36 @@ pub(super) fn id<O: Object>(kind: &Kind<O>, owner: &O) -> String {
 
 /// Returns a digest of the desired state, in a microsecond or two. It differs each time if the type has maps without an order.
 pub(super) fn fingerprint<K: Object + Serialize>(wanted: &mut K) -> Result<Fingerprint, serde_json::Error> {
-    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
+    forget_marks(wanted);
     Ok(digest(&serde_json::to_vec(wanted)?))
 }
 
 /// Adds the digest of everything else as an annotation. Returns everything else as a value.
 pub(super) fn sign<K: Object + Serialize>(wanted: &mut K) -> Result<Value, serde_json::Error> {
-    wanted.meta_mut().annotations.get_or_insert_default().remove(APPLIED);
+    forget_marks(wanted);
     let mut content = serde_json::to_value(&*wanted)?;
     // Maps may have another order each time. If the digest changed each time, the object would always differ.
     content.sort_all_objects();
     let text = BASE64_URL_SAFE_NO_PAD.encode(digest(&serde_json::to_vec(&content)?));
     wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED.to_owned(), text);
     Ok(content)
+}
+
+/// Removes the marks of an object that was copied from a live one.
+fn forget_marks<K: Object>(wanted: &mut K) {
+    let annotations = wanted.meta_mut().annotations.get_or_insert_default();
+    annotations.retain(|name, _| name != APPLIED && name != APPLIED_BY);
+}
+
+/// Adds the field manager. It is not in the digest, since it is no part of the desired state.
+pub(super) fn mark<K: Object>(wanted: &mut K, manager: &str) {
+    wanted.meta_mut().annotations.get_or_insert_default().insert(APPLIED_BY.to_owned(), manager.to_owned());
+}
+
+/// Returns whether this field manager may have applied the object. Earlier versions of the framework did not record it.
+pub(super) fn is_by<K: Object>(object: &K, manager: &str) -> bool {
+    let annotations = object.meta().annotations.as_ref();
+    annotations.and_then(|annotations| annotations.get(APPLIED_BY)).is_none_or(|by| by == manager)
 }
 
 fn digest(text: &[u8]) -> Fingerprint {
@@ -76,6 +95,17 @@ mod tests {
         };
         assert_eq!(signed([("a", 1), ("b", 2)]), signed([("b", 2), ("a", 1)]));
         assert_ne!(signed([("a", 1), ("b", 2)]), signed([("a", 2), ("b", 1)]));
+    }
+
+    #[test]
+    fn the_field_manager_is_recorded_beside_the_digest_and_one_that_was_not_recorded_may_be_any() {
+        let mut map = ConfigMap::default();
+        assert!(is_by(&map, "one"), "an earlier version did not record it");
+        let digest = sign(&mut map).expect("the object is JSON");
+        mark(&mut map, "one");
+        assert!(is_by(&map, "one") && !is_by(&map, "two"));
+        assert_eq!(sign(&mut map).expect("the object is JSON"), digest, "a copy of a live object is the same");
+        assert!(is_by(&map, "two"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Without the type of the owner, so that the kinds that a controller owns can be a list.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::changes::lines;
+use super::marks::is_by;
 use super::{Applied, ApplyError, Change, Deletion, PART_OF, Planned, TARGET};
 use crate::cache::Cache;
 use crate::{Key, Kind, Object};
@@ -21,10 +22,30 @@ pub(crate) struct Members {
     pub(super) owner: Option<String>,
     /// The id of the set.
     pub(super) id: String,
-    /// The path of the kind, and the key.
-    pub(super) applied: HashSet<(String, Key)>,
+    /// The field manager.
+    pub(super) manager: String,
+    /// The objects that a prune spares.
+    pub(super) desired: HashMap<MemberId, Desired>,
     pub(super) dry: bool,
     pub(super) planned: Vec<Planned>,
+}
+
+/// The group and the plural of the kind, and the key of the object: the same in all versions of the kind.
+pub(crate) type MemberId = (String, String, Key);
+
+/// Why an object is desired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Desired {
+    /// It is kept, or its apply did not succeed.
+    Kept,
+    /// It was applied.
+    Applied,
+}
+
+/// Returns what identifies an object, whichever version and Rust type of its kind a cache has.
+pub(super) fn member_id<K: Object>(kind: &Kind<K>, key: &Key) -> MemberId {
+    let plural = K::plural(kind.dynamic()).into_owned();
+    (kind.group().into_owned(), plural, key.clone())
 }
 
 /// A kind whose objects a controller owns, whichever it is.
@@ -40,7 +61,7 @@ impl<K: Object> OwnedKind for Cache<K> {
 }
 
 /// Returns whether two kinds are in the same cache.
-pub(super) fn is_same(one: &Arc<dyn OwnedKind>, other: &Arc<impl OwnedKind>) -> bool {
+pub(crate) fn is_same<K: OwnedKind + ?Sized>(one: &Arc<dyn OwnedKind>, other: &Arc<K>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
@@ -50,8 +71,10 @@ impl Members {
         for object in cache.owned_by(self.owner.as_deref().unwrap_or_default()) {
             let (key, metadata) = (Key::of(&*object), object.meta());
             let member = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF)) == Some(&self.id);
-            let wanted = self.applied.contains(&(cache.kind().path(), key.clone()));
-            if member && !wanted && metadata.deletion_timestamp.is_none() {
+            // Another controller of the same owner has a set with the same id.
+            let ours = member && is_by(&*object, &self.manager);
+            let desired = self.desired.contains_key(&member_id(cache.kind(), &key));
+            if ours && !desired && metadata.deletion_timestamp.is_none() {
                 let dry_run = self.dry;
                 tracing::info!(target: TARGET, kind = %cache.kind().name(), object = %key, dry_run, "no longer desired; deleting it");
                 pruned += usize::from(self.remove(cache, &key, &*object).await? == Deletion::Deleted);
@@ -117,4 +140,21 @@ fn is_being_deleted(object: &impl Object) -> bool {
     let waits = metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
         || metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
     metadata.deletion_timestamp.is_some() && waits
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_the_same_in_all_versions_of_its_kind_and_in_one_group_only() {
+        let id = |group, version| {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "Gate"));
+            member_id(&Kind::<DynamicObject>::new(resource, true), &Key::namespaced("plant", "a"))
+        };
+        assert_eq!(id("example.org", "v1"), id("example.org", "v2"));
+        assert_ne!(id("example.org", "v1"), id("example.com", "v1"));
+    }
 }

@@ -29,8 +29,15 @@
 //! force: a field with another manager is not overwritten, and the result is a conflict.
 //!
 //! **Prune.** Members have the label of an `ApplySet` (`applyset.kubernetes.io/part-of`) with an id that is derived from the
-//! owner. An object that has the label and the owner, and was not applied to this [`ApplySet`], is deleted, if it is still as the
-//! cache has it: of all kinds that the controller owns ([`ApplySet::prune_all`]), or of one ([`ApplySet::prune`]).
+//! owner. An object that has the label and the owner, was applied by the same field manager ([`APPLIED_BY`]), and was not applied to
+//! this [`ApplySet`], is deleted, if it is still as the cache has it: of all kinds that the controller owns
+//! ([`ApplySet::prune_all`]), or of one ([`ApplySet::prune`]). [`ApplySet::keep`] spares an object that is created only once.
+//!
+//! **One set per owner and reconcile.** A reconcile that applies the objects of one owner to two sets deletes with each what it
+//! applied to the other. Two controllers may have the same owner if their field managers differ: each prunes its own objects. An
+//! object that an earlier version of the framework applied has no field manager recorded, until the next apply: any
+//! controller of the owner prunes it.
+//!
 //! [`ApplySet::delete`] deletes one object of the owner, which need not be a member. The owner does not get the marks of an
 //! `ApplySet`'s parent: they are how tools find members, which a controller has in its caches, and would cost a write to each
 //! owner. `kubectl apply --applyset` refuses an owner without them.
@@ -50,7 +57,7 @@ mod owned;
 mod pruning;
 mod write;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::{Client, Resource};
@@ -61,9 +68,9 @@ pub use self::deletion::Deletion;
 pub use self::differences::{Difference, differences};
 pub use self::error::{ApplyError, Error, OtherError, Result};
 use self::marks::id;
-pub use self::marks::{APPLIED, PART_OF};
-use self::members::Members;
-pub(crate) use self::members::OwnedKind;
+pub use self::marks::{APPLIED, APPLIED_BY, PART_OF};
+use self::members::{Desired, Members, member_id};
+pub(crate) use self::members::{OwnedKind, is_same};
 pub use self::owned::Owned;
 use crate::{Key, Kind, Object, StaticKind};
 
@@ -98,7 +105,6 @@ pub struct Planned {
 pub struct ApplySet<'a, O: Object> {
     kind: Kind<O>,
     owner: &'a O,
-    manager: String,
     members: Members,
     stamps: bool,
     /// Kinds whose values are not logged, in addition to Secrets.
@@ -110,7 +116,8 @@ pub struct ApplySet<'a, O: Object> {
 }
 
 impl<'a, O: Object> ApplySet<'a, O> {
-    /// Creates an empty set. `manager` is the name of the field manager. It must never change, or fields of the former name stay.
+    /// Creates an empty set. `manager` is the name of the field manager. It must never change, or fields
+    /// of the former name stay, and objects that were applied by it are not pruned.
     pub fn of(owner: &'a O, client: Client, manager: impl Into<String>) -> Self
     where
         O: StaticKind,
@@ -132,9 +139,10 @@ impl<'a, O: Object> ApplySet<'a, O> {
         declared: Arc<[Arc<dyn OwnedKind>]>,
     ) -> Self {
         let (id, uid) = (id(kind, owner), owner.meta().uid.clone());
-        let members = Members { client, owner: uid, id, applied: HashSet::new(), dry: false, planned: Vec::new() };
+        let (desired, planned) = (HashMap::new(), Vec::new());
+        let members = Members { client, owner: uid, id, manager, desired, dry: false, planned };
         let (kind, hidden, others) = (kind.clone(), Vec::new(), Vec::new());
-        Self { kind, owner, manager, members, stamps: false, hidden, declared, others }
+        Self { kind, owner, members, stamps: false, hidden, declared, others }
     }
 
     /// Stamps created objects with the [trace](crate::telemetry) of the reconcile, if it is sampled: their reconciles link to it.
@@ -172,7 +180,7 @@ impl<'a, O: Object> ApplySet<'a, O> {
     /// Applies `wanted`, unless the object in `owned` matches it. Without a name or a namespace, it gets the owner's.
     ///
     /// # Errors
-    /// [`ApplyError`].
+    /// [`ApplyError`]; [`ApplyError::AppliedTwice`] if an object of this kind and name was applied to this set before.
     pub async fn apply<K: Object + Serialize>(&mut self, wanted: K, owned: &Owned<K>) -> Result<Applied, ApplyError> {
         self.make(wanted, owned, false).await
     }
@@ -188,13 +196,38 @@ impl<'a, O: Object> ApplySet<'a, O> {
     {
         self.make(wanted, owned, true).await
     }
+
+    /// Marks an object as desired without applying it, so that a [prune](Self::prune_all) spares it: for an object that is created
+    /// once, such as a Secret with a generated password.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # use trishanku_framework::{Key, StaticKind};
+    /// # use trishanku_framework::apply::{ApplyError, ApplySet, Owned};
+    /// # async fn example<O: StaticKind>(
+    /// #     mut set: ApplySet<'_, O>, key: Key, password: impl Fn() -> Secret, secrets: &Owned<Secret>,
+    /// # ) -> Result<(), ApplyError> {
+    /// if secrets.get(&key).is_some() {
+    ///     set.keep(&key, secrets);
+    /// } else {
+    ///     set.apply(password(), secrets).await?;
+    /// }
+    /// set.prune_all().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It sends nothing, and the object need not exist. Call it in each reconcile that prunes.
+    pub fn keep<K: Object>(&mut self, key: &Key, owned: &Owned<K>) {
+        self.members.desired.entry(member_id(owned.kind(), key)).or_insert(Desired::Kept);
+    }
 }
 
 impl<O: Object> std::fmt::Debug for ApplySet<'_, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ApplySet")
             .field("owner", &Key::of(self.owner))
-            .field("applied", &self.members.applied.len())
+            .field("desired", &self.members.desired.len())
             .finish_non_exhaustive()
     }
 }

@@ -26,6 +26,9 @@ pub struct Owned<K: Object>(Arc<Cache<K>>);
 impl<K: Object> Owned<K> {
     /// Creates it without a trigger: for use without a [`Controller`](crate::Controller), or if
     /// [`owns`](crate::Controller::owns) or a trigger of your own is declared elsewhere.
+    ///
+    /// It does not declare the kind for [`prune_all`](super::ApplySet::prune_all), which knows it only in a reconcile that applies
+    /// an object of it. With [`Kinds::owned`](crate::Kinds::owned) or [`owns_cached`](crate::Controller::owns_cached), it always does.
     pub fn without_trigger(cache: Arc<Cache<K>>) -> Self {
         Self(cache)
     }

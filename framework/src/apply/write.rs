@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::changes::{Hidden, changes_of};
-use super::marks::{PART_OF, fingerprint, sign, stamp};
-use super::members::is_same;
+use super::marks::{PART_OF, fingerprint, mark, sign, stamp};
+use super::members::{Desired, MemberId, is_same, member_id};
 use super::{Applied, ApplyError, ApplySet, Owned, TARGET, differences, owner_name};
 use crate::cache::{Cache, CachedObject};
 use crate::{Key, Kind, Object};
@@ -43,15 +43,16 @@ impl<O: Object> ApplySet<'_, O> {
     {
         let cache = owned.cache();
         self.remember(cache);
-        let (key, lists) = (self.put_in_place(cache.kind(), &mut wanted)?, cache.lists());
+        let key = self.put_in_place(cache.kind(), &mut wanted)?;
+        // An object whose apply fails is desired nevertheless: a prune must spare it.
+        let id = self.desire(cache.kind(), &key)?;
+        let lists = cache.lists();
         let encode = |source| ApplyError::Encode { kind: cache.kind().name().into_owned(), key: key.clone(), source };
         let asked = fingerprint(&mut wanted).map_err(encode)?;
         if cache.is_settled(&key, self.members.owner.as_deref(), asked) {
-            self.members.applied.insert((cache.kind().path(), key));
-            return Ok(Applied::Unchanged);
+            return Ok(self.applied(id, Applied::Unchanged));
         }
         let known = self.known(cache, &key).await?;
-        self.members.applied.insert((cache.kind().path(), key.clone()));
         let live = known.as_ref().map(|known| known.object().object());
         let mut wanted = self.content(wanted, cache.kind(), live.as_deref()).map_err(encode)?;
         if let Some(known) = &known
@@ -59,12 +60,31 @@ impl<O: Object> ApplySet<'_, O> {
         {
             // Nothing to compare until the object or the desired state changes.
             cache.settle(&key, known, asked);
-            return Ok(Applied::Unchanged);
+            return Ok(self.applied(id, Applied::Unchanged));
         }
         for (field, value) in cache.kind().types() {
             wanted[field] = value.into();
         }
-        self.send(Request { cache, key, wanted, known, lists }, recreate).await
+        let applied = self.send(Request { cache, key, wanted, known, lists }, recreate).await?;
+        Ok(self.applied(id, applied))
+    }
+
+    /// Marks an object as desired. It must not have been applied to this set before.
+    fn desire<K: Object>(&mut self, kind: &Kind<K>, key: &Key) -> Result<MemberId, ApplyError> {
+        let id = member_id(kind, key);
+        if self.members.desired.get(&id) == Some(&Desired::Applied) {
+            return Err(ApplyError::AppliedTwice { kind: kind.name().into_owned(), key: key.clone() });
+        }
+        self.members.desired.insert(id.clone(), Desired::Kept);
+        Ok(id)
+    }
+
+    /// Remembers that an object was applied. One that was deleted may be applied once more, which creates it.
+    fn applied(&mut self, id: MemberId, applied: Applied) -> Applied {
+        if applied != Applied::Deleted {
+            self.members.desired.insert(id, Desired::Applied);
+        }
+        applied
     }
 
     /// Remembers the kind, so that it can be pruned.
@@ -122,6 +142,7 @@ impl<O: Object> ApplySet<'_, O> {
         K: Object + Serialize,
     {
         let mut content = sign(&mut wanted)?;
+        mark(&mut wanted, &self.members.manager);
         if self.stamps {
             stamp(&mut wanted, live);
         }
@@ -153,7 +174,7 @@ impl<O: Object> ApplySet<'_, O> {
         let api = kind.api(self.members.client.clone(), key.namespace());
         // An object that is not in the cache may exist and have another owner, so do not overwrite it.
         let force = known.is_some();
-        let parameters = PatchParams { dry_run: self.members.dry, force, ..PatchParams::apply(&self.manager) };
+        let parameters = PatchParams { dry_run: self.members.dry, force, ..PatchParams::apply(&self.members.manager) };
         let error = match api.patch(key.name(), &parameters, &Patch::Apply(wanted)).await {
             Ok(written) => {
                 if self.members.dry || tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
@@ -190,7 +211,7 @@ impl<O: Object> ApplySet<'_, O> {
     async fn could_be_new<K: Object>(&self, kind: &Kind<K>, key: &Key, wanted: &Value, refused: &kube::Error) -> bool {
         let Ok(wanted) = serde_json::from_value::<K>(wanted.clone()) else { return false };
         let api = kind.api(self.members.client.clone(), key.namespace());
-        let parameters = PostParams { dry_run: true, field_manager: Some(self.manager.clone()) };
+        let parameters = PostParams { dry_run: true, field_manager: Some(self.members.manager.clone()) };
         match api.create(&parameters, &wanted).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => true,
             Err(error) if is_invalid(&error) => false,

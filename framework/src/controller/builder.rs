@@ -8,7 +8,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource as _};
 
-use super::kinds::{Connect, Kinds, follow, follow_kind, owners};
+use super::kinds::{Connect, DeclareOwned, Kinds, declare, declare_kind, follow, follow_kind, owners};
 use super::trigger::Owner;
 use super::{Reconciler, StatusReconciler, WithStatus};
 use crate::cache::{Cache, Change, Selector};
@@ -82,6 +82,8 @@ pub struct Controller<R: Reconciler> {
     pub(super) paused: Pauses<R::Object>,
     pub(super) predicate: Predicate<R::Object>,
     pub(super) connections: Vec<Connect>,
+    /// The kinds that it owns, in addition to those that its reconciler declares.
+    pub(super) owned: Vec<DeclareOwned>,
     pub(super) triggers: Triggers,
     /// Streams that reconcile all objects.
     pub(super) ticks: Vec<BoxStream<'static, ()>>,
@@ -158,6 +160,7 @@ impl<R: Reconciler> Controller<R> {
             paused: Box::new(|_| false),
             predicate: Box::new(|_| true),
             connections: Vec::new(),
+            owned: Vec::new(),
             triggers: Vec::new(),
             ticks: Vec::new(),
             wall_clock: WallClock::default(),
@@ -237,7 +240,8 @@ impl<R: Reconciler> Controller<R> {
         })
     }
 
-    /// Also reconciles the controlling owner of an object of kind `C` that changes.
+    /// Also reconciles the controlling owner of an object of kind `C` that changes. Declares the kind for
+    /// [`ApplySet::prune_all`](crate::apply::ApplySet::prune_all), too.
     #[must_use]
     pub fn owns<C: StaticKind>(self) -> Self {
         self.owns_kind::<C>(&Kind::known())
@@ -245,7 +249,8 @@ impl<R: Reconciler> Controller<R> {
 
     /// As [`owns`](Self::owns), for objects of any kind.
     #[must_use]
-    pub fn owns_kind<C: Object>(self, kind: &Kind<C>) -> Self {
+    pub fn owns_kind<C: Object>(mut self, kind: &Kind<C>) -> Self {
+        self.owned.push(declare_kind(kind.clone()));
         let owner = Owner::of_kind(&self.kind);
         self.triggered_by(kind, owners(owner))
     }
@@ -253,7 +258,8 @@ impl<R: Reconciler> Controller<R> {
     /// As [`owns`](Self::owns), for the objects in a cache: of a kind that many others use, only those with the labels of this
     /// controller are cached, such as [`PART_OF`](crate::apply::PART_OF).
     #[must_use]
-    pub fn owns_cached<C: Object>(self, cache: &Arc<Cache<C>>) -> Self {
+    pub fn owns_cached<C: Object>(mut self, cache: &Arc<Cache<C>>) -> Self {
+        self.owned.push(declare(cache.clone()));
         let owner = Owner::of_kind(&self.kind);
         self.triggered_from(cache.clone(), owners(owner))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::trigger::Owner;
-use crate::apply::{Owned, OwnedKind};
+use crate::apply::{Owned, OwnedKind, is_same};
 use crate::cache::{Cache, Caches, Change, Selector};
 use crate::{Key, Kind, Object, StaticKind};
 
@@ -17,6 +17,9 @@ pub(super) trait Affected: Send + Sync {
 
 /// Connects the changes of a cache with a controller, once there is one. Returns a future that completes when the cache is complete.
 pub(super) type Connect = Box<dyn FnOnce(&Caches, &Arc<dyn Affected>) -> BoxFuture<'static, ()> + Send>;
+
+/// Returns a kind that a controller owns, once there are caches.
+pub(super) type DeclareOwned = Box<dyn FnOnce(&Caches) -> Arc<dyn OwnedKind> + Send>;
 
 /// The [caches](Caches) of a manager, for a reconciler that is being created. What it takes from here with [`owned`](Self::owned) also
 /// triggers it; changes in other caches do not, unless it [watches](Self::watches) them. See
@@ -34,7 +37,14 @@ impl<'a> Kinds<'a> {
         Self { caches, owner, connections: Vec::new(), owned: Vec::new() }
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Connect>, Vec<Arc<dyn OwnedKind>>) {
+    /// Returns the triggers, and all kinds that the controller owns; `more` are those that the reconciler did not declare.
+    pub(super) fn into_parts(mut self, more: Vec<DeclareOwned>) -> (Vec<Connect>, Vec<Arc<dyn OwnedKind>>) {
+        for declare in more {
+            let kind = declare(self.caches);
+            if !self.owned.iter().any(|known| is_same(known, &kind)) {
+                self.owned.push(kind);
+            }
+        }
         (self.connections, self.owned)
     }
 
@@ -93,6 +103,16 @@ pub(super) fn owners<K: Object>(owner: Owner) -> impl Fn(&Change<'_, K>) -> Vec<
         let objects = change.before.into_iter().chain(change.after);
         objects.filter_map(|object| owner.of(object.meta())).collect()
     }
+}
+
+/// Declares the kind of a cache.
+pub(super) fn declare<C: Object>(cache: Arc<Cache<C>>) -> DeclareOwned {
+    Box::new(move |_| cache)
+}
+
+/// Declares a kind.
+pub(super) fn declare_kind<C: Object>(kind: Kind<C>) -> DeclareOwned {
+    Box::new(move |caches| caches.cache_of(&kind, None))
 }
 
 /// Connects a cache.

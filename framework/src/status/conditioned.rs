@@ -36,7 +36,8 @@ use super::{Condition, Conditions, conditions_schema};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// It is a `#[serde(flatten)]` of `S`, with its limits: no `#[serde(deny_unknown_fields)]` in `S`. Where that is not enough, write
+/// It is a `#[serde(flatten)]` of `S`, with its limits: no `#[serde(deny_unknown_fields)]` in `S`, and no maps whose keys are numbers,
+/// which serde cannot deserialize there (`invalid type: string "1", expected i32`): use `BTreeMap<String, _>`. Where that is not enough, write
 /// the two fields into a status of your own, and use [`impl_conditions`](crate::impl_conditions).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

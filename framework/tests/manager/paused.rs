@@ -16,7 +16,7 @@ use crate::support::{Log, Problem, Tank, TankStatus, cluster, create, run, tanks
 
 const PAUSED: &str = "Paused";
 
-/// Fails at level 3.
+/// Fails at level 3, and at level 4 without a report.
 struct Levels(Log);
 
 impl StatusReconciler for Levels {
@@ -26,7 +26,15 @@ impl StatusReconciler for Levels {
     async fn reconcile(&self, tank: Arc<Tank>, status: &mut TankStatus, _: Context) -> Reported<Action, Problem> {
         self.0.add(format!("level {}", tank.spec.level));
         status.level = tank.spec.level;
-        if tank.spec.level == 3 { Err(Problem::Broken) } else { Ok((Report::ready("Full", ""), Action::Change)) }
+        match tank.spec.level {
+            3 => Err(Problem::Broken),
+            4 => Err(Problem::Terminal),
+            _ => Ok((Report::ready("Full", ""), Action::Change)),
+        }
+    }
+
+    fn is_reported(&self, error: &Problem) -> bool {
+        !matches!(error, Problem::Terminal)
     }
 }
 
@@ -69,7 +77,13 @@ async fn a_pause_is_a_condition_that_changes_no_other_and_ends_with_the_next_rec
     until(&api, PAUSED, "True", "Paused").await;
     set(false, 3).await;
     until(&api, "Reconciling", "True", "Broken").await;
-    until(&api, PAUSED, "False", "NotPaused").await;
+    let reported = until(&api, PAUSED, "False", "NotPaused").await;
+    set(true, 4).await;
+    until(&api, PAUSED, "True", "Paused").await;
+    set(false, 4).await;
+    let unreported = until(&api, PAUSED, "False", "NotPaused").await;
+    assert_eq!(condition(&unreported, "Reconciling"), condition(&reported, "Reconciling"), "nothing else is reported");
+    assert_ne!(status(&unreported).level, 4);
     assert!(log.times("level 1").is_empty(), "it was paused: {:?}", log.all());
     running.stop().await;
 }

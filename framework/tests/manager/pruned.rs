@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use trishanku_framework::apply::{Applied, ApplyError, Owned};
 use trishanku_framework::cache::Scope;
-use trishanku_framework::{Action, Context, Controller, Failure, Manager};
+use trishanku_framework::{Action, Context, Controller, Failure, Key, Manager, Retry};
 use trishanku_testkit::wait;
 
 use crate::support::{Does, Log, Problem, Tank, cluster, create, owned, run, tanks};
@@ -92,11 +92,6 @@ async fn without_a_controller_the_kinds_that_were_applied_are_pruned_and_a_gener
     let running = run(manager);
     maps.cache().synced().await;
     let set = || trishanku_framework::apply::ApplySet::of(&owner, cluster.client(), "test");
-    let map = |name: &str| {
-        let mut map = ConfigMap::default();
-        map.metadata.name = Some(name.to_owned());
-        map
-    };
     let mut first = set();
     assert_eq!(first.apply(map("a"), &maps).await.unwrap(), Applied::Written);
     assert_eq!((first.apply(map("b"), &maps).await.unwrap(), first.prune_all().await.unwrap()), (Applied::Written, 0));
@@ -112,5 +107,89 @@ async fn without_a_controller_the_kinds_that_were_applied_are_pruned_and_a_gener
     let error = set().apply(generated, &maps).await.unwrap_err();
     assert_eq!(error.reason(), "NoName");
     assert!(error.to_string().contains("cannot apply a ConfigMap with generateName"), "{error}");
+    running.stop().await;
+}
+
+fn map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map
+}
+
+#[tokio::test]
+async fn what_is_kept_or_of_another_field_manager_is_not_pruned_and_one_name_is_applied_once() {
+    let (cluster, namespace) = cluster("pruned-kept").await;
+    let api = tanks(cluster.client(), &namespace);
+    create(&api, &["tank"]).await;
+    let owner = api.get("tank").await.unwrap();
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let maps = Owned::without_trigger(manager.caches().cache::<ConfigMap>());
+    let running = run(manager);
+    maps.cache().synced().await;
+    let set = |manager: &str| trishanku_framework::apply::ApplySet::of(&owner, cluster.client(), manager);
+    let left = || {
+        let mut names: Vec<_> = maps.owned_by(&owner.uid().unwrap()).iter().map(|map| map.name_any()).collect();
+        names.sort();
+        names
+    };
+    let mut first = set("one");
+    for name in ["password", "old"] {
+        assert_eq!(first.apply(map(name), &maps).await.unwrap(), Applied::Written);
+    }
+    let mut other = set("two");
+    assert_eq!(other.apply(map("theirs"), &maps).await.unwrap(), Applied::Written);
+    assert_eq!(other.prune_all().await.unwrap(), 0, "the others are of the first");
+    assert_eq!(left(), ["old", "password", "theirs"]);
+
+    let mut second = set("one");
+    second.keep(&Key::namespaced(&namespace, "password"), &maps);
+    assert_eq!(second.prune(&maps).await.unwrap(), 1);
+    assert_eq!(left(), ["password", "theirs"]);
+    assert_eq!(set("one").prune(&maps).await.unwrap(), 1, "it is kept only by a set that names it");
+    assert_eq!((set("two").prune(&maps).await.unwrap(), left()), (1, Vec::new()));
+
+    let mut nameless = set("one");
+    nameless.keep(&Key::namespaced(&namespace, "tank"), &maps);
+    assert_eq!(nameless.apply(ConfigMap::default(), &maps).await.unwrap(), Applied::Written, "it may be kept before");
+    let error = nameless.apply(ConfigMap::default(), &maps).await.unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("AppliedTwice", Retry::Terminal));
+    let expected = format!("ConfigMap {namespace}/tank was applied twice to one set");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_kind_that_the_controller_declares_beside_its_reconciler_is_pruned_too() {
+    let (cluster, namespace) = cluster("pruned-beside").await;
+    let (api, client) = (tanks(cluster.client(), &namespace), cluster.client());
+    let (maps, secrets): (Api<ConfigMap>, Api<Secret>) =
+        (Api::namespaced(client.clone(), &namespace), Api::namespaced(client, &namespace));
+    let manager = Manager::with_scope(cluster.config(), Scope::namespaces([&namespace]));
+    let caches = manager.caches();
+    let kinds = Arc::new((
+        Owned::without_trigger(caches.cache::<ConfigMap>()),
+        Owned::without_trigger(caches.cache::<Secret>()),
+    ));
+    let declared = kinds.1.cache().clone();
+    let reconcile = move |tank: Arc<Tank>, context: Context| {
+        let kinds = kinds.clone();
+        async move {
+            let mut set = context.apply_set(&*tank);
+            if tank.spec.level == 0 {
+                set.apply(ConfigMap::default(), &kinds.0).await.map_err(|_| Problem::Broken)?;
+                set.apply(Secret::default(), &kinds.1).await.map_err(|_| Problem::Broken)?;
+            }
+            set.prune_all().await.map_err(|_| Problem::Broken)?;
+            Ok(Action::Change)
+        }
+    };
+    let controller = Controller::new("test", Does { reconcile, clean_up: None::<fn(_) -> _> });
+    let running = run(manager.controller(controller.owns::<ConfigMap>().owns_cached(&declared)));
+    create(&api, &["tank"]).await;
+    wait::until_object(&maps, "tank", "it exists", |_| true).await.unwrap();
+    wait::until_object(&secrets, "tank", "it exists", |_| true).await.unwrap();
+    api.patch("tank", &PatchParams::default(), &Patch::Merge(json!({"spec": {"level": 1}}))).await.unwrap();
+    wait::until_gone(&maps, "tank").await.unwrap();
+    wait::until_gone(&secrets, "tank").await.unwrap();
     running.stop().await;
 }

@@ -1,5 +1,7 @@
 //! Runs one controller: passes objects from the queue to the reconciler.
 
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::collections::HashMap;
@@ -60,6 +62,9 @@ pub(crate) struct Driver<R: Reconciler> {
     awaited: Mutex<Vec<BoxFuture<'static, ()>>>,
 }
 
+/// How many keys of streams are added to the queue together, at most.
+const READY_AT_ONCE: usize = 256;
+
 type Running = JoinSet<Done>;
 /// Keys of the running reconciles.
 type Works = HashMap<Id, Key>;
@@ -83,6 +88,7 @@ impl<R: Reconciler> Driver<R> {
             paused,
             predicate,
             connections,
+            owned,
             triggers,
             ticks,
             wall_clock,
@@ -102,7 +108,7 @@ impl<R: Reconciler> Driver<R> {
             pause_condition,
         };
         let reconciler = make(&mut kinds, &seat);
-        let (connected, owned) = kinds.into_parts();
+        let (connected, owned) = kinds.into_parts(owned);
         let mut queue = Queue::new(settings);
         // It accepts keys only during a term.
         queue.drain();
@@ -160,16 +166,18 @@ impl<R: Reconciler> Driver<R> {
         self.added.notify_one();
     }
 
-    /// Passes on the keys of streams, and all keys whenever a stream of ticks yields.
+    /// Passes on the keys of streams, and all keys whenever a stream of ticks yields. What is ready together is passed on together.
     async fn listen(&self) -> Infallible {
-        let mut keys = select_all(std::mem::take(&mut *lock(&self.triggers)));
-        let mut ticks = select_all(std::mem::take(&mut *lock(&self.ticks)));
+        let mut keys = select_all(std::mem::take(&mut *lock(&self.triggers))).ready_chunks(READY_AT_ONCE);
+        let mut ticks = select_all(std::mem::take(&mut *lock(&self.ticks))).ready_chunks(READY_AT_ONCE);
         loop {
             tokio::select! {
-                Some(key) = keys.next() => self.affected(vec![key]),
-                Some(()) = ticks.next() => self.add(self.cache.keys(), Cause::Resync),
+                Some(keys) = keys.next() => self.affected(keys),
+                Some(_) = ticks.next() => self.add(self.cache.keys(), Cause::Resync),
                 else => std::future::pending().await,
             }
+            // The reconciles are started by the same task, which a stream that is always ready would occupy.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -308,64 +316,4 @@ impl<R: Reconciler> Runs for Driver<R> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use tokio::sync::watch;
-
-    use super::*;
-    use crate::cache::Scope;
-    use crate::controller::{Action, Context, Term};
-    use crate::health::Health;
-
-    /// A reconciler that never returns.
-    struct Hangs(Arc<AtomicUsize>, Arc<Mutex<Vec<Term>>>);
-
-    impl Reconciler for Hangs {
-        type Object = ConfigMap;
-        type Error = kube::Error;
-
-        async fn reconcile(&self, _: Arc<ConfigMap>, context: Context) -> Result<Action, kube::Error> {
-            self.1.lock().unwrap().push(context.term);
-            self.0.fetch_add(1, Ordering::SeqCst);
-            std::future::pending().await
-        }
-    }
-
-    #[tokio::test]
-    async fn a_term_that_ended_and_was_followed_by_another_before_anybody_looked_has_ended() {
-        let (caches, begun) = (Caches::new(Scope::All), Arc::new(AtomicUsize::new(0)));
-        let terms: Arc<Mutex<Vec<Term>>> = Arc::default();
-        let cache = caches.cache::<ConfigMap>();
-        let mut map = ConfigMap::default();
-        (map.metadata.name, map.metadata.resource_version) = (Some("a".to_owned()), Some("1".to_owned()));
-        cache.learn(map, cache.lists());
-        let controller = Controller::new("test", Hangs(begun.clone(), terms.clone())).resync(Some(Duration::MAX));
-        let driver = Driver::new(controller, &caches, &Metrics::default());
-        let (roles, role) = watch::channel(Role::Leading { term: 1 });
-        let (_going_on, stop) = watch::channel(false);
-        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no request is expected"))
-        });
-        let (client, pulse) = (Client::new(nobody, "default"), Health::default().pulse("test"));
-        let running = tokio::spawn(driver.run(RunContext { client, role, stop, grace: Duration::ZERO, pulse }));
-        let until = async |times| {
-            while begun.load(Ordering::SeqCst) < times {
-                assert!(!running.is_finished(), "the controller runs until it is stopped");
-                tokio::task::yield_now().await;
-            }
-        };
-        until(1).await;
-        roles.send_replace(Role::Standby);
-        roles.send_replace(Role::Leading { term: 2 });
-        let again = tokio::time::timeout(Duration::from_secs(5), until(2)).await;
-        assert!(again.is_ok(), "the reconcile of the first term goes on in the second");
-        let are_over: Vec<_> = terms.lock().unwrap().iter().map(Term::is_over).collect();
-        assert_eq!(are_over, [true, false]);
-        running.abort();
-    }
 }

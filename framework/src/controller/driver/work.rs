@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::{Client, Resource as _};
 
 use super::{DONE, Done, Driver};
-use crate::Key;
 use crate::controller::outcome::{AT_ONCE, ReconcileOutcome, again, done, failed};
 use crate::controller::term::Term;
 use crate::controller::{Action, CleanedUp, Context, Reconciler};
@@ -14,6 +13,7 @@ use crate::finalizer::{self, Stage};
 use crate::metrics::Ending;
 use crate::queue::{Job, Outcome};
 use crate::trace::{Subject, TraceContext};
+use crate::{Failure as _, Key, Retry};
 
 impl<R: Reconciler> Driver<R> {
     pub(super) async fn work(&self, job: Job<Key>, client: Client, term: Term) -> Done {
@@ -54,13 +54,21 @@ impl<R: Reconciler> Driver<R> {
     /// Reports that an object is paused, if the controller does.
     async fn pause(&self, key: &Key, object: Arc<R::Object>, client: Client) -> Done {
         let report = (self.report_pause)(&self.reconciler, object, client);
-        let error = match tokio::time::timeout(self.time_limit, report).await {
+        let (text, done) = match tokio::time::timeout(self.time_limit, report).await {
             Ok(Ok(())) => return DONE,
-            Ok(Err(error)) => chain(&error),
-            Err(limit) => limit.to_string(),
+            Ok(Err(error)) => {
+                let done = match error.retry() {
+                    Retry::Terminal => (Outcome::Terminal, Ending::Terminal),
+                    Retry::NotBefore(not_before) => (Outcome::Failed { not_before }, Ending::Failed),
+                    Retry::Waiting { look_again, .. } => (Outcome::Again(look_again), Ending::Again),
+                    Retry::BackOff => (Outcome::Failed { not_before: AT_ONCE }, Ending::Failed),
+                };
+                (chain(&error), done)
+            }
+            Err(limit) => (limit.to_string(), (Outcome::Failed { not_before: AT_ONCE }, Ending::TimedOut)),
         };
-        tracing::warn!(controller = self.name, object = %key, error, "cannot report that the object is paused");
-        (Outcome::Failed { not_before: AT_ONCE }, Ending::Failed)
+        tracing::warn!(controller = self.name, object = %key, error = text, "cannot report that the object is paused");
+        done
     }
 
     /// Reconciles the object, or adds or removes its finalizer.
