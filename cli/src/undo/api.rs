@@ -1,6 +1,6 @@
 //! Requests to kube-apiserver.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,7 +85,8 @@ struct Served {
     kind: String,
     plural: String,
     is_namespaced: bool,
-    is_listed: bool,
+    /// Whether the namespace controller lists and deletes its objects.
+    is_deletable: bool,
 }
 
 /// A client of kube-apiserver that finds kinds by itself.
@@ -217,15 +218,15 @@ impl Api {
             Err(ApiError::NotServed { .. }) => return Ok(HashMap::new()),
             path => path?,
         };
-        let items = self.pages(&path, like, "application/json").await?;
+        let items = self.pages(&path, "", like, "application/json").await?;
         Ok(items.into_iter().map(|item| (text(&item, "/metadata/name").to_owned(), item)).collect())
     }
 
-    /// Returns all objects of a collection.
-    async fn pages(&self, path: &str, like: &ObjectRef, accept: &str) -> Result<Vec<Value>, ApiError> {
+    /// Returns all objects of a collection, or those that `selection`, parameters that begin with `&`, selects.
+    async fn pages(&self, path: &str, selection: &str, like: &ObjectRef, accept: &str) -> Result<Vec<Value>, ApiError> {
         let (mut found, mut next) = (Vec::new(), String::new());
         loop {
-            let path = format!("{path}?limit={PAGE}&continue={}", escaped(&next));
+            let path = format!("{path}?limit={PAGE}&continue={}{selection}", escaped(&next));
             let mut list = self.send_for(Method::GET, &path, None, accept).await?;
             let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
             found.extend(items.into_iter().map(|mut item| {
@@ -256,29 +257,39 @@ impl Api {
             };
             served.map(like).into_iter().collect()
         };
-        let lists = kinds.into_iter().map(async |like| match self.collection(&like).await {
-            Err(ApiError::NotServed { .. }) => Ok(Vec::new()),
-            path => self.pages(&path?, &like, METADATA).await,
+        let lists = kinds.into_iter().map(async |like| {
+            // Such a Secret is left to its controller, which the metadata alone does not show.
+            let selection = if like.is("", "Secret") {
+                format!("&fieldSelector={}", escaped("type!=kubernetes.io/service-account-token"))
+            } else {
+                String::new()
+            };
+            self.pages(&self.collection(&like).await?, &selection, &like, METADATA).await
         });
         let lists: Vec<Vec<Value>> = futures::stream::iter(lists).buffer_unordered(AT_A_TIME).try_collect().await?;
         Ok(lists.into_iter().flatten().collect())
     }
 
-    /// Returns each kind that can be listed in a namespace, in the version that kube-apiserver prefers.
+    /// Returns each kind whose objects are deleted with their namespace, in the version that kube-apiserver prefers, or in another one
+    /// if it has only that.
     async fn namespaced_kinds(&self, namespace: &str) -> Result<Vec<ObjectRef>, ApiError> {
         let groups = self.send(Method::GET, "/apis", None).await?;
         let groups = groups["groups"].as_array().into_iter().flatten();
-        let preferred = groups.map(|group| text(group, "/preferredVersion/groupVersion").to_owned());
-        let mut found = Vec::new();
-        for api_version in std::iter::once("v1".to_owned()).chain(preferred) {
+        let versions = groups.flat_map(|group| {
+            let others = group["versions"].as_array().into_iter().flatten();
+            let others = others.map(|version| text(version, "/groupVersion").to_owned());
+            std::iter::once(text(group, "/preferredVersion/groupVersion").to_owned()).chain(others)
+        });
+        let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+        for api_version in std::iter::once("v1".to_owned()).chain(versions) {
             let list = self.send(Method::GET, &root(&api_version), None).await?;
-            let listed = resources(&list).into_iter().filter(|served| served.is_namespaced && served.is_listed);
-            found.extend(listed.map(|served| ObjectRef {
-                api_version: api_version.clone(),
-                kind: served.kind,
-                namespace: Some(namespace.to_owned()),
-                ..ObjectRef::default()
-            }));
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            for served in resources(&list).into_iter().filter(|served| served.is_namespaced && served.is_deletable) {
+                if known.insert((group.to_owned(), served.kind.clone())) {
+                    let (api_version, namespace) = (api_version.clone(), Some(namespace.to_owned()));
+                    found.push(ObjectRef { api_version, kind: served.kind, namespace, ..ObjectRef::default() });
+                }
+            }
         }
         Ok(found)
     }
@@ -313,7 +324,10 @@ fn escaped(name: &str) -> String {
 }
 
 fn root(api_version: &str) -> String {
-    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("/apis/{}/{}", escaped(group), escaped(version)),
+        None => format!("/api/{}", escaped(api_version)),
+    }
 }
 
 fn parameters(dry_run: bool) -> String {
@@ -327,7 +341,9 @@ fn resources(list: &Value) -> Vec<Served> {
         kind: text(resource, "/kind").to_owned(),
         plural: text(resource, "/name").to_owned(),
         is_namespaced: resource["namespaced"] == true,
-        is_listed: resource["verbs"].as_array().is_some_and(|verbs| verbs.contains(&"list".into())),
+        is_deletable: ["list", "delete"]
+            .iter()
+            .all(|verb| resource["verbs"].as_array().is_some_and(|verbs| verbs.contains(&Value::from(*verb)))),
     };
     resources.map(served).collect()
 }

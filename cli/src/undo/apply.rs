@@ -69,6 +69,8 @@ pub(super) struct Applier<'a> {
     pub(super) live: &'a Live,
     /// Whether objects with changed immutable fields are deleted and created.
     pub(super) recreate: bool,
+    /// The objects that the plan deletes, each with its uid.
+    pub(super) deletions: BTreeMap<ObjectRef, String>,
 }
 
 /// The uids of owners that were created again, and of those that could not be.
@@ -104,7 +106,7 @@ impl Applier<'_> {
                 Err(reason) => Err(reason),
             },
             Action::Update { object, current } => match repointed(object, uids) {
-                Ok(object) => self.updated(&step.object, &object, current).await,
+                Ok(object) => self.updated(&step.object, &object, current, uids).await,
                 Err(reason) => Err(reason),
             },
             Action::Delete { current } => self.deleted(&step.object, current).await,
@@ -172,7 +174,7 @@ impl Applier<'_> {
                 break;
             }
             match self.api.replace(identity, &desired, false).await {
-                Err(error) if error.code() == 409 => {}
+                Err(error) if error.is_reason("Conflict") => {}
                 replaced => {
                     let written = replaced.map(|now| Written::new(Done::Updated, now, Vec::new()));
                     return written.map_err(|error| rejection::explained(&error));
@@ -187,14 +189,14 @@ impl Applier<'_> {
     }
 
     /// Replaces an object. If it changed meanwhile, these edits are merged, and win.
-    async fn updated(&self, identity: &ObjectRef, object: &Value, base: &Value) -> Applied {
+    async fn updated(&self, identity: &ObjectRef, object: &Value, base: &Value, uids: &Mutex<Uids>) -> Applied {
         let (mut desired, mut stays) = (object.clone(), Vec::new());
         for _ in 0..TRIES {
             match self.api.replace(identity, &desired, false).await {
                 Ok(now) => return Ok(Written::new(Done::Updated, now, stays)),
-                Err(error) if error.code() == 409 => {}
+                Err(error) if error.is_reason("Conflict") => {}
                 Err(error) if rejection::is_immutable(&error) => {
-                    return self.recreated(identity, &desired, &error).await;
+                    return self.recreated(identity, &desired, &error, uids).await;
                 }
                 Err(error) => return Err(rejection::explained(&error)),
             }
@@ -222,10 +224,9 @@ impl Applier<'_> {
                     let is_left = text(&left, "/kind") == identity.kind && is_terminating(&left);
                     return Ok(Written::new(Done::Deleted, if is_left { left } else { Value::Null }, notes));
                 }
-                Err(error) if error.code() == 404 => {
-                    return Ok(Written::new(Done::Deleted, Value::Null, Vec::new()));
-                }
-                Err(error) if error.code() == 409 => {}
+                // Another client deleted it.
+                Err(error) if error.code() == 404 => return Ok(Written::unchanged()),
+                Err(error) if error.is_reason("Conflict") => {}
                 Err(error) => return Err(rejection::explained(&error)),
             }
             let Some(now) = self.get(identity).await?.filter(|now| is_same(now, base)) else {
@@ -252,6 +253,7 @@ impl Applier<'_> {
         let others: Vec<ObjectRef> = contents
             .iter()
             .filter(|object| !is_terminating(object) && custody::left_alone("", object).is_none())
+            .filter(|object| !self.is_back(object))
             .map(|object| ObjectRef::of("", object))
             .filter(|object| !custody::is_in_every_namespace(object))
             .collect();
@@ -265,12 +267,21 @@ impl Applier<'_> {
         }
     }
 
+    /// Returns whether the plan deleted an object, and a controller created it again at once, as some do in every namespace.
+    fn is_back(&self, object: &Value) -> bool {
+        let uid = text(object, "/metadata/uid");
+        self.deletions.get(&unversioned(&ObjectRef::of("", object))).is_some_and(|deleted| deleted != uid)
+    }
+
     /// Deletes and creates an object whose immutable fields differ.
-    async fn recreated(&self, identity: &ObjectRef, desired: &Value, error: &ApiError) -> Applied {
+    async fn recreated(&self, identity: &ObjectRef, desired: &Value, error: &ApiError, uids: &Mutex<Uids>) -> Applied {
         if !self.recreate || !rejection::may_recreate(identity) {
             return Err(rejection::immutable(identity, error));
         }
         self.deleted(identity, desired).await?;
+        // Until it exists again, nothing may refer to it.
+        let old = text(desired, "/metadata/uid").to_owned();
+        uids.lock().unwrap_or_else(PoisonError::into_inner).failed.insert(old);
         let deadline = Instant::now() + WITHIN;
         while let Some(left) = self.get(identity).await?.filter(|left| is_same(left, desired)) {
             if Instant::now() > deadline {
@@ -283,6 +294,7 @@ impl Applier<'_> {
         let written = created
             .map_err(|reason| format!("it was deleted, but not created again: {reason}; run `trishanku undelete`"))?;
         notes.extend(written.notes);
+        // `record` has the new uid, which comes first.
         Ok(Written::new(Done::Recreated, written.object, notes))
     }
 
@@ -312,6 +324,20 @@ impl Applier<'_> {
         // The request handler may lag behind the discovery document.
         Ok(is_discovered && self.api.is_listed(like).await.map_err(|error| error.to_string())?)
     }
+}
+
+/// Returns the objects that a plan deletes, each with its uid.
+pub(super) fn deletions(plan: &Plan) -> BTreeMap<ObjectRef, String> {
+    let deleted = plan.requests().filter_map(|step| match &step.action {
+        Action::Delete { current } => Some((unversioned(&step.object), text(current, "/metadata/uid").to_owned())),
+        _ => None,
+    });
+    deleted.collect()
+}
+
+/// Returns the identity of an object without its key and the version of its kind.
+fn unversioned(object: &ObjectRef) -> ObjectRef {
+    ObjectRef { key: String::new(), api_version: object.group().to_owned(), ..object.clone() }
 }
 
 /// Returns the object with the new uids of its owners.

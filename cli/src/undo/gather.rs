@@ -55,12 +55,12 @@ pub(super) fn of_commits(
     scope: &Scope,
 ) -> anyhow::Result<Found> {
     let mut found = Found::new();
-    let mut others = BTreeSet::new();
+    let (mut others, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for commit in commits {
         let brought = if by.is_some() { branch.history.brought_by(commit)? } else { Vec::new() };
         // What the merge itself decided has no user.
         let single = if brought.is_empty() { std::slice::from_ref(commit) } else { &[] };
-        for commit in brought.iter().chain(single) {
+        for commit in brought.iter().chain(single).filter(|commit| seen.insert(commit.commit.oid)) {
             let changes = branch.history.changes_of(commit)?;
             for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
                 let values = values.each_ref().map(|value| value.as_deref());

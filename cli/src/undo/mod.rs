@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
 
     async fn apply(&self, plan: &Plan, schemas: &Schemas, live: &Live) -> anyhow::Result<ExitCode> {
         let Common { json, recreate, .. } = *self.options;
-        let applier = Applier { api: &self.api, schemas, live, recreate };
+        let applier = Applier { api: &self.api, schemas, live, recreate, deletions: apply::deletions(plan) };
         let mut failed = Ok(());
         let outcomes = applier
             .apply(plan, |outcome| {

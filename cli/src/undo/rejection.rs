@@ -27,13 +27,16 @@ const IMMUTABLE: [&str; 7] = [
 /// Returns the message of kube-apiserver; of a hidden kind, only the fields that it is about if it may quote their values.
 pub(super) fn shown(status: &Status, is_hidden: bool) -> String {
     let Status { message, details, reason, code, .. } = status;
-    // Of the others, those about missing objects, conflicts, quotas and rights quote none.
-    let may_quote =
-        !matches!(code, 404 | 409) && (*code != 403 || message.contains("webhook") || message.contains("olicy"));
-    if !is_hidden || !may_quote {
+    // Those of kube-apiserver about missing objects, conflicts, quotas and rights quote none. A webhook may answer with any code.
+    let is_of_webhook = message.contains("admission webhook");
+    let is_about_rights = || {
+        let texts = ["exceeded quota", "being terminated", " cannot "];
+        *code == 403 && texts.iter().any(|text| message.contains(text))
+    };
+    if !is_hidden || !is_of_webhook && (matches!(code, 404 | 409) || is_about_rights()) {
         return message.clone();
     }
-    let causes = details.iter().flat_map(|details| &details.causes);
+    let causes = details.iter().flat_map(|details| &details.causes).filter(|_| reason == "Invalid" && !is_of_webhook);
     let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).filter(|field| !field.is_empty()).collect();
     let about = if fields.is_empty() { reason.clone() } else { format!("{reason}: {}", fields.join(", ")) };
     format!("kube-apiserver rejects it ({about}); its message may quote hidden values, and is not shown")
@@ -139,6 +142,10 @@ mod tests {
         let denied = |code, text: &str| shown(&Status::failure(text, "Forbidden").with_code(code), true);
         assert!(denied(403, "exceeded quota: count, requested: secrets=1").contains("secrets=1"));
         assert!(!denied(403, "admission webhook \"a.org\" denied the request: s3cret").contains("s3cret"));
+        assert!(!denied(409, "admission webhook \"a.org\" denied the request: s3cret").contains("s3cret"));
+        assert!(
+            !denied(403, "user attempting to grant RBAC permissions not currently held: s3cret").contains("s3cret")
+        );
         assert!(!denied(400, "s3cret").contains("s3cret"));
     }
 

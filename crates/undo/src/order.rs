@@ -69,7 +69,7 @@ fn rank(step: &Step) -> usize {
 pub fn sort(steps: &mut [Step]) {
     let ranks: Vec<usize> = steps.iter().map(rank).collect();
     let by_uid: HashMap<String, usize> =
-        steps.iter().enumerate().filter_map(|(at, step)| Some((step.old_uid()?, at))).collect();
+        steps.iter().enumerate().filter_map(|(at, step)| Some((step.owner_uid()?, at))).collect();
     let mut places = Places { steps, ranks: &ranks, by_uid: &by_uid, known: vec![None; steps.len()] };
     let places: Vec<(usize, usize)> = (0..steps.len()).map(|at| places.of(at, 0)).collect();
     let highest = FIRST.len() + LAST.len();

@@ -3,6 +3,7 @@
 use gitcd_history::fields::Field;
 use serde_json::Value;
 
+use crate::document::text;
 use crate::subject::ObjectRef;
 
 /// When a step is sent: all steps of a wave may be sent together, after those of the previous one.
@@ -59,6 +60,15 @@ impl Step {
     /// Returns the uid that a created object had before; `None` for other steps.
     pub fn old_uid(&self) -> Option<String> {
         self.old_uid.clone().filter(|_| matches!(self.action, Action::Create { .. }))
+    }
+
+    /// Returns the uid by which objects refer to this one as their owner: that which a created object had before, or that of an
+    /// object that is updated, which may have to be deleted and created again.
+    pub(crate) fn owner_uid(&self) -> Option<String> {
+        match &self.action {
+            Action::Update { current, .. } => Some(text(current, "/metadata/uid").to_owned()),
+            _ => self.old_uid(),
+        }
     }
 
     /// Returns the object that the step writes or deletes.

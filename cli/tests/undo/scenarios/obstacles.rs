@@ -212,6 +212,28 @@ async fn an_owner_that_is_recreated_owns_what_comes_back() {
     assert_eq!(dependent["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
 }
 
+/// By kind alone, the `ConfigMap` would come first, and be collected with the old owner.
+#[tokio::test]
+async fn an_owner_is_recreated_before_what_it_owns_is_created() {
+    let world = World::new("owner-first").await;
+    let owner = world.create("deployments", deployment("web", "web:1")).await;
+    let mut dependent = map("owned", "5");
+    dependent["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner["metadata"]["uid"]},
+    ]);
+    world.create("configmaps", dependent).await;
+    let then = world.revision().await;
+    world.delete("deployments/web").await;
+    world.until("configmaps/owned", "it is collected", Value::is_null).await;
+    let mut other = deployment("other", "web:2");
+    other["metadata"]["name"] = "web".into();
+    world.create("deployments", other).await;
+    world.run(&format!("restore deploy/web cm/owned -n NS --to={then} --recreate")).await.ok();
+    let (owner, dependent) = (world.get("deployments/web").await, world.get("configmaps/owned").await);
+    assert_eq!(owner["spec"]["selector"]["matchLabels"]["app"], "web");
+    assert_eq!(dependent["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
+}
+
 #[tokio::test]
 async fn names_may_contain_what_urls_do_not() {
     let world = World::new("names").await;

@@ -1,7 +1,10 @@
 //! The commits of a branch, each with the keys that it changed.
 
-use git2::{ErrorCode, Oid, Sort};
+use std::collections::{BTreeMap, BTreeSet};
+
+use git2::{ErrorCode, Oid};
 use gitcd_repo::changes::{self, Changes};
+use gitcd_repo::graph::{Graph, GraphError};
 
 use super::moment::Moment;
 use super::{CommitInfo, History, HistoryError, Revisions};
@@ -100,22 +103,21 @@ impl History {
         let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
             return Ok(Vec::new());
         };
-        let failed = |error: git2::Error| HistoryError::object(merge.commit.oid, error.message());
-        let mut walk = self.repository.revwalk().map_err(failed)?;
-        walk.set_sorting(Sort::TOPOLOGICAL | Sort::TIME).map_err(failed)?;
-        walk.hide(before).map_err(failed)?;
-        for theirs in parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent)) {
-            walk.push(*theirs).map_err(failed)?;
+        let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
+        let theirs = parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent));
+        let (mut graph, mut brought) = (Graph::default(), BTreeSet::new());
+        for theirs in theirs {
+            let apart = graph.apart(&self.repository, *theirs, before, usize::MAX).map_err(failed)?;
+            brought.extend(apart.unwrap_or_default().one);
         }
-        let mut found = Vec::new();
-        for oid in walk {
-            let commit = CommitInfo::read(&odb, oid.map_err(failed)?)?;
-            if commit.parents.len() < 2 {
-                let before = commit.parents.first().copied();
-                found.push(BranchCommit { commit, revisions: None, before });
-            }
+        let mut commits = BTreeMap::new();
+        for oid in brought {
+            commits.insert(oid, CommitInfo::read(&odb, oid)?);
         }
-        Ok(found)
+        let sorted = newest_first(commits).into_iter().filter(|commit| commit.parents.len() < 2);
+        let of_others =
+            |commit: CommitInfo| BranchCommit { before: commit.parents.first().copied(), revisions: None, commit };
+        Ok(sorted.map(of_others).collect())
     }
 
     /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after.
@@ -145,4 +147,32 @@ impl History {
         }
         Ok(())
     }
+}
+
+/// Sorts commits so that each comes before its parents, and otherwise the newest first.
+fn newest_first(mut commits: BTreeMap<Oid, CommitInfo>) -> Vec<CommitInfo> {
+    let mut children: BTreeMap<Oid, usize> = BTreeMap::new();
+    for parent in commits.values().flat_map(|commit| &commit.parents) {
+        *children.entry(*parent).or_default() += 1;
+    }
+    let mut ready: BTreeSet<(i64, Oid)> = commits
+        .values()
+        .filter(|commit| !children.contains_key(&commit.oid))
+        .map(|commit| (commit.time, commit.oid))
+        .collect();
+    let mut sorted = Vec::new();
+    while let Some((_, oid)) = ready.pop_last() {
+        let Some(commit) = commits.remove(&oid) else { continue };
+        for parent in &commit.parents {
+            let left = children.get_mut(parent).map(|left| {
+                *left -= 1;
+                *left
+            });
+            if let (Some(0), Some(parent)) = (left, commits.get(parent)) {
+                ready.insert((parent.time, parent.oid));
+            }
+        }
+        sorted.push(commit);
+    }
+    sorted
 }

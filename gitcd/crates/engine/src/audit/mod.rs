@@ -171,6 +171,9 @@ impl Audit {
         let mut state = self.state();
         // Those that are staged again are counted already.
         let again = candidates.partition_point(|candidate| state.staged.has(candidate.revision));
+        for (candidate, outcome) in candidates[..again].iter().zip(outcomes) {
+            state.staged.complete(candidate.revision, outcome);
+        }
         let (candidates, outcomes) = (&candidates[again..], outcomes.get(again..).unwrap_or_default());
         for (candidate, outcome) in candidates.iter().zip(outcomes) {
             let (revision, key) = (candidate.revision, candidate.resource_key());
@@ -227,13 +230,7 @@ impl Audit {
 impl State {
     /// Returns who made each of these revisions; of those that were staged before, who was known then.
     fn resolve(&self, candidates: &[Candidate<'_>]) -> Vec<Outcome> {
-        let mut outcomes = self.table.resolve(candidates);
-        for (candidate, outcome) in candidates.iter().zip(&mut outcomes) {
-            if let Some(actor) = self.staged.actor(candidate.revision) {
-                *outcome = Outcome::Known(actor.clone());
-            }
-        }
-        outcomes
+        self.table.resolve(candidates, &self.staged)
     }
 
     /// Returns 1 if a claim is of a revision that was committed without it.

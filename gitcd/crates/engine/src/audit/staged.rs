@@ -8,7 +8,7 @@ use gitcd_repo::actor::Actor;
 
 use super::table::Outcome;
 
-/// Staged revisions and their actors, a few bytes for each.
+/// Staged revisions and their actors.
 #[derive(Debug, Default)]
 pub(crate) struct Staged {
     /// In the order of revisions; those without an actor are not here.
@@ -22,6 +22,14 @@ impl Staged {
     pub(crate) fn add(&mut self, revision: i64, outcome: &Outcome) {
         self.last = revision;
         self.actors.extend(outcome.actor().map(|actor| (revision, actor.clone())));
+    }
+
+    /// Completes a revision that was staged before without an actor.
+    pub(crate) fn complete(&mut self, revision: i64, outcome: &Outcome) {
+        if let (Some(actor), Err(at)) = (outcome.actor(), self.actors.binary_search_by_key(&revision, |(own, _)| *own))
+        {
+            self.actors.insert(at, (revision, actor.clone()));
+        }
     }
 
     /// Returns whether a revision was staged before.
@@ -60,6 +68,9 @@ mod tests {
             |staged: &Staged| [4, 6, 7, 8].map(|revision| staged.actor(revision).map(|actor| actor.user.clone()));
         assert_eq!(users(&staged), [Some("jane".into()), None, Some("bob".into()), None]);
         assert!(staged.has(6) && !staged.has(8));
+        staged.complete(6, &known("ann"));
+        staged.complete(7, &known("ann"));
+        assert_eq!(users(&staged), [Some("jane".into()), Some("ann".into()), Some("bob".into()), None]);
         staged.flushed(6);
         assert_eq!(users(&staged), [None, None, Some("bob".into()), None]);
         assert!(staged.has(4), "it was counted");

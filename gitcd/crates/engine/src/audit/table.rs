@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use gitcd_repo::actor::Actor;
 
 use super::claim::{Claim, Write, is_key_of};
+use super::staged::Staged;
 
 /// How many claims are kept; the oldest are dropped.
 const MAX_CLAIMS: usize = 1 << 14;
@@ -159,8 +160,11 @@ impl Table {
     /// the time of a request is known to be the only one.
     ///
     /// Takes time for each revision, and for each claim without a revision the number of its object's writes.
-    pub(crate) fn resolve(&self, candidates: &[Candidate<'_>]) -> Vec<Outcome> {
-        let mut outcomes: Vec<_> = candidates.iter().map(|candidate| self.at_revision(candidate)).collect();
+    pub(crate) fn resolve(&self, candidates: &[Candidate<'_>], staged: &Staged) -> Vec<Outcome> {
+        let known =
+            |candidate: &Candidate<'_>| staged.actor(candidate.revision).map(|actor| Outcome::Known(actor.clone()));
+        let outcome = |candidate: &Candidate<'_>| known(candidate).unwrap_or_else(|| self.at_revision(candidate));
+        let mut outcomes: Vec<_> = candidates.iter().map(outcome).collect();
         self.in_time(candidates, &mut outcomes);
         outcomes
     }
@@ -274,7 +278,7 @@ mod tests {
             Outcome::Ambiguous => "?".to_owned(),
             Outcome::Unknown => "-".to_owned(),
         };
-        table.resolve(candidates).iter().map(name).collect()
+        table.resolve(candidates, &Staged::default()).iter().map(name).collect()
     }
 
     /// An update wrote 6, which is committed. The deletion in the time of its request is another user's, whose event comes later.
@@ -283,7 +287,7 @@ mod tests {
         let update = || claim("x", "prices", Write::AtOrDeletion(6), 10, 20);
         let mut table = table([update()]);
         let first = [put(6, 12)];
-        let outcomes = table.resolve(&first);
+        let outcomes = table.resolve(&first, &Staged::default());
         assert_eq!(users(&table, &first), ["x"]);
         table.staged(&first, &outcomes);
         assert_eq!(users(&table, &[delete(7, 15)]), ["-"]);
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(users(&table, &[delete(7, 15)]), ["-"]);
         table.add(claim("y", "prices", Write::Deletion, 14, 16), Instant::now());
         let second = [delete(7, 15)];
-        let outcomes = table.resolve(&second);
+        let outcomes = table.resolve(&second, &Staged::default());
         assert_eq!(users(&table, &second), ["y"]);
         table.staged(&second, &outcomes);
         assert_eq!(users(&table, &[put(8, 15), delete(9, 16)]), ["-", "-"]);
@@ -303,7 +307,7 @@ mod tests {
     fn an_update_that_deleted_the_object_names_the_deletion() {
         let mut table = table([]);
         let before = [put(6, 5)];
-        let outcomes = table.resolve(&before);
+        let outcomes = table.resolve(&before, &Staged::default());
         table.staged(&before, &outcomes);
         table.add(claim("x", "prices", Write::AtOrDeletion(6), 10, 20), Instant::now());
         assert_eq!(users(&table, &[delete(7, 15)]), ["x"]);

@@ -208,3 +208,25 @@ fn a_merge_brings_the_commits_of_the_other_branch_and_nothing_else() {
         assert!(history.brought_by(&find(commit)).expect("the history can be read").is_empty());
     }
 }
+
+/// The clock was set back after the fork, so the commits since then are older than those before it.
+#[test]
+fn a_merge_brings_nothing_that_the_branch_had_whatever_the_clocks_say() {
+    let mut graph = Graph::new(MAP, map, r#""x":"1""#);
+    let mut fork = graph.base;
+    for number in 0..8 {
+        fork = graph.world.commit_at(2_000_000_000 + number, &[fork], &[(graph.key, Some(map("").as_bytes()))], "");
+    }
+    let (mut own, theirs) = (fork, graph.world.commit_at(1_900_000_500, &[fork], &[(graph.key, None)], ""));
+    for number in 0..12 {
+        let other = ("/registry/configmaps/n/b", format!("{number}"));
+        own = graph.world.commit_at(1_900_000_000 + number, &[own], &[(other.0, Some(other.1.as_bytes()))], "");
+    }
+    let merge = graph.world.commit_at(1_900_001_000, &[own, theirs], &[(graph.key, None)], "");
+    graph.world.merge(0, merge, Policy::Later, &[MAP, "/registry/configmaps/n/b"], true);
+    let history = graph.world.history(0);
+    let found = history.find_commit(&merge.to_string()).expect("the branch has it");
+    assert_eq!(found.before, Some(own));
+    let brought = history.brought_by(&found).expect("the history can be read");
+    assert_eq!(brought.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [theirs]);
+}
