@@ -14,13 +14,14 @@ use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use trishanku_service::error::chain;
 use trishanku_undo::ObjectRef;
 use trishanku_undo::document::text;
 
 use super::rejection;
 
 /// The field manager of all writes.
-const MANAGER: &str = "trishanku-undo";
+pub(super) const MANAGER: &str = "trishanku-undo";
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Page size, as in `kubectl get`.
 const PAGE: usize = 500;
@@ -346,14 +347,4 @@ fn resources(list: &Value) -> Vec<Served> {
             .all(|verb| resource["verbs"].as_array().is_some_and(|verbs| verbs.contains(&Value::from(*verb)))),
     };
     resources.map(served).collect()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

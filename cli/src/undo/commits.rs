@@ -10,11 +10,10 @@ use gitcd::history::moment::Moment;
 use trishanku_stdio::text::{plain, quoted};
 use trishanku_undo::{Change, ObjectRef, document};
 
+use super::api::MANAGER;
 use super::apply::{Done, Outcome};
 use super::branch::Branch;
 
-/// The field manager of all writes.
-const MANAGER: &str = "trishanku-undo";
 /// Most commits in a hint.
 const SHOWN: usize = 8;
 
