@@ -36,15 +36,15 @@ struct Figure {
 }
 
 const FIGURES: [Figure; 9] = [
-    Figure { name: "time to all ready", of: |turn| turn.making.seconds, goals: [Some(1.0), Some(1.0)] },
+    Figure { name: "time to all ready", of: |turn| turn.making.seconds, goals: [Some(0.75), Some(0.6)] },
     Figure { name: "CPU until all ready", of: |turn| turn.making.cpu_seconds, goals: [None, None] },
     Figure { name: "time of a restart", of: |turn| turn.restart.seconds, goals: [Some(1.0), Some(1.0)] },
     Figure { name: "CPU of a restart", of: |turn| turn.restart.cpu_seconds, goals: [None, None] },
     Figure { name: "time of a resync", of: |turn| turn.resync.seconds, goals: [Some(1.0), Some(1.0)] },
     Figure { name: "CPU of a resync", of: |turn| turn.resync.cpu_seconds, goals: [None, None] },
-    Figure { name: "memory when all are ready", of: |turn| turn.made.resident as f64, goals: [None, Some(0.5)] },
-    Figure { name: "memory after a restart", of: |turn| turn.restarted.resident as f64, goals: [None, Some(0.5)] },
-    Figure { name: "peak memory", of: Turn::peak, goals: [None, Some(0.5)] },
+    Figure { name: "memory when all are ready", of: |turn| turn.made.resident as f64, goals: [Some(0.4), Some(0.4)] },
+    Figure { name: "memory after a restart", of: |turn| turn.restarted.resident as f64, goals: [Some(0.4), Some(0.4)] },
+    Figure { name: "peak memory", of: Turn::peak, goals: [Some(0.4), Some(0.4)] },
 ];
 
 impl Turn {

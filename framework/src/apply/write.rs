@@ -174,7 +174,9 @@ impl<O: Object> ApplySet<'_, O> {
         let api = kind.api(self.members.client.clone(), key.namespace());
         // An object that is not in the cache may exist and have another owner, so do not overwrite it.
         let force = known.is_some();
-        let parameters = PatchParams { dry_run: self.members.dry, force, ..PatchParams::apply(&self.members.manager) };
+        // The apiserver would parse the object a second time for warnings, which the client drops (KEP-2885).
+        let parameters = PatchParams::apply(&self.members.manager).validation_ignore();
+        let parameters = PatchParams { dry_run: self.members.dry, force, ..parameters };
         let error = match api.patch(key.name(), &parameters, &Patch::Apply(wanted)).await {
             Ok(written) => {
                 if self.members.dry || tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {

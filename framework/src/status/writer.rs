@@ -143,7 +143,8 @@ impl StatusWriter {
             "metadata": {"name": key.name(), "uid": metadata.uid},
             "status": status,
         });
-        let parameters = PatchParams::apply(&self.manager).force();
+        // Without warnings, which the client drops (KEP-2885).
+        let parameters = PatchParams::apply(&self.manager).force().validation_ignore();
         match api.patch_status(key.name(), &parameters, &Patch::Apply(patch)).await {
             // The next reconcile of this object may precede the watch event, and would write the same again.
             Ok(written) => cache.learn(written, lists),
