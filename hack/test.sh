@@ -2,16 +2,32 @@
 # Runs all tests of the workspace, also after failures: hack/test.sh [ARGUMENT...] (arguments of cargo test)
 #
 # A test binary that fails does not keep the others from running, and a failed test is repeated once (hack/test-runner.sh).
-# At the end, prints the tests that failed, the tests that passed only when they were repeated, and the totals. Fails if a
+# Without arguments, test binaries that mostly wait run beside the others, one after the other; their output follows at the end.
+# Then prints the tests that failed, the tests that passed only when they were repeated, and the totals. Fails if a
 # test failed twice or if something does not compile.
 #
 # Environment: TEST_RETRIES, TEST_BINARY_TIMEOUT (see hack/test-runner.sh), and
+#   TEST_BESIDE            the test binaries that run beside the others; empty for none
 #   TRISHANKU_TEST_REPORT  the file to append failed and flaky tests to; then the caller prints the totals
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
+# These start several kube-apiservers each, and wait for them and for what people and faults do to them.
+beside=()
+if (($# == 0)) && (($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) > 1)); then
+  read -ra beside <<<"${TEST_BESIDE-headless processes resilience control_plane}"
+fi
+
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+beside_group=
+clean_up() {
+  if [[ -n $beside_group ]]; then kill -- "-$beside_group" 2>/dev/null; fi
+  rm -rf "$folder"
+}
+trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 caller_reports=${TRISHANKU_TEST_REPORT:-}
 export TRISHANKU_TEST_REPORT=${TRISHANKU_TEST_REPORT:-$folder/report}
 touch "$TRISHANKU_TEST_REPORT"
@@ -19,9 +35,38 @@ before=$(grep -c '^failed: ' "$TRISHANKU_TEST_REPORT")
 
 # cargo prints no colours to a pipe by default.
 if [[ -t 2 ]]; then export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}; fi
-"${CARGO:-cargo}" test --workspace --locked --no-fail-fast \
-  --config "target.'cfg(all())'.runner=['$PWD/hack/test-runner.sh']" "$@" 2>&1 | tee "$folder/log"
-status=${PIPESTATUS[0]}
+
+run() { # ARGUMENT...
+  "${CARGO:-cargo}" test --workspace --locked --no-fail-fast \
+    --config "target.'cfg(all())'.runner=['$PWD/hack/test-runner.sh']" "$@" 2>&1
+}
+
+status=0
+if ((${#beside[@]} > 0)); then
+  # First, so that no test waits for a compiler.
+  run --no-run | tee "$folder/log"
+  status=${PIPESTATUS[0]}
+fi
+if ((status == 0 && ${#beside[@]} > 0)); then
+  # A process group of its own, so that all of it can be ended.
+  set -m
+  # Without a terminal: what reads from one in the background is stopped, and never ends.
+  TEST_ELSEWHERE='' GIT_TERMINAL_PROMPT=0 run "${beside[@]/#/--test=}" </dev/null >"$folder/beside" 2>&1 &
+  beside_group=$!
+  set +m
+fi
+if ((status == 0)); then
+  TEST_ELSEWHERE="${beside[*]-}" run "$@" | tee -a "$folder/log"
+  status=${PIPESTATUS[0]}
+fi
+if [[ -n $beside_group ]]; then
+  printf '\nWaiting for the tests beside these: %s\n' "${beside[*]}"
+  wait "$beside_group"
+  beside_status=$?
+  beside_group=
+  ((status != 0)) || status=$beside_status
+  tee -a "$folder/log" <"$folder/beside"
+fi
 
 # rustdoc runs documentation tests without the runner.
 sed -n 's/^.*doctest failed, to rerun pass `\(.*\)`.*$/failed: documentation tests \1/p' "$folder/log" >>"$TRISHANKU_TEST_REPORT"

@@ -50,6 +50,72 @@ exit 101
 "#;
 
 #[test]
+fn what_runs_elsewhere_does_not_run_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("deps/binary-0123456789abcdef");
+    script(&file, "echo it runs; exit 7");
+    let run = |elsewhere: &str| {
+        let mut command = Command::new(Path::new(CHECKOUT).join("hack/test-runner.sh"));
+        let output = command.arg(&file).env("TEST_ELSEWHERE", elsewhere).env_remove("TRISHANKU_TEST_REPORT").output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap().contains("it runs"))
+    };
+    assert_eq!(run("other binary"), (Some(0), false));
+    assert_eq!(run("other binary_2 bin"), (Some(7), true));
+}
+
+#[test]
+fn test_binaries_run_beside_the_others_and_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["one", "slow", "two"] {
+        let result =
+            if name == "slow" { "FAILED. 0 passed; 1 failed; 0 ignored" } else { "ok. 2 passed; 0 failed; 0 ignored" };
+        let failure = if name == "slow" { "printf 'failures:\n    a::b\n\n'" } else { ":" };
+        let status = u8::from(name == "slow");
+        let text = format!(
+            "echo '{name} ran' >>'{}'
+{failure}
+echo 'test result: {result}'
+exit {status}
+",
+            at("ran").display()
+        );
+        script(&at(&format!("deps/{name}-0123456789abcdef")), &text);
+    }
+    // Runs the binaries that it is asked for; without any, all.
+    let cargo = r#"
+[[ " $* " != *" --no-run "* ]] || exit 0
+names=$(printf '%s
+' "$@" | sed -n 's/^--test=//p')
+runner=$(printf '%s
+' "$@" | sed -n "s/.*runner=\['\(.*\)'\].*/\1/p")
+status=0
+for name in ${names:-one slow two}; do
+  [[ ! -e $DEPS/$name-0123456789abcdef ]] || "$runner" "$DEPS/$name-0123456789abcdef" || status=101
+done
+exit $status
+"#;
+    script(&at("cargo"), cargo);
+    let mut command = Command::new(Path::new(CHECKOUT).join("hack/test.sh"));
+    command
+        .env("CARGO", at("cargo"))
+        .env("DEPS", at("deps"))
+        .env("TEST_BESIDE", "slow none")
+        .env("TEST_ELSEWHERE", "slow");
+    let output = command.env_remove("TRISHANKU_TEST_REPORT").env("TEST_RETRIES", "0").output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let ran = std::fs::read_to_string(at("ran")).unwrap_or_default();
+    let mut ran: Vec<&str> = ran.lines().collect();
+    ran.sort_unstable();
+    assert_eq!(ran, ["one ran", "slow ran", "two ran"], "{printed}");
+    assert!(
+        !output.status.success() && printed.ends_with("failed: slow a::b\n4 passed, 1 failed, 0 skipped\n"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn a_test_that_passes_when_it_is_repeated_is_flaky_and_one_that_does_not_fails() {
     let (passes, printed, report) = runner(FAILS, &["--nocapture", "a::"]);
     assert!(!passes, "{printed}");
