@@ -22,6 +22,7 @@ test: ## Run the tests of the workspace (with the real etcd, kube-apiserver, kub
 	@hack/sshd.sh
 	@# Now, since scenarios wait for seconds only, which a compiler beside them would take.
 	@hack/sample-controller.sh >/dev/null || :
+	@hack/browser.sh >/dev/null || echo 'browser: the web page is not tested in a browser' >&2
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && CARGO="$(CARGO)" hack/test.sh $(ARGS)
 
 # The packages and the test are named so that cargo takes what `make test` has built.
@@ -49,6 +50,17 @@ docs: ## Build the documentation as a book with search, into target/book; instal
 .PHONY: record
 record: build ## Record the terminal sessions in docs/images again, from real runs; ARGS=push for one
 	@hack/record.sh $(ARGS)
+
+# The packages and the test are named so that cargo takes what `make test` has built.
+.PHONY: screenshots
+screenshots: ## Take the pictures of the web page in docs/images again, from Chromium (which it installs on Debian as root)
+	@hack/browser.sh >/dev/null
+	TRISHANKU_WRITE_SCREENSHOTS=1 $(CARGO) test --workspace --locked --test browser -- pictures
+
+.PHONY: bench-page
+bench-page: ## Measure the web page in Chromium: the first paint with 10,000 commits, and how soon open pages show a write; fails above LIMIT=1000 milliseconds
+	@hack/browser.sh >/dev/null
+	TRISHANKU_PAGE_LIMIT="$(or $(LIMIT),1000)" $(CARGO) test --release -p trishanku-page --locked --test browser -- --test-threads=1 soon $(ARGS)
 
 # The packages and the tests are named so that cargo takes what `make test` has built.
 reference: ## Write the reference pages from the programs' help and metrics, and from the CRDs

@@ -2,6 +2,7 @@
 
 mod args;
 mod at;
+mod cluster;
 mod console;
 mod detach;
 mod erase;
@@ -39,7 +40,12 @@ fn main() -> ExitCode {
     // The work is waiting for processes and sockets, so one thread suffices.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop");
-    let outcome = runtime.and_then(|runtime| runtime.block_on(run(&arguments)));
+    let outcome = runtime.and_then(|runtime| {
+        let outcome = runtime.block_on(run(&arguments));
+        // What still runs on other threads, such as a read for a page of a browser that is gone, does not delay the end.
+        runtime.shutdown_background();
+        outcome
+    });
     outcome.unwrap_or_else(|error| {
         print::error(&error);
         ExitCode::FAILURE
@@ -102,7 +108,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Undo(options) => undo::undo(&place()?, options).await,
         Command::Restore(options) => undo::restore(&place()?, options).await,
         Command::Undelete(options) => undo::undelete(&place()?, options).await,
-        Command::Ui(options) => ui::run(&home()?, arguments.which.heaven.as_deref(), options, &program).await,
+        Command::Ui(options) => ui::run(place()?, options).await,
         Command::Demo(options) => {
             let demo = Demo { home: home()?, replicas: options.replicas, keep: options.keep };
             let outcome = tokio::task::spawn_blocking(move || demo.run()).await??;

@@ -66,7 +66,7 @@ pub(crate) fn list(listed: &[Listed], json: bool) -> anyhow::Result<()> {
         |at: Option<u64>| at.map_or_else(|| "-".to_owned(), |at| format!("{} ago", span(now.saturating_sub(at))));
     let mut rows = vec![["NAME", "STATE", "SINCE", "HEAVENS"].map(ToOwned::to_owned)];
     rows.extend(listed.iter().map(|plane| {
-        let state = plane.health.map_or("unknown", health_word);
+        let state = plane.health.map_or("unknown", Health::word);
         let heavens = if plane.heavens.is_empty() { "-".to_owned() } else { plane.heavens.join(",") };
         [
             plane.name.clone().unwrap_or_else(|| "-".to_owned()),
@@ -92,19 +92,6 @@ pub(crate) fn list(listed: &[Listed], json: bool) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The health in one word, as in JSON.
-fn health_word(health: Health) -> &'static str {
-    match health {
-        Health::Ready => "ready",
-        Health::Starting => "starting",
-        Health::StandingBy => "standing-by",
-        Health::Degraded => "degraded",
-        Health::Stopping => "stopping",
-        Health::Stopped => "stopped",
-        Health::Orphaned => "orphaned",
-    }
 }
 
 /// Prints the result of `new`, and the next steps.
@@ -296,13 +283,12 @@ fn unlistable(out: &mut impl Write, kinds: &[Unlistable]) -> std::io::Result<()>
 }
 
 fn row(out: &mut impl Write, component: &ComponentReport, width: usize) -> std::io::Result<()> {
-    let (style, word) = match component.condition {
-        Condition::Ready => (GOOD, "ready"),
-        Condition::Starting => (WARN, "starting"),
-        Condition::Waiting => (STRONG, "waiting"),
-        Condition::BackingOff => (WARN, "restarting"),
-        Condition::Stopped => (STRONG, "stopped"),
+    let style = match component.condition {
+        Condition::Ready => GOOD,
+        Condition::Starting | Condition::BackingOff => WARN,
+        Condition::Waiting | Condition::Stopped => STRONG,
     };
+    let word = component.word();
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     writeln!(
         out,

@@ -2,6 +2,7 @@
 
 mod heavens;
 mod kinds;
+mod store;
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -12,12 +13,12 @@ use crate::headless::Topology;
 use crate::heavens::HeavenRecord;
 use crate::plane::failure::{Failure, repeated};
 use crate::plane::home::Home;
-use crate::plane::http::Endpoint;
 use crate::plane::process::Identity;
 use crate::plane::state::{Component, Condition, Form, Phase, State, StateError, Store};
 
 pub use self::heavens::{HeavenReport, RemoteReport};
 pub use self::kinds::Unlistable;
+pub use self::store::{StoreFigures, StoreStatus};
 
 /// The status of one control plane.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +43,9 @@ pub struct Report {
     pub heavens: Vec<HeavenReport>,
     /// The kinds that an API server cannot list.
     pub unlistable: Vec<Unlistable>,
+    /// What the store responds, if there are no heavens, and it runs.
+    #[serde(skip)]
+    pub store_status: Option<StoreStatus>,
     #[serde(skip)]
     records: Vec<HeavenRecord>,
 }
@@ -85,17 +89,6 @@ pub struct ComponentReport {
     pub failure: Option<Failure>,
 }
 
-/// Metrics of the store. Those that a store does not publish are absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct StoreFigures {
-    /// The current revision.
-    pub revision: Option<u64>,
-    /// The highest revision that is committed to Git.
-    pub committed_revision: Option<u64>,
-    /// The age of the oldest write that is not yet committed to Git.
-    pub commit_lag_seconds: Option<f64>,
-}
-
 /// Reads the state and checks it against the running processes; sends no requests.
 ///
 /// # Errors
@@ -117,6 +110,7 @@ pub fn read(home: &Home) -> Result<Report, StateError> {
         components,
         unlistable: Vec::new(),
         store: None,
+        store_status: None,
     })
 }
 
@@ -139,23 +133,22 @@ impl Report {
     pub async fn with_store_figures(mut self) -> Self {
         let keys = Home::at(&self.dir).keys();
         let records = std::mem::take(&mut self.records);
-        for (heaven, record) in self.heavens.iter_mut().zip(&records) {
+        let components = &self.components;
+        let asked = self.heavens.iter_mut().zip(&records).map(|(heaven, record)| {
             let gitcd = format!("{}/gitcd", record.name);
-            let runs = self.components.iter().any(|component| component.name == gitcd && component.pid.is_some());
-            heaven.ask(record, &keys, runs).await;
-        }
+            let runs = components.iter().any(|component| component.name == gitcd && component.pid.is_some());
+            heaven.ask(record, &keys, runs)
+        });
+        futures::future::join_all(asked).await;
         self.records = records;
         if !self.heavens.is_empty() {
             return self;
         }
         let store = self.components.first().filter(|store| store.pid.is_some());
         if let Some(port) = store.and_then(|store| store.port) {
-            let endpoint = Endpoint::store(port, &keys).ok();
-            let metrics = match &endpoint {
-                Some(endpoint) => endpoint.ask("/metrics").await.ok(),
-                None => None,
-            };
-            self.store = metrics.map(|text| StoreFigures::parse(&String::from_utf8_lossy(&text)));
+            let status = StoreStatus::ask(port, &keys).await;
+            self.store = status.figures;
+            self.store_status = Some(status);
         }
         self
     }
@@ -194,7 +187,35 @@ impl Report {
     }
 }
 
+impl Health {
+    /// Returns the health in one word, as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Starting => "starting",
+            Self::StandingBy => "standing-by",
+            Self::Degraded => "degraded",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Orphaned => "orphaned",
+        }
+    }
+}
+
 impl ComponentReport {
+    /// Returns its condition in one word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.condition {
+            Condition::Ready => "ready",
+            Condition::Starting => "starting",
+            Condition::Waiting => "waiting",
+            Condition::BackingOff => "restarting",
+            Condition::Stopped => "stopped",
+        }
+    }
+
     /// The heaven or merge to which it belongs.
     #[must_use]
     pub fn heaven(&self) -> Option<&str> {
@@ -252,48 +273,9 @@ pub(crate) fn health_of(state: &State) -> Health {
     }
 }
 
-impl StoreFigures {
-    /// Parses the metrics from Prometheus text.
-    fn parse(text: &str) -> Self {
-        let value = |name: &str| -> Option<f64> {
-            text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-                let rest = line.strip_prefix(name)?;
-                // The name must end here, at its labels or at its value.
-                let is_whole = rest.starts_with(['{', ' ']);
-                let (_, value) = rest.rsplit_once(' ').filter(|_| is_whole)?;
-                value.parse().ok()
-            })
-        };
-        Self {
-            revision: value("gitcd_revision")
-                .or_else(|| value("etcd_debugging_mvcc_current_revision"))
-                .map(|revision| revision as u64),
-            committed_revision: value("gitcd_committed_revision").map(|revision| revision as u64),
-            commit_lag_seconds: value("gitcd_commit_lag_seconds"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_are_read_with_and_without_labels() {
-        let text = "# TYPE gitcd_revision gauge\ngitcd_revision{branch=\"default\"} 42\n\
-                    gitcd_revision_other 7\ngitcd_commit_lag_seconds 0.25\n";
-        let figures = StoreFigures::parse(text);
-        assert_eq!(figures.revision, Some(42));
-        assert_eq!(figures.commit_lag_seconds, Some(0.25));
-        assert_eq!(figures.committed_revision, None);
-    }
-
-    #[test]
-    fn etcd_has_a_revision_and_no_lag() {
-        let figures = StoreFigures::parse("etcd_debugging_mvcc_current_revision 1.5e+03\n");
-        assert_eq!(figures.revision, Some(1500));
-        assert_eq!(figures.commit_lag_seconds, None);
-    }
 
     #[test]
     fn a_control_plane_that_never_ran_is_stopped() {

@@ -1,13 +1,14 @@
 //! The status of heavens and merges: branches, lag, last merges and conflicts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
+use gitcd::status::Branch;
+use serde::Serialize;
 
 use super::ComponentReport;
+use super::store::{StoreFigures, StoreStatus};
 use crate::heavens::{HeavenRecord, Kind};
-use crate::plane::http::Endpoint;
 
 /// The status of one heaven or merge.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +38,12 @@ pub struct HeavenReport {
     pub restarts: u32,
     /// Why the status of its branch is unknown, although it runs.
     pub error: Option<String>,
+    /// The whole status of its branch, if its gitcd responds.
+    #[serde(skip)]
+    pub status: Option<Branch>,
+    /// The metrics of its store, if its gitcd responds.
+    #[serde(skip)]
+    pub figures: Option<StoreFigures>,
 }
 
 /// The status of a branch from which it pulls.
@@ -58,36 +65,6 @@ pub struct RemoteReport {
     pub error: Option<String>,
 }
 
-/// The part of gitcd's response at `/status` (docs/design/status.md) that is shown.
-#[derive(Deserialize)]
-struct Said {
-    branches: Vec<SaidOfBranch>,
-}
-
-#[derive(Deserialize)]
-struct SaidOfBranch {
-    revision: u64,
-    head: String,
-    commit_lag_seconds: f64,
-    #[serde(default)]
-    conflicts: u64,
-    error: Option<String>,
-    remotes: Vec<SaidOfRemote>,
-}
-
-#[derive(Deserialize)]
-struct SaidOfRemote {
-    name: String,
-    reference: String,
-    condition: String,
-    error: Option<String>,
-    lag_commits: Option<u64>,
-    lag_seconds: Option<f64>,
-    merged_at: Option<u64>,
-    #[serde(default)]
-    conflicts: u64,
-}
-
 impl HeavenReport {
     /// The status without requests to gitcd.
     pub(super) fn of(record: &HeavenRecord, components: &[ComponentReport]) -> Self {
@@ -105,47 +82,72 @@ impl HeavenReport {
             conflicts: 0,
             restarts: own.map(|component| component.restarts).sum(),
             error: None,
+            status: None,
+            figures: None,
         }
+    }
+
+    /// The status of a branch that no heaven has, as far as its repository shows it. Runs Git.
+    #[must_use]
+    pub fn of_repository(name: &str, repository: PathBuf, branch: &str) -> Self {
+        let mut report = Self {
+            name: name.to_owned(),
+            kind: Kind::Heaven,
+            branch: branch.to_owned(),
+            head: git(&repository, &["rev-parse", "--quiet", "--verify", branch]),
+            repository,
+            kubeconfig: None,
+            revision: None,
+            commit_lag_seconds: None,
+            remotes: Vec::new(),
+            conflicts: 0,
+            restarts: 0,
+            error: None,
+            status: None,
+            figures: None,
+        };
+        report.conflicts = report.conflicts_in_git();
+        report
     }
 
     /// Adds the status from gitcd, or from Git if no gitcd port is known or it does not run.
     pub(super) async fn ask(&mut self, record: &HeavenRecord, keys: &Path, is_running: bool) {
-        match record.gitcd_port.filter(|_| is_running) {
-            Some(port) => match said(port, keys).await {
-                Ok(said) => self.take(said),
-                Err(error) => self.error = Some(error),
-            },
-            None => self.read(record),
+        let Some(port) = record.gitcd_port.filter(|_| is_running) else { return self.read(record) };
+        self.add(StoreStatus::ask(port, keys).await);
+    }
+
+    /// Adds what its gitcd responds.
+    pub fn add(&mut self, StoreStatus { branch, figures }: StoreStatus) {
+        self.figures = figures;
+        match branch {
+            Ok(branch) => self.take(branch),
+            Err(error) => self.error = Some(error),
         }
     }
 
-    fn take(&mut self, said: SaidOfBranch) {
-        self.revision = Some(said.revision);
-        self.head = Some(said.head);
-        self.commit_lag_seconds = Some(said.commit_lag_seconds);
-        self.conflicts = said.conflicts + said.remotes.iter().map(|remote| remote.conflicts).sum::<u64>();
-        self.error = said.error;
-        self.remotes = said
-            .remotes
-            .into_iter()
-            .map(|remote| RemoteReport {
-                name: remote.name,
-                branch: remote.reference,
-                condition: Some(remote.condition),
-                lag_commits: remote.lag_commits,
-                lag_seconds: remote.lag_seconds,
-                merged_at: remote.merged_at,
-                error: remote.error,
-            })
-            .collect();
+    fn take(&mut self, branch: Branch) {
+        self.revision = u64::try_from(branch.revision).ok();
+        self.head = Some(branch.head.clone());
+        self.commit_lag_seconds = Some(branch.commit_lag_seconds);
+        self.conflicts = branch.conflicts + branch.remotes.iter().map(|remote| remote.known.conflicts).sum::<u64>();
+        self.error.clone_from(&branch.error);
+        let remotes = branch.remotes.iter().map(|remote| RemoteReport {
+            name: remote.name.clone(),
+            branch: remote.reference.clone(),
+            condition: Some(format!("{:?}", remote.known.condition)),
+            lag_commits: remote.lag_commits,
+            lag_seconds: remote.lag_seconds.map(|seconds| seconds as f64),
+            merged_at: remote.known.merged_at,
+            error: remote.known.error.clone(),
+        });
+        self.remotes = remotes.collect();
+        self.status = Some(branch);
     }
 
     /// Reads from Git: commit lags are only known of remotes on this machine.
     fn read(&mut self, record: &HeavenRecord) {
         let Some(head) = self.head.clone() else { return };
-        let merges = ["log", "--merges", "--max-count=1000", "--grep=^Conflict:", "--format=%b", &head];
-        let conflicts = git(&record.repository, &merges).unwrap_or_default();
-        self.conflicts = conflicts.lines().filter(|line| line.starts_with("Conflict:")).count() as u64;
+        self.conflicts = self.conflicts_in_git();
         let last = git(&record.repository, &["log", "--max-count=1", "--format=%ct", &head]);
         let last = last.and_then(|time| time.parse().ok());
         for remote in &record.remotes {
@@ -163,19 +165,20 @@ impl HeavenReport {
         }
     }
 
+    /// Counts the conflicts in the last 1,000 merge commits that record some.
+    fn conflicts_in_git(&self) -> u64 {
+        let Some(head) = &self.head else { return 0 };
+        let merges = ["log", "--merges", "--max-count=1000", "--grep=^Conflict:", "--format=%b", head];
+        let conflicts = git(&self.repository, &merges).unwrap_or_default();
+        conflicts.lines().filter(|line| line.starts_with("Conflict:")).count() as u64
+    }
+
     /// Returns the number of unmerged commits, and the time of the last merge.
     #[must_use]
     pub fn behind(&self) -> (Option<u64>, Option<u64>) {
         let lag = self.remotes.iter().map(|remote| remote.lag_commits).reduce(|one, other| Some(one? + other?));
         (lag.flatten(), self.remotes.iter().filter_map(|remote| remote.merged_at).max())
     }
-}
-
-async fn said(port: u16, keys: &Path) -> Result<SaidOfBranch, String> {
-    let endpoint = Endpoint::store(port, keys).map_err(|error| error.to_string())?;
-    let text = endpoint.ask("/status").await.map_err(|error| error.to_string())?;
-    let said: Said = serde_json::from_slice(&text).map_err(|error| format!("cannot parse gitcd's status: {error}"))?;
-    said.branches.into_iter().next().ok_or_else(|| "gitcd serves no branch".to_owned())
 }
 
 /// The output of Git; `None` if it fails or is empty.
@@ -205,6 +208,8 @@ mod tests {
             conflicts: 0,
             restarts: 0,
             error: None,
+            status: None,
+            figures: None,
         };
         assert_eq!(report.behind(), (Some(5), Some(3)));
         report.remotes.push(remote(None));

@@ -1,16 +1,12 @@
 //! Requests to kube-apiserver.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
-use std::time::Duration;
 
-use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use gitcd::merge::secrecy::{Exposure, SecretKinds};
 use http::{Method, Request};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::Client;
 use kube::core::Status;
-use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -22,7 +18,6 @@ use super::rejection;
 
 /// The field manager of all writes.
 pub(super) const MANAGER: &str = "trishanku-undo";
-const TIMEOUT: Duration = Duration::from_mins(1);
 /// Page size, as in `kubectl get`.
 const PAGE: usize = 500;
 /// Concurrent requests.
@@ -99,23 +94,9 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Reads a kubeconfig; without one, that of kubectl.
-    pub(super) async fn connect(
-        kubeconfig: Option<&Path>,
-        context: Option<&str>,
-        secrets: SecretKinds,
-    ) -> anyhow::Result<Self> {
-        let read = match kubeconfig {
-            Some(path) => {
-                Kubeconfig::read_from(path).with_context(|| format!("cannot use the kubeconfig {}", path.display()))?
-            }
-            None => Kubeconfig::read().context("cannot use the kubeconfig; set --kubeconfig")?,
-        };
-        let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
-        let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
-        config.read_timeout = Some(TIMEOUT);
-        let client = Client::try_from(config).context("cannot use the credentials in the kubeconfig")?;
-        Ok(Self { client, served: Mutex::default(), secrets })
+    /// Creates it with the client of the user.
+    pub(super) fn new(client: Client, secrets: SecretKinds) -> Self {
+        Self { client, served: Mutex::default(), secrets }
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
@@ -145,12 +126,14 @@ impl Api {
         self.send(method, path, Some(body)).await.map_err(|error| error.hidden(is_hidden()))
     }
 
-    /// Returns the current revision of the store.
-    pub(super) async fn revision(&self) -> Result<i64, ApiError> {
-        let list = self.send(Method::GET, "/api/v1/namespaces?limit=1", None).await?;
-        text(&list, "/metadata/resourceVersion")
-            .parse()
-            .map_err(|_| ApiError::Failed("a list without a resource version".to_owned()))
+    /// Returns the current revision of the store; `None` if the user may not list namespaces.
+    pub(super) async fn revision(&self) -> Result<Option<i64>, ApiError> {
+        let list = match self.send(Method::GET, "/api/v1/namespaces?limit=1", None).await {
+            Err(error) if error.code() == 403 => return Ok(None),
+            list => list?,
+        };
+        let revision = text(&list, "/metadata/resourceVersion").parse();
+        revision.map(Some).map_err(|_| ApiError::Failed("a list without a resource version".to_owned()))
     }
 
     async fn served(&self, api_version: &str, kind: &str) -> Result<Served, ApiError> {

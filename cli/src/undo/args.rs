@@ -1,11 +1,10 @@
 //! The command lines of `undo`, `restore` and `undelete`.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
 use gitcd::history::when::When;
 use gitcd::secrecy::SecretKinds;
-use trishanku_stdio::text::quoted;
+
+use crate::cluster::Cluster;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -105,42 +104,4 @@ pub(crate) struct Common {
     pub(super) secret_kinds: SecretKinds,
     #[command(flatten)]
     pub(super) cluster: Cluster,
-}
-
-/// Selects a cluster that `trishanku` did not bring up.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "A control plane of your own")]
-pub(crate) struct Cluster {
-    /// Repository of its gitcd, or a clone of it with the metadata references; selects the kubeconfig as kubectl does
-    #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
-    pub(super) repo: Option<PathBuf>,
-    /// Reference of its data
-    #[arg(long, value_name = "REF", default_value = "refs/heads/main", requires = "repo")]
-    pub(super) data_reference: String,
-    /// Reference of its metadata [default: refs/gitcd/metadata/main, with the name of the data reference]
-    #[arg(long, value_name = "REF", requires = "repo")]
-    pub(super) metadata_reference: Option<String>,
-    /// Kubeconfig of its kube-apiserver [default: that of the control plane; with --repo, $KUBECONFIG or ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub(super) context: Option<String>,
-}
-
-impl Cluster {
-    /// Returns the options that select this cluster, for a command line; each after a space.
-    pub(super) fn options(&self) -> String {
-        let Self { repo, data_reference, metadata_reference, kubeconfig, context } = self;
-        let word = |option: &str, value: &Path| format!(" {option} {}", quoted(value));
-        let text = |option: &str, value: &str| word(option, Path::new(value));
-        let repo =
-            repo.as_deref().map(|repo| format!("{}{}", word("--repo", repo), text("--data-reference", data_reference)));
-        let rest = [
-            metadata_reference.as_deref().map(|name| text("--metadata-reference", name)),
-            kubeconfig.as_deref().map(|file| word("--kubeconfig", file)),
-            context.as_deref().map(|name| text("--context", name)),
-        ];
-        repo.into_iter().chain(rest.into_iter().flatten()).collect()
-    }
 }

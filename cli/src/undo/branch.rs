@@ -1,9 +1,8 @@
 //! Reads the branch of a control plane from its repository.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use gitcd::git::branch::Config;
 use gitcd::git::changes::Changes;
 use gitcd::history::moment::Moment;
@@ -16,8 +15,6 @@ use tokio::time::{Instant, sleep};
 use trishanku::kinds::Kinds;
 use trishanku_undo::Change;
 
-use super::Place;
-use super::args::Cluster;
 use crate::location::Location;
 
 /// The prefix of all keys of a kube-apiserver.
@@ -33,35 +30,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The stored values of a key before and after a change.
 pub(super) type Values = [Option<Vec<u8>>; 2];
 
-/// The selected branch: its repository and references, and the kubeconfig of its kube-apiserver.
+/// The selected branch: its repository and references.
 pub(super) struct Selected {
     location: Location,
     find_prefix: bool,
 }
 
 impl Selected {
-    pub(super) fn find(place: &Place, cluster: &Cluster) -> anyhow::Result<Self> {
-        let Some(repository) = &cluster.repo else {
-            let hint = "to use a control plane of your own, set --repo or GITCD_REPO";
-            let mut location = Location::find(&place.home, place.heaven.as_deref()).context(hint)?;
-            location.kubeconfig = cluster.kubeconfig.clone().or(location.kubeconfig);
-            return Ok(Self { location, find_prefix: false });
-        };
-        let data = cluster.data_reference.clone();
-        let short = data.strip_prefix("refs/heads/").unwrap_or(&data);
-        let metadata = cluster.metadata_reference.clone().unwrap_or_else(|| format!("refs/gitcd/metadata/{short}"));
-        let repository = std::path::absolute(repository).context("there is no current folder")?;
-        let kubeconfig = cluster.kubeconfig.clone();
-        Ok(Self { location: Location { repository, data, metadata, kubeconfig }, find_prefix: true })
-    }
-
-    pub(super) fn kubeconfig(&self) -> Option<&Path> {
-        self.location.kubeconfig.as_deref()
-    }
-
-    /// Returns whether the kubeconfig is selected as kubectl does.
-    pub(super) fn is_of_kubectl(&self) -> bool {
-        self.find_prefix
+    /// Selects a branch. With `find_prefix`, the key prefix is derived from the keys.
+    pub(super) fn new(location: Location, find_prefix: bool) -> Self {
+        Self { location, find_prefix }
     }
 
     fn open(&self) -> Result<History, HistoryError> {
@@ -83,12 +61,14 @@ impl Selected {
     }
 
     /// Opens the branch when it has a revision of the store, or does not change any more: revisions of events and leases, which are
-    /// never committed, may follow the last commit.
-    pub(super) async fn open_settled(&self, revision: i64) -> anyhow::Result<Branch> {
+    /// never committed, may follow the last commit. Without a revision, only the second is awaited.
+    pub(super) async fn open_settled(&self, revision: Option<i64>) -> anyhow::Result<Branch> {
+        let wanted = revision.unwrap_or(i64::MAX);
         let (mut branch, mut changed) = (self.open_now()?, Instant::now());
         let deadline = Instant::now() + COMMITTED_WITHIN;
-        while branch.history.revision() < revision && changed.elapsed() < SETTLED_AFTER {
+        while branch.history.revision() < wanted && changed.elapsed() < SETTLED_AFTER {
             if Instant::now() > deadline {
+                let Some(revision) = revision else { break };
                 bail!(
                     "{} in {} is at revision {}, but kube-apiserver at {revision}: `gitcd status` shows why the store is slow",
                     self.location.data,
@@ -104,7 +84,7 @@ impl Selected {
             branch = now;
         }
         let behind = branch.history.revision();
-        if behind < revision && self.is_clone() {
+        if let Some(revision) = revision.filter(|revision| behind < *revision && self.is_clone()) {
             trishanku_stdio::eprintln!(
                 "{} is a clone at revision {behind}, and kube-apiserver is at {revision}: fetch it to see the latest changes",
                 self.location.repository.display()

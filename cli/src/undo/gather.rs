@@ -57,7 +57,7 @@ pub(super) fn of_commits(
     let mut found = Found::new();
     let (mut others, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for commit in commits {
-        let brought = if by.is_some() { branch.history.brought_by(commit)? } else { Vec::new() };
+        let brought = if by.is_some() { branch.history.brought_by(commit, usize::MAX)?.commits } else { Vec::new() };
         // What the merge itself decided has no user.
         let single = if brought.is_empty() { std::slice::from_ref(commit) } else { &[] };
         for commit in brought.iter().chain(single).filter(|commit| seen.insert(commit.commit.oid)) {

@@ -110,7 +110,7 @@ fn line(out: &mut impl Write, Field { path, from, to }: &Field, whole: bool) -> 
 }
 
 /// Returns the past tense of what was done.
-fn word(done: Done) -> &'static str {
+pub(super) fn word(done: Done) -> &'static str {
     match done {
         Done::Created => "created",
         Done::Updated => "updated",

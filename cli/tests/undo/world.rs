@@ -217,6 +217,29 @@ impl World {
         list["metadata"]["resourceVersion"].as_str().expect("it has a resource version").to_owned()
     }
 
+    /// Lets a user do something in the namespace, such as `get` objects of a resource of the core group.
+    pub(crate) async fn grant(&self, user: &str, verbs: &[&str], resources: &[&str]) {
+        let role = json!({
+            "metadata": {"name": user}, "rules": [{"apiGroups": [""], "resources": resources, "verbs": verbs}],
+        });
+        let binding = json!({
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        });
+        self.create("roles", role).await;
+        self.create("rolebindings", binding).await;
+    }
+
+    /// Returns the kubeconfig of a user, and the repository.
+    pub(crate) fn places(&self, user: Option<&str>) -> [PathBuf; 2] {
+        let kubeconfig = match user {
+            Some(user) => self.shared.cluster.kubeconfig(Some(user)),
+            None => self.shared.kubeconfig.clone(),
+        };
+        [kubeconfig, self.shared.cluster.folder().join("repo.git")]
+    }
+
     /// Starts a command of trishanku, such as `undo --since=7 -n NS`, where NS is the namespace of the scenario.
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trishanku"));

@@ -1,5 +1,7 @@
 //! Which resource of Kubernetes a key of the store belongs to.
 
+use gitcd_merge::value::Value;
+
 use crate::rights::ObjectRef;
 
 /// Resources of Kubernetes, with where kube-apiserver stores them.
@@ -36,6 +38,12 @@ impl Catalog {
         Ok(Self(stored.collect::<Result<_, _>>()?))
     }
 
+    /// Returns it with the kinds that `CustomResourceDefinitions` define. Malformed ones are skipped.
+    pub(crate) fn with_definitions<'d>(mut self, definitions: impl IntoIterator<Item = &'d Value>) -> Self {
+        self.0.extend(definitions.into_iter().filter_map(Stored::of_definition));
+        self
+    }
+
     /// Returns the object that a key without `/registry/` belongs to; `None` for keys that are not objects of a known resource.
     /// Custom resources need no table: their keys have group and plural.
     pub fn object(&self, name: &str) -> Option<ObjectRef> {
@@ -59,16 +67,23 @@ impl Catalog {
         is_whole.then_some(ObjectRef { group, resource, namespace, name })
     }
 
-    /// Returns whether an object is of a kind, by a name as in kubectl: plural, singular or short, alone or with the group.
+    /// Returns whether an object is of a kind, by a name as in kubectl: plural, singular, short or kind, alone, with the group, or with
+    /// version and group.
     pub(crate) fn is_called(&self, object: &ObjectRef, kind: &str) -> bool {
         let kind = kind.to_lowercase();
         let (kind, group) = kind.split_once('.').map_or((&*kind, None), |(kind, group)| (kind, Some(group)));
+        let is_version =
+            |text: &str| text.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let is_of_group = |group: &str| {
+            group == object.group
+                || group.split_once('.').is_some_and(|(version, group)| is_version(version) && group == object.group)
+        };
         let of_table = |stored: &&Stored| stored.plural == object.resource && stored.group == object.group;
         let names = self.0.iter().find(of_table).map(|stored| stored.names.as_slice()).unwrap_or_default();
         let is_named = object.resource == kind || names.iter().any(|name| name == kind);
-        // Names of custom resources are not in the table: the plural without its last letter is nearly always the singular.
+        // Of a kind that is not defined any more, only the plural is known: without its last letter, it is nearly always the singular.
         let is_custom = object.group.contains('.') && object.resource.strip_suffix('s') == Some(kind);
-        (is_named || is_custom) && group.is_none_or(|group| group == object.group)
+        (is_named || is_custom) && group.is_none_or(is_of_group)
     }
 }
 
@@ -89,6 +104,17 @@ impl Stored {
             is_namespaced,
             prefix: prefix.to_owned(),
         })
+    }
+
+    fn of_definition(definition: &Value) -> Option<Self> {
+        let text = |path: &[&str]| definition.at(path)?.as_text().map(|text| text.to_lowercase());
+        let (group, plural) = (text(&["spec", "group"])?, text(&["spec", "names", "plural"])?);
+        let short = definition.at(&["spec", "names", "shortNames"]).and_then(Value::as_list).unwrap_or_default();
+        let short = short.iter().filter_map(Value::as_text).map(|name| name.to_lowercase());
+        let names = [text(&["spec", "names", "singular"]), text(&["spec", "names", "kind"])];
+        let names = names.into_iter().flatten().filter(|name| !name.is_empty()).chain(short).collect();
+        let is_namespaced = text(&["spec", "scope"])? == "namespaced";
+        Some(Self { prefix: format!("{group}/{plural}"), plural, names, group, is_namespaced })
     }
 }
 
@@ -127,5 +153,25 @@ mod tests {
         }
         assert!(!catalog.is_called(&ingress, "ingresses.other.org") && !catalog.is_called(&ingress, "svc"));
         assert!(Catalog::parse("nodes node").unwrap_err().to_string().contains("\"nodes node\""));
+    }
+
+    #[test]
+    fn custom_kinds_have_the_names_of_their_definitions() {
+        let definition = br#"{"spec": {"group": "rain.example.org", "scope": "Namespaced", "names": {
+            "plural": "gauges", "singular": "gauge", "kind": "RainGauge", "shortNames": ["rg", "RGS"]}}}"#;
+        let parsed = |text: &[u8]| Value::parse(text).expect("it is JSON").0;
+        let (gauge, malformed) = (parsed(definition), parsed(br#"{"spec": {"group": 1}}"#));
+        let catalog = Catalog::default().with_definitions([&malformed, &gauge]);
+        let object = catalog.object("rain.example.org/gauges/shop/a").expect("it is an object");
+        for name in
+            ["gauges", "gauge", "RainGauge", "rg", "rgs", "rg.rain.example.org", "RainGauge.v1.rain.example.org"]
+        {
+            assert!(catalog.is_called(&object, name), "{name}");
+        }
+        for name in ["rai", "rg.example.org", "rg.vx.rain.example.org", "gaug"] {
+            assert!(!catalog.is_called(&object, name), "{name}");
+        }
+        assert_eq!(catalog.object("rain.example.org/gauges/a"), None, "the kind has namespaces");
+        assert!(!Catalog::default().is_called(&object, "rg"));
     }
 }

@@ -21,12 +21,12 @@ type Answer = Result<Rendered, Problem>;
 
 impl App {
     /// Reads the branch as it is now.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Branch, Deadline) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let settings = self.settings.clone();
-        self.work.run(move |deadline| read(&Branch::open(&settings)?, deadline)).await
+        self.work.run(move |deadline| read(&Branch::open(&settings, &deadline)?, deadline)).await
     }
 
     /// Renders on a blocking thread: pages can have megabytes.
@@ -42,7 +42,7 @@ pub(crate) async fn commits(State(app): State<Arc<App>>, uri: Uri) -> Answer {
     let is_everything = app.rights.review(BTreeSet::new()).await?.is_everything();
     let request = Request { before: query.text("before").map(ToOwned::to_owned), filter, with_keys: !is_everything };
     let asked = request.clone();
-    let mut listing = app.read(move |branch, deadline| branch.list(&asked, deadline)).await?;
+    let mut listing = app.read(move |branch, deadline| branch.list(&asked, &deadline)).await?;
     let granted = if is_everything { Granted::everything() } else { app.rights.review(listing.objects()).await? };
     if request.filter.is_any() && !granted.is_everything() {
         listing.retain_allowed(&request.filter, &granted);
@@ -56,8 +56,8 @@ pub(crate) async fn commit(State(app): State<Arc<App>>, Path(id): Path<String>, 
     let (skipped, is_whole) = (query.number("skip"), query.is_whole());
     let commit = app.read(move |branch, _| branch.commit(&id, skipped, is_whole)).await?;
     let granted = app.rights.review(commit.objects()).await?;
-    let undo = app.settings.undo.clone();
-    app.render(move || view::commit(&commit, &granted, is_whole, &undo)).await
+    let (command, can_undo) = (app.settings.undo_command.clone(), app.undo.is_some());
+    app.render(move || view::commit(&commit, &granted, is_whole, &command, can_undo)).await
 }
 
 /// An object. Its key is in the path, or in the query if browsers would change the path.
@@ -73,7 +73,8 @@ pub(crate) async fn object(State(app): State<Arc<App>>, uri: Uri) -> Answer {
         return Err(Problem::NotAllowed(format!("{:?} is not allowed: you need the right to get it", key.text)));
     }
     let object = app.read(move |branch, _| branch.object(key, skipped, is_whole)).await?;
-    app.render(move || view::object(&object, is_whole)).await
+    let can_undo = app.undo.is_some();
+    app.render(move || view::object(&object, is_whole, can_undo)).await
 }
 
 /// Objects by a part of their keys.
@@ -83,7 +84,7 @@ pub(crate) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Answer {
         return Ok(view::search("", None, &Granted::default()));
     }
     let text = words.clone();
-    let found = app.read(move |branch, deadline| branch.search(&text, deadline)).await?;
+    let found = app.read(move |branch, deadline| branch.search(&text, &deadline)).await?;
     let granted = app.rights.review(found.objects()).await?;
     app.render(move || view::search(&words, Some(&found), &granted)).await
 }

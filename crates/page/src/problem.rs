@@ -7,6 +7,7 @@ use gitcd_history::commits::FindCommitError;
 use gitcd_repo::changes::TreeError;
 
 use crate::rights::RightsError;
+use crate::undo::UndoError;
 
 /// Why a request has no page.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub(crate) enum Problem {
     /// The work takes too long, or there are too many concurrent requests.
     #[error("{0}")]
     Late(String),
+    /// The plan of an undo cannot be made.
+    #[error("{0}")]
+    NotUndone(String),
     /// Rights cannot be checked.
     #[error(transparent)]
     Rights(#[from] RightsError),
@@ -38,6 +42,7 @@ impl Problem {
             Self::NotAllowed(_) => StatusCode::FORBIDDEN,
             Self::Unusable(_) => StatusCode::BAD_REQUEST,
             Self::Late(_) | Self::Rights(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotUndone(_) => StatusCode::BAD_GATEWAY,
             Self::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -45,7 +50,10 @@ impl Problem {
 
 impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
-        Self::Unreadable(error.to_string())
+        match error {
+            HistoryError::Stopped => crate::work::late(),
+            error => Self::Unreadable(error.to_string()),
+        }
     }
 }
 
@@ -67,6 +75,12 @@ impl From<FindCommitError> for Problem {
             FindCommitError::History(error) => error.into(),
             error => Self::Missing(error.to_string()),
         }
+    }
+}
+
+impl From<UndoError> for Problem {
+    fn from(error: UndoError) -> Self {
+        Self::NotUndone(error.to_string())
     }
 }
 

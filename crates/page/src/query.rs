@@ -7,7 +7,7 @@ use crate::keys::Key;
 
 /// Parameters after this many are ignored.
 const MAX_PARAMETERS: usize = 20;
-/// Longer values are cut.
+/// Longer values are cut, except for exact ones.
 const MAX_CHARS: usize = 1000;
 
 /// The parameters of a request.
@@ -16,15 +16,26 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn of(uri: &Uri) -> Self {
-        let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).take(MAX_PARAMETERS);
-        let cut = |text: std::borrow::Cow<'_, str>| text.chars().take(MAX_CHARS).collect::<String>();
-        Self(pairs.map(|(name, value)| (cut(name), cut(value).trim().to_owned())).collect())
+        Self::parse(uri.query().unwrap_or_default().as_bytes())
     }
 
-    /// Returns the first value with this name; `None` if it is absent or empty.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+    /// Parses a query, or the body of a form.
+    pub(crate) fn parse(text: &[u8]) -> Self {
+        let pairs = form_urlencoded::parse(text).take(MAX_PARAMETERS);
+        Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    /// Returns the first value with this name as it is; `None` if it is absent or empty.
+    pub(crate) fn exact(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the first value with this name without spaces around it; `None` if it is absent or empty.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let value = self.exact(name)?;
+        let end = value.char_indices().nth(MAX_CHARS).map_or(value.len(), |(at, _)| at);
+        Some(value[..end].trim()).filter(|value| !value.is_empty())
     }
 
     /// Returns a number; 0 if it is absent or malformed.
@@ -66,6 +77,7 @@ impl Filter {
         self.user.as_ref().is_none_or(|user| by.to_lowercase().contains(&user.to_lowercase()))
     }
 
+    /// Returns whether it covers a key. `catalog` has the kinds that exist.
     pub(crate) fn covers(&self, key: &Key, catalog: &Catalog) -> bool {
         if !self.has_object() {
             return true;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use gitcd_repo::git_dir;
@@ -13,11 +14,15 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::app::App;
-use crate::rights::Rights;
+use crate::health::HealthReader;
+use crate::services::Services;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::work::Work;
-use crate::{events, guard, pages, view};
+use crate::{events, guard, health_pages, pages, undo_pages, view};
+
+/// Bytes of a form.
+const BODY: usize = 8 << 10;
 
 /// Why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +62,7 @@ impl Page {
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn bind(settings: Settings, rights: Arc<dyn Rights>, address: SocketAddr) -> Result<Self, StartError> {
+    pub async fn bind(settings: Settings, services: Services, address: SocketAddr) -> Result<Self, StartError> {
         if !address.ip().is_loopback() {
             return Err(StartError::Exposed(address));
         }
@@ -67,7 +72,7 @@ impl Page {
         let settings = Arc::new(settings);
         let work = Work::new();
         let branch = settings.clone();
-        let opened = work.run(move |_| crate::read::Branch::open(&branch).map(drop)).await;
+        let opened = work.run(move |deadline| crate::read::Branch::open(&branch, &deadline).map(drop)).await;
         opened.map_err(|problem| StartError::Branch(problem.to_string()))?;
         let names = [settings.branch.data_reference.clone(), settings.branch.metadata_reference.clone()];
         let folder = git_dir(&settings.branch.repository);
@@ -77,7 +82,9 @@ impl Page {
         let host = if bound.is_ipv6() { format!("[{}]", bound.ip()) } else { bound.ip().to_string() };
         let url = format!("http://{host}:{}/?token={token}", bound.port());
         let streams = Arc::new(Semaphore::new(events::STREAMS));
-        let app = App { settings, rights, session, watcher, work, streams, host };
+        let Services { rights, undo, health } = services;
+        let health = health.map(HealthReader::new);
+        let app = App { settings, rights, undo, health, session, watcher, work, streams, host };
         Ok(Self { listener, router: router(Arc::new(app)), url })
     }
 
@@ -91,7 +98,15 @@ impl Page {
     /// # Errors
     /// The system's error.
     pub async fn serve(self) -> io::Result<()> {
-        axum::serve(self.listener, self.router).await
+        self.serve_until(std::future::pending()).await
+    }
+
+    /// Serves until `stopped` is ready, and then until no connection is open; pages that are open have one.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub async fn serve_until(self, stopped: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        axum::serve(self.listener, self.router).with_graceful_shutdown(stopped).await
     }
 }
 
@@ -99,14 +114,17 @@ fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(pages::commits))
         .route("/commit/{id}", get(pages::commit))
+        .route("/commit/{id}/undo", get(undo_pages::preview).post(undo_pages::apply))
         .route("/object", get(pages::object))
         .route("/object/{*key}", get(pages::object))
         .route("/search", get(pages::search))
+        .route("/health", get(health_pages::health))
         .route("/events", get(events::events))
         .route("/page.css", get(view::assets::css))
         .route("/page.js", get(view::assets::script))
         .route("/icon.svg", get(view::assets::icon))
         .fallback(pages::missing)
+        .layer(DefaultBodyLimit::max(BODY))
         .layer(from_fn_with_state(app.clone(), guard::check))
         .with_state(app)
 }

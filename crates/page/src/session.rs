@@ -16,6 +16,8 @@ pub(crate) struct Session {
     /// Cookies have no port, so their names have it.
     name: String,
     secret: String,
+    /// In every form of this server, so that forms of other servers on this host are rejected.
+    form: String,
 }
 
 impl Session {
@@ -25,13 +27,17 @@ impl Session {
     /// The system has no random numbers.
     pub(crate) fn new(port: u16) -> Result<(Self, String), rand::rand_core::OsError> {
         let token = random()?;
-        let session =
-            Self { token: Mutex::new(Some(token.clone())), name: format!("trishanku_{port}"), secret: random()? };
+        let session = Self {
+            token: Mutex::new(Some(token.clone())),
+            name: format!("trishanku_{port}"),
+            secret: random()?,
+            form: random()?,
+        };
         Ok((session, token))
     }
 
     /// Exchanges the token for the value of `Set-Cookie`. Only the first exchange succeeds. `Lax`: a link in a terminal that is a web
-    /// page opens as a navigation from another site, after which `Strict` would not send the cookie. All requests only read.
+    /// page opens as a navigation from another site, after which `Strict` would not send the cookie. Requests that change something have the token of forms, too.
     pub(crate) fn redeem(&self, token: &str) -> Option<String> {
         let mut expected = self.token.lock();
         let is_right = expected.as_ref().is_some_and(|expected| is_equal(expected, token));
@@ -39,6 +45,16 @@ impl Session {
             *expected = None;
         }
         is_right.then(|| format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.name, self.secret))
+    }
+
+    /// Returns the token of forms.
+    pub(crate) fn form_token(&self) -> &str {
+        &self.form
+    }
+
+    /// Returns whether this is the token of forms.
+    pub(crate) fn is_form_token(&self, given: &str) -> bool {
+        is_equal(&self.form, given)
     }
 
     /// Returns whether a request has the cookie.

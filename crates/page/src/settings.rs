@@ -17,5 +17,5 @@ pub struct Settings {
     /// Kinds that are hidden like Secrets.
     pub secret_kinds: SecretKinds,
     /// The command line that reverts a commit, up to the commit's ID, such as `trishanku undo`.
-    pub undo: String,
+    pub undo_command: String,
 }

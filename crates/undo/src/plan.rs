@@ -69,6 +69,7 @@ impl Planner<'_> {
             fields: Vec::new(),
             stays: Vec::new(),
             notes: Vec::new(),
+            contents: Vec::new(),
             wave: Wave::default(),
             old_uid: None,
         };
@@ -194,9 +195,10 @@ fn keep_contents(steps: &mut [Step], contents: &[(String, Vec<String>)]) {
         .collect();
     for step in steps.iter_mut().filter(|step| matches!(step.action, Action::Delete { .. })) {
         let of_step = contents.iter().find(|(key, _)| *key == step.object.key).map(|(_, keys)| keys.as_slice());
-        let mut others = of_step.unwrap_or_default().iter().filter(|key| !deleted.contains(*key));
-        if let Some(first) = others.next() {
-            let more = match others.count() {
+        let others = of_step.unwrap_or_default().iter().filter(|key| !deleted.contains(*key));
+        step.contents = others.cloned().collect();
+        if let Some((first, more)) = step.contents.split_first() {
+            let more = match more.len() {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };

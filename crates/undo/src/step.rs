@@ -51,6 +51,8 @@ pub struct Step {
     pub stays: Vec<String>,
     /// What does not come back, and what else to know.
     pub notes: Vec<String>,
+    /// The keys of what would be deleted with the object, because of which the step is blocked.
+    pub contents: Vec<String>,
     /// When the step is sent.
     pub wave: Wave,
     pub(crate) old_uid: Option<String>,

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use gitcd_history::commits::BranchCommit;
+use gitcd_history::conflicts::ConflictLine;
 use gitcd_history::fields::Field;
 use gitcd_merge::Conflict;
 use gitcd_merge::secrecy::HIDDEN;
 
-use super::conflicts::Recorded;
-use super::{Branch, by, conflicts, differences};
+use super::{Branch, by, differences};
 use crate::keys::{self, Key};
 use crate::problem::Problem;
 use crate::rights::ObjectRef;
@@ -43,8 +43,12 @@ pub(crate) struct ChangedKey {
 impl Commit {
     /// Returns the objects whose rights decide what is shown.
     pub(crate) fn objects(&self) -> BTreeSet<ObjectRef> {
-        let keys = self.keys.iter().map(|changed| &changed.key).chain(self.conflicts.iter().map(|(key, _)| key));
-        keys.filter_map(|key| key.object.clone()).collect()
+        self.all_keys().filter_map(|key| key.object.clone()).collect()
+    }
+
+    /// Returns the keys of this page: those that the commit changed, and those of its conflicts.
+    pub(crate) fn all_keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter().map(|changed| &changed.key).chain(self.conflicts.iter().map(|(key, _)| key))
     }
 
     /// Returns whether this page has all changed keys.
@@ -72,21 +76,22 @@ impl Branch {
             let fields = differences(values, self.exposure(&key.whole, values));
             keys.push(ChangedKey { key, what, fields });
         }
-        let mut recorded = conflicts::all(&step.commit.message);
+        let mut recorded = ConflictLine::all(&step.commit.message);
         let mut found = Vec::new();
         for recorded in recorded.by_ref().take(CONFLICTS) {
-            found.push(self.shown(&step, &recorded)?);
+            found.push(self.shown(&step, recorded)?);
         }
         let has_more_conflicts = recorded.next().is_some();
         drop(recorded);
-        let (by, message) = (by(&step.commit), conflicts::without(&step.commit.message));
+        let (by, message) = (by(&step.commit), ConflictLine::without(&step.commit.message));
         Ok(Commit { step, by, message, keys, conflicts: found, has_more_conflicts, count, skipped })
     }
 
     /// Finds the key of a conflict, which one of the merged commits or the merge has, and hides what must not be shown. If that is
     /// not exactly one key, nothing but the start of the key is shown, to users with the right to everything.
-    fn shown(&self, step: &BranchCommit, recorded: &Recorded) -> Result<(Key, Conflict), Problem> {
-        let parents = step.commit.parents.iter().filter_map(|parent| self.repository.find_commit(*parent).ok());
+    fn shown(&self, step: &BranchCommit, recorded: ConflictLine<'_>) -> Result<(Key, Conflict), Problem> {
+        let parents =
+            step.commit.parents.iter().filter_map(|parent| self.history.repository().find_commit(*parent).ok());
         let trees: Vec<_> = parents.map(|parent| parent.tree_id()).chain([step.commit.tree]).collect();
         let mut found = Vec::new();
         for (key, conflict) in recorded.readings() {
@@ -103,7 +108,7 @@ impl Branch {
         }
         let (Some((key, conflict, exposure)), true) = (found.pop(), found.is_empty()) else {
             // Not the field: its name may be a secret, too.
-            let name = recorded.name().split(' ').next().unwrap_or_default().as_bytes();
+            let name = recorded.start().as_bytes();
             let key = Key { whole: name.to_vec(), text: keys::text(name), object: None };
             let hidden = || Some(HIDDEN.to_owned());
             return Ok((key, Conflict { field: String::new(), kept: hidden(), lost: hidden() }));

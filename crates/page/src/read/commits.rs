@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use git2::{Oid, Sort};
-use gitcd_history::commits::BranchCommit;
-use gitcd_history::{CommitInfo, Revisions};
+use git2::Oid;
+use gitcd_history::commits::{BranchCommit, Brought};
+use gitcd_history::conflicts::ConflictLine;
+use gitcd_history::{CommitInfo, HistoryError, Revisions};
 
-use super::{Branch, by, conflicts};
+use super::{Branch, by};
 use crate::keys::Key;
 use crate::problem::Problem;
 use crate::query::Filter;
@@ -22,7 +23,7 @@ const REACHED: usize = 60_000;
 /// Commits of another branch that a merge shows.
 const MERGED: usize = 5;
 /// Keys that a row remembers; a commit with more is shown without names to users with limited rights.
-const KEYS: usize = 50;
+const KEYS: usize = 200;
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +75,7 @@ impl Listing {
     }
 
     /// Drops rows that a filter found by objects or users that the user may not read: their presence would say that these exist.
+    /// Then cuts the page: rows that are dropped do not count.
     pub(crate) fn retain_allowed(&mut self, filter: &Filter, granted: &Granted) {
         let is_allowed = |row: &Row| {
             let mut keys = row.keys.iter().flatten().map(|key| granted.allows(key.object.as_ref()));
@@ -85,19 +87,26 @@ impl Listing {
             }
         };
         self.rows.retain(is_allowed);
+        if self.rows.len() > PAGE {
+            self.rows.truncate(PAGE);
+            self.last = self.rows.last().map(|row| row.commit.oid.to_string());
+        }
     }
 }
 
 impl Branch {
-    /// Lists commits. With a filter, a page may have fewer rows than the limit, even none, before the last one.
-    pub(crate) fn list(&self, request: &Request, deadline: Deadline) -> Result<Listing, Problem> {
-        let Request { before, filter, .. } = request;
+    /// Lists commits. With a filter, a page may have fewer rows than the limit, even none, before the last one; and if the rights
+    /// of the user decide which of these are shown, it has all rows that were found.
+    pub(crate) fn list(&self, request: &Request, deadline: &Deadline) -> Result<Listing, Problem> {
+        let Request { before, filter, with_keys } = request;
         let wanted = if filter.is_any() { SCANNED } else { PAGE };
+        let page = if *with_keys { wanted } else { PAGE };
         let commits = self.window(before.as_deref(), wanted + 1)?;
         let (mut rows, mut last) = (Vec::new(), None);
         for (at, (revisions, commit)) in commits.iter().enumerate().take(wanted) {
             let is_first = last.is_none();
-            if rows.len() == PAGE || filter.is_any() && !is_first && deadline.is_over() {
+            deadline.check()?;
+            if rows.len() == page || filter.is_any() && !is_first && deadline.is_over() {
                 break;
             }
             last = Some(at);
@@ -127,53 +136,46 @@ impl Branch {
         if request.with_keys || request.filter.is_any() {
             let step = BranchCommit { commit: commit.clone(), revisions, before };
             let changed = self.history.changes_of(&step)?.keys;
+            let catalog = if request.filter.kind.is_some() { self.catalog()? } else { &self.settings.catalog };
             let keys_of = changed.keys().map(|relative| self.key_of(relative));
-            let found: Vec<Key> =
-                keys_of.filter(|key| request.filter.covers(key, &self.settings.catalog)).take(KEYS).collect();
+            let found: Vec<Key> = keys_of.filter(|key| request.filter.covers(key, catalog)).take(KEYS).collect();
             is_partial = found.len() < changed.len();
             if found.is_empty() && request.filter.is_any() {
                 return Ok(None);
             }
             keys = Some(found);
         }
-        let (merged, has_more_merged) = self.merged(commit, before)?;
-        let conflicts = conflicts::count(&commit.message);
+        let (merged, has_more_merged) = self.merged(commit, revisions, before)?;
+        let conflicts = ConflictLine::all(&commit.message).count();
         Ok(Some(Row { commit: commit.clone(), revisions, by, conflicts, keys, is_partial, merged, has_more_merged }))
     }
 
     /// Returns the newest commits that a merge brought, without merges among them, and whether there are more.
-    fn merged(&self, merge: &CommitInfo, before: Option<Oid>) -> Result<(Vec<Merged>, bool), Problem> {
-        let Some(before) = before.filter(|_| merge.parents.len() > 1) else { return Ok((Vec::new(), false)) };
-        let mut walk = self.repository.revwalk()?;
-        walk.set_sorting(Sort::TOPOLOGICAL | Sort::TIME)?;
-        // A shallow clone lacks parents at its end.
-        let is_there = |oid: Oid| self.repository.find_commit(oid).is_ok();
-        if !is_there(before) {
+    fn merged(
+        &self,
+        merge: &CommitInfo,
+        revisions: Option<Revisions>,
+        before: Option<Oid>,
+    ) -> Result<(Vec<Merged>, bool), Problem> {
+        if merge.parents.len() < 2 {
             return Ok((Vec::new(), false));
         }
-        walk.hide(before)?;
-        for theirs in merge.parents.iter().copied().filter(|parent| *parent != before && is_there(*parent)) {
-            walk.push(theirs)?;
-        }
-        let mut found = Vec::new();
-        for oid in walk {
-            // The history of the other branch may be cut.
-            let Ok(commit) = oid.and_then(|oid| self.repository.find_commit(oid)) else { return Ok((found, true)) };
-            if commit.parent_count() > 1 {
-                continue;
+        let step = BranchCommit { commit: merge.clone(), revisions, before };
+        let Brought { commits, has_more } = match self.history.brought_by(&step, MERGED) {
+            Ok(brought) => brought,
+            // The history of the other branch is cut.
+            Err(HistoryError::Object { .. }) if self.history.repository().is_shallow() => {
+                Brought { commits: Vec::new(), has_more: true }
             }
-            if found.len() == MERGED {
-                return Ok((found, true));
-            }
-            let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-            found.push(Merged {
-                id: commit.id().to_string(),
-                subject: text(commit.summary_bytes()),
-                author: text(Some(commit.author().name_bytes())),
-                time: commit.time().seconds(),
-            });
-        }
-        Ok((found, false))
+            Err(error) => return Err(error.into()),
+        };
+        let merged = commits.into_iter().map(|BranchCommit { commit, .. }| Merged {
+            id: commit.oid.to_string(),
+            subject: commit.subject().to_owned(),
+            time: commit.time,
+            author: commit.author,
+        });
+        Ok((merged.collect(), has_more))
     }
 
     /// Returns commits of the branch after one of them; the newest without one. Reads all newer ones.

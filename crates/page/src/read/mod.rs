@@ -1,14 +1,16 @@
 //! Reads the branch: what the pages show, before it is known what the user may read. All of it blocks.
 
+pub(crate) mod changed;
 pub(crate) mod commit;
 pub(crate) mod commits;
-mod conflicts;
+mod kinds;
 pub(crate) mod object;
 pub(crate) mod search;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-use git2::{Oid, Repository};
+use git2::Oid;
 use gitcd_history::fields::{self, Field};
 use gitcd_history::moment::Moment;
 use gitcd_history::when::When;
@@ -19,9 +21,11 @@ use gitcd_repo::changes::{self, Change};
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::Refs;
 
+use crate::catalog::Catalog;
 use crate::keys::{self, Key, PREFIX};
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::work::Deadline;
 
 /// The committer of a gitcd without a name of its own, which is not printed.
 pub(crate) const DEFAULT_COMMITTER: &str = "gitcd";
@@ -30,8 +34,9 @@ pub(crate) const DEFAULT_COMMITTER: &str = "gitcd";
 pub(crate) struct Branch {
     pub(crate) history: History,
     tip: Moment,
-    repository: Repository,
     settings: Arc<Settings>,
+    /// The kinds with those that are defined now, once they were read.
+    kinds: OnceCell<Catalog>,
     /// The head that [`crate::events`] announces.
     pub(crate) head: String,
 }
@@ -40,15 +45,16 @@ pub(crate) struct Branch {
 type Values = [Option<Vec<u8>>; 2];
 
 impl Branch {
-    pub(crate) fn open(settings: &Arc<Settings>) -> Result<Self, Problem> {
+    /// Opens the branch. Its reads fail when they [must stop](Deadline::must_stop).
+    pub(crate) fn open(settings: &Arc<Settings>, deadline: &Deadline) -> Result<Self, Problem> {
         let config = &settings.branch;
         let path = git_dir(&config.repository);
         // The head first: if it is too old, the page is read once more.
         let head = head(&path, [&config.data_reference, &config.metadata_reference]);
-        let history = History::open(config.clone(), settings.find_prefix)?;
+        let deadline = deadline.clone();
+        let history = History::open(config.clone(), settings.find_prefix)?.stopped_by(move || deadline.must_stop());
         let tip = history.at(When::Now)?;
-        let repository = Repository::open(path)?;
-        Ok(Self { history, tip, repository, settings: settings.clone(), head })
+        Ok(Self { history, tip, settings: settings.clone(), kinds: OnceCell::new(), head })
     }
 
     fn key_of(&self, relative: &[u8]) -> Key {
@@ -76,7 +82,7 @@ impl Branch {
         if !self.history.is_data(key) {
             return Ok(None);
         }
-        let blob = changes::find(&self.repository, tree, self.history.below_prefix(key))?;
+        let blob = changes::find(self.history.repository(), tree, self.history.below_prefix(key))?;
         Ok(blob.map(|blob| self.history.value(blob, None)).transpose()?)
     }
 }

@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::difference::{self, Size};
-use super::{NOT_ALLOWED, Rendered, page, text};
+use super::{Rendered, hidden, not_shown, page, text};
 use crate::read::commit::{ChangedKey, Commit};
 use crate::rights::Granted;
 
-/// Renders a commit. `undo` is the command line that reverts a commit, up to its ID.
-pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, undo: &str) -> Rendered {
+/// Renders a commit. `command` is the command line that reverts a commit, up to its ID.
+pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, command: &str, can_undo: bool) -> Rendered {
     let info = &commit.step.commit;
     let id = info.oid.to_string();
     let is_all = commit.is_complete()
@@ -23,7 +23,7 @@ pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, undo: &
         @if is_shown {
             p.subject { (text::line(subject)) }
             @if !body.trim().is_empty() { pre { (text::value(body.trim(), is_whole, &link)) } }
-        } @else { p { "The message and the users are " strong { (NOT_ALLOWED) } ": they name objects that you may not read." } }
+        } @else { p { "The message and the users are " strong { (not_shown(commit.all_keys(), granted)) } ": they name objects that you may not read." } }
         dl.facts {
             dt { "Time" } dd { (text::time(info.time)) }
             @if is_shown { dt { "By" } dd { (text::line(&commit.by)) } }
@@ -34,7 +34,11 @@ pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, undo: &
                 @if info.parents.is_empty() { "none" }
                 @for parent in &info.parents { (text::commit(&parent.to_string())) " " }
             }
-            dt { "Undo" } dd { code.long { (undo) " " (id[..10]) } }
+            dt { "Undo" }
+            dd {
+                @if can_undo && commit.count > 0 { a.action href={ "/commit/" (id) "/undo" } { "Preview the undo" } ", or " }
+                code.long { (command) " " (id[..10]) }
+            }
         }
         @if !commit.conflicts.is_empty() { (conflicts(commit, granted, size)) }
         h2 { (text::count(commit.count, "changed object")) }
@@ -42,8 +46,7 @@ pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, undo: &
         @for changed in &commit.keys {
             @if granted.allows(changed.key.object.as_ref()) { (change(changed, size)) }
         }
-        @let denied = commit.keys.iter().filter(|changed| !granted.allows(changed.key.object.as_ref())).count();
-        @if denied > 0 { p { (text::count(denied, "object")) ": " strong { (NOT_ALLOWED) } } }
+        (hidden(commit.keys.iter().map(|changed| &changed.key), granted, "object"))
         @let end = commit.skipped + commit.keys.len();
         nav aria-label="Pages" {
             @if commit.skipped > 0 { a href={ "/commit/" (id) } { "First objects" } " " }
@@ -64,7 +67,6 @@ fn change(changed: &ChangedKey, size: Size<'_>) -> Markup {
 
 fn conflicts(commit: &Commit, granted: &Granted, size: Size<'_>) -> Markup {
     let shown = commit.conflicts.iter().filter(|(key, _)| granted.allows(key.object.as_ref()));
-    let denied = commit.conflicts.len() - shown.clone().count();
     html! {
         h2 { "Conflicts" }
         ul.fields {
@@ -72,7 +74,7 @@ fn conflicts(commit: &Commit, granted: &Granted, size: Size<'_>) -> Markup {
                 li { a href=(key.link()) { (text::line(&key.text)) } " " (difference::conflict(conflict, size)) }
             }
         }
-        @if denied > 0 { p { (text::count(denied, "conflict")) ": " strong { (NOT_ALLOWED) } } }
+        (hidden(commit.conflicts.iter().map(|(key, _)| key), granted, "conflict"))
         @if commit.has_more_conflicts { p { "There are more: `git show` prints the whole message." } }
     }
 }
@@ -80,7 +82,6 @@ fn conflicts(commit: &Commit, granted: &Granted, size: Size<'_>) -> Markup {
 impl Commit {
     /// Returns whether all of its keys are objects that have rights.
     fn objects_known(&self) -> bool {
-        let keys = self.keys.iter().map(|changed| &changed.key).chain(self.conflicts.iter().map(|(key, _)| key));
-        self.count > 0 && keys.into_iter().all(|key| key.object.is_some())
+        self.count > 0 && self.all_keys().all(|key| key.object.is_some())
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::lanes::{Drawing, Lanes};
-use super::{NOT_ALLOWED, Rendered, page, text};
+use super::{Rendered, not_shown, page, text};
 use crate::query::Filter;
 use crate::read::commits::{Listing, Merged, Request, Row};
 use crate::rights::Granted;
@@ -87,7 +87,7 @@ fn commit(row: &Row, is_first: bool, granted: &Granted, lanes: &mut Lanes) -> Ma
                     @if row.conflicts > 0 { " " strong.mark.warn { (text::count(row.conflicts, "conflict")) } }
                     p.meta {
                         (text::time(row.commit.time)) " by "
-                        @if is_all { (text::line(&row.by)) } @else { (NOT_ALLOWED) }
+                        @if is_all { (text::line(&row.by)) } @else { (not_shown(row.keys.iter().flatten(), granted)) }
                         @if let Some(revisions) = revisions { ", " (revisions) }
                         " " code { (id[..10]) }
                     }
@@ -155,7 +155,7 @@ fn is_allowed(row: &Row, granted: &Granted) -> bool {
 fn allowed(row: &Row, granted: &Granted) -> Markup {
     let keys: Vec<_> = row.keys.iter().flatten().filter(|key| granted.allows(key.object.as_ref())).collect();
     html! {
-        @if keys.is_empty() { (NOT_ALLOWED) } @else {
+        @if keys.is_empty() { (not_shown(row.keys.iter().flatten(), granted)) } @else {
             @for (at, key) in keys.iter().take(NAMED).enumerate() {
                 @if at > 0 { ", " }
                 (text::line(&key.text))

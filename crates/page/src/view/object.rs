@@ -12,7 +12,7 @@ use crate::read::object::{Object, ObjectVersion};
 const LINES: usize = 2000;
 
 /// Renders an object.
-pub(crate) fn object(object: &Object, is_whole: bool) -> Rendered {
+pub(crate) fn object(object: &Object, is_whole: bool, can_undo: bool) -> Rendered {
     let own = object.key.link();
     let with = |parameters: &str| format!("{own}{}{parameters}", if own.contains('?') { '&' } else { '?' });
     let whole = with(&format!("whole=1&skip={}", object.skipped));
@@ -25,7 +25,10 @@ pub(crate) fn object(object: &Object, is_whole: bool) -> Rendered {
             @if let Some(blame) = &object.blame { (fields(blame, size)) }
             h2 { "Versions" }
             ol.versions {
-                @for version in &object.versions { (entry(version, size)) }
+                @for version in &object.versions {
+                    @let undo = if can_undo { super::undo::link(&version.commit.oid.to_string(), Some(&object.key)) } else { None };
+                    (entry(version, size, undo.as_deref()))
+                }
             }
             nav aria-label="Pages" {
                 @if object.skipped > 0 { a href=(own) { "Newest versions" } " " }
@@ -36,7 +39,7 @@ pub(crate) fn object(object: &Object, is_whole: bool) -> Rendered {
     page(&text::block(&object.key.text), "", &main)
 }
 
-fn entry(version: &ObjectVersion, size: Size<'_>) -> Markup {
+fn entry(version: &ObjectVersion, size: Size<'_>, undo: Option<&str>) -> Markup {
     html! {
         li {
             h3 {
@@ -44,6 +47,7 @@ fn entry(version: &ObjectVersion, size: Size<'_>) -> Markup {
                 (text::time(version.commit.time)) " "
                 @if !version.by.is_empty() { "by " (text::line(&version.by)) " " }
                 (text::commit(&version.commit.oid.to_string()))
+                @if let Some(undo) = undo { " " a.action href=(undo) { "Preview its undo" } }
             }
             @if let Some(revision) = version.revision { p.meta { "Revision " (revision) } }
             @for conflict in &version.conflicts { p { (difference::conflict(conflict, size)) } }
@@ -58,13 +62,16 @@ fn fields(blame: &Blame, size: Size<'_>) -> Markup {
     let mut last = None;
     html! {
         h2 { "Fields, and who set them" }
-        table.blame {
-            thead { tr { th scope="col" { "Field" } th scope="col" { "Set by" } } }
-            tbody {
+        // The roles, since the style of phones shows rows as blocks, which are no rows to screen readers without them.
+        table.blame role="table" {
+            thead role="rowgroup" {
+                tr role="row" { th scope="col" role="columnheader" { "Field" } th scope="col" role="columnheader" { "Set by" } }
+            }
+            tbody role="rowgroup" {
                 @for line in blame.lines.iter().take(shown) {
-                    tr {
-                        td { code { (source(blame, line, size)) } }
-                        td {
+                    tr role="row" {
+                        td role="cell" { code { (source(blame, line, size)) } }
+                        td role="cell" {
                             @if let Some(number) = line.field {
                                 @let origin = blame.fields[number].origin;
                                 (writer(&blame.origins[origin], last.replace(origin) == Some(origin)))

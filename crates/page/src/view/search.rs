@@ -7,6 +7,9 @@ use crate::keys::Key;
 use crate::read::search::Found;
 use crate::rights::Granted;
 
+/// Objects of a page.
+const SHOWN: usize = 500;
+
 /// Renders a search. Objects that the user may not read are left out: their names are what was searched.
 pub(crate) fn search(words: &str, found: Option<&Found>, granted: &Granted) -> Rendered {
     let main = html! {
@@ -23,14 +26,22 @@ fn result(found: &Found, granted: &Granted) -> Markup {
     let is_allowed = |key: &Key| granted.allows(key.object.as_ref());
     let present: Vec<&Key> = found.present.iter().filter(|key| is_allowed(key)).collect();
     let deleted: Vec<_> = found.deleted.iter().filter(|(key, _)| is_allowed(key)).collect();
+    let more = |count: usize| {
+        html! { @if count > SHOWN { p { "There are more than " (SHOWN) ": give a longer text." } } }
+    };
     html! {
-        h2 { (text::count(present.len(), "object")) }
-        @if found.is_cut { p { "There are more: give a longer text." } }
-        ul { @for key in &present { li { a href=(key.link()) { (text::line(&key.text)) } } } }
-        h2 { (text::count(deleted.len(), "deleted object")) }
+        @if !granted.is_everything() {
+            // Always the same text: it must not depend on objects that are left out.
+            p.note { "Objects that you may not get are left out. If there are many, rights for single objects are not checked for all." }
+        }
+        h2 { (text::count(present.len().min(SHOWN), "object")) }
+        (more(present.len()))
+        ul { @for key in present.iter().take(SHOWN) { li { a href=(key.link()) { (text::line(&key.text)) } } } }
+        h2 { (text::count(deleted.len().min(SHOWN), "deleted object")) }
+        (more(deleted.len()))
         p.note { "In the last " (text::count(found.scanned, "commit")) "." }
         ul {
-            @for (key, id) in &deleted {
+            @for (key, id) in deleted.iter().take(SHOWN) {
                 li { a href=(key.link()) { (text::line(&key.text)) } ", deleted in " (text::commit(id)) }
             }
         }

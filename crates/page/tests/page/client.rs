@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -37,6 +38,13 @@ impl Response {
         starts.filter_map(|rest| rest.split('"').next()).map(unescaped).collect()
     }
 
+    /// Returns the value of a hidden field of a form.
+    #[allow(dead_code, reason = "the tests of undo use it")]
+    pub(crate) fn hidden(&self, name: &str) -> Option<String> {
+        let (_, rest) = self.body.split_once(&format!("name=\"{name}\" value=\""))?;
+        rest.split('"').next().map(ToOwned::to_owned)
+    }
+
     /// Returns the link to the next page.
     pub(crate) fn next(&self) -> Option<String> {
         let (_, rest) = self.body.split_once("rel=\"next\" href=\"")?;
@@ -61,7 +69,20 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, method: &str, target: &str) -> Response {
-        let mut stream = self.start(method, target).await;
+        Self::receive(self.start(method, target, "", "").await).await
+    }
+
+    /// Sends a form. `headers` are lines, each with its end.
+    #[allow(dead_code, reason = "the tests of undo use it")]
+    pub(crate) async fn post(&self, target: &str, fields: &[(&str, &str)], headers: &str) -> Response {
+        let encode = |text: &str| percent_encode(text.as_bytes(), NON_ALPHANUMERIC).to_string();
+        let body: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+        let headers = format!("{headers}Content-Type: application/x-www-form-urlencoded\r\n");
+        Self::receive(self.start("POST", target, &headers, &body.join("&")).await).await
+    }
+
+    async fn receive(mut stream: TcpStream) -> Response {
         let mut bytes = Vec::new();
         let read = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
         read.expect("there is a response in time").expect("the connection works");
@@ -71,16 +92,18 @@ impl Client {
         Response { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    async fn start(&self, method: &str, target: &str) -> TcpStream {
+    async fn start(&self, method: &str, target: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).await.expect("the page is served");
         let cookie = if self.cookie.is_empty() { String::new() } else { format!("Cookie: {}\r\n", self.cookie) };
-        let request = format!("{method} {target} HTTP/1.1\r\n{}{cookie}Connection: close\r\n\r\n", self.host);
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let head = format!("{method} {target} HTTP/1.1\r\n{}{cookie}{headers}{length}Connection: close", self.host);
+        let request = format!("{head}\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).await.expect("the connection works");
         stream
     }
 
     pub(crate) async fn events(&self) -> Events {
-        Events { stream: self.start("GET", "/events").await, text: String::new() }
+        Events { stream: self.start("GET", "/events", "", "").await, text: String::new() }
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod client;
 mod commits;
+mod health;
 mod hostile;
+mod kinds;
 mod live;
 mod login;
 mod rights;

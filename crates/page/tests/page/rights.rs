@@ -9,6 +9,7 @@ use serde_json::json;
 use trishanku_page::rights::AccessReviews;
 use trishanku_testkit::TestCluster;
 
+use crate::client::Client;
 use crate::world::{World, map};
 
 /// Lets jane read all `ConfigMaps` and one Service of a namespace.
@@ -90,6 +91,95 @@ async fn objects_are_shown_only_to_users_who_may_get_them() {
     let served = world.serve(reviews(cluster, None)).await;
     let admin = served.log_in().await;
     assert!(admin.page(&format!("/commit/{denied}")).await.body.contains("HUSHED"));
+}
+
+/// Returns the commits that a filter finds on all of its pages.
+async fn filtered(client: &Client, filter: &str) -> Vec<String> {
+    let (mut found, mut next) = (Vec::new(), Some(format!("/?{filter}")));
+    while let Some(target) = next {
+        let page = client.page(&target).await;
+        let links = page.body.split("class=\"subject\" href=\"/commit/").skip(1);
+        found.extend(links.map(|rest| rest[..40].to_owned()));
+        next = page.next();
+    }
+    found
+}
+
+/// Returns the page of a search without the text and the number of commits, which a slow machine may limit.
+async fn searched(client: &Client, text: &str) -> String {
+    let body = client.page(&format!("/search?q={text}")).await.body;
+    let (start, rest) = body.split_once("In the last ").expect("it has the number of commits");
+    let (_, end) = rest.split_once("</p>").expect("the paragraph has an end");
+    format!("{start}{end}").replace(text, "")
+}
+
+#[tokio::test]
+async fn hidden_objects_neither_displace_allowed_ones_nor_show_that_they_exist() {
+    let cluster = TestCluster::shared().await;
+    let own = cluster.namespace("own").await;
+    grant(cluster, &own).await;
+    let mut world = World::new(1);
+    let key = |name: &str| format!("/registry/configmaps/{own}/{name}");
+    let (open, gone) = (key("tea-m"), key("tea-gone"));
+    let shown = world.put(0, &[(&open, Some(&map("tea-m", "1")))]).to_string();
+    let created = world.put(0, &[(&gone, Some(&map("tea-gone", "1")))]).to_string();
+    // More than a page has, and in a namespace that comes before the other one.
+    let hidden = |number: usize| (format!("/registry/configmaps/closed/tea-{number}"), map("x", "1"));
+    world.put_each(0, "bob", (0..600).map(hidden));
+    let deleted = world.put(0, &[(&gone, None)]).to_string();
+    let served = world.serve(reviews(cluster, Some("jane"))).await;
+    let jane = served.log_in().await;
+
+    let found = jane.page("/search?q=tea").await;
+    for name in ["tea-m", "tea-gone"] {
+        assert!(found.links().contains(&format!("/object/configmaps/{own}/{name}")), "{name}: {}", found.body);
+    }
+    assert!(!found.body.contains("closed") && !found.body.contains("more than"), "{}", found.body);
+    let [hidden, none] = [searched(&jane, "tea-599").await, searched(&jane, "coffee").await];
+    assert_eq!(hidden, none, "a hidden object is as one that does not exist");
+
+    assert_eq!(filtered(&jane, "name=tea-m").await, [&shown[..]]);
+    assert_eq!(filtered(&jane, "name=tea").await, [deleted, created, shown]);
+    assert!(filtered(&jane, "name=tea-599").await.is_empty());
+}
+
+#[tokio::test]
+async fn objects_beyond_the_limit_of_requests_are_not_checked_until_the_next_reload() {
+    let cluster = TestCluster::shared().await;
+    let own = cluster.namespace("own").await;
+    grant(cluster, &own).await;
+    let mut world = World::new(1);
+    for batch in 0..5 {
+        let keys: Vec<String> =
+            (0..60).map(|number| format!("/registry/services/specs/{own}/hushed-{batch}-{number}")).collect();
+        let puts: Vec<_> = keys.iter().map(|key| (key.as_str(), Some("{}"))).collect();
+        world.put(0, &puts);
+    }
+    let served = world.serve(reviews(cluster, Some("jane"))).await;
+    let jane = served.log_in().await;
+    let first = jane.page("/").await;
+    assert!(first.body.contains("not checked") && first.body.contains("not allowed"), "{}", first.body);
+    assert!(!first.body.contains("hushed"), "{}", first.body);
+    let second = jane.page("/").await;
+    assert!(!second.body.contains("not checked") && second.body.contains("not allowed"), "{}", second.body);
+}
+
+#[tokio::test]
+async fn access_reviews_that_take_too_long_are_a_problem_and_not_a_denial() {
+    let world = World::new(1);
+    // It accepts connections, and does not answer.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", silent.local_addr().expect("it is bound")).parse().expect("it is a URL");
+    let client = KubeClient::try_from(kube::Config::new(url)).expect("no credentials are needed");
+    let limit = std::time::Duration::from_millis(200);
+    let served = world.serve(Arc::new(AccessReviews::new(client).within(limit))).await;
+    let response = served.log_in().await.get("/").await;
+    assert_eq!(response.status, 503);
+    assert!(
+        response.body.contains("has not answered the access reviews of this page within 200ms"),
+        "{}",
+        response.body
+    );
 }
 
 #[tokio::test]

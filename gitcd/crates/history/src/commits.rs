@@ -1,10 +1,11 @@
 //! The commits of a branch, each with the keys that it changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use git2::{ErrorCode, Oid};
 use gitcd_repo::changes::{self, Changes};
-use gitcd_repo::graph::{Graph, GraphError};
+use gitcd_repo::graph::{Commit, Graph, GraphError};
 
 use super::moment::Moment;
 use super::{CommitInfo, History, HistoryError, Revisions};
@@ -19,6 +20,18 @@ pub struct BranchCommit {
     /// The commit before it: on this branch, if it is one of its commits; otherwise its first parent.
     pub before: Option<Oid>,
 }
+
+/// The commits that a merge brought from other branches.
+#[derive(Clone, Debug, Default)]
+pub struct Brought {
+    /// The commits, newest first.
+    pub commits: Vec<BranchCommit>,
+    /// Whether there are more than the limit allows.
+    pub has_more: bool,
+}
+
+/// Commits that are read to find those of a merge, if their number is limited.
+const COMPARED: usize = 20_000;
 
 /// Why a commit is not found.
 #[derive(Debug, thiserror::Error)]
@@ -92,32 +105,42 @@ impl History {
         Ok(BranchCommit { commit, revisions: None, before })
     }
 
-    /// Returns the commits that a merge brought from other branches, newest first, without merges among them; none for a commit that
-    /// is not a merge. Their changes are those against their own first parents. Reads one object for each.
+    /// Returns the commits that a merge brought from other branches, newest first and at most `limit`, without merges among them;
+    /// none for a commit that is not a merge. Their changes are those against their own first parents.
+    ///
+    /// Reads each commit that only one side of the merge has. With a limit, not more than 20,000 of them: where these do not
+    /// suffice, no commit is returned, and `has_more` is true.
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub fn brought_by(&self, merge: &BranchCommit) -> Result<Vec<BranchCommit>, HistoryError> {
+    pub fn brought_by(&self, merge: &BranchCommit, limit: usize) -> Result<Brought, HistoryError> {
         let odb = self.odb()?;
         let parents = &merge.commit.parents;
         let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
-            return Ok(Vec::new());
+            return Ok(Brought::default());
         };
         let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
         let theirs = parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent));
-        let (mut graph, mut brought) = (Graph::default(), BTreeSet::new());
+        let (mut graph, mut brought) = (Graph::default(), BTreeMap::new());
+        let most = if limit == usize::MAX { usize::MAX } else { COMPARED };
         for theirs in theirs {
-            let apart = graph.apart(&self.repository, *theirs, before, usize::MAX).map_err(failed)?;
-            brought.extend(apart.unwrap_or_default().one);
+            self.proceed()?;
+            let Some(apart) = graph.apart(&self.repository, *theirs, before, most).map_err(failed)? else {
+                return Ok(Brought { commits: Vec::new(), has_more: true });
+            };
+            for oid in apart.one {
+                brought.insert(oid, graph.commit(&self.repository, oid).map_err(failed)?);
+            }
         }
-        let mut commits = BTreeMap::new();
-        for oid in brought {
-            commits.insert(oid, CommitInfo::read(&odb, oid)?);
+        let sorted = newest_first(brought).into_iter();
+        let mut sorted = sorted.filter(|(_, commit)| commit.parents.len() < 2).map(|(oid, _)| oid);
+        let mut commits = Vec::new();
+        for oid in sorted.by_ref().take(limit) {
+            self.proceed()?;
+            let commit = CommitInfo::read(&odb, oid)?;
+            commits.push(BranchCommit { before: commit.parents.first().copied(), revisions: None, commit });
         }
-        let sorted = newest_first(commits).into_iter().filter(|commit| commit.parents.len() < 2);
-        let of_others =
-            |commit: CommitInfo| BranchCommit { before: commit.parents.first().copied(), revisions: None, commit };
-        Ok(sorted.map(of_others).collect())
+        Ok(Brought { commits, has_more: sorted.next().is_some() })
     }
 
     /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after.
@@ -125,6 +148,7 @@ impl History {
     /// # Errors
     /// [`HistoryError`].
     pub fn changes_of(&self, commit: &BranchCommit) -> Result<Changes, HistoryError> {
+        self.proceed()?;
         let odb = self.odb()?;
         let before = commit.before.filter(|before| !self.is_cut(&odb, *before));
         let before = before.map(|before| CommitInfo::read(&odb, before)).transpose()?;
@@ -150,15 +174,15 @@ impl History {
 }
 
 /// Sorts commits so that each comes before its parents, and otherwise the newest first.
-fn newest_first(mut commits: BTreeMap<Oid, CommitInfo>) -> Vec<CommitInfo> {
+fn newest_first(mut commits: BTreeMap<Oid, Arc<Commit>>) -> Vec<(Oid, Arc<Commit>)> {
     let mut children: BTreeMap<Oid, usize> = BTreeMap::new();
     for parent in commits.values().flat_map(|commit| &commit.parents) {
         *children.entry(*parent).or_default() += 1;
     }
     let mut ready: BTreeSet<(i64, Oid)> = commits
-        .values()
-        .filter(|commit| !children.contains_key(&commit.oid))
-        .map(|commit| (commit.time, commit.oid))
+        .iter()
+        .filter(|(oid, _)| !children.contains_key(oid))
+        .map(|(oid, commit)| (commit.time, *oid))
         .collect();
     let mut sorted = Vec::new();
     while let Some((_, oid)) = ready.pop_last() {
@@ -168,11 +192,11 @@ fn newest_first(mut commits: BTreeMap<Oid, CommitInfo>) -> Vec<CommitInfo> {
                 *left -= 1;
                 *left
             });
-            if let (Some(0), Some(parent)) = (left, commits.get(parent)) {
-                ready.insert((parent.time, parent.oid));
+            if let (Some(0), Some(known)) = (left, commits.get(parent)) {
+                ready.insert((known.time, *parent));
             }
         }
-        sorted.push(commit);
+        sorted.push((oid, commit));
     }
     sorted
 }

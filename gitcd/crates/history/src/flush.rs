@@ -55,6 +55,7 @@ impl Flush {
 impl History {
     /// Returns the flush before another one; `None` at the end of a shallow clone.
     pub(super) fn before(&self, odb: &Odb<'_>, flush: &Flush) -> Result<Option<Flush>, HistoryError> {
+        self.proceed()?;
         let previous = flush.previous.filter(|previous| !self.is_cut(odb, *previous));
         previous.map(|previous| Flush::read(odb, previous)).transpose()
     }

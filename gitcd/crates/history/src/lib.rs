@@ -8,7 +8,7 @@
 
 pub mod blame;
 pub mod commits;
-mod conflicts;
+pub mod conflicts;
 pub mod fields;
 mod flush;
 mod fork;
@@ -17,6 +17,7 @@ pub mod managers;
 pub mod moment;
 mod named;
 pub mod neighbours;
+mod stop;
 pub mod versions;
 pub mod when;
 pub mod who;
@@ -40,6 +41,7 @@ use gitcd_repo::verify::{Verified, verify};
 pub use self::conflicts::ResolvedMerge;
 use self::flush::Flush;
 pub use self::flush::{CommitInfo, Revisions};
+use self::stop::Stop;
 
 /// The history of one branch.
 pub struct History {
@@ -50,6 +52,7 @@ pub struct History {
     head: Oid,
     /// Whether this is a shallow clone.
     is_shallow: bool,
+    stop: Stop,
 }
 
 /// Why a history cannot be read.
@@ -135,6 +138,9 @@ pub enum HistoryError {
         /// The last revision in Git.
         last: i64,
     },
+    /// The read was [stopped](History::stopped_by).
+    #[error("the read of the history was stopped before it was complete")]
+    Stopped,
 }
 
 impl HistoryError {
@@ -188,12 +194,17 @@ impl History {
         }
         drop(odb);
         let is_shallow = repository.is_shallow();
-        Ok(Self { repository, config, tip, head, is_shallow })
+        Ok(Self { repository, config, tip, head, is_shallow, stop: Stop::default() })
     }
 
     /// Returns the last revision in Git.
     pub fn revision(&self) -> i64 {
         self.tip.revision
+    }
+
+    /// Returns the opened repository. To open one again takes time with the square of the number of its packs.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
     }
 
     /// Checks the current metadata against the data, every value against its stored form, and the data reference against the

@@ -50,6 +50,7 @@ impl History {
         // Commits of other stores and external ones precede all commits of this store since the previous flush.
         let mut is_own = newer.is_some();
         while let Some(oid) = next.filter(|_| steps.len() < limit) {
+            self.proceed()?;
             is_own &= !joins.iter().any(|join| match join {
                 HistoryLink::FastForward { theirs: taken, .. } | HistoryLink::Adopted { data: taken } => *taken == oid,
                 HistoryLink::Merged { .. } | HistoryLink::Converted { .. } => false,

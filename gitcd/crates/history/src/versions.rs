@@ -5,7 +5,6 @@
 //! searched in every flush, and its file in every commit of a flush with several; trees that did not change since the previous
 //! flush are not read again. Data commits between two flushes are found by the revision in their message if there is one change
 //! in between, otherwise by their trees.
-//! message says if there is one change in between, else by their trees.
 
 use git2::{Odb, Oid};
 use gitcd_core::path;
@@ -198,6 +197,7 @@ impl History {
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let mut next = Some(window.newer.data);
         while let Some(oid) = next.filter(|next| until != Some(*next)) {
+            self.proceed()?;
             let commit = CommitInfo::read(odb, oid)?;
             match commit.revisions() {
                 Some(own) if own.first > revision && commit.parents.len() == 1 => next = Some(commit.parents[0]),
@@ -224,6 +224,7 @@ impl History {
         let named = Named::new(relative);
         let may_have = |step: &Step| named.as_ref().is_none_or(|named| step.may_have(named));
         for (at, step) in steps.iter().enumerate().filter(|(_, step)| may_have(step)) {
+            self.proceed()?;
             let here = finder.find(step.commit.tree)?;
             let before = match (step.before, steps.get(at + 1)) {
                 (Some(before), Some(next)) if next.commit.oid == before => Some(next.commit.tree),
@@ -258,6 +259,7 @@ impl History {
         }
         // Follows the parents like `git log -- PATH`.
         'commits: loop {
+            self.proceed()?;
             for parent in &commit.parents {
                 if self.is_cut(odb, *parent) {
                     continue;

@@ -16,6 +16,7 @@
 //! # Ok::<(), String>(())
 //! ```
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -76,6 +77,18 @@ impl FromStr for SecretKinds {
             Ok((group.to_ascii_lowercase(), kind.to_owned()))
         };
         Ok(Self(names.map(kind).collect::<Result<_, _>>()?))
+    }
+}
+
+impl fmt::Display for SecretKinds {
+    /// Formats the kinds as they are parsed.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (group, kind)) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "," };
+            let slash = if group.is_empty() { "" } else { "/" };
+            write!(formatter, "{separator}{group}{slash}{kind}")?;
+        }
+        Ok(())
     }
 }
 
@@ -191,6 +204,14 @@ fn kinds_in(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_written_as_they_are_parsed() {
+        for text in ["", "ConfigMap", "example.org/Vault,ConfigMap,corp.example/*"] {
+            let kinds: SecretKinds = text.parse().unwrap();
+            assert_eq!(kinds.to_string(), text);
+        }
+    }
 
     #[test]
     fn values_of_secrets_are_hidden_wherever_they_are_and_names_are_not() {

@@ -68,6 +68,7 @@ impl<'h> KeyGraph<'h> {
     }
 
     pub(super) fn commit(&mut self, oid: Oid) -> Result<Arc<Commit>, HistoryError> {
+        self.history.proceed()?;
         self.graph.commit(&self.history.repository, oid).map_err(failed)
     }
 

@@ -249,6 +249,7 @@ impl<'h> Walk<'h> {
         let created = self.created(at)?.filter(|created| since.is_some_and(|since| *created > since));
         let (mut blob, mut fields) = (blob, fields);
         while Some(commit.oid) != until {
+            self.history.proceed()?;
             let own = commit.revisions().filter(|_| commit.parents.len() == 1);
             if let (Some(created), Some(own)) = (created, own)
                 && (own.first..=own.last).contains(&created)
@@ -303,6 +304,7 @@ impl<'h> Walk<'h> {
         flush: Option<usize>,
         versions: &mut Versions<'h>,
     ) -> Result<(), HistoryError> {
+        self.history.proceed()?;
         // A merge may have left the key out of a parent.
         let is_merge = commit.parents.len() > 1;
         let counted = if is_merge { self.decider.graph.parents(commit.oid)? } else { commit.parents.clone() };

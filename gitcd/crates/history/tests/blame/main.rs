@@ -11,4 +11,5 @@ mod hostile;
 mod merges;
 mod model;
 mod revisions;
+mod stopped;
 mod world;

@@ -200,12 +200,21 @@ fn a_merge_brings_the_commits_of_the_other_branch_and_nothing_else() {
     let merge = graph.world.merge(0, two, Policy::Later, &[MAP], false);
     let history = graph.world.history(0);
     let find = |commit: Oid| history.find_commit(&commit.to_string()).expect("the branch has it");
-    let brought = history.brought_by(&find(merge)).expect("the history can be read");
-    assert_eq!(brought.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [two, one]);
-    let changes = history.changes_of(&brought[1]).expect("the history can be read");
+    let brought = |commit: Oid, limit| history.brought_by(&find(commit), limit).expect("the history can be read");
+    let limited = brought(merge, 1);
+    assert_eq!((limited.commits.len(), limited.commits[0].commit.oid, limited.has_more), (1, two, true));
+    let brought = |commit: Oid, limit| {
+        let brought = brought(commit, limit);
+        assert!(!brought.has_more);
+        brought.commits
+    };
+    assert_eq!(brought(merge, 2).len(), 2);
+    let brought_by_merge = brought(merge, usize::MAX);
+    assert_eq!(brought_by_merge.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [two, one]);
+    let changes = history.changes_of(&brought_by_merge[1]).expect("the history can be read");
     assert_eq!(changes.keys.len(), 1, "{changes:?}");
     for commit in [own, two] {
-        assert!(history.brought_by(&find(commit)).expect("the history can be read").is_empty());
+        assert!(brought(commit, usize::MAX).is_empty());
     }
 }
 
@@ -227,6 +236,6 @@ fn a_merge_brings_nothing_that_the_branch_had_whatever_the_clocks_say() {
     let history = graph.world.history(0);
     let found = history.find_commit(&merge.to_string()).expect("the branch has it");
     assert_eq!(found.before, Some(own));
-    let brought = history.brought_by(&found).expect("the history can be read");
-    assert_eq!(brought.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [theirs]);
+    let brought = history.brought_by(&found, 5).expect("the history can be read");
+    assert_eq!(brought.commits.iter().map(|commit| commit.commit.oid).collect::<Vec<_>>(), [theirs]);
 }
