@@ -1,5 +1,7 @@
 //! Why a request has no page.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use gitcd_history::HistoryError;
 use gitcd_history::blame::BlameError;
@@ -8,6 +10,9 @@ use gitcd_repo::changes::TreeError;
 
 use crate::rights::RightsError;
 use crate::undo::UndoError;
+
+/// How long a read of the repository may take, including the wait for earlier ones.
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// Why a request has no page.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +41,14 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
+    /// The problem of a read that took too long.
+    pub(crate) fn late_read() -> Self {
+        let seconds = READ_LIMIT.as_secs();
+        Self::Late(format!(
+            "the repository was not read within {seconds} seconds; try again, or use `trishanku log` on a terminal"
+        ))
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Missing(_) => StatusCode::NOT_FOUND,
@@ -51,7 +64,7 @@ impl Problem {
 impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
         match error {
-            HistoryError::Stopped => crate::work::late(),
+            HistoryError::Stopped => Self::late_read(),
             error => Self::Unreadable(error.to_string()),
         }
     }

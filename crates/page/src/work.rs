@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::problem::Problem;
+use crate::problem::{Problem, READ_LIMIT};
 
 /// Concurrent reads.
 const AT_A_TIME: usize = 4;
-/// How long a read may take, including the wait for earlier ones.
-const LIMIT: Duration = Duration::from_secs(20);
 /// How long an optional search goes on.
 const SEARCH: Duration = Duration::from_secs(2);
 
@@ -48,7 +46,7 @@ impl Deadline {
     /// # Errors
     /// [`Problem::Late`].
     pub(crate) fn check(&self) -> Result<(), Problem> {
-        if self.must_stop() { Err(late()) } else { Ok(()) }
+        if self.must_stop() { Err(Problem::late_read()) } else { Ok(()) }
     }
 }
 
@@ -61,17 +59,9 @@ impl Drop for Abandon {
     }
 }
 
-/// The problem of a read that took too long.
-pub(crate) fn late() -> Problem {
-    let seconds = LIMIT.as_secs();
-    Problem::Late(format!(
-        "the repository was not read within {seconds} seconds; try again, or use `trishanku log` on a terminal"
-    ))
-}
-
 impl Work {
     pub(crate) fn new() -> Self {
-        Self::within(LIMIT)
+        Self::within(READ_LIMIT)
     }
 
     fn within(limit: Duration) -> Self {
@@ -93,7 +83,7 @@ impl Work {
         let (limit, is_abandoned) = (Instant::now() + self.limit, Arc::new(AtomicBool::new(false)));
         let _abandon = Abandon(is_abandoned.clone());
         let reading = async {
-            let permit = self.reads.clone().acquire_owned().await.map_err(|_| late())?;
+            let permit = self.reads.clone().acquire_owned().await.map_err(|_| Problem::late_read())?;
             let done = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 let deadline = Deadline { search: Instant::now() + SEARCH, limit, is_abandoned };
@@ -102,7 +92,7 @@ impl Work {
             });
             done.await.unwrap_or_else(|error| Err(Problem::Unreadable(format!("an internal error: {error}"))))
         };
-        timeout(self.limit, reading).await.unwrap_or_else(|_| Err(late()))
+        timeout(self.limit, reading).await.unwrap_or_else(|_| Err(Problem::late_read()))
     }
 
     /// Renders a page on a blocking thread.
