@@ -13,6 +13,7 @@ use trishanku::past::{Forked, Past};
 use trishanku::plane::{Assets, Home};
 
 use crate::history::Branch;
+use crate::location::Own;
 
 /// Exit code of a shell for a command that a signal ended, without the signal's number.
 const SIGNALLED: i32 = 128;
@@ -43,6 +44,8 @@ pub(crate) struct At {
     /// Seconds that each server has to become ready
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::seconds::parse)]
     ready_within: Duration,
+    #[command(flatten)]
+    own: Own,
 }
 
 /// Runs the command.
@@ -50,7 +53,7 @@ pub(crate) struct At {
 /// # Errors
 /// The reason why there is no kube-apiserver on the past, or why the command cannot be started.
 pub(crate) async fn run(home: &Home, heaven: Option<&str>, options: &At) -> anyhow::Result<ExitCode> {
-    let branch = Branch::find(home, heaven)?;
+    let branch = Branch::find(home, heaven, &options.own)?;
     let assets = Assets::find(options.assets.as_deref())?;
     let mut fork = branch.command("fork");
     fork.arg(format!("--at={}", options.when));

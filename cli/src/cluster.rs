@@ -8,23 +8,15 @@ use gitcd::secrecy::SecretKinds;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use trishanku::plane::Home;
-use trishanku_stdio::text::quoted;
 
-use crate::location::Location;
+use crate::location::{Location, Own, option};
 
 /// Selects a cluster that `trishanku` did not bring up.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "A control plane of your own")]
 pub(crate) struct Cluster {
-    /// Repository of its gitcd, or a clone of it with the metadata references; selects the kubeconfig as kubectl does
-    #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
-    pub(crate) repo: Option<PathBuf>,
-    /// Reference of its data
-    #[arg(long, value_name = "REF", default_value = "refs/heads/main", requires = "repo")]
-    data_reference: String,
-    /// Reference of its metadata [default: refs/gitcd/metadata/main, with the name of the data reference]
-    #[arg(long, value_name = "REF", requires = "repo")]
-    metadata_reference: Option<String>,
+    #[command(flatten)]
+    own: Own,
     /// Kubeconfig of its kube-apiserver [default: that of the control plane; with --repo, $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -34,37 +26,27 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    /// Returns whether `trishanku` did not bring it up: then its kubeconfig is selected as kubectl does.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own.repo.is_some()
+    }
+
     /// Finds the branch, and its kubeconfig unless that is selected as kubectl does.
     ///
     /// # Errors
     /// There is no such branch in the home, or no current folder.
     pub(crate) fn location(&self, home: &Home, heaven: Option<&str>) -> anyhow::Result<Location> {
-        let Some(repository) = &self.repo else {
-            let hint = "to use a control plane of your own, set --repo or GITCD_REPO";
-            let mut location = Location::find(home, heaven).context(hint)?;
-            location.kubeconfig = self.kubeconfig.clone().or(location.kubeconfig);
-            return Ok(location);
-        };
-        let data = self.data_reference.clone();
-        let short = data.strip_prefix("refs/heads/").unwrap_or(&data);
-        let metadata = self.metadata_reference.clone().unwrap_or_else(|| format!("refs/gitcd/metadata/{short}"));
-        let repository = std::path::absolute(repository).context("there is no current folder")?;
-        Ok(Location { repository, data, metadata, kubeconfig: self.kubeconfig.clone() })
+        let mut location = self.own.location(home, heaven)?;
+        location.kubeconfig = self.kubeconfig.clone().or(location.kubeconfig);
+        Ok(location)
     }
 
     /// Returns the options that select this cluster, for a command line; each after a space.
     pub(crate) fn options(&self) -> String {
-        let Self { repo, data_reference, metadata_reference, kubeconfig, context } = self;
-        let word = |option: &str, value: &Path| format!(" {option} {}", quoted(value));
-        let text = |option: &str, value: &str| word(option, Path::new(value));
-        let repo =
-            repo.as_deref().map(|repo| format!("{}{}", word("--repo", repo), text("--data-reference", data_reference)));
-        let rest = [
-            metadata_reference.as_deref().map(|name| text("--metadata-reference", name)),
-            kubeconfig.as_deref().map(|file| word("--kubeconfig", file)),
-            context.as_deref().map(|name| text("--context", name)),
-        ];
-        repo.into_iter().chain(rest.into_iter().flatten()).collect()
+        let Self { own, kubeconfig, context } = self;
+        let kubeconfig = kubeconfig.as_ref().map(|file| option("--kubeconfig", file));
+        let context = context.as_ref().map(|name| option("--context", name));
+        [Some(own.options()), kubeconfig, context].into_iter().flatten().collect()
     }
 }
 
@@ -86,25 +68,26 @@ pub(crate) async fn client_config(kubeconfig: Option<&Path>, context: Option<&st
 /// Returns the option that hides kinds, for a command line, after a space; empty if none is hidden besides Secrets.
 pub(crate) fn hiding_option(kinds: &SecretKinds) -> String {
     let kinds = kinds.to_string();
-    if kinds.is_empty() { kinds } else { format!(" --secret-kinds {}", quoted(Path::new(&kinds))) }
+    if kinds.is_empty() { kinds } else { option("--secret-kinds", &kinds) }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
     fn the_options_select_the_same_branch() {
-        let mut cluster = Cluster {
-            repo: None,
-            data_reference: "refs/heads/main".into(),
-            metadata_reference: None,
-            kubeconfig: None,
-            context: None,
-        };
-        assert_eq!(cluster.options(), "");
-        cluster.repo = Some("/a b/store.git".into());
-        cluster.context = Some("shop".into());
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            cluster: Cluster,
+        }
+        let parse = |words: &[&str]| Line::try_parse_from(words).expect("the options are known").cluster;
+        let plain = parse(&["x", "--repo=store.git"]).options();
+        assert_eq!(plain, " --repo store.git --data-reference refs/heads/main");
+        let cluster = parse(&["x", "--repo=/a b/store.git", "--context=shop"]);
         assert_eq!(cluster.options(), " --repo '/a b/store.git' --data-reference refs/heads/main --context shop");
         let hiding = |kinds: &str| hiding_option(&kinds.parse().expect("they are kinds"));
         assert_eq!([hiding(""), hiding("example.org/*")], ["", " --secret-kinds 'example.org/*'"]);

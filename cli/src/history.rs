@@ -11,7 +11,7 @@ use trishanku::kinds::{Kind, Kinds};
 use trishanku::plane::Home;
 use trishanku::plane::assets::find_gitcd;
 
-use crate::location::Location;
+use crate::location::{Location, Own};
 use crate::objects::{self, NAMESPACE, Object};
 
 /// The prefix of all keys of a kube-apiserver.
@@ -28,6 +28,7 @@ Examples:
   trishanku log -p cm/prices -n shop        which fields changed
   trishanku log --since=10m                 everything that happened at the desk
   trishanku --heaven kube-scheduler log pod web-0
+  trishanku log deploy/web --repo=store.git       a control plane of your own
 
 Kinds are named as in kubectl: short (cm), singular (configmap), plural, or with their group (deployments.apps). CustomResourceDefinitions
 are read from the store. No server needs to run.")]
@@ -57,6 +58,8 @@ pub(crate) struct Log {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    own: Own,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +92,8 @@ pub(crate) struct Blame {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    own: Own,
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +133,8 @@ pub(crate) struct Diff {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    own: Own,
 }
 
 /// Replaces this process with `gitcd log`.
@@ -135,7 +142,7 @@ pub(crate) struct Diff {
 /// # Errors
 /// The reason why that is impossible.
 pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> anyhow::Result<()> {
-    let branch = Branch::find(home, heaven)?;
+    let branch = Branch::find(home, heaven, &options.own)?;
     let mut command = branch.command("log");
     command.arg(format!("--limit={}", options.limit));
     command.args(options.since.iter().map(|since| format!("--since={since}")));
@@ -161,7 +168,7 @@ pub(crate) fn become_log(home: &Home, heaven: Option<&str>, options: &Log) -> an
 /// # Errors
 /// The reason why that is impossible.
 pub(crate) fn become_blame(home: &Home, heaven: Option<&str>, options: &Blame) -> anyhow::Result<()> {
-    let branch = Branch::find(home, heaven)?;
+    let branch = Branch::find(home, heaven, &options.own)?;
     let mut command = branch.command("blame");
     command.arg(format!("--at={}", options.at));
     command.args(options.field.iter().map(|field| format!("--field={field}")));
@@ -176,7 +183,7 @@ pub(crate) fn become_blame(home: &Home, heaven: Option<&str>, options: &Blame) -
 /// # Errors
 /// The reason why that is impossible.
 pub(crate) fn become_diff(home: &Home, heaven: Option<&str>, options: &Diff) -> anyhow::Result<()> {
-    let branch = Branch::find(home, heaven)?;
+    let branch = Branch::find(home, heaven, &options.own)?;
     let mut command = branch.command("diff");
     command.args([format!("--since={}", options.since), format!("--until={}", options.until)]);
     let flags = [
@@ -216,11 +223,12 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// Finds the branch of the given heaven; without one, that of the desk, or of the first heaven with a kube-apiserver.
-    pub(crate) fn find(home: &Home, heaven: Option<&str>) -> anyhow::Result<Self> {
+    /// Finds the branch of the own repository. Without one, finds that of the given heaven, or else that of the desk, or of the first
+    /// heaven with a kube-apiserver.
+    pub(crate) fn find(home: &Home, heaven: Option<&str>, own: &Own) -> anyhow::Result<Self> {
         let explicit = std::env::var_os("TRISHANKU_GITCD").map(PathBuf::from);
         let gitcd = find_gitcd(explicit.as_deref())?;
-        Ok(Self { gitcd, location: Location::find(home, heaven)? })
+        Ok(Self { gitcd, location: own.location(home, heaven)? })
     }
 
     /// Returns the gitcd program.

@@ -1,11 +1,67 @@
 //! Where the branch of a control plane is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use clap::Args;
 use trishanku::headless::DESK;
 use trishanku::plane::state::{Form, Store};
 use trishanku::plane::{Home, State};
+use trishanku_stdio::text::quoted;
+
+/// Selects a branch that `trishanku` did not bring up, for a command that only reads it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "A control plane of your own")]
+pub(crate) struct Own {
+    /// Repository of its gitcd, or a clone of it with the metadata references
+    #[arg(long, env = "GITCD_REPO", value_name = "DIR")]
+    pub(crate) repo: Option<PathBuf>,
+    /// Reference of its data
+    #[arg(long, value_name = "REF", default_value = "refs/heads/main", requires = "repo")]
+    data_reference: String,
+    /// Reference of its metadata [default: refs/gitcd/metadata/main, with the name of the data reference]
+    #[arg(long, value_name = "REF", requires = "repo")]
+    metadata_reference: Option<String>,
+}
+
+impl Own {
+    /// Finds the branch: that of the repository, or without one that of the home.
+    ///
+    /// # Errors
+    /// There is no such branch in the home, or no current folder.
+    pub(crate) fn location(&self, home: &Home, heaven: Option<&str>) -> anyhow::Result<Location> {
+        let Some(repository) = &self.repo else {
+            return Location::find(home, heaven)
+                .context("to use a control plane of your own, set --repo or GITCD_REPO");
+        };
+        let repository = std::path::absolute(repository).context("there is no current folder")?;
+        let data = self.data_reference.clone();
+        let metadata = self.metadata_reference.clone().unwrap_or_else(|| metadata_of(&data));
+        Ok(Location { repository, data, metadata, kubeconfig: None })
+    }
+}
+
+impl Own {
+    /// Returns the options that select this branch, for a command line; each after a space.
+    pub(crate) fn options(&self) -> String {
+        let Self { repo, data_reference, metadata_reference } = self;
+        let repo = repo
+            .as_ref()
+            .map(|repo| format!("{}{}", option("--repo", repo), option("--data-reference", data_reference)));
+        let metadata = metadata_reference.as_ref().map(|name| option("--metadata-reference", name));
+        repo.into_iter().chain(metadata).collect()
+    }
+}
+
+/// Returns an option with its value, for a command line, after a space.
+pub(crate) fn option(name: &str, value: impl AsRef<Path>) -> String {
+    format!(" {name} {}", quoted(value.as_ref()))
+}
+
+/// Returns the usual reference of a branch's metadata.
+fn metadata_of(data: &str) -> String {
+    format!("refs/gitcd/metadata/{}", data.strip_prefix("refs/heads/").unwrap_or(data))
+}
 
 /// The references of a branch, and the kubeconfig of its kube-apiserver.
 pub(crate) struct Location {
@@ -33,8 +89,7 @@ impl Location {
         };
         let location = match record {
             Some(record) => {
-                let short = record.branch.strip_prefix("refs/heads/").unwrap_or(&record.branch);
-                let metadata = record.metadata.unwrap_or_else(|| format!("refs/gitcd/metadata/{short}"));
+                let metadata = record.metadata.unwrap_or_else(|| metadata_of(&record.branch));
                 let (repository, kubeconfig) = (record.repository, record.kubeconfig);
                 Self { repository, data: record.branch, metadata, kubeconfig }
             }

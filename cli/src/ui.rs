@@ -80,14 +80,15 @@ pub(crate) async fn run(place: Place, options: &Ui) -> anyhow::Result<ExitCode> 
             keys: KeySpace::new("/registry", [""; 0]),
             ..Branch::named(location.repository.clone(), "default")
         },
-        find_prefix: cluster.repo.is_some(),
+        find_prefix: cluster.is_own(),
         catalog: Catalog::parse(KINDS)?,
         secret_kinds: secret_kinds.clone(),
         undo_command,
     };
-    let health: Arc<dyn Health> = match cluster.repo {
-        Some(_) => Arc::new(RepositoryHealth::new(settings.branch.clone(), &options.gitcd)?),
-        None => Arc::new(PlaneHealth::of(&place.home)),
+    let health: Arc<dyn Health> = if cluster.is_own() {
+        Arc::new(RepositoryHealth::new(settings.branch.clone(), &options.gitcd)?)
+    } else {
+        Arc::new(PlaneHealth::of(&place.home))
     };
     let undo = match config.filter(|_| !options.read_only) {
         // With the same user as the rights, whatever happens to the kubeconfig meanwhile.
@@ -125,11 +126,12 @@ async fn serve(page: Page, undo: Option<PageUndo>) -> anyhow::Result<()> {
 
 /// Returns how to connect to kube-apiserver as the user of the kubeconfig; `None` if rights are not checked.
 async fn client_config(options: &Ui, location: &Location) -> anyhow::Result<Option<Config>> {
-    let Cluster { repo, context, .. } = &options.cluster;
+    let cluster = &options.cluster;
+    let context = &cluster.context;
     if options.no_review {
         return Ok(None);
     }
-    if location.kubeconfig.is_none() && repo.is_none() {
+    if location.kubeconfig.is_none() && !cluster.is_own() {
         if context.is_some() {
             bail!("this branch has no kube-apiserver, so --context cannot decide what is shown; set --kubeconfig");
         }

@@ -59,7 +59,7 @@ impl Plane {
 
     fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trishanku"));
-        command.arg("--dir").arg(self.home().dir()).args(args).env_remove("TRISHANKU_HEAVEN");
+        command.arg("--dir").arg(self.home().dir()).args(args).env_remove("TRISHANKU_HEAVEN").env_remove("GITCD_REPO");
         command.env("TRISHANKU_GITCD", self.dir.path().join("gitcd")).output().expect("the binary was built")
     }
 
@@ -85,6 +85,32 @@ fn repository(dir: &Path, name: &str) -> std::path::PathBuf {
     let path = dir.join(format!("{name}.git"));
     std::fs::create_dir_all(&path).expect("the folder is writable");
     path
+}
+
+#[test]
+fn the_branch_of_a_control_plane_of_ones_own_is_selected_by_its_repository() {
+    let plane = Plane::new(Form::Manifests, &["desk"]);
+    let own = plane.dir.path().join("own.git");
+    let repo = format!("--repo={}", own.display());
+    for (reference, expected) in [
+        (&[][..], ["refs/heads/main", "refs/gitcd/metadata/main"]),
+        (&["--data-reference=refs/heads/a/b"], ["refs/heads/a/b", "refs/gitcd/metadata/a/b"]),
+        (&["--data-reference=refs/x", "--metadata-reference=refs/y"], ["refs/x", "refs/y"]),
+    ] {
+        for command in [&["log", "deploy/nginx"][..], &["blame", "deploy/nginx"], &["diff", "--since=10m"]] {
+            let output = plane.run(&[command, &[&repo], reference].concat());
+            let words = String::from_utf8(output.stdout).expect("the output is UTF-8");
+            let [data, metadata] = expected;
+            let expected = format!(
+                "{}\n--repo\n{}\n--data-reference-names=default={data}\n--metadata-reference-names=default={metadata}\n",
+                command[0],
+                own.display()
+            );
+            assert!(words.starts_with(&expected), "{words}");
+        }
+    }
+    let complaint = plane.complaint(&["log", "--data-reference=refs/heads/a"]);
+    assert!(complaint.contains("--repo"), "{complaint}");
 }
 
 #[test]

@@ -114,6 +114,9 @@ pub(crate) fn command(invocation: &Invocation) -> Command {
     command.args(&invocation.args).stdin(Stdio::null()).kill_on_drop(true);
     if let Some(environment) = &invocation.environment {
         command.env_clear().envs(environment);
+    } else {
+        // It names the flags of another gitcd, such as the ports of the one whose past this is.
+        command.env_remove("GITCD_CONFIG");
     }
     if let Some(folder) = &invocation.folder {
         command.current_dir(folder);

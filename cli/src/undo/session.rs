@@ -39,7 +39,7 @@ impl Target {
     pub(super) async fn find(place: &Place, cluster: &Cluster, secrets: &SecretKinds) -> anyhow::Result<Self> {
         let location = cluster.location(&place.home, place.heaven.as_deref())?;
         let kubeconfig = location.kubeconfig.clone();
-        if kubeconfig.is_none() && cluster.repo.is_none() {
+        if kubeconfig.is_none() && !cluster.is_own() {
             bail!("this branch has no kube-apiserver; select another heaven with --heaven");
         }
         let config = client_config(kubeconfig.as_deref(), cluster.context.as_deref()).await?;
@@ -61,7 +61,7 @@ impl Target {
         let client = Client::try_from(config).context("cannot use the credentials in the kubeconfig")?;
         let heaven = place.heaven.as_ref().map(|heaven| format!(" --heaven {heaven}")).unwrap_or_default();
         Ok(Self {
-            selected: Selected::new(location, cluster.repo.is_some()),
+            selected: Selected::new(location, cluster.is_own()),
             client,
             secrets: secrets.clone(),
             program: format!("{}{heaven}", place.program),
