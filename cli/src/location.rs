@@ -9,7 +9,7 @@ use trishanku::plane::state::{Form, Store};
 use trishanku::plane::{Home, State};
 use trishanku_stdio::text::quoted;
 
-/// Selects a branch that `trishanku` did not bring up, for a command that only reads it.
+/// Selects a branch that `trishanku` did not bring up.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "A control plane of your own")]
 pub(crate) struct Own {
@@ -34,14 +34,15 @@ impl Own {
             return Location::find(home, heaven)
                 .context("to use a control plane of your own, set --repo or GITCD_REPO");
         };
+        if let Some(heaven) = heaven {
+            bail!("--heaven={heaven} and --repo (or GITCD_REPO) select two branches: give one of them");
+        }
         let repository = std::path::absolute(repository).context("there is no current folder")?;
         let data = self.data_reference.clone();
         let metadata = self.metadata_reference.clone().unwrap_or_else(|| metadata_of(&data));
         Ok(Location { repository, data, metadata, kubeconfig: None })
     }
-}
 
-impl Own {
     /// Returns the options that select this branch, for a command line; each after a space.
     pub(crate) fn options(&self) -> String {
         let Self { repo, data_reference, metadata_reference } = self;

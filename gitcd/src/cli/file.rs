@@ -30,36 +30,41 @@ pub(super) fn with_defaults(mut command: clap::Command, args: &[OsString]) -> an
 }
 
 fn with_default(mut command: clap::Command, flag: &str, text: &str) -> anyhow::Result<clap::Command> {
-    let id = flag.replace('-', "_");
-    let has = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_id() == &id) && id != "config";
-    let names: Vec<_> = command.get_subcommands().filter(|sub| has(sub)).map(|sub| sub.get_name().to_owned()).collect();
-    if names.is_empty() && !has(&command) {
+    let subcommands = command.get_subcommands().filter(|sub| named(sub, flag).is_some());
+    let names: Vec<_> = subcommands.map(|sub| sub.get_name().to_owned()).collect();
+    if names.is_empty() && named(&command, flag).is_none() {
         bail!("there is no such flag");
     }
     // Default values must live as long as the command: the program.
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     for name in names {
-        check(command.find_subcommand(&name).expect("its name was just listed"), flag, text)?;
+        let sub = command.find_subcommand(&name).expect("its name was just listed");
+        let id = check(named(sub, flag).expect("it has the flag"), text)?;
         command = command.mut_subcommand(&name, |sub| sub.mut_arg(&id, |arg| arg.default_value(text)));
     }
-    if has(&command) {
-        check(&command, flag, text)?;
+    if let Some(arg) = named(&command, flag) {
+        let id = check(arg, text)?;
         command = command.mut_arg(&id, |arg| arg.default_value(text));
     }
     Ok(command)
 }
 
-/// Refuses a value that the flag would not accept, while its origin is known.
-fn check(command: &clap::Command, flag: &str, text: &str) -> anyhow::Result<()> {
-    let is_flag = |arg: &&clap::Arg| arg.get_long() == Some(flag);
-    let takes_value = command.get_arguments().find(is_flag).is_some_and(|arg| arg.get_action().takes_values());
-    if !takes_value {
-        return super::boolean(text).map(|_| ()).map_err(anyhow::Error::msg);
+/// Returns the flag with this name. A file cannot name another file.
+fn named<'a>(command: &'a clap::Command, flag: &str) -> Option<&'a clap::Arg> {
+    command.get_arguments().find(|arg| arg.get_long() == Some(flag) && flag != "config")
+}
+
+/// Refuses a value that the flag would not accept, while its origin is known. Returns the ID of the flag.
+fn check(flag: &clap::Arg, text: &str) -> anyhow::Result<clap::Id> {
+    let id = flag.get_id().clone();
+    if !flag.get_action().takes_values() {
+        return super::boolean(text).map(|_| id).map_err(anyhow::Error::msg);
     }
+    // A flag of its own: without the other flags of the command, which this one may require.
     let alone = clap::Command::new("gitcd").no_binary_name(true).disable_help_flag(true);
-    let arg = command.get_arguments().find(is_flag).expect("it was found above").clone();
-    let checked = alone.arg(arg).try_get_matches_from([format!("--{flag}={text}")]);
-    checked.map(|_| ()).map_err(|error| match error.get(clap::error::ContextKind::ValidValue) {
+    let value = clap::Arg::new("value").allow_hyphen_values(true).value_parser(flag.get_value_parser().clone());
+    let checked = alone.arg(value).try_get_matches_from([text]);
+    checked.map(|_| id).map_err(|error| match error.get(clap::error::ContextKind::ValidValue) {
         Some(valid) => anyhow::anyhow!("{text:?} is not one of {valid}"),
         None => anyhow::anyhow!(
             "{text:?}: {}",

@@ -29,19 +29,13 @@ pub(super) struct Args {
     /// Recreate an existing branch: its history in Git stays, revisions start again
     #[arg(long, env = "GITCD_FORCE", value_parser = boolean)]
     force: bool,
-    #[arg(
-        long,
-        env = "GITCD_LOOPBACK_CERTIFICATES",
-        value_name = "FOLDER",
-        help = "Also create certificates for a server on loopback and its clients, valid for ten years, unless \
-                FOLDER has them: store-ca.crt, store.crt, store.key, store-client.crt, store-client.key"
-    )]
+    #[arg(long, env = "GITCD_LOOPBACK_CERTIFICATES", value_name = "FOLDER", help = loopback::HELP)]
     loopback_certificates: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(folder) = &args.loopback_certificates {
-        loopback::ensure(folder).with_context(|| format!("cannot create certificates in {}", folder.display()))?;
+        loopback::ensure(folder)?;
     }
     let branches = args.common.branches()?;
     let starts = per_branch("start-revisions", args.start_revisions.as_deref())?;

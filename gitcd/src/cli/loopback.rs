@@ -2,11 +2,16 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use gitcd_core::durable;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use time::{Duration, OffsetDateTime};
+
+/// Help of the flag that names the folder.
+pub(super) const HELP: &str = "Also create certificates for a server on loopback and its clients, valid for ten years, unless \
+                               FOLDER has them: store-ca.crt, store.crt, store.key, store-client.crt, store-client.key";
 
 /// Written last, so that it only exists if all the others do.
 const AUTHORITY: &str = "store-ca.crt";
@@ -20,6 +25,10 @@ const BACKDATE: Duration = Duration::hours(1);
 /// # Errors
 /// The folder cannot be written to, or the library cannot make a key.
 pub(super) fn ensure(folder: &Path) -> anyhow::Result<()> {
+    create(folder).with_context(|| format!("cannot create certificates in {}", folder.display()))
+}
+
+fn create(folder: &Path) -> anyhow::Result<()> {
     if folder.join(AUTHORITY).try_exists()? {
         return Ok(());
     }

@@ -82,7 +82,7 @@ enum Command {
     Pull(Box<pull::Args>),
     /// Serve repositories to Git clients
     Host(Box<host::Args>),
-    /// Create a branch from a snapshot that `etcdctl snapshot save` took of a gitcd
+    /// Create a branch from a snapshot that `etcdctl snapshot save` took of a gitcd or an etcd
     Restore(Box<restore::Args>),
     /// Create a branch in a repository of its own that continues from a moment of another branch
     ///

@@ -7,12 +7,12 @@ use gitcd_engine::backup::Backup;
 use gitcd_engine::recovery;
 use gitcd_server::server::{Config, ServeError, Server};
 
-use super::Common;
 use super::progress::Step;
+use super::{Common, loopback};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Snapshot that `etcdctl snapshot save` took of a gitcd
+    /// Snapshot that `etcdctl snapshot save` took of a gitcd or an etcd
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -21,6 +21,8 @@ pub(super) struct Args {
     /// snapshot list again
     #[arg(long, env = "GITCD_BUMP_REVISION", value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     bump_revision: Option<i64>,
+    #[arg(long, env = "GITCD_LOOPBACK_CERTIFICATES", value_name = "FOLDER", help = loopback::HELP)]
+    loopback_certificates: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -30,6 +32,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         anyhow::bail!("a snapshot has one branch, and the flags name {}: {}", names.len(), names.join(", "));
     };
     let config = branches.branch(name);
+    if let Some(folder) = &args.loopback_certificates {
+        loopback::ensure(folder)?;
+    }
     let backup = shown("reading the snapshot", || Backup::read(&args.file))?;
     let keys = backup.pairs.len();
     let revision = shown(&format!("creating the branch with {keys} keys"), || {

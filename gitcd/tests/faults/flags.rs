@@ -140,6 +140,23 @@ fn an_unknown_flag_in_a_file_is_named() {
 }
 
 #[test]
+fn one_file_has_the_flags_of_all_commands() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let (repo, none) = (folder.path().join("repo.git"), folder.path().join("none.pem"));
+    let tls = ["cacert", "cert", "key"].map(|flag| format!("{flag}: {}\n", none.display())).concat();
+    let text =
+        format!("repo: {}\nlisten-urls: http://127.0.0.1:0\nendpoint: https://127.0.0.1:1\n{tls}", repo.display());
+    let config = format!("--config={}", file(folder.path(), &text));
+    let (ok, said) = gitcd(&["init", &config], &[]);
+    assert!(ok && said.contains("created"), "{said}");
+    // `key` is a flag of `status`, and an argument of `log`.
+    let (ok, said) = gitcd(&["log", &config], &[]);
+    assert!(ok && !said.contains("none.pem"), "{said}");
+    let (ok, said) = gitcd(&["status", &config], &[]);
+    assert!(!ok && said.contains("none.pem") && !said.contains("panicked"), "{said}");
+}
+
+#[test]
 fn switches_are_understood_in_the_usual_words() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     for word in ["1", "true", "yes", "on", "TRUE", "0", "false", "no", "off", ""] {

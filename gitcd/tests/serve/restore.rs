@@ -1,4 +1,4 @@
-//! `gitcd restore` recreates a branch exactly from a snapshot that stock `etcdctl` took of gitcd.
+//! `gitcd restore` recreates a branch exactly from a snapshot that stock `etcdctl` took of gitcd or of etcd.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -56,6 +56,11 @@ async fn look(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Tran
     watching.create(WatchCreateRequest { start_revision: *revisions.start(), prev_kv: true, ..create }).await;
     let (_, events) = watching.progress().await;
     client.note("events", events);
+    look_at_leases(client).await;
+    client.take_transcript()
+}
+
+async fn look_at_leases(client: &Client) {
     for lease in client.lease_leases(LeaseLeasesRequest {}).await.ok().leases {
         let aside = client.aside();
         let lease = aside.lease_time_to_live(time_to_live(lease.id)).await.ok();
@@ -63,7 +68,6 @@ async fn look(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Tran
         keys.sort();
         client.note("lease", (lease.id, lease.granted_ttl, keys));
     }
-    client.take_transcript()
 }
 
 /// Writes keys of every kind; returns the last revision.
@@ -118,6 +122,76 @@ async fn a_restored_branch_is_what_the_snapshot_saw_and_goes_on() {
         eventually("the commits", async || (repository.committed_revision() == last + 1).then_some(())).await;
         repository.fsck();
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_of_etcd_becomes_a_branch_with_its_revisions_since_the_compaction() {
+    for compacted in [0, 2, 8, 19, 20, 21] {
+        let etcd = Server::start(Kind::Etcd).await;
+        let client = etcd.client().await;
+        let last = fill(&client).await;
+        if compacted > 0 {
+            client.compact(compact(compacted)).await.ok();
+        }
+        client.take_transcript();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("snapshot");
+        save(&etcd, &file).await;
+
+        let output = restore(&file, folder.path(), &[]);
+        succeeds(&output);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.contains("revision 21, 2 leases"), "{printed}");
+        assert_eq!(Repository::at(&folder.path().join("repo.git")).committed_revision(), last);
+        let restored = launch().folder(folder.path()).start().await;
+        let other = restored.client().await;
+        let expected = look_at_both(&client, compacted.max(1)..=last).await;
+        let found = look_at_both(&other, compacted.max(1)..=last).await;
+        if let Some(difference) = Transcript::difference(&expected, &found) {
+            panic!("compacted at {compacted}: {difference}");
+        }
+        let next = other.put(put("/registry/new", "1")).await.ok();
+        assert_eq!(next.header.unwrap().revision, last + 1);
+        // Clients of the etcd that have seen an older revision list again.
+        if compacted > 2 {
+            let mut watching = other.watch();
+            watching.send_create(WatchCreateRequest { start_revision: compacted - 1, ..watch_prefix("/") }).await;
+            assert_eq!(watching.control().await.compact_revision, 0, "created");
+            assert_eq!(watching.control().await.compact_revision, compacted, "cancelled");
+        }
+        let repository = restored.repository();
+        eventually("the commits", async || (repository.committed_revision() == last + 1).then_some(())).await;
+        repository.fsck();
+    }
+}
+
+/// Records what clients of etcd and of gitcd see alike: keys at every revision since the compaction, later events, leases.
+async fn look_at_both(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Transcript {
+    let (compacted, last) = (*revisions.start(), *revisions.end());
+    for revision in revisions {
+        client.range(RangeRequest { range_end: to_the_end(), revision, ..get("\0") }).await;
+    }
+    // A watch from a later revision gets no progress.
+    if compacted < last {
+        let mut watching = client.watch();
+        let create = WatchCreateRequest { range_end: to_the_end(), key: "\0".into(), ..watch_prefix("/") };
+        watching.create(WatchCreateRequest { start_revision: compacted + 1, ..create }).await;
+        let (_, events) = watching.progress().await;
+        client.note("events", events);
+    }
+    look_at_leases(client).await;
+    client.take_transcript()
+}
+
+#[tokio::test]
+async fn a_copy_of_the_database_of_etcd_is_no_snapshot() {
+    let mut etcd = Server::start(Kind::Etcd).await;
+    fill(&etcd.client().await).await;
+    etcd.terminate().await;
+    let folder = tempfile::tempdir().unwrap();
+    let database = etcd.folder().join("etcd/member/snap/db");
+    refused(&restore(&database, folder.path(), &[]), "save one with `etcdctl snapshot save`");
+    assert!(!folder.path().join("repo.git/HEAD").exists(), "nothing must be created");
 }
 
 #[tokio::test]

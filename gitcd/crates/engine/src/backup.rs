@@ -1,5 +1,7 @@
 //! A whole branch in one file, which the Maintenance service sends as a snapshot and `gitcd restore` reads.
 //!
+//! `gitcd restore` also reads snapshots of etcd, which are another format.
+//!
 //! The file has all keys, their history since the compaction and the leases, but not Git's history: for that, clone the
 //! repository. `docs/design/backup.md` describes the format.
 //!
@@ -12,6 +14,8 @@
 //! # }
 //! ```
 
+mod bolt;
+mod etcd;
 mod read;
 mod write;
 
@@ -38,7 +42,7 @@ pub struct Header {
     pub compact_revision: i64,
     /// Number of key-value pairs at the base.
     pub pairs: usize,
-    /// The version of gitcd that wrote the file.
+    /// The version of gitcd that wrote the file; empty if an etcd did.
     pub gitcd: String,
 }
 

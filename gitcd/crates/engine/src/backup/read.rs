@@ -1,16 +1,19 @@
-//! Reading and checking a backup.
+//! Reading and checking a backup of a gitcd, or a snapshot of an etcd.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
+use gitcd_core::path;
 use gitcd_core::revision::Revision;
 use gitcd_journal::record::{Change, Put, Record, Write};
 use sha2::{Digest, Sha256};
 
-use super::{DIGEST, Header, MAGIC};
+use super::bolt::{self, Bolt};
+use super::{BLOCK, DIGEST, Header, MAGIC, etcd};
 
 /// A backup's checked content.
 #[derive(Clone, Debug)]
@@ -37,12 +40,20 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// The file is a snapshot of etcd.
+    /// The file is of an etcd with users, whose rights would be lost.
     #[error(
-        "{path:?} is a snapshot of etcd's own database; start an etcd with it (`etcdutl snapshot restore`), then copy the keys: \
-         `etcdctl make-mirror --dest-prefix= <gitcd's endpoint>`"
+        "{path:?} is of an etcd that authenticates users, and gitcd does not; run `etcdctl auth disable`, save another snapshot, \
+         and protect gitcd with client certificates"
     )]
-    Etcd {
+    Users {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is a database of etcd that no etcd has completed as a snapshot.
+    #[error(
+        "{path:?} is a database of etcd, but no snapshot, or it is truncated: it does not end with its SHA-256; save one with `etcdctl snapshot save`"
+    )]
+    Database {
         /// The file.
         path: PathBuf,
     },
@@ -62,11 +73,9 @@ pub enum ReadError {
     },
 }
 
-/// Position and value of bbolt's magic number, after the header of the first page.
-const BOLT_MAGIC: (usize, [u8; 4]) = (16, 0xED0C_DAED_u32.to_le_bytes());
-
 impl Backup {
-    /// Reads and checks a file, all of it into memory.
+    /// Reads and checks a file, all of it into memory: one that [`write`](super::write()) wrote, or one that `etcdctl snapshot save`
+    /// saved of an etcd. The writes of an etcd get the time of the file.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -77,10 +86,11 @@ impl Backup {
         let mut file = BufReader::with_capacity(1 << 20, file);
         let start = file.fill_buf().map_err(io)?;
         if !start.starts_with(MAGIC) {
-            let (at, magic) = BOLT_MAGIC;
-            let bolt = start.get(at..at + magic.len()) == Some(&magic);
-            let path = path.to_owned();
-            return Err(if bolt { ReadError::Etcd { path } } else { ReadError::Foreign { path } });
+            let (at, magic) = bolt::MAGIC;
+            if start.get(at..at + magic.len()) == Some(&magic) {
+                return of_etcd(path, file);
+            }
+            return Err(ReadError::Foreign { path: path.to_owned() });
         }
         let content = length.saturating_sub(DIGEST as u64);
         let mut content = Digesting { inner: file.take(content), hasher: Sha256::new() };
@@ -143,8 +153,55 @@ impl Backup {
         if header.revision > Revision::MAX_STORED.get() {
             return Err(format!("revision {} leaves no room for writes to come", header.revision));
         }
+        for write in self.pairs.iter().chain(&self.writes) {
+            write.changes.iter().try_for_each(|change| check_change(change, write.revision))?;
+        }
         Ok(())
     }
+}
+
+/// Checks what the metadata and the paths of a branch can have.
+fn check_change(Change { key, put }: &Change, revision: Revision) -> Result<(), String> {
+    let name = || String::from_utf8_lossy(key).chars().take(200).collect::<String>();
+    if key.is_empty() {
+        return Err(format!("a key at revision {revision} is empty"));
+    }
+    if !path::fits(key) {
+        return Err(format!("the key {:?} is too long for a path in Git", name()));
+    }
+    match put {
+        Some(put) if put.version < 1 || !(1..=revision.get()).contains(&put.create_revision.get()) => Err(format!(
+            "the key {:?} has version {} and create revision {} at revision {revision}",
+            name(),
+            put.version,
+            put.create_revision
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn of_etcd(path: &Path, mut file: BufReader<File>) -> Result<Backup, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    let damaged = |problem: String| ReadError::Damaged { path: path.to_owned(), problem };
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(io)?;
+    let saved = file.get_ref().metadata().and_then(|metadata| metadata.modified()).map_err(io)?;
+    let time_ms = saved.duration_since(UNIX_EPOCH).map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(0));
+    let mut content = Bytes::from(content);
+    let digest = content.split_off(content.len().saturating_sub(DIGEST));
+    if digest[..] != Sha256::digest(&content)[..] {
+        // A snapshot has whole blocks and the digest. A database has only blocks.
+        let is_database = (content.len() + digest.len()).is_multiple_of(BLOCK as usize);
+        let different = || damaged("its content does not match its SHA-256".to_owned());
+        return Err(if is_database { ReadError::Database { path: path.to_owned() } } else { different() });
+    }
+    let database = Bolt::open(content).map_err(damaged)?;
+    if etcd::has_users(&database).map_err(damaged)? {
+        return Err(ReadError::Users { path: path.to_owned() });
+    }
+    let backup = etcd::read(&database, time_ms).map_err(damaged)?;
+    backup.check().map_err(damaged)?;
+    Ok(backup)
 }
 
 fn parse(content: &mut impl Read) -> Result<Backup, String> {
