@@ -23,6 +23,7 @@ pub mod when;
 pub mod who;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use git2::{Odb, Oid, Repository};
 use gitcd_core::keyspace::{COMPACT_REVISION_KEY, KeySpace};
@@ -42,6 +43,10 @@ pub use self::conflicts::ResolvedMerge;
 use self::flush::Flush;
 pub use self::flush::{CommitInfo, Revisions};
 use self::stop::Stop;
+
+/// How long a store may take between its updates of the two references in a flush.
+const MOVED_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The history of one branch.
 pub struct History {
@@ -214,14 +219,31 @@ impl History {
     /// [`HistoryError`] if the metadata cannot be read at all.
     pub fn verify(&self, progress: impl FnMut(usize, usize)) -> Result<Verified, HistoryError> {
         let mut verified = verify(&self.repository, &self.config, self.tip.metadata, progress)?;
-        let (data, head) = (self.tip.data, self.head);
-        if data != head && !self.repository.graph_descendant_of(head, data).unwrap_or(false) {
+        let (data, head) = (self.tip.data, self.settled_head()?);
+        if !self.has(head, data) {
             let reference = &self.config.data_reference;
             verified
                 .findings
                 .push(format!("{reference} is at {head}, which does not follow {data}, which the metadata describes"));
         }
         Ok(verified)
+    }
+
+    /// Returns the head of the data. If it is behind the metadata, as in the middle of a flush, waits for a moment until it is not.
+    fn settled_head(&self) -> Result<Oid, HistoryError> {
+        let (data, mut head) = (self.tip.data, self.head);
+        let refs = Refs::open(self.repository.path())?;
+        let deadline = Instant::now() + MOVED_WITHIN;
+        while !self.has(head, data) && self.has(data, head) && Instant::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+            head = refs.read(&self.config.data_reference)?.unwrap_or(head);
+        }
+        Ok(head)
+    }
+
+    /// Returns whether a commit is another one, or follows it.
+    fn has(&self, commit: Oid, other: Oid) -> bool {
+        commit == other || self.repository.graph_descendant_of(commit, other).unwrap_or(false)
     }
 
     /// Returns which keys are data.

@@ -12,4 +12,5 @@ mod merges;
 mod model;
 mod revisions;
 mod stopped;
+mod verified;
 mod world;
