@@ -134,12 +134,17 @@ impl Repository {
                 return 0;
             }
         }
-        self.described_revision()
+        // Of this metadata, since the reference may have moved meanwhile.
+        self.revision_of(line.split_whitespace().next().unwrap_or(METADATA))
     }
 
     /// The revision of the metadata, from which gitcd resumes: after a crash, the data reference may be behind it.
     pub(crate) fn described_revision(&self) -> i64 {
-        let state = self.git(&["cat-file", "blob", &format!("{METADATA}:state")]);
+        self.revision_of(METADATA)
+    }
+
+    fn revision_of(&self, metadata: &str) -> i64 {
+        let state = self.git(&["cat-file", "blob", &format!("{metadata}:state")]);
         let revision = state.lines().find_map(|line| line.strip_prefix("revision "));
         revision
             .and_then(|revision| revision.parse().ok())

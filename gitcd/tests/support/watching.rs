@@ -21,6 +21,8 @@ use super::{PATIENCE, Transcript};
 
 /// The watch ID of responses about the whole stream.
 const WHOLE_STREAM: i64 = -1;
+/// When a progress request that has no response is repeated.
+const REPEATED_AFTER: Duration = Duration::from_secs(1);
 
 /// An open stream with any number of watches.
 pub(crate) struct Watching {
@@ -124,7 +126,8 @@ impl Watching {
         while answer.is_none() {
             assert!(start.elapsed() < PATIENCE, "no response to a progress request in {PATIENCE:?}");
             self.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
-            answer = tokio::time::timeout(Duration::from_millis(200), self.receive_progress()).await.ok();
+            // The late response to a repeated request would be taken for that to the next one, so it is not repeated soon.
+            answer = tokio::time::timeout(REPEATED_AFTER, self.receive_progress()).await.ok();
         }
         let answer = answer.expect("the loop ends with a response");
         let revision = answer.header.map_or(0, |header| header.revision);
