@@ -1,11 +1,8 @@
 //! The page of the health, of a real gitcd.
 
-#[path = "../../crates/page/tests/page/client.rs"]
-#[allow(dead_code, reason = "the tests of the page use more of it")]
-mod client;
+mod ui;
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,47 +10,17 @@ use kube::Api;
 use kube::api::PostParams;
 use trishanku_testkit::TestCluster;
 
-use crate::client::Client;
+use crate::ui::Ui;
 
 /// How long a condition may take on a busy machine.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// `trishanku ui`, until it is dropped, and a browser that is logged in.
-struct Ui {
-    process: Child,
-    client: Client,
+async fn serve(cluster: &TestCluster, options: &[&str]) -> Ui {
+    Ui::start(&cluster.folder().join("repo.git"), options).await
 }
 
-impl Drop for Ui {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _killed = self.process.kill();
-        let _waited = self.process.wait();
-    }
-}
-
-impl Ui {
-    async fn start(cluster: &TestCluster, options: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trishanku"));
-        command.arg("ui").arg("--repo").arg(cluster.folder().join("repo.git")).args(options);
-        for variable in ["GITCD_REPO", "GITCD_ENDPOINT", "GITCD_CACERT", "GITCD_CERT", "GITCD_KEY", "TRISHANKU_DIR"] {
-            command.env_remove(variable);
-        }
-        let mut process = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("the binary was built");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut line).expect("it prints a URL");
-        let (address, path) =
-            line.trim().strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("it is a URL");
-        let mut client = Client::new(address.to_owned());
-        let response = client.get(&format!("/{path}")).await;
-        let cookie = response.header("set-cookie").expect("the token is right");
-        cookie.split(';').next().expect("it has a value").clone_into(&mut client.cookie);
-        Self { process, client }
-    }
-
-    async fn health(&self) -> String {
-        self.client.page("/health").await.body
-    }
+async fn health(ui: &Ui) -> String {
+    ui.client.page("/health").await.body
 }
 
 /// Returns the value of a fact on the page.
@@ -66,8 +33,8 @@ fn fact(body: &str, name: &str) -> String {
 #[tokio::test]
 async fn the_health_of_a_gitcd_is_its_status() {
     let cluster = TestCluster::start().await.expect("the programs are installed");
-    let ui = Ui::start(&cluster, &["--no-review", "--endpoint", cluster.store_url()]).await;
-    let body = ui.health().await;
+    let ui = serve(&cluster, &["--no-review", "--endpoint", cluster.store_url()]).await;
+    let body = health(&ui).await;
     assert!(body.contains("State: <strong class=\"mark\"><bdi>running</bdi>"), "{body}");
     assert_eq!((&*fact(&body, "Role"), &*fact(&body, "Rejected files")), ("writer", "0"));
     assert_eq!(fact(&body, "Conflicts"), "0");
@@ -83,7 +50,7 @@ async fn the_health_of_a_gitcd_is_its_status() {
     maps.create(&PostParams::default(), &map).await.expect("it is created");
     let deadline = Instant::now() + WITHIN;
     loop {
-        let body = ui.health().await;
+        let body = health(&ui).await;
         let number = |name| fact(&body, name).parse::<i64>().expect("it is a number");
         if number("Committed revision") > before && fact(&body, "Commit lag") == "none" {
             assert!(number("Revision") >= number("Committed revision"), "{body}");
@@ -96,12 +63,12 @@ async fn the_health_of_a_gitcd_is_its_status() {
     // Without kube-apiserver, whose rights decide, the health is shown without errors in full.
     let kubeconfig = cluster.kubeconfig(None);
     let kubeconfig = kubeconfig.to_str().expect("it is UTF-8");
-    let ui = Ui::start(&cluster, &["--kubeconfig", kubeconfig, "--endpoint", cluster.store_url()]).await;
-    assert!(!ui.health().await.contains("not shown in full"), "an administrator sees all");
+    let ui = serve(&cluster, &["--kubeconfig", kubeconfig, "--endpoint", cluster.store_url()]).await;
+    assert!(!health(&ui).await.contains("not shown in full"), "an administrator sees all");
     cluster.kill_apiserver().await;
     // Answers about rights are used for a minute, so a new page asks.
-    let ui = Ui::start(&cluster, &["--kubeconfig", kubeconfig, "--endpoint", cluster.store_url()]).await;
-    let body = ui.health().await;
+    let ui = serve(&cluster, &["--kubeconfig", kubeconfig, "--endpoint", cluster.store_url()]).await;
+    let body = health(&ui).await;
     assert!(body.contains("not shown in full") && fact(&body, "Role") == "writer", "{body}");
 }
 
@@ -112,15 +79,15 @@ async fn a_gitcd_that_is_not_reachable_is_not_healthy() {
     let bound = tokio::net::TcpSocket::new_v4().expect("sockets can be made");
     bound.bind("127.0.0.1:0".parse().expect("it is an address")).expect("a port is free");
     let closed = format!("http://{}", bound.local_addr().expect("it is bound"));
-    let ui = Ui::start(&cluster, &["--no-review", "--endpoint", &closed]).await;
-    let body = ui.health().await;
+    let ui = serve(&cluster, &["--no-review", "--endpoint", &closed]).await;
+    let body = health(&ui).await;
     assert!(body.contains("State: <strong class=\"mark warn\"><bdi>not reachable</bdi>"), "{body}");
     assert!(body.contains("does not report its status") && body.contains("cannot connect"), "{body}");
     // What Git has is shown all the same.
     assert!(fact(&body, "Committed revision").parse::<i64>().is_ok_and(|revision| revision > 1), "{body}");
 
-    let ui = Ui::start(&cluster, &["--no-review"]).await;
-    let body = ui.health().await;
+    let ui = serve(&cluster, &["--no-review"]).await;
+    let body = health(&ui).await;
     assert!(body.contains("State: <strong class=\"mark warn\"><bdi>unknown</bdi>"), "{body}");
     assert!(body.contains("start the page with --endpoint"), "{body}");
     assert_eq!(fact(&body, "Commit lag"), "unknown");
@@ -130,7 +97,7 @@ async fn a_gitcd_that_is_not_reachable_is_not_healthy() {
     let mut git = Command::new("git");
     git.arg("-C").arg(cluster.folder().join("repo.git")).args(["update-ref", "refs/heads/copy", "refs/heads/main"]);
     assert!(git.status().expect("Git is installed").success());
-    let ui = Ui::start(&cluster, &[&other[..], &["--endpoint", cluster.store_url()]].concat()).await;
-    let body = ui.health().await;
+    let ui = serve(&cluster, &[&other[..], &["--endpoint", cluster.store_url()]].concat()).await;
+    let body = health(&ui).await;
     assert!(body.contains("serves another branch") && body.contains("class=\"mark warn\"><bdi>running"), "{body}");
 }

@@ -247,7 +247,6 @@ fn described(step: &Step, rejected: &BTreeMap<String, String>) -> PreviewStep {
     PreviewStep {
         action: step.word().to_owned(),
         object: step.object.to_string(),
-        key: step.object.key.clone(),
         fields: step.fields.clone(),
         stays: step.stays.clone(),
         notes: step.notes.clone(),
@@ -258,5 +257,5 @@ fn described(step: &Step, rejected: &BTreeMap<String, String>) -> PreviewStep {
 fn undone(Outcome { object, result, notes, .. }: Outcome) -> UndoneStep {
     let is_changed = result.as_ref().is_ok_and(|done| *done != Done::Unchanged);
     let outcome = result.map(|done| print::word(done).to_owned());
-    UndoneStep { object: object.to_string(), key: object.key, outcome, is_changed, notes }
+    UndoneStep { object: object.to_string(), outcome, is_changed, notes }
 }

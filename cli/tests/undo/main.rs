@@ -2,11 +2,10 @@
 //!
 //! All scenarios share one cluster; each has a namespace of its own.
 
-#[path = "../../../crates/page/tests/page/client.rs"]
-#[allow(dead_code, reason = "the tests of the page use more of it")]
-mod client;
 mod controllers;
 mod load;
 mod page;
 mod scenarios;
+#[path = "../ui/mod.rs"]
+mod ui;
 mod world;

@@ -34,8 +34,6 @@ pub struct PreviewStep {
     pub action: String,
     /// The object, such as `ConfigMap shop/prices`.
     pub object: String,
-    /// Its key below `/registry/`.
-    pub key: String,
     /// The fields that would change. Values of Secrets are hidden.
     pub fields: Vec<Field>,
     /// Fields that were edited later and keep their values.
@@ -71,8 +69,6 @@ pub struct Undone {
 pub struct UndoneStep {
     /// The object, such as `ConfigMap shop/prices`.
     pub object: String,
-    /// Its key below `/registry/`.
-    pub key: String,
     /// What was done, such as `updated`, or why it failed.
     pub outcome: Result<String, String>,
     /// Whether the object was changed.

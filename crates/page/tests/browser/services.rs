@@ -40,7 +40,6 @@ impl Undo for Scripted {
         let step = |action: &str, key: &str| PreviewStep {
             action: action.to_owned(),
             object: key.to_owned(),
-            key: key.to_owned(),
             ..PreviewStep::default()
         };
         let replicas = Field { path: "spec.replicas".to_owned(), from: Some("5".to_owned()), to: Some("3".to_owned()) };
@@ -68,7 +67,6 @@ impl Undo for Scripted {
         self.undone.fetch_add(1, Ordering::SeqCst);
         let step = |object: &str, outcome: Result<&str, &str>| UndoneStep {
             object: object.to_owned(),
-            key: object.to_owned(),
             is_changed: outcome.is_ok(),
             outcome: outcome.map(ToOwned::to_owned).map_err(ToOwned::to_owned),
             notes: Vec::new(),
