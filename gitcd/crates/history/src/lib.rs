@@ -9,6 +9,7 @@
 pub mod blame;
 pub mod commits;
 pub mod conflicts;
+pub mod exact;
 pub mod fields;
 mod flush;
 mod fork;
