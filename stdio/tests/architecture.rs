@@ -29,7 +29,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gitcd-host", &["gitcd-core", "gitcd-engine", "gitcd-net", "gitcd-repo", "gitcd-sync"]),
     (
         "gitcd-server",
-        &["gitcd-core", "gitcd-engine", "gitcd-mvcc", "gitcd-net", "gitcd-repo", "gitcd-sync", "trishanku-service"],
+        &[
+            "gitcd-core",
+            "gitcd-engine",
+            "gitcd-history",
+            "gitcd-mvcc",
+            "gitcd-net",
+            "gitcd-repo",
+            "gitcd-sync",
+            "trishanku-service",
+        ],
     ),
     (
         "gitcd",

@@ -246,6 +246,11 @@ pub(super) struct Beside {
 }
 
 impl HostFlags {
+    /// Returns whether there is to be a host.
+    pub(super) fn is_given(&self) -> bool {
+        self.host_listen_urls.as_ref().is_some_and(|urls| !urls.is_empty())
+    }
+
     /// Binds the ports of the host, if there is to be one.
     pub(super) async fn bind(&self) -> anyhow::Result<Option<Beside>> {
         let given = Given {

@@ -3,6 +3,7 @@
 mod audit;
 mod etcd;
 mod lease;
+mod past;
 
 use std::time::Duration;
 
@@ -153,6 +154,8 @@ pub(super) struct Args {
     /// [default: none]
     #[arg(long, env = "GITCD_CORS", value_name = "ORIGINS")]
     cors: Option<String>,
+    #[command(flatten)]
+    past: past::PastFlags,
     #[command(flatten)]
     audit: AuditFlags,
     #[command(flatten)]
@@ -380,6 +383,16 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     ];
     let names = branches.names(&maps);
     branches.check(&names)?;
+    let retention = args.compaction.retention()?;
+    args.past.check(&[
+        ("remote-names", !remotes.names().is_empty()),
+        ("writer-lease", leases.is_given()),
+        ("listen-audit-urls", !audits.urls().is_empty()),
+        ("audit-log-file", !audits.log_files().is_empty()),
+        ("auto-compaction-retention", retention.is_some()),
+        ("host-listen-urls", args.host.is_given()),
+        ("history=git", args.past.reads_git()),
+    ])?;
     let (served, process) = (Served::default(), Supervisor::default());
     let mut configs = Vec::new();
     for name in &names {
@@ -438,13 +451,15 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             },
             audit,
             progress_interval: progress_interval(args.watch_progress_notify_interval),
-            retention: args.compaction.retention()?,
+            retention,
             transport: args.transport.settings()?,
             origins: Origins::parse(args.cors.as_deref().unwrap_or_default()),
             pages_tls: files_of_pages.of_branch(name)?.or_else(|| tls.clone()),
             tls,
             pull,
             lease,
+            past: args.past.moment(branches.prefixes.of(name).is_none()),
+            reads_git: args.past.reads_git(),
             served: served.clone(),
             process: process.clone(),
         });

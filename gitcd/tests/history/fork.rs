@@ -13,10 +13,10 @@ use crate::support::build::{get, list, put};
 use crate::support::{Kind, Launch, Server};
 
 /// What a store knows of a key: value, create revision, mod revision, version.
-type Known = BTreeMap<String, (String, i64, i64, i64)>;
+pub(super) type Known = BTreeMap<String, (String, i64, i64, i64)>;
 
 /// Returns the data keys at a revision.
-fn known(store: &Store, revision: i64) -> Known {
+pub(super) fn known(store: &Store, revision: i64) -> Known {
     let mut keys = Known::new();
     for (at, changes) in store.written.range(..=revision) {
         for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("/registry/")) {
@@ -31,7 +31,7 @@ fn known(store: &Store, revision: i64) -> Known {
     keys
 }
 
-async fn served(server: &Server) -> Known {
+pub(super) async fn served(server: &Server) -> Known {
     let answer = server.client().await.range(list("/registry/")).await.ok();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("the test writes text");
     let of = |kv: &gitcd::proto::mvccpb::KeyValue| {

@@ -5,9 +5,11 @@
 mod support;
 
 mod blame;
+mod compacted;
 mod existing;
 mod fork;
 mod go;
+mod past;
 mod secrets;
 mod verify;
 

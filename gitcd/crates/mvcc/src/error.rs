@@ -34,6 +34,9 @@ pub enum Error {
     /// This server is a hot standby: it waits for the writer lease, and serves what the writer has pushed.
     #[error("this server is a hot standby: another one has the writer lease")]
     Standby,
+    /// This server shows a moment of the past.
+    #[error("this server shows the past ({0}), and is read only")]
+    Past(String),
     /// The writer lease ended during the write: it is durable here, but only becomes visible if this server regains the lease.
     #[error("the writer lease ended before the write could be acknowledged")]
     InDoubt,

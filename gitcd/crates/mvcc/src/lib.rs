@@ -15,6 +15,7 @@ pub mod index;
 pub mod lease;
 pub mod log;
 pub mod merge;
+mod past;
 mod progress;
 pub mod query;
 pub mod ranges;
@@ -41,6 +42,7 @@ use self::alarms::Alarms;
 use self::index::{Index, Size};
 use self::lease::Leases;
 use self::log::Entry;
+use self::past::Past;
 use self::progress::Progress;
 use self::query::{Found, Range, View};
 use self::standby::Standby;
@@ -122,6 +124,8 @@ pub struct Store {
     fence: OnceLock<Arc<Fence>>,
     /// Set if this store follows another server's writes, and accepts none.
     standby: Option<Standby>,
+    /// Set if this store shows the past, and accepts no writes.
+    past: Option<Past>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
     /// Notified when writes succeed again after ENOSPC.
@@ -161,6 +165,7 @@ struct Parts {
     progress: Progress,
     alarms: Alarms,
     standby: Option<Standby>,
+    past: Option<Past>,
 }
 
 impl Store {
@@ -179,23 +184,17 @@ impl Store {
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
-        for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
-            if version.lease != 0 && leases.find(version.lease).is_none() {
-                // The lease ended, but the state that recovery started from still has its key: let the lease expire again to
-                // delete it.
-                leases.grant(version.lease, lease::MIN_TTL, Instant::now());
-            }
-            leases.attach(&version.key, 0, version.lease);
-        }
+        attach(&index, &mut leases);
         let progress = Progress::new(committed, merges);
         let max_journal_bytes = limits.max_journal_bytes;
-        let parts = Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby: None };
+        let parts =
+            Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby: None, past: None };
         let store = Self::build(parts);
         (writer::Writer::new(store, journal, limits, superseded), inbox)
     }
 
     fn build(parts: Parts) -> Arc<Self> {
-        let Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby } = parts;
+        let Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby, past } = parts;
         let store = Self {
             durable: AtomicI64::new(index.revision().get()),
             hub: Arc::new(Hub::default()),
@@ -209,6 +208,7 @@ impl Store {
             poisoned: Mutex::new(None),
             fence: OnceLock::new(),
             standby,
+            past,
             lease_granted: tokio::sync::Notify::new(),
             alarms,
             room: tokio::sync::Notify::new(),
@@ -349,6 +349,9 @@ impl Store {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn lease(&self, id: i64, keys: bool) -> Result<Option<lease::Report>, Error> {
+        if self.is_past() {
+            return Ok(self.past_lease(id, keys));
+        }
         self.send(|reply| writer::Command::Lease { id, keys, reply }).await
     }
 
@@ -357,6 +360,9 @@ impl Store {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn list_leases(&self) -> Result<Vec<(i64, i64)>, Error> {
+        if self.is_past() {
+            return Ok(self.leases());
+        }
         self.send(|reply| writer::Command::Leases { reply }).await
     }
 
@@ -472,12 +478,24 @@ impl Store {
         &self,
         command: impl FnOnce(writer::Reply<T>) -> writer::Command,
     ) -> Result<oneshot::Receiver<Result<T, Error>>, Error> {
-        if self.is_standby() {
-            return Err(Error::Standby);
+        if let Some(error) = self.read_only() {
+            return Err(error);
         }
         let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
         Ok(answer)
+    }
+}
+
+/// Attaches all keys to their leases.
+fn attach(index: &Index, leases: &mut Leases) {
+    for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
+        if version.lease != 0 && leases.find(version.lease).is_none() {
+            // The lease ended, but the state that recovery started from still has its key: let the lease expire again to
+            // delete it.
+            leases.grant(version.lease, lease::MIN_TTL, Instant::now());
+        }
+        leases.attach(&version.key, 0, version.lease);
     }
 }
 

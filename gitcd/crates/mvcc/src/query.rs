@@ -124,6 +124,15 @@ impl Range {
         self.select(view.at, view.index.range(&self.keys, at), view.segments)
     }
 
+    /// Answers from versions in key order that are not in the index, such as those of a compacted revision. Their values are in
+    /// memory.
+    ///
+    /// # Errors
+    /// None.
+    pub fn of_versions(&self, current: Revision, versions: &[Arc<Version>]) -> Result<Found, Error> {
+        self.select(current, versions.iter(), &Segments::default())
+    }
+
     /// Does the same for versions given in key order.
     ///
     /// # Errors

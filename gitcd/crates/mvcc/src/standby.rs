@@ -74,7 +74,17 @@ impl Store {
         let standby = Some(Standby { health });
         let (leases, segments, alarms) = (Leases::default(), Arc::default(), Alarms::default());
         let progress = Progress::new(revision, Vec::new());
-        Self::build(Parts { index, leases, segments, max_journal_bytes: u64::MAX, commands, progress, alarms, standby })
+        Self::build(Parts {
+            index,
+            leases,
+            segments,
+            max_journal_bytes: u64::MAX,
+            commands,
+            progress,
+            alarms,
+            standby,
+            past: None,
+        })
     }
 
     /// Returns whether this is a standby, which follows another server's writes.

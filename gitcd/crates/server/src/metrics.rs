@@ -7,6 +7,7 @@ mod codes;
 mod etcd;
 mod figures;
 mod health;
+mod history;
 mod messages;
 mod process;
 mod remotes;
@@ -48,6 +49,8 @@ pub struct Source {
     pub committer: Arc<committer::Counters>,
     /// Its audit events, if commits name actors.
     pub audit: Option<Arc<Audit>>,
+    /// Counters of its reads from Git.
+    pub history: Arc<crate::api::HistoryCounters>,
     /// Counters of its maintenance.
     pub maintenance: Arc<maintenance::Counters>,
     /// Its status, and that of its remotes.

@@ -25,10 +25,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 mod frontend;
+mod past;
+mod scratch;
 mod standby;
 mod tasks;
 
 use self::frontend::Frontend;
+pub use self::past::{PastError, PastMoment};
 use self::standby::Turn;
 use crate::api;
 use crate::audit;
@@ -89,6 +92,10 @@ pub struct Config {
     pub pull: gitcd_sync::Config,
     /// Writer lease, which makes this server the only writer of the branch; `None` for no lease.
     pub lease: Option<lease::Settings>,
+    /// A moment to serve, read only; `None` for the present. Remotes, lease, audit and compaction are then ignored.
+    pub past: Option<PastMoment>,
+    /// Whether ranges at compacted revisions are answered from Git.
+    pub reads_git: bool,
     /// Registry in which a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
     /// Tasks of the process that belong to no branch, such as those of a Git host: every branch reports them, too.
@@ -120,6 +127,8 @@ impl Config {
             pages_tls: None,
             pull: gitcd_sync::Config::default(),
             lease: None,
+            past: None,
+            reads_git: false,
             served: Served::default(),
             process: Supervisor::default(),
         }
@@ -136,6 +145,9 @@ pub enum ServeError {
     /// The writer lease could not be acquired.
     #[error(transparent)]
     Lease(#[from] LeaseError),
+    /// The moment of the past cannot be served.
+    #[error(transparent)]
+    Past(#[from] Box<PastError>),
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -184,8 +196,7 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     store: Arc<Store>,
-    writer: store::Handle,
-    committer: std::thread::JoinHandle<bool>,
+    backing: Backing,
     listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
@@ -195,7 +206,15 @@ pub struct Server {
     finishing: Vec<JoinHandle<()>>,
     puller: Arc<Puller>,
     lease: Option<Arc<Lease>>,
-    _lock: StateLock,
+}
+
+/// What is behind the store of a server.
+#[derive(Debug)]
+enum Backing {
+    /// A branch that is written.
+    Branch { writer: store::Handle, committer: std::thread::JoinHandle<bool>, _lock: StateLock },
+    /// A fork of the past, which is removed with the server.
+    Past { _folder: scratch::ScratchFolder },
 }
 
 impl Server {
@@ -214,16 +233,14 @@ impl Server {
     /// # Errors
     /// [`ServeError`], as for [`Server::start`]; [`ServeError::Stopped`].
     pub async fn start_unless(config: Config, mut stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
+        if let Some(moment) = config.past {
+            return Box::pin(past::start(config, moment, stopped)).await;
+        }
         let (supervisor, attempts) = (Supervisor::within(&config.process), Arc::default());
         let opening = Box::pin(AssertUnwindSafe(open(&config, &supervisor, &attempts)).catch_unwind());
-        let stop = async {
-            if stopped.wait_for(|stopped| *stopped).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        };
         let opened = tokio::select! {
             opened = opening => opened.unwrap_or_else(|panic| Err(Panicked::of("start the branch", &*panic).into())),
-            () = stop => Err(ServeError::Stopped),
+            () = requested(&mut stopped) => Err(ServeError::Stopped),
         };
         let started = match opened {
             Ok(turn) => Box::pin(Self::serve(config, turn, supervisor)).await,
@@ -273,8 +290,7 @@ impl Server {
                 let Threads { store, writer, committer, puller, audit: _, lock } = threads;
                 Ok(Self {
                     store,
-                    writer,
-                    committer,
+                    backing: Backing::Branch { writer, committer, _lock: lock },
                     listeners,
                     addresses,
                     stop,
@@ -282,7 +298,6 @@ impl Server {
                     finishing,
                     puller,
                     lease,
-                    _lock: lock,
                 })
             }
             Err(error) => {
@@ -334,6 +349,10 @@ impl Server {
         // Accepted writes are answered before streams end. If a client that reads no answers blocks that, its connection is
         // aborted after `DRAIN`, and the store is stopped again.
         let answered = tokio::time::timeout(DRAIN, self.store.stop()).await;
+        if self.store.is_past() {
+            // There is no writer that ends the watches.
+            self.store.end();
+        }
         for listener in self.listeners {
             let abort = listener.abort_handle();
             if tokio::time::timeout(DRAIN, listener).await.is_err() {
@@ -343,7 +362,7 @@ impl Server {
         if answered.is_err() {
             self.store.stop().await;
         }
-        let (writer, committer) = (self.writer, self.committer);
+        let Backing::Branch { writer, committer, _lock } = self.backing else { return Ok(()) };
         let ended = tokio::task::spawn_blocking(move || {
             writer.join();
             committer.join().unwrap_or(false)
@@ -427,16 +446,17 @@ fn puller(config: &Config, store: &Arc<Store>, heads: watch::Receiver<Head>) -> 
     Ok(Arc::new(Puller::new(Arc::new(merger), config.pull.clone())))
 }
 
+/// Waits until a stop is requested.
+async fn requested(stopped: &mut watch::Receiver<bool>) {
+    if stopped.wait_for(|stopped| *stopped).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Binds the ports and recovers the branch; with a lease, once that is acquired.
 async fn open(config: &Config, supervisor: &Supervisor, attempts: &Arc<Attempts>) -> Result<Turn, ServeError> {
     // Ports first: a second server fails before it touches the branch's data.
-    let (listen, tls) = (config.listen.clone(), config.tls.clone());
-    let (listen_pages, pages_tls) = (config.listen_pages.clone(), config.pages_tls.clone().or_else(|| tls.clone()));
-    let loaded = blocking::run("load the certificates", move || {
-        Ok::<_, ListenError>((Ports::new(&listen, tls)?, Ports::new(&listen_pages, pages_tls)?))
-    });
-    let (ports, pages) = loaded.await??;
-    let (listeners, pages) = (ports.bind().await?, pages.bind().await?);
+    let (ports, listeners, pages) = bind(config).await?;
     let Some(settings) = &config.lease else {
         let opened = recover(&config.branch, config.journal_segment_bytes).await?;
         return Ok(Turn { opened, lease: None, listeners, pages });
@@ -444,6 +464,18 @@ async fn open(config: &Config, supervisor: &Supervisor, attempts: &Arc<Attempts>
     // Clients must not take a waiting server for a serving one.
     drop(listeners);
     standby::wait(config, settings, (&ports, pages), supervisor, attempts).await
+}
+
+/// Loads the certificates, and binds the ports for clients and those for pages.
+async fn bind(config: &Config) -> Result<(Ports, Vec<Bound>, Vec<Bound>), ServeError> {
+    let (listen, tls) = (config.listen.clone(), config.tls.clone());
+    let (listen_pages, pages_tls) = (config.listen_pages.clone(), config.pages_tls.clone().or_else(|| tls.clone()));
+    let loaded = blocking::run("load the certificates", move || {
+        Ok::<_, ListenError>((Ports::new(&listen, tls)?, Ports::new(&listen_pages, pages_tls)?))
+    });
+    let (ports, pages) = loaded.await??;
+    let (listeners, bound_pages) = (ports.bind().await?, pages.bind().await?);
+    Ok((ports, listeners, bound_pages))
 }
 
 /// Binds the ports for audit events.

@@ -80,7 +80,7 @@ pub struct Branch {
     /// The reference that holds its data.
     pub reference: String,
     /// This server's role: `writer`, `suspended` while its lease cannot be renewed, `deposed` once another server has the lease,
-    /// `standby` while it waits for the lease.
+    /// `standby` while it waits for the lease, `past` if it shows a moment of the past.
     pub role: String,
     /// Its writer lease, if it uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

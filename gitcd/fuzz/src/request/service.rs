@@ -29,6 +29,7 @@ impl Service {
             repository: Arc::default(),
             snapshots: Spooler::default(),
             pages: Arc::default(),
+            history: None,
             maintenance: Arc::new(Maintenance::new("/nowhere".into(), None)),
         })
     }

@@ -67,6 +67,11 @@ impl LeaseFlags {
 }
 
 impl Leases {
+    /// Returns whether there is to be a lease.
+    pub(super) fn is_given(&self) -> bool {
+        !self.duration.is_zero()
+    }
+
     pub(super) fn names(&self) -> &PerBranch {
         &self.remotes
     }

@@ -26,7 +26,7 @@ impl Kv for Backend {
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
         let request = request.into_inner();
         let keys_only = request.keys_only;
-        let found = self.find(request)?;
+        let found = self.find_anywhere(request).await?;
         Ok(Response::new(self.range_response(&found, keys_only, true)?))
     }
 

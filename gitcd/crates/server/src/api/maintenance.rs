@@ -17,8 +17,8 @@ use crate::proto::etcdserverpb::maintenance_server::Maintenance;
 impl Maintenance for Backend {
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
         let request = request.into_inner();
-        if self.store.is_standby() && request.action != pb::alarm_request::AlarmAction::Get as i32 {
-            return Err(status::from_store(Error::Standby));
+        if request.action != pb::alarm_request::AlarmAction::Get as i32 {
+            self.writable()?;
         }
         let alarms = self.alarm_answer(request);
         Ok(Response::new(pb::AlarmResponse { header: Some(self.header(self.store.revision())), alarms }))
@@ -47,6 +47,9 @@ impl Maintenance for Backend {
     }
 
     async fn defragment(&self, _: Request<pb::DefragmentRequest>) -> Result<Response<pb::DefragmentResponse>, Status> {
+        if self.store.is_past() {
+            self.writable()?;
+        }
         let _timed = Timed::begin(self.store.counters.work.clone(), |work| &work.defragmentations);
         // It may take minutes, but clients wait for seconds only, so it runs in the background.
         self.maintenance.ask();

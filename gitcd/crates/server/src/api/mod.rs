@@ -8,6 +8,7 @@ mod concurrency;
 mod downgrade;
 mod election;
 mod health;
+mod history;
 mod kv;
 mod lease;
 mod lock;
@@ -29,6 +30,7 @@ use gitcd_engine::maintenance::Maintenance;
 use gitcd_mvcc::Store;
 use gitcd_mvcc::version::Version;
 
+pub use self::history::{GitHistory, HistoryCounters};
 pub use self::range_counts::RangeCountCache;
 pub use self::snapshot::Spooler;
 pub use crate::member::{CLUSTER_VERSION, ETCD_VERSION, Member};
@@ -90,6 +92,8 @@ pub struct Backend {
     pub snapshots: Spooler,
     /// Key counts of lists in progress.
     pub pages: Arc<RangeCountCache>,
+    /// Reads of compacted revisions from Git; `None` if they are refused.
+    pub history: Option<Arc<GitHistory>>,
     /// Maintenance of the repository.
     pub maintenance: Arc<Maintenance>,
 }

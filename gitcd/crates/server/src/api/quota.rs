@@ -33,12 +33,23 @@ impl Backend {
         Ok(())
     }
 
-    /// Refuses requests while the CORRUPT alarm is raised.
+    /// Refuses requests that write, on a read-only server and while the CORRUPT alarm is raised.
     ///
     /// # Errors
-    /// etcd's "corrupt cluster".
+    /// That of the read-only server; etcd's "corrupt cluster".
     pub(super) fn intact(&self) -> Result<(), Status> {
+        self.writable()?;
         if self.store.alarms().is_raised(Alarm::Corrupt) { Err(status::corrupt()) } else { Ok(()) }
+    }
+}
+
+impl Backend {
+    /// Refuses requests that change anything, on a read-only server.
+    ///
+    /// # Errors
+    /// That of the hot standby, or of the server that shows the past.
+    pub(super) fn writable(&self) -> Result<(), Status> {
+        self.store.read_only().map_or(Ok(()), |error| Err(status::from_store(error)))
     }
 }
 

@@ -82,6 +82,11 @@ pub(crate) fn of_message(status: Status) -> Status {
     status
 }
 
+/// Returns whether a status says that the revision is compacted.
+pub(super) fn is_compacted(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message() == compacted().message()
+}
+
 /// Converts a store error for the Lock and Election services, which in etcd are clients of the server: it keeps the text, not
 /// the code.
 pub(crate) fn from_inner_client(error: Error) -> Status {
@@ -99,6 +104,8 @@ pub(crate) fn from_store(error: Error) -> Status {
         Error::NoSpace => no_space(),
         Error::NoLease => no_writer_lease(),
         Error::Standby => standby(),
+        // Clients retry `Unavailable`, and another endpoint would not help.
+        error @ Error::Past(_) => Status::failed_precondition(format!("gitcd: {error}")),
         // The write may still become visible.
         Error::InDoubt => in_doubt(),
         Error::Stopped => stopped(),

@@ -72,7 +72,7 @@ impl RangeFastPath {
             }
         }
         let read = std::mem::take(&mut self.read).whole();
-        let Some(range) = decode(&read, limit) else {
+        let Some(range) = decode(&read, limit).filter(|range| !backend.may_read_git(range)) else {
             let request = self.request.take().expect("a request is read once");
             return Poll::Ready(Progress::NotForUs(request.map(|_| Body::from(read))));
         };

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 
 use super::process::Process;
-use super::{Source, audit, remotes, tasks};
+use super::{Source, audit, history, remotes, tasks};
 use crate::member::{CLUSTER_VERSION, ETCD_VERSION};
 
 /// A watcher is slow if it is this many revisions behind.
@@ -27,6 +27,7 @@ impl Collector for Source {
         remotes::encode(&self.status, &mut out)?;
         let none = Counters::default();
         audit::encode(self.audit.as_ref().map_or(&none, |events| events.counters()), &mut out)?;
+        history::encode(&self.history, &mut out)?;
         tasks::encode(self.status.supervisor(), &mut out)?;
         self.etcd(&mut out, slow)?;
         self.more_of_etcd(&mut out)?;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tower::ServiceExt as _;
 
 use super::{Config, Transport};
-use crate::api::{self, Backend};
+use crate::api::{self, Backend, GitHistory, HistoryCounters};
 use crate::dispatcher::Dispatcher;
 use crate::gateway::Origins;
 use crate::http::{self, access};
@@ -43,8 +43,8 @@ impl Frontend {
         committer: Arc<committer::Counters>,
         status: Reporter,
     ) -> Self {
-        let backend = backend(config, store, addresses, maintenance);
-        let requests = Requests::default();
+        let (requests, history) = (Requests::default(), Arc::default());
+        let backend = backend(config, store, addresses, maintenance, &history);
         let source = Arc::new(Source {
             member: backend.member.clone(),
             packs: gitcd_repo::git_dir(&config.branch.repository).join("objects/pack"),
@@ -52,6 +52,7 @@ impl Frontend {
             store: store.clone(),
             committer,
             audit,
+            history,
             maintenance: maintenance.counters().clone(),
             status: Arc::new(status),
             requests: requests.clone(),
@@ -70,7 +71,13 @@ impl Frontend {
     }
 }
 
-fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], maintenance: &Arc<Maintenance>) -> Backend {
+fn backend(
+    config: &Config,
+    store: &Arc<Store>,
+    addresses: &[SocketAddr],
+    maintenance: &Arc<Maintenance>,
+    history: &Arc<HistoryCounters>,
+) -> Backend {
     let derived = |what: &str| {
         let digest = Sha1::digest(format!("{what} {} {}", config.branch.name, config.branch.data_reference));
         u64::from_be_bytes(digest[..8].try_into().expect("a SHA-1 has 20 bytes"))
@@ -95,6 +102,7 @@ fn backend(config: &Config, store: &Arc<Store>, addresses: &[SocketAddr], mainte
         repository: Arc::new(config.branch.repository.clone()),
         snapshots: api::Spooler::default(),
         pages: Arc::default(),
+        history: config.reads_git.then(|| Arc::new(GitHistory::new(config.branch.clone(), history.clone()))),
         maintenance: maintenance.clone(),
     }
 }

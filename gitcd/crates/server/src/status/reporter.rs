@@ -106,6 +106,7 @@ impl Reporter {
             role: match self.lease.as_deref() {
                 Some(lease) => lease.role().into(),
                 None if store.is_standby() => "standby".into(),
+                None if store.is_past() => "past".into(),
                 None => "writer".into(),
             },
             lease: self.lease(),
