@@ -12,7 +12,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use gitcd_core::blocking::Panicked;
 use gitcd_core::supervisor::Supervisor;
 use gitcd_engine::committer::Granularity;
-use gitcd_server::config::{DEFAULT_NAME, DEFAULT_PEER_URL, listen_urls, peer_urls};
+use gitcd_server::config::{DEFAULT_NAME, DEFAULT_PEER_URL, Listen, PerBranch, listen_urls, peer_urls};
 use gitcd_server::gateway::Origins;
 use gitcd_server::server::{Config, ServeError, Server};
 use gitcd_sync::owner::Served;
@@ -353,6 +353,32 @@ fn quota(bytes: i64) -> u64 {
     }
 }
 
+/// Returns the URLs of `--listen-urls` for a branch. A single branch, and the default one, have a default.
+fn client_urls(listen: &PerBranch, name: &str, is_single: bool) -> anyhow::Result<Vec<Listen>> {
+    Ok(match listen.of(name) {
+        Some(urls) => listen_urls("listen-urls", urls)?,
+        None if listen.is_empty() && (is_single || name == DEFAULT_NAME) => listen_urls("listen-urls", DEFAULT_URL)?,
+        None => Vec::new(),
+    })
+}
+
+/// Checks that no flag for a branch that is written is given with `--at`.
+fn check_past(
+    args: &Args,
+    compacts: bool,
+    (remotes, leases, audits): (&super::pull::Remotes, &lease::Leases, &audit::Audits),
+) -> anyhow::Result<()> {
+    args.past.check(&[
+        ("remote-names", !remotes.names().is_empty()),
+        ("writer-lease", leases.is_given()),
+        ("listen-audit-urls", !audits.urls().is_empty()),
+        ("audit-log-file", !audits.log_files().is_empty()),
+        ("auto-compaction-retention", compacts),
+        ("host-listen-urls", args.host.is_given()),
+        ("history=git", args.past.reads_git()),
+    ])
+}
+
 fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let branches = args.common.branches()?;
     let listen = per_branch("listen-urls", args.listen_urls.as_deref())?;
@@ -384,25 +410,11 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
     let names = branches.names(&maps);
     branches.check(&names)?;
     let retention = args.compaction.retention()?;
-    args.past.check(&[
-        ("remote-names", !remotes.names().is_empty()),
-        ("writer-lease", leases.is_given()),
-        ("listen-audit-urls", !audits.urls().is_empty()),
-        ("audit-log-file", !audits.log_files().is_empty()),
-        ("auto-compaction-retention", retention.is_some()),
-        ("host-listen-urls", args.host.is_given()),
-        ("history=git", args.past.reads_git()),
-    ])?;
+    check_past(args, retention.is_some(), (&remotes, &leases, &audits))?;
     let (served, process) = (Served::default(), Supervisor::default());
     let mut configs = Vec::new();
     for name in &names {
-        let urls = match listen.of(name) {
-            Some(urls) => listen_urls("listen-urls", urls)?,
-            None if listen.is_empty() && (names.len() == 1 || name == DEFAULT_NAME) => {
-                listen_urls("listen-urls", DEFAULT_URL)?
-            }
-            None => Vec::new(),
-        };
+        let urls = client_urls(&listen, name, names.len() == 1)?;
         if urls.is_empty() {
             let by = if remotes.names().of(name).is_some() { ", which --remote-names names," } else { "" };
             bail!("branch {name:?}{by} has no URL in --listen-urls");

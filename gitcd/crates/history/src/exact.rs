@@ -102,8 +102,8 @@ impl History {
     /// Finds a revision. Reads one small commit for each later flush, and those of the flush that contains the revision.
     ///
     /// # Errors
-    /// [`ExactError::Absent`] before the history of this branch, at a revision of a branch that was replaced by this one, and at
-    /// one that a start without local state skipped; [`ExactError::Uncommitted`], [`ExactError::History`].
+    /// [`ExactError::Absent`] before the history of this branch, before the last start without local state, and at a revision of a
+    /// branch that was replaced by this one; [`ExactError::Uncommitted`], [`ExactError::History`].
     pub fn exact(&self, revision: i64) -> Result<ExactMoment, ExactError> {
         let odb = self.odb()?;
         if revision > self.tip.revision {
@@ -117,6 +117,10 @@ impl History {
             let before = before.ok_or(ExactError::Absent(revision))?;
             newer = Some(std::mem::replace(&mut older, before));
         }
+        // A start without local state skips revisions, and may have other prefixes: keys that are not in Git may have existed before.
+        if incarnation(&odb, &older)? != incarnation(&odb, &self.tip)? {
+            return Err(ExactError::Absent(revision));
+        }
         let window = match newer {
             Some(newer) if older.revision < revision => Some(self.window(&odb, revision, &older, newer)?),
             _ => None,
@@ -125,10 +129,6 @@ impl History {
     }
 
     fn window(&self, odb: &Odb<'_>, revision: i64, older: &Flush, newer: Flush) -> Result<Window, ExactError> {
-        if incarnation(odb, older)? != incarnation(odb, &newer)? {
-            // Another store continues: revisions in between were lost, or never existed.
-            return Err(ExactError::Absent(revision));
-        }
         let steps = self.line(odb, Some(older), Some(&newer), newer.data, usize::MAX)?;
         let is_plain = |step: &Step| step.revisions().is_some() && step.commit.parents.len() == 1;
         if !newer.joins.is_empty() || !steps.iter().all(is_plain) {

@@ -54,7 +54,7 @@ pub enum PastError {
     Folder(#[from] ScratchError),
     /// It cannot be forked.
     #[error(transparent)]
-    Fork(#[from] ForkError),
+    Fork(#[from] Box<ForkError>),
     /// The fork cannot be read.
     #[error(transparent)]
     Read(#[from] LoadError),
@@ -127,7 +127,7 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let folder = ScratchFolder::create(PREFIX)?;
     let branch = config(origin, &history, folder.path());
     // Nothing resumes from this fork.
-    let forked = Branch::fork(branch.clone(), &git_dir(&origin.repository), point, hex(&[0; 16]))?;
+    let forked = Branch::fork(branch.clone(), &git_dir(&origin.repository), point, hex(&[0; 16])).map_err(Box::new)?;
     let Loaded { state, keys } = forked.load(forked.head().metadata)?;
     let revision = Revision::new(state.revision);
     let shown = described(&moment, revision);

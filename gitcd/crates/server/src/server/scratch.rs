@@ -68,7 +68,7 @@ fn remove_leftovers_in(parent: &Path, prefix: &str) {
         let Some(_lock) = lock(&path) else { continue };
         match fs::remove_dir_all(&path) {
             Ok(()) => {
-                tracing::info!(folder = %path.display(), "removed a temporary folder that a killed gitcd left behind")
+                tracing::info!(folder = %path.display(), "removed a temporary folder that a killed gitcd left behind");
             }
             Err(error) => tracing::warn!(folder = %path.display(), %error, "cannot remove a leftover temporary folder"),
         }
