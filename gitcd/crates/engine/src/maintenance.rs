@@ -16,6 +16,7 @@ mod index;
 mod join;
 mod prune;
 mod record;
+pub mod retain;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -36,6 +36,7 @@ impl Graph {
         ours: Oid,
         limit: usize,
     ) -> Result<Missing, GraphError> {
+        self.refresh(repository)?;
         if theirs == ours {
             return Ok(Missing::default());
         }
