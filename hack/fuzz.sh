@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../gitcd/fuzz"
 targets=("$@")
-[ $# -gt 0 ] || targets=(path json journal backup request)
+[ $# -gt 0 ] || targets=(path json journal backup pack request)
 
 host="$(rustc -vV | sed -n 's/^host: //p')"
 coverage="-Cpasses=sancov-module"

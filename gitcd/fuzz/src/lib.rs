@@ -6,6 +6,7 @@
 pub mod backup;
 pub mod journal;
 pub mod json;
+pub mod pack;
 pub mod path;
 pub mod request;
 

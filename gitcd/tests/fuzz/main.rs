@@ -92,6 +92,11 @@ fn values_come_back_from_blobs_and_json_is_what_another_parser_takes_for_it() {
 }
 
 #[test]
+fn any_pack_is_read_as_git_reads_it_or_refused() {
+    run(Target::Pack, 1000);
+}
+
+#[test]
 fn any_journal_is_recovered_or_refused_and_then_left_alone() {
     run(Target::Journal, 1000);
 }

@@ -20,18 +20,20 @@ pub(crate) enum Target {
     Backup,
     Journal,
     Json,
+    Pack,
     Path,
     Request,
 }
 
 impl Target {
-    const ALL: [Self; 5] = [Self::Backup, Self::Journal, Self::Json, Self::Path, Self::Request];
+    const ALL: [Self; 6] = [Self::Backup, Self::Journal, Self::Json, Self::Pack, Self::Path, Self::Request];
 
     pub(crate) fn run(self, data: &[u8]) {
         match self {
             Self::Backup => targets::backup::run(data),
             Self::Journal => targets::journal::run(data),
             Self::Json => targets::json::run(data),
+            Self::Pack => targets::pack::run(data),
             Self::Path => targets::path::run(data),
             Self::Request => targets::request::run(data),
         }
@@ -62,6 +64,7 @@ impl Target {
             Self::Backup => backups(),
             Self::Journal => journals(),
             Self::Json | Self::Path => Vec::new(),
+            Self::Pack => packs(),
             Self::Request => requests(),
         }
     }
@@ -108,6 +111,22 @@ fn payload(records: &[Record]) -> Vec<u8> {
 fn piece(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("seeds are short");
     [&length.to_le_bytes(), bytes].concat()
+}
+
+/// The first byte selects bare entries or a script; the second is the number of entries, or whether that is wrong.
+fn packs() -> Vec<(&'static str, Vec<u8>)> {
+    let blob = [&[3][..], &piece(b"the first object\n")].concat();
+    let commit = [&[1][..], &piece(b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\n")].concat();
+    // A copy of four bytes from the ninth on, and three new bytes; 17 and 33 are the sizes of the bases.
+    let near = [6, 0, 17, 2, 0x80, 9, 4, 3, b'n', b'e', b'w'];
+    let against = [7, 0, 33, 2, 0x80, 9, 4, 3, b'n', b'e', b'w'];
+    let stored = [&[0x33, 0x78, 0x01, 0x01, 3, 0, 0xFC, 0xFF][..], b"abc", &[0x02, 0x4D, 0x01, 0x27]].concat();
+    vec![
+        ("bare", [&[0, 1][..], &stored].concat()),
+        ("objects", [&[1, 0][..], &blob, &commit, &near].concat()),
+        ("thin", [&[1, 0][..], &against, &blob].concat()),
+        ("missing", [&[1, 1][..], &blob].concat()),
+    ]
 }
 
 fn first() -> Vec<Record> {
