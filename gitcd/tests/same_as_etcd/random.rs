@@ -280,6 +280,7 @@ async fn case(client: Client, seed: u64) {
 
 /// Receives all that the watches are due: in which order etcd cancels one and creates another is a matter of time.
 async fn settled(watching: &mut Watching) {
+    watching.all_created().await;
     watching.progress().await;
     watching.controls();
 }

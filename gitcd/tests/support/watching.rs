@@ -31,6 +31,8 @@ pub(crate) struct Watching {
     /// Control responses received while waiting for events; `events` is the reverse.
     controls: VecDeque<WatchResponse>,
     events: Vec<(i64, Event)>,
+    /// Requested watches whose response has not been received.
+    uncreated: usize,
     created: BTreeSet<i64>,
     /// The highest received revision of each watch, which must not be repeated.
     reached: BTreeMap<i64, i64>,
@@ -66,6 +68,7 @@ impl Watching {
             answers: Answers::Opening(tokio::spawn(opening)),
             controls: VecDeque::new(),
             events: Vec::new(),
+            uncreated: 0,
             created: BTreeSet::new(),
             reached: BTreeMap::new(),
             transcript,
@@ -75,6 +78,7 @@ impl Watching {
     /// Requests a watch; its response is for [`Self::control`].
     pub(crate) async fn send_create(&mut self, request: WatchCreateRequest) {
         self.note("create", &request);
+        self.uncreated += 1;
         self.send(RequestUnion::CreateRequest(request)).await;
     }
 
@@ -115,6 +119,13 @@ impl Watching {
         }
         assert_eq!(self.events.len(), count, "more events than expected: {:?}", self.events);
         self.take_events()
+    }
+
+    /// Waits until each requested watch has its response: etcd may answer a progress request before an earlier one for a watch.
+    pub(crate) async fn all_created(&mut self) {
+        while self.uncreated > 0 {
+            self.receive().await;
+        }
     }
 
     /// Returns all events up to the response to a progress request, and the revision of that response.
@@ -185,6 +196,9 @@ impl Watching {
         let answer = tokio::time::timeout(PATIENCE, self.answers.next()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no message in {PATIENCE:?} after {:?}", self.events));
         let answer = answer.expect("the stream is open").expect("a message follows");
+        if answer.created {
+            self.uncreated -= 1;
+        }
         if answer.created && !answer.canceled {
             self.created.insert(answer.watch_id);
         }
