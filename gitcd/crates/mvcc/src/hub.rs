@@ -1,6 +1,6 @@
 //! The hub, which marks the watchers that a write concerns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -24,23 +24,21 @@ impl Mailbox {
     /// Marks a watcher for a write; earlier marks are kept.
     pub fn mark(&self, watch: i64, revision: Revision) {
         let mut pending = self.pending.lock();
-        let mark = pending.marks.entry(watch).or_insert(Mark { first: revision, last: revision });
-        mark.first = mark.first.min(revision);
-        mark.last = mark.last.max(revision);
+        pending.marks.entry(watch).or_insert(Mark::new(revision)).add(revision);
     }
 
     /// Takes the marks up to `visible`: for each watcher, the first revision with an event for it. Later marks belong to writes
     /// that are not visible yet; they stay, and the stream is woken again when these are.
-    pub fn take(&self, visible: Revision) -> Vec<(i64, Revision)> {
+    pub fn take(&self, visible: Revision) -> HashMap<i64, Revision> {
         self.pending.lock().take(visible)
     }
 
     /// Does the same as [`Mailbox::take`] for a sender whose client may be slow: until [`Mailbox::sent`], the taken watchers
     /// count as pending.
-    pub fn begin(&self, visible: Revision) -> Vec<(i64, Revision)> {
+    pub fn begin(&self, visible: Revision) -> HashMap<i64, Revision> {
         let mut pending = self.pending.lock();
         let taken = pending.take(visible);
-        pending.in_hand.extend(taken.iter().copied());
+        pending.in_hand.extend(&taken);
         taken
     }
 
@@ -56,10 +54,17 @@ impl Mailbox {
 
     /// Returns how many watchers have an unsent event at or before `bound`.
     fn before(&self, bound: Revision) -> usize {
-        let Pending { marks, in_hand } = &*self.pending.lock();
-        let is_begun = |id: &i64| in_hand.get(id).is_some_and(|from| *from <= bound);
-        let marked = marks.iter().filter(|(id, mark)| mark.first <= bound && !is_begun(id)).count();
-        marked + in_hand.values().filter(|from| **from <= bound).count()
+        let Pending { groups, marks, in_hand } = &*self.pending.lock();
+        let has = |mark: &Mark| mark.first <= bound;
+        let marked = marks.iter().filter(|(_, mark)| has(mark)).map(|(id, _)| *id);
+        let members = groups.values().filter(|members| members.mark.as_ref().is_some_and(has));
+        let begun = in_hand.iter().filter(|(_, from)| **from <= bound).map(|(id, _)| *id);
+        members
+            .flat_map(|members| members.watchers.iter().copied())
+            .chain(marked)
+            .chain(begun)
+            .collect::<HashSet<_>>()
+            .len()
     }
 
     /// Waits for the next mark (or one since the last wait). Returns false if the server is stopping.
@@ -71,18 +76,25 @@ impl Mailbox {
 
 #[derive(Debug, Default)]
 struct Pending {
+    /// The stream's watchers of a group, which the writer marks together.
+    groups: HashMap<u64, Members>,
     marks: HashMap<i64, Mark>,
     /// Taken and being sent.
     in_hand: HashMap<i64, Revision>,
 }
 
 impl Pending {
-    fn take(&mut self, visible: Revision) -> Vec<(i64, Revision)> {
-        let mut taken = Vec::new();
+    fn take(&mut self, visible: Revision) -> HashMap<i64, Revision> {
+        let mut taken = HashMap::new();
+        for Members { watchers, mark } in self.groups.values_mut() {
+            let Some(first) = mark.as_mut().and_then(|mark| mark.take(visible)) else { continue };
+            taken.extend(watchers.iter().map(|watch| (*watch, first)));
+            *mark = mark.take().filter(|mark| mark.last > visible);
+        }
         self.marks.retain(|watch, mark| {
-            if mark.first <= visible {
-                taken.push((*watch, mark.first));
-                mark.first = visible.next();
+            if let Some(first) = mark.take(visible) {
+                // The earlier of both: a watcher that starts in the past has a mark of its own.
+                taken.entry(*watch).and_modify(|from| *from = first.min(*from)).or_insert(first);
             }
             mark.last > visible
         });
@@ -90,16 +102,46 @@ impl Pending {
     }
 }
 
-/// The first and the last write for which a watcher is marked.
+/// The watchers of a group that belong to one stream.
+#[derive(Debug, Default)]
+struct Members {
+    watchers: Vec<i64>,
+    mark: Option<Mark>,
+}
+
+/// The first and the last write for which watchers are marked.
 #[derive(Debug)]
 struct Mark {
     first: Revision,
     last: Revision,
 }
 
+impl Mark {
+    fn new(revision: Revision) -> Self {
+        Self { first: revision, last: revision }
+    }
+
+    fn add(&mut self, revision: Revision) {
+        self.first = self.first.min(revision);
+        self.last = self.last.max(revision);
+    }
+
+    /// Returns the first write if it is visible; what remains are the invisible ones.
+    fn take(&mut self, visible: Revision) -> Option<Revision> {
+        let first = self.first;
+        (first <= visible).then(|| {
+            self.first = visible.next();
+            first
+        })
+    }
+}
+
+/// The watchers of a key or of a range.
 #[derive(Debug)]
 struct Group {
-    watchers: Vec<(Arc<Mailbox>, i64)>,
+    id: u64,
+    /// By the address of their mailbox.
+    streams: HashMap<usize, Arc<Mailbox>>,
     /// The last revision that this group was marked for in the batch being published.
     marked: Option<Revision>,
 }
@@ -111,6 +153,8 @@ struct State {
     /// Watchers of the same range share a group: each event is compared with every range, of which there are a few hundred.
     ranges: HashMap<KeyRange, Group>,
     streams: Vec<std::sync::Weak<Mailbox>>,
+    /// Number of groups that were ever created.
+    groups: u64,
     closed: bool,
 }
 
@@ -151,12 +195,13 @@ impl Hub {
         start: impl FnOnce() -> Option<Revision>,
     ) -> Registration {
         let mut state = self.state.lock();
-        let new = || Group { watchers: Vec::new(), marked: None };
+        state.groups += 1;
+        let new = Group { id: state.groups, streams: HashMap::new(), marked: None };
         let group = match &keys {
-            KeyRange::One(key) => state.keys.entry(key.clone()).or_insert_with(new),
-            range => state.ranges.entry(range.clone()).or_insert_with(new),
+            KeyRange::One(key) => state.keys.entry(key.clone()).or_insert(new),
+            range => state.ranges.entry(range.clone()).or_insert(new),
         };
-        group.watchers.push((mailbox.clone(), watch));
+        group.join(mailbox, watch);
         self.watchers.fetch_add(1, Ordering::Relaxed);
         if let Some(from) = start() {
             mailbox.mark(watch, from);
@@ -237,9 +282,30 @@ impl Hub {
 }
 
 impl Group {
+    fn join(&mut self, mailbox: &Arc<Mailbox>, watch: i64) {
+        self.streams.entry(Arc::as_ptr(mailbox).addr()).or_insert_with(|| mailbox.clone());
+        mailbox.pending.lock().groups.entry(self.id).or_default().watchers.push(watch);
+    }
+
+    /// Returns whether the group has no watchers left.
+    fn leave(&mut self, mailbox: &Arc<Mailbox>, watch: i64) -> bool {
+        let mut pending = mailbox.pending.lock();
+        if let Some(members) = pending.groups.get_mut(&self.id) {
+            members.watchers.retain(|member| *member != watch);
+            if members.watchers.is_empty() {
+                pending.groups.remove(&self.id);
+                self.streams.remove(&Arc::as_ptr(mailbox).addr());
+            }
+        }
+        self.streams.is_empty()
+    }
+
+    /// Marks the group's watchers, with one mark for each stream.
     fn mark(&self, from: Revision, touched: &mut Vec<Arc<Mailbox>>) {
-        for (mailbox, watch) in &self.watchers {
-            mailbox.mark(*watch, from);
+        for mailbox in self.streams.values() {
+            if let Some(members) = mailbox.pending.lock().groups.get_mut(&self.id) {
+                members.mark.get_or_insert_with(|| Mark::new(from)).add(from);
+            }
             if touched.last().is_none_or(|last| !Arc::ptr_eq(last, mailbox)) {
                 touched.push(mailbox.clone());
             }
@@ -250,10 +316,7 @@ impl Group {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
-        let leave = |group: &mut Group| {
-            group.watchers.retain(|(mailbox, watch)| *watch != self.watch || !Arc::ptr_eq(mailbox, &self.mailbox));
-            group.watchers.is_empty()
-        };
+        let leave = |group: &mut Group| group.leave(&self.mailbox, self.watch);
         match &self.keys {
             KeyRange::One(key) => {
                 if state.keys.get_mut(key).is_some_and(leave) {
@@ -272,7 +335,11 @@ impl Drop for Registration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::log::Change;
+    use crate::version::Version;
 
     #[test]
     fn a_mark_for_a_write_that_is_not_visible_yet_stays() {
@@ -311,5 +378,48 @@ mod tests {
         assert_eq!((before(6), before(7), before(9)), (0, 1, 1), "one watcher waits, and the other does not");
         mailbox.sent(1);
         assert_eq!((before(9), before(10)), (0, 1), "the later mark is left");
+    }
+
+    fn entry(revision: i64, key: &'static str) -> Entry {
+        let revision = Revision::new(revision);
+        let version = Arc::new(Version::tombstone(key.into(), revision));
+        Entry::new(revision, 0, None, vec![Change { version, previous: None }])
+    }
+
+    #[test]
+    fn a_stream_s_watchers_of_one_range_are_marked_together_and_a_past_start_stays() {
+        let hub = Arc::new(Hub::default());
+        let mailbox = hub.open();
+        let range = || KeyRange::Span("a".into(), "b".into());
+        let register =
+            |keys, watch, start: Option<i64>| hub.register(keys, &mailbox, watch, || start.map(Revision::new));
+        let taken = |visible| {
+            mailbox.take(Revision::new(visible)).into_iter().map(|(id, at)| (id, at.get())).collect::<BTreeMap<_, _>>()
+        };
+        let (_one, two) = (register(range(), 1, None), register(range(), 2, None));
+        let _late = register(range(), 3, Some(4));
+        let _key = register(KeyRange::One("other".into()), 4, None);
+        let written = [entry(7, "a1"), entry(8, "c"), entry(9, "a2")];
+        hub.publish(written.iter(), || ());
+        assert_eq!(mailbox.pending.lock().marks.len(), 1, "one watcher starts in the past");
+        assert_eq!(taken(7), BTreeMap::from([(1, 7), (2, 7), (3, 4)]));
+        drop(two);
+        hub.publish([entry(10, "a3")].iter(), || ());
+        assert_eq!(mailbox.before(Revision::new(10)), 2);
+        assert_eq!(taken(10), BTreeMap::from([(1, 10), (3, 10)]));
+        assert_eq!(taken(10), BTreeMap::new());
+    }
+
+    #[test]
+    fn what_no_watcher_uses_is_forgotten() {
+        let hub = Arc::new(Hub::default());
+        let mailbox = hub.open();
+        let keys = KeyRange::Span("a".into(), "b".into());
+        let register = |watch| hub.register(keys.clone(), &mailbox, watch, || None);
+        let both = [register(1), register(2)];
+        hub.publish([entry(2, "a")].iter(), || ());
+        drop(both);
+        assert!(mailbox.take(Revision::new(2)).is_empty(), "their marks are gone with them");
+        assert!(hub.state.lock().ranges.is_empty() && mailbox.pending.lock().groups.is_empty());
     }
 }

@@ -47,7 +47,11 @@ impl Watch {
             let mut responses = Vec::new();
             while let Some(response) = answered.recv().await {
                 match response {
-                    Ok(response) => responses.push(response),
+                    Ok(response) => {
+                        let mut bytes = Vec::new();
+                        response.encode(&mut bytes);
+                        responses.push(pb::WatchResponse::decode(&*bytes).expect("a response is a message"));
+                    }
                     // The client ends the stream; all values are in the journal.
                     Err(status) => assert_eq!(status.code(), Code::Cancelled, "{status:?}"),
                 }

@@ -40,6 +40,7 @@ use tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET as REFLECTION;
 use tonic_reflection::server::v1::ServerReflectionServer;
 
 use self::reflection::Reflection;
+use self::watch::WatchServer;
 use self::watch::stream::Settings;
 use crate::proto::etcdserverpb::ResponseHeader;
 use crate::proto::etcdserverpb::auth_server::AuthServer;
@@ -47,7 +48,6 @@ use crate::proto::etcdserverpb::cluster_server::ClusterServer;
 use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::etcdserverpb::lease_server::LeaseServer;
 use crate::proto::etcdserverpb::maintenance_server::MaintenanceServer;
-use crate::proto::etcdserverpb::watch_server::WatchServer;
 use crate::proto::mvccpb::KeyValue;
 use crate::proto::v3electionpb::election_server::ElectionServer;
 use crate::proto::v3lockpb::lock_server::LockServer;
@@ -138,8 +138,9 @@ pub fn routes(backend: &Backend) -> axum::Router {
             );)+
         };
     }
-    add!(KvServer, WatchServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
+    add!(KvServer, LeaseServer, ClusterServer, MaintenanceServer, AuthServer, LockServer, ElectionServer);
     add!(HealthServer);
+    routes.add_service(WatchServer::new(backend.clone(), limit));
     let described = Reflection::new(&[crate::proto::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET, REFLECTION]);
     let described = described.expect("the protobuf compiler generated the descriptors");
     routes.add_service(ServerReflectionServer::new(described).max_decoding_message_size(limit));

@@ -11,26 +11,21 @@ use gitcd_core::revision::Revision;
 use gitcd_mvcc::Store;
 use gitcd_mvcc::hub::{Mailbox, Registration};
 use gitcd_mvcc::index::KeyRange;
-use gitcd_mvcc::log::Change;
-use gitcd_mvcc::version::{ValueLost, Version};
 use prost::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
 
+use super::look::{Failed, Looks, Seen, Selection};
+use super::message::{Events, Response};
 use crate::api::status;
 use crate::proto::etcdserverpb::watch_create_request::FilterType;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
 use crate::proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
-use crate::proto::mvccpb::{Event, KeyValue, event::EventType};
 
 /// The id in responses that concern no watcher or all of them.
 const NO_WATCH: i64 = -1;
 /// etcd's message for a watch that cannot be served from its start revision.
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
-/// Log entries that are read under one hold of the index lock.
-const ENTRIES_PER_LOOK: usize = 2048;
-/// A response is sent once its values reach this size; a revision is never split.
-const RESPONSE_BYTES: usize = 1 << 20;
 
 /// Settings of a watch stream.
 #[derive(Clone, Debug)]
@@ -43,16 +38,12 @@ pub struct Settings {
     pub max_request_bytes: usize,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "they are the options of the request")]
 struct Watcher {
-    keys: KeyRange,
+    selection: Arc<Selection>,
     /// The next revision to send; all earlier ones are done.
     next: Revision,
     /// The requested start revision; 0 for now. No progress is reported before it.
     start: Revision,
-    no_put: bool,
-    no_delete: bool,
-    prev_kv: bool,
     fragment: bool,
     progress: bool,
     /// Nothing was sent to it since the last progress tick.
@@ -69,7 +60,8 @@ struct Session {
     mailbox: Arc<Mailbox>,
     watchers: HashMap<i64, Watcher>,
     next_id: i64,
-    answers: mpsc::Sender<Result<WatchResponse, Status>>,
+    looks: Looks,
+    answers: mpsc::Sender<Result<Response, Status>>,
 }
 
 /// Serves one stream until the client or the server ends it.
@@ -77,14 +69,14 @@ pub async fn serve(
     store: Arc<Store>,
     settings: Settings,
     mut requests: impl Stream<Item = Result<WatchRequest, Status>> + Unpin,
-    answers: mpsc::Sender<Result<WatchResponse, Status>>,
+    answers: mpsc::Sender<Result<Response, Status>>,
 ) {
     let mailbox = store.hub().open();
     let mut ticks = tokio::time::interval(settings.progress_interval);
     ticks.reset();
     let mut asks = true;
-    let mut session =
-        Session { store, settings, mailbox: mailbox.clone(), watchers: HashMap::new(), next_id: 0, answers };
+    let (watchers, looks) = (HashMap::new(), Looks::default());
+    let mut session = Session { store, settings, mailbox: mailbox.clone(), watchers, next_id: 0, looks, answers };
     loop {
         let alive = tokio::select! {
             request = requests.next(), if asks => match request {
@@ -159,13 +151,11 @@ impl Session {
             (next <= current).then_some(next)
         });
         let filtered = |filter: FilterType| create.filters.contains(&(filter as i32));
+        let (no_put, no_delete) = (filtered(FilterType::Noput), filtered(FilterType::Nodelete));
         let watcher = Watcher {
-            keys,
+            selection: Arc::new(Selection { keys, no_put, no_delete, prev_kv: create.prev_kv }),
             next,
             start,
-            no_put: filtered(FilterType::Noput),
-            no_delete: filtered(FilterType::Nodelete),
-            prev_kv: create.prev_kv,
             fragment: create.fragment,
             progress: create.progress_notify,
             idle: true,
@@ -220,33 +210,38 @@ impl Session {
 
     /// Sends pending events to the marked watchers.
     async fn deliver(&mut self) -> Result<(), Gone> {
-        for (id, from) in self.mailbox.begin(self.store.revision()) {
+        // What was read before these marks may end before them.
+        let marked = self.mailbox.begin(self.store.revision());
+        self.looks.forget();
+        for (id, from) in marked {
             self.deliver_to(id, from).await?;
             self.mailbox.sent(id);
         }
+        self.looks.forget();
         Ok(())
     }
 
     async fn deliver_to(&mut self, id: i64, from: Revision) -> Result<(), Gone> {
         loop {
+            // Read only what can be sent: if the client is slow, its backlog becomes large responses.
+            drop(self.answers.reserve().await.map_err(|_| Gone)?);
+            let is_shared = self.watchers.len() > 1;
             let Some(watcher) = self.watchers.get_mut(&id) else { return Ok(()) };
             watcher.next = watcher.next.max(from);
-            let look = look(&self.store, watcher);
-            let Look::Seen { changes, revision, next, finished } = look else {
-                return self.overtaken(id).await;
+            let seen = match self.looks.look(&self.store, &watcher.selection, watcher.next, is_shared) {
+                Ok(seen) => seen,
+                Err(Failed::Compacted) => return self.overtaken(id).await,
+                Err(Failed::Lost(lost)) => {
+                    let _ = self.answers.send(Err(Status::data_loss(lost.to_string()))).await;
+                    return Err(Gone);
+                }
             };
+            let Seen { events, revision, next, finished } = seen;
             watcher.next = next;
-            if !changes.is_empty() {
+            if !events.is_empty() {
                 watcher.idle = false;
                 let fragment = watcher.fragment;
-                let events = match changes.iter().map(|change| self.event(change)).collect() {
-                    Ok(events) => events,
-                    Err(lost) => {
-                        let _ = self.answers.send(Err(Status::data_loss(lost.to_string()))).await;
-                        return Err(Gone);
-                    }
-                };
-                self.send_events(id, revision, events, fragment).await?;
+                self.send_events(id, revision, &events, fragment).await?;
             }
             if finished {
                 return Ok(());
@@ -266,91 +261,29 @@ impl Session {
         self.send_at(Revision::ZERO, canceled).await
     }
 
-    async fn send_events(&self, id: i64, revision: Revision, events: Vec<Event>, fragment: bool) -> Result<(), Gone> {
+    async fn send_events(&self, id: i64, revision: Revision, events: &Events, fragment: bool) -> Result<(), Gone> {
         self.store.counters.events.fetch_add(events.len() as u64, Ordering::Relaxed);
-        let mut response = WatchResponse { watch_id: id, events, ..WatchResponse::default() };
-        if !fragment || response.encoded_len() < self.settings.max_request_bytes {
-            return self.send_at(revision, response).await;
+        let header = Some(ResponseHeader { revision: revision.get(), ..self.settings.header });
+        let mut head = WatchResponse { header, watch_id: id, ..WatchResponse::default() };
+        let limit = self.settings.max_request_bytes;
+        if !fragment || head.encoded_len() + events.bytes() < limit {
+            return self.send(Response::new(head, events.whole())).await;
         }
-        let mut rest = std::mem::take(&mut response.events).into_iter().peekable();
-        while rest.peek().is_some() {
-            let mut part = WatchResponse { fragment: true, ..response.clone() };
-            let mut bytes = 0;
-            while let Some(event) =
-                rest.next_if(|event| bytes == 0 || bytes + event.encoded_len() < self.settings.max_request_bytes)
-            {
-                bytes += event.encoded_len();
-                part.events.push(event);
-            }
-            part.fragment = rest.peek().is_some();
-            self.send_at(revision, part).await?;
+        head.fragment = true;
+        let mut parts = events.parts(head.encoded_len(), limit).peekable();
+        while let Some(part) = parts.next() {
+            let fragment = parts.peek().is_some();
+            self.send(Response::new(WatchResponse { fragment, ..head.clone() }, part)).await?;
         }
         Ok(())
     }
 
-    async fn send_at(&self, revision: Revision, mut response: WatchResponse) -> Result<(), Gone> {
-        response.header = Some(ResponseHeader { revision: revision.get(), ..self.settings.header });
+    async fn send_at(&self, revision: Revision, mut head: WatchResponse) -> Result<(), Gone> {
+        head.header = Some(ResponseHeader { revision: revision.get(), ..self.settings.header });
+        self.send(Response::new(head, Bytes::new())).await
+    }
+
+    async fn send(&self, response: Response) -> Result<(), Gone> {
         self.answers.send(Ok(response)).await.map_err(|_| Gone)
-    }
-
-    fn event(&self, change: &Change) -> Result<Event, ValueLost> {
-        let pair = |version: &Version| -> Result<KeyValue, ValueLost> {
-            Ok(crate::api::key_value(version, version.value(self.store.segments())?))
-        };
-        let (kind, kv) = if change.version.is_tombstone() {
-            let mod_revision = change.version.mod_revision.get();
-            let kv = KeyValue { key: change.version.key.clone(), mod_revision, ..KeyValue::default() };
-            (EventType::Delete, kv)
-        } else {
-            (EventType::Put, pair(&change.version)?)
-        };
-        let prev_kv = change.previous.as_ref().map(|previous| pair(previous)).transpose()?;
-        Ok(Event { r#type: kind as i32, kv: Some(kv), prev_kv })
-    }
-}
-
-enum Look {
-    /// The log no longer has what the watcher needs.
-    Compacted,
-    Seen {
-        changes: Vec<Change>,
-        /// For the header.
-        revision: Revision,
-        /// All earlier revisions have been read.
-        next: Revision,
-        finished: bool,
-    },
-}
-
-/// Reads a watcher's next events from the log, in whole revisions.
-fn look(store: &Store, watcher: &Watcher) -> Look {
-    store.with_index(|index, current| {
-        if watcher.next < index.events_from() {
-            return Look::Compacted;
-        }
-        let (mut changes, mut bytes, mut next) = (Vec::new(), 0, watcher.next);
-        for (looked, entry) in index.log_from(watcher.next).take_while(|entry| entry.revision <= current).enumerate() {
-            if bytes >= RESPONSE_BYTES || looked >= ENTRIES_PER_LOOK {
-                let revision = Revision::new(next.get() - 1);
-                return Look::Seen { changes, revision, next, finished: false };
-            }
-            // etcd looks up the previous pair when it sends the change; at the compact revision that pair is gone.
-            let with_previous = watcher.prev_kv && entry.revision > index.compacted();
-            for change in entry.changes().iter().filter(|change| watcher.wants(change)) {
-                let previous = change.previous.as_ref().filter(|_| with_previous).cloned();
-                let lengths = change.version.value_length + previous.as_ref().map_or(0, |version| version.value_length);
-                bytes += lengths as usize;
-                changes.push(Change { version: change.version.clone(), previous });
-            }
-            next = entry.revision.next();
-        }
-        Look::Seen { changes, revision: current, next: next.max(watcher.next), finished: true }
-    })
-}
-
-impl Watcher {
-    fn wants(&self, change: &Change) -> bool {
-        let filtered = if change.version.is_tombstone() { self.no_delete } else { self.no_put };
-        !filtered && self.keys.contains(&change.version.key)
     }
 }
