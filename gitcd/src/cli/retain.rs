@@ -129,7 +129,9 @@ impl Done<'_> {
             match pruned {
                 None | Some(0) => trishanku_stdio::println!("nothing older can be removed"),
                 Some(pruned) => {
-                    trishanku_stdio::println!("nothing older can be removed; pruned {pruned} objects of an earlier cut")
+                    trishanku_stdio::println!(
+                        "nothing older can be removed; pruned {pruned} objects of an earlier cut"
+                    );
                 }
             }
             return Ok(());
@@ -143,7 +145,7 @@ impl Done<'_> {
             match pruned {
                 Some(pruned) => trishanku_stdio::println!("pruned {pruned} objects"),
                 None => {
-                    trishanku_stdio::println!("their objects are pruned after gc.pruneExpire (two weeks by default)")
+                    trishanku_stdio::println!("their objects are pruned after gc.pruneExpire (two weeks by default)");
                 }
             }
         }

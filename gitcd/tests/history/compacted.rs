@@ -48,10 +48,10 @@ impl Both {
     async fn execute(&self, ops: impl Fn() -> Vec<Op>) -> i64 {
         let mut revisions = BTreeSet::new();
         for client in &self.clients {
-            revisions.insert(client.txn(all(ops())).await.ok().header.unwrap().revision);
+            revisions.insert(client.txn(all(ops())).await.ok().header.expect("etcd sends one").revision);
         }
         assert_eq!(revisions.len(), 1, "the stores are at the same revision");
-        revisions.pop_first().unwrap()
+        revisions.pop_first().expect("something was written")
     }
 
     async fn step(&self, rng: &mut StdRng) -> i64 {
@@ -86,7 +86,7 @@ impl Both {
     #[expect(clippy::unused_self, reason = "it reads like the other steps")]
     fn put(&self, key: &str, rng: &mut StdRng) -> PutRequest {
         let value = if rng.random_bool(0.3) { format!("{{\"a\":{}}}\n", rng.random_range(0..2)) } else { object(rng) };
-        let lease = if rng.random_bool(0.3) { *LEASES.choose(rng).unwrap() } else { 0 };
+        let lease = if rng.random_bool(0.3) { *LEASES.choose(rng).expect("there are some") } else { 0 };
         PutRequest { lease, ..put(key, &value) }
     }
 
@@ -115,7 +115,7 @@ impl Both {
 }
 
 fn content(answer: RangeResponse) -> (i64, Vec<gitcd::proto::mvccpb::KeyValue>, bool, i64) {
-    (answer.header.unwrap().revision, answer.kvs, answer.more, answer.count)
+    (answer.header.expect("etcd sends one").revision, answer.kvs, answer.more, answer.count)
 }
 
 fn is_refusal(refused: &Status) -> bool {
@@ -134,7 +134,8 @@ fn ranges(revision: i64, rng: &mut StdRng) -> Vec<RangeRequest> {
         RangeRequest { keys_only: true, ..list("/registry/configmaps/") },
         RangeRequest {
             sort_order: SortOrder::Descend as i32,
-            sort_target: *[SortTarget::Mod, SortTarget::Value, SortTarget::Version].choose(rng).unwrap() as i32,
+            sort_target: *[SortTarget::Mod, SortTarget::Value, SortTarget::Version].choose(rng).expect("there are some")
+                as i32,
             limit: 3,
             ..whole.clone()
         },
@@ -208,9 +209,9 @@ async fn only_ranges_are_read_from_git_and_only_if_it_is_asked_for() {
         let launch = Launch::new(Kind::Gitcd).argument("--ephemeral-prefixes=/registry/events");
         let server = arguments.iter().fold(launch, |launch, argument| launch.argument(*argument)).start().await;
         let client = server.client().await;
-        let first = client.put(put("/registry/a", "1")).await.ok().header.unwrap().revision;
+        let first = client.put(put("/registry/a", "1")).await.ok().header.expect("etcd sends one").revision;
         eventually("the commit", async || (server.repository().committed_revision() >= first).then_some(())).await;
-        let last = client.put(put("/registry/a", "2")).await.ok().header.unwrap().revision;
+        let last = client.put(put("/registry/a", "2")).await.ok().header.expect("etcd sends one").revision;
         client.compact(compact(last)).await.ok();
         let old = RangeRequest { revision: first, ..get("/registry/a") };
         let answer = client.range(old.clone()).await;
@@ -219,7 +220,7 @@ async fn only_ranges_are_read_from_git_and_only_if_it_is_asked_for() {
             continue;
         }
         let answer = answer.ok();
-        assert_eq!((&answer.kvs[0].value[..], answer.header.unwrap().revision), (&b"1"[..], last));
+        assert_eq!((&answer.kvs[0].value[..], answer.header.expect("etcd sends one").revision), (&b"1"[..], last));
         // A transaction is atomic with its writes, and a watch needs each event.
         assert_eq!(client.txn(all([old.clone()])).await.refused(Code::OutOfRange), COMPACTED);
         let started = gitcd::proto::etcdserverpb::WatchCreateRequest { start_revision: first, ..watch("/registry/a") };
@@ -240,16 +241,16 @@ async fn only_ranges_are_read_from_git_and_only_if_it_is_asked_for() {
 async fn revisions_before_a_start_without_local_state_are_compacted() {
     let mut server = Launch::new(Kind::Gitcd).argument("--history=git").start().await;
     let client = server.client().await;
-    let first = client.put(put("/registry/a", "1")).await.ok().header.unwrap().revision;
+    let first = client.put(put("/registry/a", "1")).await.ok().header.expect("etcd sends one").revision;
     server.terminate().await;
     std::fs::remove_dir_all(server.repository().path().join("gitcd/default")).unwrap();
     server.restart().await;
     let client = server.client().await;
     let old = |revision| RangeRequest { revision, ..get("/registry/a") };
     assert_eq!(client.range(old(first)).await.refused(Code::OutOfRange), COMPACTED);
-    let started = client.put(put("/registry/a", "2")).await.ok().header.unwrap().revision;
+    let started = client.put(put("/registry/a", "2")).await.ok().header.expect("etcd sends one").revision;
     eventually("the commit", async || (server.repository().committed_revision() >= started).then_some(())).await;
-    let last = client.put(put("/registry/a", "3")).await.ok().header.unwrap().revision;
+    let last = client.put(put("/registry/a", "3")).await.ok().header.expect("etcd sends one").revision;
     client.compact(compact(last)).await.ok();
     assert_eq!(client.range(old(started)).await.ok().kvs[0].value, "2");
     for revision in [first, first + 1, started - 2] {

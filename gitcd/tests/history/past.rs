@@ -28,7 +28,7 @@ fn past(folder: &Path, at: &str, temporary: &Path) -> Launch {
 
 /// Returns the temporary folders of servers of the past.
 fn temporary(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("it is readable").path()).collect()
 }
 
 async fn value(client: &Client, key: &str) -> String {
@@ -148,10 +148,10 @@ async fn a_snapshot_of_the_past_restores_the_past() {
 
 /// The time and size of every file of a repository.
 fn files(folder: &Path, found: &mut BTreeMap<PathBuf, (u64, SystemTime)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let of = fs::symlink_metadata(&path).unwrap();
-        found.insert(path.clone(), (of.len(), of.modified().unwrap()));
+    for entry in fs::read_dir(folder).expect("the folder exists") {
+        let path = entry.expect("it is readable").path();
+        let of = fs::symlink_metadata(&path).expect("the file exists");
+        found.insert(path.clone(), (of.len(), of.modified().expect("files have a time")));
         if of.is_dir() {
             files(&path, found);
         }

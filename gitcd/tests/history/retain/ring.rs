@@ -41,7 +41,7 @@ async fn write(
         // After an error, it is not known whether it was written.
         let Ok(_) = client.put(put(&key, &value)).await else { return known };
         known.put.insert(key, number);
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             let key = format!("/registry/configmaps/{member}/gone-{number}");
             let Ok(_) = client.put(put(&key, "{\"kind\":\"K\"}\n")).await else { return known };
             let Ok(_) = client.delete_range(delete(&key)).await else { return known };

@@ -66,7 +66,7 @@ impl Drop for Lock {
 /// Makes these commits the boundary, if it is still as `expected`.
 pub(super) fn set(git_dir: &Path, expected: &HashSet<Oid>, commits: &BTreeSet<Oid>) -> Result<(), SetError> {
     let path = git_dir.join("shallow");
-    let lines: String = commits.iter().map(|oid| format!("{oid}\n")).collect();
+    let lines = commits.iter().fold(String::new(), |lines, oid| lines + &oid.to_string() + "\n");
     let held = Lock::take(git_dir, &lines)?;
     if shallow(git_dir)? != *expected {
         return Err(SetError::Changed(path));

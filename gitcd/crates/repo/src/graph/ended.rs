@@ -51,7 +51,7 @@ impl Graph {
     fn ends(&self, flags: &HashMap<Oid, u8>) -> [Option<Oid>; 2] {
         let of = |side: u8| {
             let is_of = |oid: &&Oid| flags.get(*oid).is_some_and(|flags| flags & (ONE | OTHER) == side);
-            self.boundary.iter().flat_map(|boundary| boundary.commits()).find(is_of).copied()
+            self.boundary.iter().flat_map(Boundary::commits).find(is_of).copied()
         };
         [of(ONE), of(OTHER)]
     }

@@ -43,9 +43,9 @@ async fn what_cannot_be_cut_safely_is_refused() {
         let path = folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if path.to_string_lossy().contains("objdir") {
-            fs::create_dir(&path).unwrap()
+            fs::create_dir(&path).unwrap();
         } else {
-            fs::write(&path, "").unwrap()
+            fs::write(&path, "").unwrap();
         }
         let held = File::open(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockShared).unwrap();

@@ -10,7 +10,7 @@ use crate::graph::{Graph, GraphError};
 fn commit(repository: &Repository, parents: &[Oid], time: i64, message: &str) -> Oid {
     let tree = repository.treebuilder(None).unwrap().write().unwrap();
     let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
-    let lines: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+    let lines = parents.iter().fold(String::new(), |lines, parent| lines + &format!("parent {parent}\n"));
     let who = format!("{} <{}> {time} +0000", author.name().unwrap(), author.email().unwrap());
     // Written as it is: libgit2 would look for the parents.
     let text = format!("tree {tree}\n{lines}author {who}\ncommitter {who}\n\n{message}");
