@@ -16,7 +16,6 @@ mod index;
 mod join;
 mod prune;
 mod record;
-pub mod retain;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use git2::{ErrorCode, Oid};
 use gitcd_repo::changes::{self, Changes};
-use gitcd_repo::graph::{Commit, Graph};
+use gitcd_repo::graph::{Commit, Graph, GraphError};
 
 use super::moment::Moment;
 use super::{CommitInfo, History, HistoryError, Revisions};
@@ -96,7 +96,7 @@ impl History {
             return Ok(found);
         }
         // A merge brought it from another branch.
-        let is_merged = self.has(self.tip.data, wanted);
+        let is_merged = self.repository.graph_descendant_of(self.tip.data, wanted).unwrap_or(false);
         if !is_merged {
             return Err(FindCommitError::Elsewhere(wanted));
         }
@@ -119,19 +119,17 @@ impl History {
         let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
             return Ok(Brought::default());
         };
+        let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
         let theirs = parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent));
         let (mut graph, mut brought) = (Graph::default(), BTreeMap::new());
         let most = if limit == usize::MAX { usize::MAX } else { COMPARED };
         for theirs in theirs {
             self.proceed()?;
-            let apart = match graph.apart(&self.repository, *theirs, before, most) {
-                // They begin before the cut.
-                Err(error) if error.is_cut() => None,
-                apart => apart?,
+            let Some(apart) = graph.apart(&self.repository, *theirs, before, most).map_err(failed)? else {
+                return Ok(Brought { commits: Vec::new(), has_more: true });
             };
-            let Some(apart) = apart else { return Ok(Brought { commits: Vec::new(), has_more: true }) };
             for oid in apart.one {
-                brought.insert(oid, graph.commit(&self.repository, oid)?);
+                brought.insert(oid, graph.commit(&self.repository, oid).map_err(failed)?);
             }
         }
         let sorted = newest_first(brought).into_iter();

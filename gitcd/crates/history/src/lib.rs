@@ -18,7 +18,6 @@ pub mod managers;
 pub mod moment;
 mod named;
 pub mod neighbours;
-pub mod retention;
 mod stop;
 pub mod versions;
 pub mod when;
@@ -31,12 +30,10 @@ use git2::{Odb, Oid, Repository};
 use gitcd_core::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use gitcd_merge::form::{self, Form};
 
-use gitcd_repo::boundary::{Boundary, BoundaryError};
 use gitcd_repo::branch::Config;
 use gitcd_repo::changes::{self, TreeError};
 use gitcd_repo::git_dir;
 use gitcd_repo::go;
-use gitcd_repo::graph::{Graph, GraphError};
 use gitcd_repo::lookup::{self, Known, Lookup};
 use gitcd_repo::object;
 use gitcd_repo::reader::LoadError;
@@ -59,8 +56,8 @@ pub struct History {
     tip: Flush,
     /// The target of the data reference, which may have external commits since the last flush.
     head: Oid,
-    /// Where the history ends, in a shallow clone or after a cut.
-    boundary: Boundary,
+    /// Whether this is a shallow clone.
+    is_shallow: bool,
     stop: Stop,
 }
 
@@ -133,33 +130,12 @@ pub enum HistoryError {
     #[error(
         "{asked} is before revision {first}, at which this shallow clone begins; `git fetch --unshallow` brings the rest"
     )]
-    Shallow {
+    Cut {
         /// The requested moment.
         asked: String,
         /// The first revision in the clone.
         first: i64,
     },
-    /// The history was cut.
-    #[error(
-        "{asked} is before revision {first}, at which the history begins: older history was cut on {date}, {whereabouts}; read it there, \
-         or fetch it with `git fetch --unshallow`"
-    )]
-    Cut {
-        /// The requested moment.
-        asked: String,
-        /// The first revision that was kept.
-        first: i64,
-        /// The date of the cut.
-        date: String,
-        /// Where the removed commits are.
-        whereabouts: String,
-    },
-    /// The ancestry of commits cannot be read.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
-    /// The end of the history cannot be read.
-    #[error(transparent)]
-    Boundary(#[from] BoundaryError),
     /// The revision has not happened yet, or is not committed yet.
     #[error("revision {asked} is not in Git; the last one is {last}")]
     TooLate {
@@ -212,7 +188,6 @@ impl History {
         }
         let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
         let tip = Flush::read(&odb, metadata)?;
-        let boundary = Boundary::read(repository.path())?;
         // The last flush may have no key.
         let mut flush = Some(tip.clone()).filter(|_| find_prefix);
         for _ in 0..MAX_PREFIX {
@@ -220,12 +195,12 @@ impl History {
             if let Some(prefix) = prefix(&repository, &odb, &found)? {
                 config.keys = KeySpace::new(&prefix, [""; 0]);
             } else {
-                let is_there = |oid: &Oid| odb.exists(*oid) && !boundary.removed(*oid).unwrap_or(true);
-                flush = found.previous.filter(is_there).map(|oid| Flush::read(&odb, oid)).transpose()?;
+                flush = found.previous.filter(|oid| odb.exists(*oid)).map(|oid| Flush::read(&odb, oid)).transpose()?;
             }
         }
         drop(odb);
-        Ok(Self { repository, config, tip, head, boundary, stop: Stop::default() })
+        let is_shallow = repository.is_shallow();
+        Ok(Self { repository, config, tip, head, is_shallow, stop: Stop::default() })
     }
 
     /// Returns the last revision in Git.
@@ -269,7 +244,7 @@ impl History {
 
     /// Returns whether a commit is another one, or follows it.
     fn has(&self, commit: Oid, other: Oid) -> bool {
-        Graph::default().is_ancestor(&self.repository, other, commit).unwrap_or(false)
+        commit == other || self.repository.graph_descendant_of(commit, other).unwrap_or(false)
     }
 
     /// Returns which keys are data.

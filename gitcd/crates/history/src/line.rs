@@ -73,17 +73,15 @@ impl History {
             HistoryLink::Merged { ours, theirs } => (there.contains(ours) && there.contains(theirs)).then_some(*ours),
             _ => None,
         });
-        let leads_to = |parent: &Oid| until.is_some_and(|until| self.has(*parent, until));
+        let leads_to = |parent: &Oid| {
+            let descends = |until| self.repository.graph_descendant_of(*parent, until).unwrap_or(false);
+            until.is_some_and(|until| *parent == until || descends(until))
+        };
         own.or_else(|| there.iter().copied().find(leads_to)).or(there.first().copied())
     }
 
-    /// Returns whether a shallow clone lacks this commit, or gitcd removed it, although its object may still exist.
+    /// Returns whether a shallow clone lacks this commit.
     pub(super) fn is_cut(&self, odb: &Odb<'_>, commit: Oid) -> bool {
-        self.is_shallow() && (self.boundary.removed(commit).unwrap_or(true) || !odb.exists(commit))
-    }
-
-    /// Returns whether the history ends before its beginning.
-    pub(super) fn is_shallow(&self) -> bool {
-        !self.boundary.commits().is_empty()
+        self.is_shallow && !odb.exists(commit)
     }
 }

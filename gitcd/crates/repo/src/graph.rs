@@ -3,9 +3,6 @@
 //! Source: Git's algorithm in `commit-reach.c` (`paint_down_to_common`), except that some edges do not count. A merge that left
 //! keys out has the other branch as a parent without having those keys; for these keys its history does not include that parent
 //! ([`gitcd_core::scope`]).
-//!
-//! A walk ends at the [boundary](crate::boundary) of the history. If a merge base may be beyond it, that is an error, never a merge
-//! without a base: the other side would bring back every key that was deleted meanwhile.
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,19 +12,11 @@ use git2::{Odb, Oid, Repository};
 
 use gitcd_core::scope::Scope;
 
-use super::boundary::Boundary;
-
-mod beyond;
-mod cut;
 mod edited;
-mod ended;
-mod error;
 mod missing;
 mod symmetric_difference;
 
-pub use cut::CutPlan;
 pub use edited::Edit;
-pub use error::GraphError;
 pub use missing::Missing;
 pub use symmetric_difference::SymmetricDifference;
 
@@ -42,17 +31,21 @@ pub struct Commit {
     pub time: i64,
     /// The parent that was not merged whole, and the scope of the merge.
     pub partial: Option<(Oid, Arc<Scope>)>,
-    /// Whether the history ends here although the commit has parents, which are not listed then.
-    pub is_boundary: bool,
 }
 
-/// The commits read so far. Commits are immutable, so the graph may live as long as its repository. If the boundary of the history
-/// moves, the next search for merge bases starts afresh.
+/// A commit that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("commit {oid}: {problem}")]
+pub struct GraphError {
+    /// The commit.
+    pub oid: Oid,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// The commits read so far. Commits are immutable, so the graph may live as long as its repository.
 #[derive(Debug, Default)]
 pub struct Graph {
-    boundary: Option<Boundary>,
-    /// Whether commits keep their parents beyond the boundary.
-    is_raw: bool,
     commits: HashMap<Oid, Arc<Commit>>,
     /// Merge bases of pairs that were computed.
     meetings: HashMap<(Oid, Oid), Arc<MergeBases>>,
@@ -88,15 +81,10 @@ struct Filtered {
 }
 
 impl Graph {
-    /// Returns a graph whose commits have all parents that they name, also those beyond the boundary of the history.
-    pub fn raw() -> Self {
-        Self { is_raw: true, ..Self::default() }
-    }
-
     /// Returns a commit.
     ///
     /// # Errors
-    /// [`GraphError`] if it does not exist, is not a commit, or was removed when the history was cut.
+    /// [`GraphError`] if it does not exist or is not a commit.
     pub fn commit(&mut self, repository: &Repository, oid: Oid) -> Result<Arc<Commit>, GraphError> {
         if let Some(commit) = self.commits.get(&oid) {
             return Ok(commit.clone());
@@ -104,10 +92,9 @@ impl Graph {
         if self.commits.len() >= REMEMBERED {
             self.commits.clear();
         }
-        let odb = repository.odb().map_err(|error| GraphError::unreadable(oid, error.message()))?;
-        let mut commit = read(&odb, oid)?;
-        self.end_at_boundary(repository, oid, &mut commit)?;
-        let commit = Arc::new(commit);
+        let failed = |error: git2::Error| GraphError { oid, problem: error.message().to_owned() };
+        let odb = repository.odb().map_err(failed)?;
+        let commit = Arc::new(read(&odb, oid)?);
         self.commits.insert(oid, commit.clone());
         Ok(commit)
     }
@@ -126,7 +113,6 @@ impl Graph {
     /// # Errors
     /// [`GraphError`].
     pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<MergeBases>, GraphError> {
-        self.refresh(repository)?;
         let pair = (one.min(other), one.max(other));
         if let Some(meeting) = self.meetings.get(&pair) {
             return Ok(meeting.clone());
@@ -187,15 +173,10 @@ impl Graph {
         other: Oid,
         left_out: impl Fn(&Scope) -> bool,
     ) -> Result<MergeBases, GraphError> {
-        self.refresh(repository)?;
         if one == other {
             return Ok(MergeBases { bases: vec![one], scopes: Vec::new() });
         }
         let (found, flags) = self.paint(repository, one, other, &left_out)?;
-        if found.is_empty() {
-            // They may appear to be unrelated only because one of them ends at the boundary.
-            self.check_whole(&flags)?;
-        }
         let mut bases: Vec<Oid> = found.into_iter().filter(|oid| flags[oid] & STALE == 0).collect();
         bases.sort();
         if bases.len() > 1 {
@@ -266,7 +247,6 @@ impl Graph {
                 }
             }
         }
-        self.check_ends(&flags)?;
         Ok((found, flags))
     }
 
@@ -293,7 +273,7 @@ impl Graph {
 }
 
 fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
-    let problem = |problem: &str| GraphError::unreadable(oid, problem);
+    let problem = |problem: &str| GraphError { oid, problem: problem.to_owned() };
     let object = super::object::read(odb, oid).map_err(|error| problem(error.message()))?;
     if object.kind() != git2::ObjectType::Commit {
         return Err(problem("it is not a commit"));
@@ -321,7 +301,7 @@ pub fn parse(data: &[u8]) -> Option<Commit> {
     let message = data.get(end + 2..).unwrap_or_default();
     let partial = if parents.len() > 1 { Scope::parse(message) } else { None };
     let partial = partial.filter(|(of, _)| parents.contains(of)).map(|(of, scope)| (of, Arc::new(scope)));
-    Some(Commit { tree, parents, time, partial, is_boundary: false })
+    Some(Commit { tree, parents, time, partial })
 }
 
 #[cfg(test)]

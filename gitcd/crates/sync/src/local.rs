@@ -6,9 +6,7 @@ use std::path::PathBuf;
 
 use git2::{Odb, OdbLookupFlags, Oid, Repository};
 
-use gitcd_repo::boundary::RecordError;
-use gitcd_repo::graph::{self, Graph, GraphError};
-use gitcd_repo::object;
+use gitcd_repo::graph::Graph;
 use gitcd_repo::refs::Refs;
 use gitcd_repo::transfer::{self, TransferError};
 
@@ -69,7 +67,7 @@ impl Copier {
         self.turn_to(to);
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
-        let new = new_commits(from, wanted, tips).map_err(unreadable)?;
+        let new = new_commits(from, wanted, tips).map_err(|error| failed(&error))?;
         let (pushed, all) = (std::mem::take(&mut self.pushed), OnceCell::new());
         let is_there = |oid| {
             if !new.contains(&oid) {
@@ -111,7 +109,7 @@ impl Copier {
     ) -> Result<u64, TransferError> {
         self.turn_to(to);
         self.pack.restart();
-        let there = history(to, whole).map_err(unreadable)?;
+        let there = history(to, whole).map_err(|error| failed(&error))?;
         self.add(from, to, wanted, |oid| Ok(there.contains(&oid))).inspect_err(|_| self.pack.restart())
     }
 
@@ -124,8 +122,6 @@ impl Copier {
     ) -> Result<u64, TransferError> {
         self.pack.distrust(from.commondir().join("objects"));
         let mut graph = Graph::default();
-        let boundary = Graph::default().boundary(to).map_err(TransferError::Cut)?;
-        let mut restored: Vec<Oid> = Vec::new();
         let (mut started, mut done, mut commits) = (HashSet::new(), HashSet::new(), Vec::new());
         let mut stack = wanted.to_vec();
         // Parents first: objects that a commit shares with its parents are left out, so they must be copied before.
@@ -134,26 +130,9 @@ impl Copier {
                 stack.pop();
                 continue;
             }
-            if boundary.removed(oid).map_err(|error| TransferError::Cut(error.into()))? {
-                // Another branch continues from it. What is before it does not come back.
-                restored.push(oid);
-            }
             self.pack.check(oid)?;
-            let commit = graph.commit(from, oid).map_err(|error| match error {
-                error @ GraphError::Cut { .. } => TransferError::Cut(error),
-                error => TransferError::Read { oid, said: error.to_string() },
-            })?;
-            if restored.last() == Some(&oid) {
-                stack.pop();
-                done.insert(oid);
-                commits.push((oid, commit));
-                continue;
-            }
-            if commit.is_boundary
-                && !self::parents(from, oid)?.into_iter().map(&is_there).all(|is_there| matches!(is_there, Ok(true)))
-            {
-                return Err(TransferError::Cut(graph.ended_at(oid)));
-            }
+            let commit =
+                graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
             if started.insert(oid) {
                 stack.extend(commit.parents.iter().copied());
             } else {
@@ -169,46 +148,30 @@ impl Copier {
         let from_odb = odb(from)?;
         for (at, (oid, commit)) in commits.iter().enumerate() {
             self.progress.commits(at, commits.len());
-            // The trees of its parents may not be there.
-            let parents = commit.parents.iter().filter(|_| !restored.contains(oid));
-            let before: Vec<Oid> = parents.filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
+            let before: Vec<Oid> =
+                commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
             self.pack.tree(&from_odb, &before, commit.tree)?;
             self.pack.commit(&from_odb, *oid)?;
         }
-        let bytes = self.pack.publish(to)?;
-        if !restored.is_empty() {
-            let failed = |error: RecordError| TransferError::Read { oid: restored[0], said: error.to_string() };
-            boundary.restore(to.path(), &restored).map_err(failed)?;
-        }
-        Ok(bytes)
+        self.pack.publish(to)
     }
-}
-
-fn unreadable(error: GraphError) -> TransferError {
-    if error.is_cut() {
-        TransferError::Cut(error)
-    } else {
-        TransferError::Read { oid: Oid::ZERO_SHA1, said: error.to_string() }
-    }
-}
-
-/// Returns the parents of a commit, also those beyond the boundary of the history.
-fn parents(repository: &Repository, oid: Oid) -> Result<Vec<Oid>, TransferError> {
-    let odb = odb(repository)?;
-    let object = object::read(&odb, oid).map_err(|error| failed(&error))?;
-    Ok(graph::parse(object.data()).map(|commit| commit.parents).unwrap_or_default())
 }
 
 /// Returns the commits reachable from `wanted`, without those reachable from the `tips` that exist here.
-fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, GraphError> {
-    let mut graph = Graph::default();
-    let tips: Vec<Oid> = tips.iter().copied().filter(|tip| graph.commit(here, *tip).is_ok()).collect();
-    graph.beyond(here, wanted, &tips)
+fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
+    let mut walk = here.revwalk()?;
+    wanted.iter().try_for_each(|oid| walk.push(*oid))?;
+    for tip in tips.iter().filter(|tip| here.find_commit(**tip).is_ok()) {
+        walk.hide(*tip)?;
+    }
+    walk.collect()
 }
 
 /// Returns the commits reachable from `tips`.
-fn history(repository: &Repository, tips: &[Oid]) -> Result<HashSet<Oid>, GraphError> {
-    Graph::default().ancestors(repository, tips, &HashSet::new())
+fn history(repository: &Repository, tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
+    let mut walk = repository.revwalk()?;
+    tips.iter().try_for_each(|oid| walk.push(*oid))?;
+    walk.collect()
 }
 
 /// Returns the commits reachable from `tip`, without `known` ones and their history.

@@ -17,7 +17,6 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::choose::Pack;
-use super::graph;
 use super::index::{self, Id};
 
 /// The priority of `git`.
@@ -179,10 +178,6 @@ pub(super) async fn write_commit_graph(
     all: bool,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
-    if place.repository.join("shallow").exists() {
-        // Git does not read it in a repository with a boundary, and libgit2 would read beyond the boundary.
-        return graph::remove_all(&place.repository).map_err(JoinError::from);
-    }
     let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
     let modified = lock.metadata().and_then(|metadata| metadata.modified()).ok();
     if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRAPH_LIMIT) {

@@ -22,7 +22,7 @@ use super::join::{BOUNDS, JoinError, MaintenancePaths, make_pack, publish, run, 
 use super::record::Record;
 
 /// Git touches a pack that has an object it was about to write, and may be about to refer to that object.
-pub(super) const UNTOUCHED: Duration = Duration::from_hours(1);
+const UNTOUCHED: Duration = Duration::from_hours(1);
 /// Length of a line of `git rev-list`: an ID and a line feed.
 const LINE_BYTES: usize = 41;
 /// Number of IDs compared at a time.
@@ -173,7 +173,7 @@ pub(super) async fn grace(
 }
 
 /// Runs `git` with its output redirected to a file.
-pub(super) async fn list(
+async fn list(
     git: &Program,
     place: &MaintenancePaths,
     words: &[&str],
@@ -201,7 +201,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Returns the IDs of a list with one per line.
-pub(super) fn ids(path: &Path) -> Result<impl Iterator<Item = Result<Id, JoinError>>, JoinError> {
+fn ids(path: &Path) -> Result<impl Iterator<Item = Result<Id, JoinError>>, JoinError> {
     let lines = BufReader::new(File::open(path).map_err(JoinError::Read)?).lines();
     Ok(lines.map(|line| Id::parse(&line.map_err(JoinError::Read)?).ok_or_else(JoinError::listed)))
 }

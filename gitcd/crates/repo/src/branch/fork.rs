@@ -2,6 +2,7 @@
 //! repository by `objects/info/alternates` (gitrepository-layout(5)), and writes only its own.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,6 @@ use git2::{Oid, Repository};
 use gitcd_core::durable;
 use gitcd_merge::form::{self, Form};
 
-use super::super::boundary::{Boundary, RecordError};
-use super::super::forks::{self, ForksError};
 use super::super::history_link::HistoryLink;
 use super::super::key_record::{KeyRecord, Location, Record};
 use super::super::load::{Names, Snapshot, join};
@@ -77,12 +76,6 @@ pub enum ForkError {
     /// The file system returned an error.
     #[error(transparent)]
     Io(#[from] durable::Error),
-    /// The fork cannot be registered in the origin.
-    #[error(transparent)]
-    Register(#[from] ForksError),
-    /// The boundary of the history cannot be copied.
-    #[error(transparent)]
-    Boundary(#[from] RecordError),
     /// The metadata of the fork cannot be written.
     #[error(transparent)]
     Flush(#[from] FlushError),
@@ -92,16 +85,13 @@ impl Branch {
     /// Creates the repository of `config`, which must not exist, with a branch that continues from a moment of a branch in the
     /// repository `origin`. Its history before the moment is that of the origin; in etcd's sense it is compacted.
     ///
-    /// The fork is registered in the origin, which keeps what the fork needs; nothing else is written there. The fork needs the
-    /// objects of the origin as long as it is used. Takes about 2 µs for each key, and
+    /// Nothing is written to the origin. The fork needs its objects as long as it is used. Takes about 2 µs for each key, and
     /// 100 µs for each key that was written since the metadata commit.
     ///
     /// # Errors
     /// [`ForkError`]; the folder may be left incomplete, and can be removed.
     pub fn fork(config: Config, origin: &Path, point: ForkPoint, incarnation: String) -> Result<Branch, ForkError> {
         let repository = create(&config, origin)?;
-        // From here on, the origin keeps what the fork needs.
-        forks::register(origin, repository.path(), [point.data, point.metadata])?;
         let names = Names { data: config.data_reference.clone(), metadata: config.metadata_reference.clone() };
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let ForkPoint { metadata, data, revision, writes, known, links } = point;
@@ -184,7 +174,11 @@ fn create(config: &Config, origin: &Path) -> Result<Repository, ForkError> {
     let info = made.path().join("objects/info");
     durable::make_folder(&info)?;
     durable::replace(&info.join("alternates"), &line)?;
-    Boundary::copy(origin, made.path())?;
+    let shallow = origin.join("shallow");
+    if shallow.exists() {
+        let boundary = fs::read(&shallow).map_err(durable::Error::of("read", &shallow))?;
+        durable::replace(&made.path().join("shallow"), &boundary)?;
+    }
     // libgit2 reads the alternates when it opens a repository.
     open_repository(path)?.ok_or_else(|| ForkError::Exists { path: path.clone() })
 }

@@ -36,7 +36,6 @@ impl Graph {
         ours: Oid,
         limit: usize,
     ) -> Result<Missing, GraphError> {
-        self.refresh(repository)?;
         if theirs == ours {
             return Ok(Missing::default());
         }

@@ -17,7 +17,6 @@ use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
-use gitcd_repo::boundary;
 use gitcd_repo::git_dir;
 
 use super::memory::{HistoryLinks, Memory};
@@ -88,8 +87,6 @@ pub(super) struct Exchange<'p> {
     memory: &'p mut Memory,
     echoes: Echoes,
     races: usize,
-    /// How many removed commits were restored.
-    restored: usize,
     repairs: Repairs,
     exchanged: Exchanged,
 }
@@ -103,7 +100,7 @@ impl<'p> Exchange<'p> {
         echoes: Echoes,
     ) -> Self {
         let (repairs, exchanged) = (Repairs::default(), Exchanged::default());
-        Self { puller, remote, link, memory, echoes, races: 0, restored: 0, repairs, exchanged }
+        Self { puller, remote, link, memory, echoes, races: 0, repairs, exchanged }
     }
 
     /// Runs until the exchange is over.
@@ -199,24 +196,11 @@ impl<'p> Exchange<'p> {
             self.repairs = Repairs::default();
             return if self.races < RACES { State::Fetching } else { State::Settled(Err(error)) };
         }
-        if let Some(oid) = error.cut_at()
-            && self.restored < RESTORED
-        {
-            self.restored += 1;
-            let repository = git_dir(&self.puller.merger.config().repository);
-            return if blocking(move || restore(&repository, oid)).await {
-                State::Fetching
-            } else {
-                State::Settled(Err(error))
-            };
-        }
-        let repository = git_dir(&self.puller.merger.config().repository);
-        let looked = move || (repository.join("shallow").exists(), boundary::is_cut(&repository));
-        let (is_shallow, is_cut) = blocking(looked).await;
+        let shallow = git_dir(&self.puller.merger.config().repository).join("shallow");
+        let is_shallow = blocking(move || shallow.exists()).await;
         match DEEPENINGS.get(self.repairs.deepened) {
             _ if error.lacks_objects() && !is_shallow && !self.repairs.refetched => State::Refetching(error),
-            // What gitcd cut is not fetched again.
-            Some(by) if error.lacks_history() && is_shallow && !is_cut => State::Deepening { failure: error, by: *by },
+            Some(by) if error.lacks_history() && is_shallow => State::Deepening { failure: error, by: *by },
             _ => State::Settled(Err(error)),
         }
     }
@@ -345,16 +329,4 @@ impl<'p> Exchange<'p> {
         }
         Ok(())
     }
-}
-
-/// Limit on removed commits that an exchange restores.
-const RESTORED: usize = 1000;
-
-/// Makes a removed commit, which another branch sent again, a part of the boundary. Returns false if it is not one.
-fn restore(git_dir: &std::path::Path, oid: Oid) -> bool {
-    let is_there =
-        git2::Repository::open(git_dir).is_ok_and(|repository| repository.odb().is_ok_and(|odb| odb.exists(oid)));
-    let boundary = boundary::Boundary::read(git_dir);
-    let is_removed = boundary.as_ref().is_ok_and(|boundary| boundary.removed(oid).unwrap_or(false));
-    is_there && is_removed && boundary.is_ok_and(|boundary| boundary.restore(git_dir, &[oid]).is_ok())
 }
