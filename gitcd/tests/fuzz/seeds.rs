@@ -126,6 +126,8 @@ fn packs() -> Vec<(&'static str, Vec<u8>)> {
         ("objects", [&[1, 0][..], &blob, &commit, &near].concat()),
         ("thin", [&[1, 0][..], &against, &blob].concat()),
         ("missing", [&[1, 1][..], &blob].concat()),
+        // Of an empty object to an empty object, which is too short for Git.
+        ("tiny", vec![1, 0, 7, 1, 0, 0]),
     ]
 }
 

@@ -216,7 +216,7 @@ async fn a_moment_that_cannot_be_served_is_refused_with_the_reason() {
         (&["--at=2", "--writer-lease=30s"], "cannot be combined with --writer-lease"),
         (
             &["--at=2", "--auto-compaction-retention=1h", "--host-listen-urls=http://127.0.0.1:0"],
-            "cannot be combined with --auto-compaction-retention, --host-listen-urls; remove one or the other",
+            "cannot be combined with --auto-compaction-retention, --host-listen-urls; remove --at, or these flags",
         ),
     ] {
         let launch = Launch::new(Kind::Gitcd).folder(origin);

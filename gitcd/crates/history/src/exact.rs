@@ -131,7 +131,9 @@ impl History {
     fn window(&self, odb: &Odb<'_>, revision: i64, older: &Flush, newer: Flush) -> Result<Window, ExactError> {
         let steps = self.line(odb, Some(older), Some(&newer), newer.data, usize::MAX)?;
         let is_plain = |step: &Step| step.revisions().is_some() && step.commit.parents.len() == 1;
-        if !newer.joins.is_empty() || !steps.iter().all(is_plain) {
+        // In a shallow repository, the line may end early.
+        let is_whole = steps.last().map_or(newer.data == older.data, |first| first.before == Some(older.data));
+        if !is_whole || !newer.joins.is_empty() || !steps.iter().all(is_plain) {
             return Ok(Window { newer, until: None, tree: None });
         }
         let is_later = |step: &Step| step.revisions().is_some_and(|own| own.first > revision);

@@ -54,10 +54,11 @@ impl Mailbox {
 
     /// Returns how many watchers have an unsent event at or before `bound`.
     fn before(&self, bound: Revision) -> usize {
-        let Pending { groups, marks, in_hand } = &*self.pending.lock();
+        let Pending { groups, marked: marked_groups, marks, in_hand } = &*self.pending.lock();
         let has = |mark: &Mark| mark.first <= bound;
         let marked = marks.iter().filter(|(_, mark)| has(mark)).map(|(id, _)| *id);
-        let members = groups.values().filter(|members| members.mark.as_ref().is_some_and(has));
+        let members = marked_groups.iter().filter_map(|id| groups.get(id));
+        let members = members.filter(|members| members.mark.as_ref().is_some_and(has));
         let begun = in_hand.iter().filter(|(_, from)| **from <= bound).map(|(id, _)| *id);
         members
             .flat_map(|members| members.watchers.iter().copied())
@@ -78,19 +79,32 @@ impl Mailbox {
 struct Pending {
     /// The stream's watchers of a group, which the writer marks together.
     groups: HashMap<u64, Members>,
+    /// The groups that have a mark.
+    marked: Vec<u64>,
     marks: HashMap<i64, Mark>,
     /// Taken and being sent.
     in_hand: HashMap<i64, Revision>,
 }
 
 impl Pending {
+    fn mark_group(&mut self, id: u64, from: Revision) {
+        let Some(members) = self.groups.get_mut(&id) else { return };
+        if members.mark.is_none() {
+            self.marked.push(id);
+        }
+        members.mark.get_or_insert(Mark::new(from)).add(from);
+    }
+
     fn take(&mut self, visible: Revision) -> HashMap<i64, Revision> {
         let mut taken = HashMap::new();
-        for Members { watchers, mark } in self.groups.values_mut() {
-            let Some(first) = mark.as_mut().and_then(|mark| mark.take(visible)) else { continue };
-            taken.extend(watchers.iter().map(|watch| (*watch, first)));
-            *mark = mark.take().filter(|mark| mark.last > visible);
-        }
+        self.marked.retain(|id| {
+            let Some(Members { watchers, mark }) = self.groups.get_mut(id) else { return false };
+            if let Some(first) = mark.as_mut().and_then(|mark| mark.take(visible)) {
+                taken.extend(watchers.iter().map(|watch| (*watch, first)));
+                *mark = mark.take().filter(|mark| mark.last > visible);
+            }
+            mark.is_some()
+        });
         self.marks.retain(|watch, mark| {
             if let Some(first) = mark.take(visible) {
                 // The earlier of both: a watcher that starts in the past has a mark of its own.
@@ -142,7 +156,7 @@ struct Group {
     id: u64,
     /// By the address of their mailbox.
     streams: HashMap<usize, Arc<Mailbox>>,
-    /// The last revision that this group was marked for in the batch being published.
+    /// The first revision with an event for this group in the batch that is being published.
     marked: Option<Revision>,
 }
 
@@ -211,7 +225,7 @@ impl Hub {
     }
 
     /// Marks all watchers that `entries` concern, then calls `raise`, which makes the entries visible, then wakes the streams. So
-    /// a stream that sees the raised revision also finds its marks.
+    /// a stream that sees the raised revision also finds its marks. All entries become visible together: a group gets one mark.
     pub fn publish<'a>(&self, entries: impl Iterator<Item = &'a Entry>, raise: impl FnOnce()) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -303,9 +317,7 @@ impl Group {
     /// Marks the group's watchers, with one mark for each stream.
     fn mark(&self, from: Revision, touched: &mut Vec<Arc<Mailbox>>) {
         for mailbox in self.streams.values() {
-            if let Some(members) = mailbox.pending.lock().groups.get_mut(&self.id) {
-                members.mark.get_or_insert_with(|| Mark::new(from)).add(from);
-            }
+            mailbox.pending.lock().mark_group(self.id, from);
             if touched.last().is_none_or(|last| !Arc::ptr_eq(last, mailbox)) {
                 touched.push(mailbox.clone());
             }
@@ -402,7 +414,8 @@ mod tests {
         let written = [entry(7, "a1"), entry(8, "c"), entry(9, "a2")];
         hub.publish(written.iter(), || ());
         assert_eq!(mailbox.pending.lock().marks.len(), 1, "one watcher starts in the past");
-        assert_eq!(taken(7), BTreeMap::from([(1, 7), (2, 7), (3, 4)]));
+        assert_eq!(taken(6), BTreeMap::from([(3, 4)]), "the others are not visible yet");
+        assert_eq!(taken(9), BTreeMap::from([(1, 7), (2, 7), (3, 7)]));
         drop(two);
         hub.publish([entry(10, "a3")].iter(), || ());
         assert_eq!(mailbox.before(Revision::new(10)), 2);

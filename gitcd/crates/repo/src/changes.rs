@@ -51,14 +51,36 @@ pub struct TreeError {
 /// # Errors
 /// [`TreeError`] if a tree is missing or damaged.
 pub fn between(repository: &Repository, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
+    between_while(repository, from, to, || Ok(()))
+}
+
+/// Does the same, and ends with an error of `proceed`, which is called for each directory.
+///
+/// # Errors
+/// As [`between`], and those of `proceed`.
+pub fn between_while<E: From<TreeError>>(
+    repository: &Repository,
+    from: Option<Oid>,
+    to: Option<Oid>,
+    proceed: impl FnMut() -> Result<(), E>,
+) -> Result<Changes, E> {
     let odb = repository.odb().map_err(|error| failed(Oid::ZERO_SHA1, &error))?;
-    among(&mut Trees::new(odb), from, to)
+    walk(&mut Trees::new(odb), from, to, proceed)
 }
 
 /// Does the same with a cache of trees, for many comparisons.
 pub(crate) fn among(trees: &mut Trees<'_>, from: Option<Oid>, to: Option<Oid>) -> Result<Changes, TreeError> {
+    walk(trees, from, to, || Ok(()))
+}
+
+fn walk<E: From<TreeError>>(
+    trees: &mut Trees<'_>,
+    from: Option<Oid>,
+    to: Option<Oid>,
+    proceed: impl FnMut() -> Result<(), E>,
+) -> Result<Changes, E> {
     let mut walk = Walk { trees, changes: Changes::default() };
-    walk.run(from, to)?;
+    walk.run(from, to, proceed)?;
     let mut changes = walk.changes;
     // A value moves into a directory once other keys exist below it: that is not a change.
     changes.keys.retain(|_, change| change.from != change.to);
@@ -187,13 +209,19 @@ struct TreePair {
 }
 
 impl Walk<'_, '_> {
-    fn run(&mut self, from: Option<Oid>, to: Option<Oid>) -> Result<(), TreeError> {
+    fn run<E: From<TreeError>>(
+        &mut self,
+        from: Option<Oid>,
+        to: Option<Oid>,
+        mut proceed: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         // Use a heap-allocated stack: directories may be nested deeper than a thread's stack allows.
         let mut stack = vec![TreePair { path: Vec::new(), depth: 0, from, to }];
         while let Some(pair) = stack.pop() {
             if pair.from == pair.to {
                 continue;
             }
+            proceed()?;
             let first = stack.len();
             self.trees(&pair, &mut stack)?;
             stack[first..].reverse();

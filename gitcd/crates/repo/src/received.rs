@@ -89,6 +89,8 @@ const MOST_PASSES: usize = 64;
 const TAG: u8 = 4;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
+/// Git refuses shorter deltas (`DELTA_SIZE_MIN` in `delta.h`).
+const MIN_DELTA_BYTES: usize = 4;
 const TOO_SHORT: Refused = Refused::Damaged("the pack ends too early");
 
 /// Reads a pack. `odb` has the bases that a thin pack leaves out; packs in `recent` need not be read from it.
@@ -433,7 +435,7 @@ fn distance(rest: &mut &[u8]) -> Result<usize, Refused> {
 /// Applies a delta to its base.
 fn patched(base: &[u8], mut delta: &[u8], room: &mut usize) -> Result<Vec<u8>, Refused> {
     const WRONG: Refused = Refused::Damaged("a delta does not fit its base");
-    if number(&mut delta)? != base.len() {
+    if delta.len() < MIN_DELTA_BYTES || number(&mut delta)? != base.len() {
         return Err(WRONG);
     }
     let size = number(&mut delta)?;

@@ -75,14 +75,19 @@ impl History {
         let folder = common.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &common[..=slash]);
         let Some(tree) = self.directory(tree, folder)? else { return Ok(BTreeMap::new()) };
         let whole = |below: Vec<u8>| self.config.keys.absolute(&[folder, &below].concat());
-        Ok(within(changes::between(&self.repository, None, Some(tree))?, range, whole))
+        Ok(within(self.all(tree)?, range, whole))
     }
 
     fn local_keys(&self, metadata: Oid, range: KeyBounds<'_>) -> Result<BTreeMap<Vec<u8>, Oid>, HistoryError> {
         match changes::any_entry(&self.odb()?, metadata, b"local")? {
-            Some((true, tree)) => Ok(within(changes::between(&self.repository, None, Some(tree))?, range, |key| key)),
+            Some((true, tree)) => Ok(within(self.all(tree)?, range, |key| key)),
             _ => Ok(BTreeMap::new()),
         }
+    }
+
+    /// Returns everything below a tree.
+    fn all(&self, tree: Oid) -> Result<changes::Changes, HistoryError> {
+        changes::between_while(&self.repository, None, Some(tree), || self.proceed())
     }
 
     /// Returns the tree of a folder of keys, whose name ends with a slash or is empty.

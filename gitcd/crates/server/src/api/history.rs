@@ -27,8 +27,8 @@ use crate::proto::etcdserverpb as pb;
 const AT_ONCE: usize = 4;
 /// How long a read may take, with the wait for its turn.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Limit on the values of one response, in bytes.
-const MAX_VALUE_BYTES: usize = 256 << 20;
+/// Limit on the values of one response, in bytes. Clients that receive slowly keep more than [`AT_ONCE`] responses in memory.
+const MAX_VALUE_BYTES: usize = 32 << 20;
 
 /// Reads compacted revisions of a branch from Git.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl ReadError {
             Self::Exact(ExactError::History(HistoryError::Stopped)) | Self::History(HistoryError::Stopped) => {
                 let seconds = DEADLINE.as_secs();
                 Status::deadline_exceeded(text(&format!(
-                    "it takes longer than {seconds} seconds; read fewer keys at once"
+                    "the read takes longer than {seconds} seconds; read fewer keys at once"
                 )))
             }
             Self::Exact(ExactError::History(error)) | Self::History(error) => Status::internal(text(&error)),

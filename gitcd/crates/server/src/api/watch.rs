@@ -23,7 +23,7 @@ pub mod stream;
 /// The service's only method.
 const PATH: &str = "/etcdserverpb.Watch/Watch";
 /// Responses queued for the connection; further events stay in the log.
-const WAITING_RESPONSES: usize = 16;
+const WAITING_RESPONSES: usize = 4;
 
 /// The service's server. Unlike a generated one, it does not encode an event again for each watcher.
 #[derive(Clone, Debug)]

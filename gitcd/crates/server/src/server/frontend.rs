@@ -102,7 +102,9 @@ fn backend(
         repository: Arc::new(config.branch.repository.clone()),
         snapshots: api::Spooler::default(),
         pages: Arc::default(),
-        history: config.reads_git.then(|| Arc::new(GitHistory::new(config.branch.clone(), history.clone()))),
+        // A standby shows what others pushed; its own branch is behind, or is another one.
+        history: (config.reads_git && !store.is_standby())
+            .then(|| Arc::new(GitHistory::new(config.branch.clone(), history.clone()))),
         maintenance: maintenance.clone(),
     }
 }

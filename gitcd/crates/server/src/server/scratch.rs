@@ -46,7 +46,7 @@ impl ScratchFolder {
                 return Ok(Self { folder, _lock: lock });
             }
         }
-        Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "other processes remove it at once")))
+        Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "another process keeps removing it")))
     }
 
     pub(super) fn path(&self) -> &Path {

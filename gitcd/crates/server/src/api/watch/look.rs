@@ -18,6 +18,8 @@ const ENTRIES_PER_LOOK: usize = 2048;
 const RESPONSE_BYTES: usize = 1 << 20;
 /// Bytes of events that are kept for other watchers of a stream.
 const KEPT_BYTES: usize = 4 << 20;
+/// Memory for what is kept of one look, besides the events.
+const LOOK_BYTES: usize = 256;
 
 /// Which changes a watcher receives, and with what. Watchers with the same selection receive the same events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,15 +63,15 @@ impl Looks {
         self.bytes = 0;
     }
 
-    /// Returns a watcher's next events, in whole revisions.
+    /// Returns a watcher's next events, in whole revisions. They are kept if other watchers share the selection.
     pub(super) fn look(
         &mut self,
         store: &Store,
         selection: &Arc<Selection>,
         from: Revision,
-        shared: bool,
+        is_shared: bool,
     ) -> Result<Seen, Failed> {
-        if !shared {
+        if !is_shared {
             return look(store, selection, from);
         }
         let key = (selection.clone(), from);
@@ -77,11 +79,14 @@ impl Looks {
             return Ok(seen.clone());
         }
         let seen = look(store, selection, from)?;
-        if self.bytes + seen.events.bytes() > KEPT_BYTES {
-            self.forget();
+        let bytes = LOOK_BYTES + seen.events.bytes();
+        if bytes <= KEPT_BYTES {
+            if self.bytes + bytes > KEPT_BYTES {
+                self.forget();
+            }
+            self.bytes += bytes;
+            self.seen.insert(key, seen.clone());
         }
-        self.bytes += seen.events.bytes();
-        self.seen.insert(key, seen.clone());
         Ok(seen)
     }
 }

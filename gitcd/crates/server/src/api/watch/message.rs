@@ -51,6 +51,7 @@ impl Events {
             message::encode(EVENTS, &event?, &mut bytes);
             ends.push(bytes.len());
         }
+        bytes.shrink_to_fit();
         Ok(Self { bytes: bytes.into(), ends: ends.into() })
     }
 

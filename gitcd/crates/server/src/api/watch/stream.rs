@@ -59,6 +59,8 @@ struct Session {
     settings: Settings,
     mailbox: Arc<Mailbox>,
     watchers: HashMap<i64, Watcher>,
+    /// How many watchers have a selection.
+    selections: HashMap<Arc<Selection>, usize>,
     next_id: i64,
     looks: Looks,
     answers: mpsc::Sender<Result<Response, Status>>,
@@ -75,8 +77,16 @@ pub async fn serve(
     let mut ticks = tokio::time::interval(settings.progress_interval);
     ticks.reset();
     let mut asks = true;
-    let (watchers, looks) = (HashMap::new(), Looks::default());
-    let mut session = Session { store, settings, mailbox: mailbox.clone(), watchers, next_id: 0, looks, answers };
+    let mut session = Session {
+        store,
+        settings,
+        mailbox: mailbox.clone(),
+        watchers: HashMap::new(),
+        selections: HashMap::new(),
+        next_id: 0,
+        looks: Looks::default(),
+        answers,
+    };
     loop {
         let alive = tokio::select! {
             request = requests.next(), if asks => match request {
@@ -152,8 +162,10 @@ impl Session {
         });
         let filtered = |filter: FilterType| create.filters.contains(&(filter as i32));
         let (no_put, no_delete) = (filtered(FilterType::Noput), filtered(FilterType::Nodelete));
+        let selection = Arc::new(Selection { keys, no_put, no_delete, prev_kv: create.prev_kv });
+        *self.selections.entry(selection.clone()).or_default() += 1;
         let watcher = Watcher {
-            selection: Arc::new(Selection { keys, no_put, no_delete, prev_kv: create.prev_kv }),
+            selection,
             next,
             start,
             fragment: create.fragment,
@@ -175,11 +187,23 @@ impl Session {
     }
 
     async fn cancel(&mut self, id: i64) -> Result<(), Gone> {
-        if self.watchers.remove(&id).is_none() {
+        if !self.remove(id) {
             return Ok(());
         }
         self.send_at(self.store.revision(), WatchResponse { watch_id: id, canceled: true, ..WatchResponse::default() })
             .await
+    }
+
+    /// Removes a watcher; returns whether there was one.
+    fn remove(&mut self, id: i64) -> bool {
+        let Some(watcher) = self.watchers.remove(&id) else { return false };
+        if let Some(count) = self.selections.get_mut(&watcher.selection) {
+            *count -= 1;
+            if *count == 0 {
+                self.selections.remove(&watcher.selection);
+            }
+        }
+        true
     }
 
     /// Reports the current revision, after everything up to it has been sent.
@@ -225,8 +249,8 @@ impl Session {
         loop {
             // Read only what can be sent: if the client is slow, its backlog becomes large responses.
             drop(self.answers.reserve().await.map_err(|_| Gone)?);
-            let is_shared = self.watchers.len() > 1;
             let Some(watcher) = self.watchers.get_mut(&id) else { return Ok(()) };
+            let is_shared = self.selections.get(&watcher.selection).is_some_and(|count| *count > 1);
             watcher.next = watcher.next.max(from);
             let seen = match self.looks.look(&self.store, &watcher.selection, watcher.next, is_shared) {
                 Ok(seen) => seen,
@@ -254,7 +278,7 @@ impl Session {
 
     /// Cancels a watcher that a compaction has overtaken.
     async fn overtaken(&mut self, id: i64) -> Result<(), Gone> {
-        self.watchers.remove(&id);
+        self.remove(id);
         let compact_revision = self.store.compacted().get();
         let canceled = WatchResponse { watch_id: id, canceled: true, compact_revision, ..WatchResponse::default() };
         // As in etcd, without a revision: the compact revision is what counts.
