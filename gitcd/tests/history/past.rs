@@ -36,6 +36,15 @@ async fn value(client: &Client, key: &str) -> String {
     String::from_utf8(answer.kvs[0].value.to_vec()).expect("the test writes text")
 }
 
+/// Writes a key, and writes it again in a later commit; returns the first revision.
+async fn written_twice(store: &mut Store) -> i64 {
+    let first = store.put("/registry/a", "old").await;
+    store.committed().await;
+    store.put("/registry/a", "new").await;
+    store.committed().await;
+    first
+}
+
 #[tokio::test]
 async fn each_revision_is_served_as_it_was_while_the_branch_is_written() {
     let seed = rand::rng().random();
@@ -71,10 +80,7 @@ async fn reads_and_watches_are_answered_and_everything_else_is_refused_with_the_
     client.lease_grant(grant(77, 600)).await.ok();
     let leased = PutRequest { lease: 77, ..put("/registry/leased", "1") };
     client.put(leased).await.ok();
-    let first = store.put("/registry/a", "old").await;
-    store.committed().await;
-    store.put("/registry/a", "new").await;
-    store.committed().await;
+    let first = written_twice(&mut store).await;
     let folder = tempfile::tempdir().unwrap();
     let server = past(store.server.folder(), &first.to_string(), folder.path()).start().await;
     let client = server.client().await;
@@ -123,10 +129,7 @@ fn raise() -> AlarmRequest {
 #[tokio::test]
 async fn a_snapshot_of_the_past_restores_the_past() {
     let mut store = Store::start(&["--commit-granularity=revision"]).await;
-    let first = store.put("/registry/a", "old").await;
-    store.committed().await;
-    store.put("/registry/a", "new").await;
-    store.committed().await;
+    let first = written_twice(&mut store).await;
     let folder = tempfile::tempdir().unwrap();
     let server = past(store.server.folder(), &first.to_string(), folder.path()).start().await;
     let mut parts = server.client().await.snapshot(SnapshotRequest {}).await.expect("there is room").into_inner();

@@ -7,6 +7,8 @@ use bytes::Bytes;
 
 use gitcd_core::revision::Revision;
 
+use super::index::{Index, KeyRange};
+
 pub use gitcd_core::lease::MAX_TTL;
 /// The shortest time to live in seconds: one and a half of etcd's default election timeouts, rounded up.
 pub const MIN_TTL: i64 = 2;
@@ -54,6 +56,18 @@ impl Leases {
         self.remove(id);
         self.by_deadline.insert((lease.deadline, id));
         self.by_id.insert(id, lease);
+    }
+
+    /// Attaches all keys of the index to their leases.
+    pub(super) fn attach_all(&mut self, index: &Index) {
+        for version in index.range(&KeyRange::From(Bytes::new()), index.revision()) {
+            if version.lease != 0 && self.find(version.lease).is_none() {
+                // The lease ended, but the state that recovery started from still has its key: let the lease expire again to
+                // delete it.
+                self.grant(version.lease, MIN_TTL, Instant::now());
+            }
+            self.attach(&version.key, 0, version.lease);
+        }
     }
 
     /// Removes a lease.

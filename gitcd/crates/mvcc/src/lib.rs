@@ -13,6 +13,7 @@ mod expiry;
 pub mod hub;
 pub mod index;
 pub mod lease;
+mod lease_requests;
 pub mod log;
 pub mod merge;
 mod past;
@@ -30,7 +31,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use bytes::Bytes;
 use gitcd_core::blocking;
 use gitcd_core::fence::Fence;
 use gitcd_core::revision::Revision;
@@ -122,10 +122,8 @@ pub struct Store {
     poisoned: Mutex<Option<String>>,
     /// The fence: closed while this server must not acknowledge writes. Unset if there can be no other writer.
     fence: OnceLock<Arc<Fence>>,
-    /// Set if this store follows another server's writes, and accepts none.
-    standby: Option<Standby>,
-    /// Set if this store shows the past, and accepts no writes.
-    past: Option<Past>,
+    /// Set if this store accepts no writes.
+    read_only: Option<ReadOnly>,
     lease_granted: tokio::sync::Notify,
     alarms: Alarms,
     /// Notified when writes succeed again after ENOSPC.
@@ -164,8 +162,16 @@ struct Parts {
     commands: mpsc::Sender<writer::Command>,
     progress: Progress,
     alarms: Alarms,
-    standby: Option<Standby>,
-    past: Option<Past>,
+    read_only: Option<ReadOnly>,
+}
+
+/// Why a store accepts no writes.
+#[derive(Debug)]
+enum ReadOnly {
+    /// It follows another server's writes.
+    Standby(Standby),
+    /// It shows the past.
+    Past(Past),
 }
 
 impl Store {
@@ -184,17 +190,16 @@ impl Store {
     fn assemble(start: Start, limits: Limits) -> (writer::Writer, mpsc::Receiver<writer::Command>) {
         let (commands, inbox) = mpsc::channel(limits.queue);
         let Start { index, mut leases, committed, journal, segments, superseded, alarms, merges } = start;
-        attach(&index, &mut leases);
+        leases.attach_all(&index);
         let progress = Progress::new(committed, merges);
         let max_journal_bytes = limits.max_journal_bytes;
-        let parts =
-            Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby: None, past: None };
+        let parts = Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, read_only: None };
         let store = Self::build(parts);
         (writer::Writer::new(store, journal, limits, superseded), inbox)
     }
 
     fn build(parts: Parts) -> Arc<Self> {
-        let Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, standby, past } = parts;
+        let Parts { index, leases, segments, max_journal_bytes, commands, progress, alarms, read_only } = parts;
         let store = Self {
             durable: AtomicI64::new(index.revision().get()),
             hub: Arc::new(Hub::default()),
@@ -207,8 +212,7 @@ impl Store {
             published: Condvar::new(),
             poisoned: Mutex::new(None),
             fence: OnceLock::new(),
-            standby,
-            past,
+            read_only,
             lease_granted: tokio::sync::Notify::new(),
             alarms,
             room: tokio::sync::Notify::new(),
@@ -271,7 +275,7 @@ impl Store {
         let found = {
             let index = self.index.read();
             let current = self.revision();
-            if self.standby.as_ref().is_some_and(|standby| standby.refuses(range)) {
+            if self.following().is_some_and(|standby| standby.refuses(range)) {
                 return Err(Error::Standby);
             }
             let checked = range.check(current, index.compacted());
@@ -313,68 +317,6 @@ impl Store {
     /// [`Error::Compacted`] if `revision` is compacted already, [`Error::Future`].
     pub async fn compact(&self, revision: Revision) -> Result<Revision, Error> {
         self.send(|reply| writer::Command::Compact { revision, reply }).await
-    }
-
-    /// Grants a lease; `id` 0 chooses one. Returns ID and time to live in seconds.
-    ///
-    /// # Errors
-    /// [`Error::LeaseExists`].
-    pub async fn grant(&self, id: i64, ttl: i64) -> Result<(i64, i64), Error> {
-        let granted = self.send(|reply| writer::Command::Grant { id, ttl, reply }).await?;
-        self.counters.work.lease_ttl.add(granted.1.max(0) as u64);
-        self.lease_granted.notify_one();
-        Ok(granted)
-    }
-
-    /// Revokes a lease and deletes its keys, in one revision of the client.
-    ///
-    /// # Errors
-    /// [`Error::LeaseNotFound`].
-    pub async fn revoke(&self, id: i64, client: Option<Arc<str>>) -> Result<Revision, Error> {
-        self.send(|reply| writer::Command::Revoke { id, only_if_due: false, client, reply }).await
-    }
-
-    /// Restarts a lease's time; returns its time to live in seconds, or `None` if it does not exist or has expired.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub async fn keep_alive(&self, id: i64) -> Result<Option<i64>, Error> {
-        let left = self.send(|reply| writer::Command::KeepAlive { id, reply }).await?;
-        self.counters.work.leases_renewed.fetch_add(u64::from(left.is_some()), Ordering::Relaxed);
-        Ok(left)
-    }
-
-    /// Returns what is known about a lease. Blocks writes while it copies the keys, if requested.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub async fn lease(&self, id: i64, keys: bool) -> Result<Option<lease::Report>, Error> {
-        if self.is_past() {
-            return Ok(self.past_lease(id, keys));
-        }
-        self.send(|reply| writer::Command::Lease { id, keys, reply }).await
-    }
-
-    /// Returns all leases: ID and granted time to live in seconds.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub async fn list_leases(&self) -> Result<Vec<(i64, i64)>, Error> {
-        if self.is_past() {
-            return Ok(self.leases());
-        }
-        self.send(|reply| writer::Command::Leases { reply }).await
-    }
-
-    /// Returns all leases as the writer has them, for snapshots and metrics: one that is being granted or revoked may be missing
-    /// or not.
-    pub fn leases(&self) -> Vec<(i64, i64)> {
-        self.leases.lock().list()
-    }
-
-    /// Returns all leases that keys may have as of a revision, and younger ones, for the commit of that revision.
-    pub fn leases_at(&self, revision: Revision) -> Vec<(i64, i64)> {
-        self.leases.lock().list_at(revision)
     }
 
     /// Returns durable log entries from `first` on, at most `limit`.
@@ -484,18 +426,6 @@ impl Store {
         let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
         Ok(answer)
-    }
-}
-
-/// Attaches all keys to their leases.
-fn attach(index: &Index, leases: &mut Leases) {
-    for version in index.range(&index::KeyRange::From(Bytes::new()), index.revision()) {
-        if version.lease != 0 && leases.find(version.lease).is_none() {
-            // The lease ended, but the state that recovery started from still has its key: let the lease expire again to
-            // delete it.
-            leases.grant(version.lease, lease::MIN_TTL, Instant::now());
-        }
-        leases.attach(&version.key, 0, version.lease);
     }
 }
 

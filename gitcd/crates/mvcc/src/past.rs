@@ -12,7 +12,7 @@ use super::index::Index;
 use super::lease::{Leases, Report};
 use super::progress::Progress;
 use super::version::Version;
-use super::{Error, Parts, Store};
+use super::{Error, Parts, ReadOnly, Store};
 
 /// The moment that a read-only store shows.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Store {
         for (id, ttl) in granted {
             leases.grant(*id, *ttl, Instant::now());
         }
-        super::attach(&index, &mut leases);
+        leases.attach_all(&index);
         // The receiver is dropped, so that commands fail.
         let (commands, _) = mpsc::channel(1);
         Self::build(Parts {
@@ -48,21 +48,20 @@ impl Store {
             commands,
             progress: Progress::new(revision, Vec::new()),
             alarms: Alarms::default(),
-            standby: None,
-            past: Some(Past { moment }),
+            read_only: Some(ReadOnly::Past(Past { moment })),
         })
     }
 
     /// Returns whether this store shows the past.
     pub fn is_past(&self) -> bool {
-        self.past.is_some()
+        matches!(self.read_only, Some(ReadOnly::Past(_)))
     }
 
     /// Returns the error for every write, if this store never accepts one.
     pub fn read_only(&self) -> Option<Error> {
-        match &self.past {
-            Some(past) => Some(Error::Past(past.moment.clone())),
-            None => self.is_standby().then_some(Error::Standby),
+        match self.read_only.as_ref()? {
+            ReadOnly::Past(past) => Some(Error::Past(past.moment.clone())),
+            ReadOnly::Standby(_) => Some(Error::Standby),
         }
     }
 

@@ -127,10 +127,10 @@ impl Range {
     /// Answers from versions in key order that are not in the index, such as those of a compacted revision. Their values are in
     /// memory.
     ///
-    /// # Errors
-    /// None.
-    pub fn of_versions(&self, current: Revision, versions: &[Arc<Version>]) -> Result<Found, Error> {
-        self.select(current, versions.iter(), &Segments::default())
+    /// # Panics
+    /// If a value is not in memory.
+    pub fn of_versions(&self, current: Revision, versions: &[Arc<Version>]) -> Found {
+        self.select(current, versions.iter(), &Segments::default()).expect("the values are in memory")
     }
 
     /// Does the same for versions given in key order.

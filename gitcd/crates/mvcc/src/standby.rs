@@ -24,7 +24,7 @@ use super::lease::Leases;
 use super::progress::Progress;
 use super::query::Range;
 use super::version::Version;
-use super::{Parts, Store};
+use super::{Parts, ReadOnly, Store};
 
 /// Limit of revisions to apply one by one; a larger step is treated as a jump, after which clients relist.
 const MOST_REVISIONS: usize = 1 << 20;
@@ -71,7 +71,7 @@ impl Store {
         index.start_at(revision, revision);
         // The receiver is dropped, so that commands fail.
         let (commands, _) = mpsc::channel(1);
-        let standby = Some(Standby { health });
+        let read_only = Some(ReadOnly::Standby(Standby { health }));
         let (leases, segments, alarms) = (Leases::default(), Arc::default(), Alarms::default());
         let progress = Progress::new(revision, Vec::new());
         Self::build(Parts {
@@ -82,14 +82,21 @@ impl Store {
             commands,
             progress,
             alarms,
-            standby,
-            past: None,
+            read_only,
         })
     }
 
     /// Returns whether this is a standby, which follows another server's writes.
     pub fn is_standby(&self) -> bool {
-        self.standby.is_some()
+        self.following().is_some()
+    }
+
+    /// Returns what a standby has besides its index.
+    pub(super) fn following(&self) -> Option<&Standby> {
+        match &self.read_only {
+            Some(ReadOnly::Standby(standby)) => Some(standby),
+            _ => None,
+        }
     }
 
     /// Applies the writer's changes and notifies watchers.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use git2::Oid;
 use gitcd_core::blocking;
 use gitcd_core::revision::Revision;
-use gitcd_history::exact::{ExactError, ExactMoment, ExactRecord, KeyBounds};
+use gitcd_history::exact::{ExactError, ExactRecord, KeyBounds};
 use gitcd_history::{History, HistoryError};
 use gitcd_mvcc::index::KeyRange;
 use gitcd_mvcc::query::{Found, Range, SortBy};
@@ -152,11 +152,15 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(self) -> Result<Found, ReadError> {
+    fn read(mut self) -> Result<Found, ReadError> {
         let asked = self.range.revision.map_or(0, Revision::get);
         let moment = self.history.exact(asked)?;
         let (start, end) = match &self.range.keys {
-            KeyRange::One(key) => return self.one(&moment, key),
+            KeyRange::One(key) => {
+                let found = self.history.exact_key(&moment, key)?;
+                let versions: Vec<_> = found.into_iter().map(|(record, blob)| (key.clone(), record, blob)).collect();
+                return self.select(versions);
+            }
             KeyRange::Span(start, end) => (start, Some(&end[..])),
             KeyRange::From(start) => (start, None),
         };
@@ -167,14 +171,9 @@ impl Reader {
             let record = self.history.exact_record(&moment, &key)?;
             Ok((key.into(), record, blob))
         });
-        self.select(versions.collect::<Result<_, ReadError>>()?, count)
-    }
-
-    fn one(&self, moment: &ExactMoment, key: &Bytes) -> Result<Found, ReadError> {
-        let found = self.history.exact_key(moment, key)?;
-        let versions: Vec<_> = found.into_iter().map(|(record, blob)| (key.clone(), record, blob)).collect();
-        let count = versions.len();
-        self.select(versions, count)
+        let versions = versions.collect::<Result<_, ReadError>>()?;
+        self.range.known_count = Some(count);
+        self.select(versions)
     }
 
     /// Returns how many keys of the range the answer depends on, in order.
@@ -188,7 +187,7 @@ impl Reader {
     }
 
     /// Applies order, filter and limit, and reads the values of what remains.
-    fn select(&self, found: Vec<(Bytes, ExactRecord, Oid)>, count: usize) -> Result<Found, ReadError> {
+    fn select(&self, found: Vec<(Bytes, ExactRecord, Oid)>) -> Result<Found, ReadError> {
         let by_value = self.range.sort.is_some_and(|sort| sort.by == SortBy::Value);
         let mut bytes = 0;
         let mut versions = Vec::with_capacity(found.len());
@@ -198,8 +197,7 @@ impl Reader {
             versions.push(Arc::new(version(key.clone(), &record, value)));
             stored.insert(key, (record, blob));
         }
-        let range = Range { known_count: Some(count), ..self.range.clone() };
-        let mut selected = range.of_versions(self.current, &versions)?;
+        let mut selected = self.range.of_versions(self.current, &versions);
         if self.keys_only || by_value {
             return Ok(selected);
         }
@@ -233,11 +231,11 @@ impl Backend {
     pub(super) async fn find_anywhere(&self, request: pb::RangeRequest) -> Result<Found, Status> {
         let Some(git) = self.history.as_ref().filter(|_| request.revision > 0) else { return self.find(request) };
         let (keys_only, is_serializable) = (request.keys_only, request.serializable);
-        let range = check::range(request.clone())?;
-        match self.find(request) {
+        match self.find(request.clone()) {
             Err(refused) if status::is_compacted(&refused) => {}
             found => return found,
         }
+        let range = check::range(request)?;
         let found = git.range(range, keys_only, self.store.revision()).await?;
         if !is_serializable {
             self.store.newest().map_err(status::from_store)?;

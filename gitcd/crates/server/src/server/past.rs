@@ -64,7 +64,7 @@ pub enum PastError {
 }
 
 /// A moment of a branch, as a branch of its own.
-struct Shown {
+struct LoadedMoment {
     folder: ScratchFolder,
     branch: branch::Config,
     store: Arc<Store>,
@@ -94,7 +94,7 @@ pub(super) async fn start(
             return Err(ServeError::Stopped);
         }
     };
-    let Shown { folder, branch, store, merger, _heads } = loaded??;
+    let LoadedMoment { folder, branch, store, merger, _heads } = loaded??;
     let config = Config { branch, ..config };
     let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
     let (stop, stopped) = watch::channel(false);
@@ -118,7 +118,7 @@ pub(super) async fn start(
 }
 
 /// Forks the moment into a temporary folder, and loads it. Blocks: takes about 12 µs for each key.
-fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) -> Result<Shown, PastError> {
+fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) -> Result<LoadedMoment, PastError> {
     scratch::remove_leftovers(PREFIX);
     let history = History::open(origin.clone(), past.find_prefix)?;
     let history = history.stopped_by(move || is_stopped.load(Ordering::Relaxed));
@@ -136,7 +136,7 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let (heads, head) = watch::channel(Head { revision, data, next: data, merges: 0, foreign: None });
     let merger = Merger::new(store.clone(), head, branch.clone())?;
     log(past.when, &moment, revision);
-    Ok(Shown { folder, branch, store, merger, _heads: heads })
+    Ok(LoadedMoment { folder, branch, store, merger, _heads: heads })
 }
 
 /// Returns the configuration of the fork: that of the branch, in another repository.

@@ -159,7 +159,7 @@ impl<'c> Standby<'c> {
 
     async fn begin(&mut self, metadata: Oid) -> Result<Option<View>, String> {
         let branch = self.config.branch.clone();
-        let loaded = blocking::run("load a pushed commit", move || Shown::load(branch, metadata)).await;
+        let loaded = blocking::run("load a pushed commit", move || LoadedCommit::load(branch, metadata)).await;
         let shown = loaded.map_err(|error| error.to_string())??;
         let revision = shown.revision;
         if revision < self.shown {
@@ -180,7 +180,7 @@ impl<'c> Standby<'c> {
 }
 
 /// The state of a branch at a pushed commit.
-struct Shown {
+struct LoadedCommit {
     follower: Follower,
     incarnation: String,
     revision: Revision,
@@ -189,7 +189,7 @@ struct Shown {
     merger: Merger,
 }
 
-impl Shown {
+impl LoadedCommit {
     /// Loads the state. Blocks: reads all keys.
     fn load(branch: branch::Config, metadata: Oid) -> Result<Self, String> {
         let (follower, Loaded { state, keys }, data) =
@@ -204,8 +204,8 @@ impl Shown {
 }
 
 impl View {
-    fn start(standby: &Standby<'_>, shown: Shown) -> Result<Self, ServeError> {
-        let Shown { follower, incarnation, revision: _, store, heads, merger } = shown;
+    fn start(standby: &Standby<'_>, shown: LoadedCommit) -> Result<Self, ServeError> {
+        let LoadedCommit { follower, incarnation, revision: _, store, heads, merger } = shown;
         let Standby { config, .. } = standby;
         let bound = |kept: &[Socket]| kept.iter().map(Socket::bound).collect::<Result<Vec<_>, _>>();
         let (listeners, pages) = (bound(&standby.listeners), bound(&standby.pages));

@@ -32,7 +32,7 @@ pub(super) struct Selection {
 
 /// The events of a part of the log.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct LogSlice {
     pub(super) events: Events,
     /// For the header.
     pub(super) revision: Revision,
@@ -43,7 +43,7 @@ pub(super) struct Seen {
 }
 
 /// Why a watcher cannot go on.
-pub(super) enum Failed {
+pub(super) enum LookError {
     /// The log no longer has what the watcher needs.
     Compacted,
     Lost(ValueLost),
@@ -51,12 +51,12 @@ pub(super) enum Failed {
 
 /// What a stream's watchers have read since it was woken: mostly, several of them read the same.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    seen: HashMap<(Arc<Selection>, Revision), Seen>,
+pub(super) struct LookCache {
+    seen: HashMap<(Arc<Selection>, Revision), LogSlice>,
     bytes: usize,
 }
 
-impl Looks {
+impl LookCache {
     /// Forgets everything. What is visible later is only seen after this.
     pub(super) fn forget(&mut self) {
         self.seen.clear();
@@ -70,7 +70,7 @@ impl Looks {
         selection: &Arc<Selection>,
         from: Revision,
         is_shared: bool,
-    ) -> Result<Seen, Failed> {
+    ) -> Result<LogSlice, LookError> {
         if !is_shared {
             return look(store, selection, from);
         }
@@ -91,16 +91,16 @@ impl Looks {
     }
 }
 
-fn look(store: &Store, selection: &Selection, from: Revision) -> Result<Seen, Failed> {
+fn look(store: &Store, selection: &Selection, from: Revision) -> Result<LogSlice, LookError> {
     let (changes, seen) = store.with_index(|index, current| {
         if from < index.events_from() {
-            return Err(Failed::Compacted);
+            return Err(LookError::Compacted);
         }
         let (mut changes, mut bytes, mut next) = (Vec::new(), 0, from);
         for (looked, entry) in index.log_from(from).take_while(|entry| entry.revision <= current).enumerate() {
             if bytes >= RESPONSE_BYTES || looked >= ENTRIES_PER_LOOK {
                 let revision = Revision::new(next.get() - 1);
-                return Ok((changes, Seen { events: Events::default(), revision, next, finished: false }));
+                return Ok((changes, LogSlice { events: Events::default(), revision, next, finished: false }));
             }
             // etcd looks up the previous pair when it sends the change; at the compact revision that pair is gone.
             let with_previous = selection.prev_kv && entry.revision > index.compacted();
@@ -112,11 +112,11 @@ fn look(store: &Store, selection: &Selection, from: Revision) -> Result<Seen, Fa
             }
             next = entry.revision.next();
         }
-        Ok((changes, Seen { events: Events::default(), revision: current, next: next.max(from), finished: true }))
+        Ok((changes, LogSlice { events: Events::default(), revision: current, next: next.max(from), finished: true }))
     })?;
     // Values may have to be read from the journal, so the lock is not held.
-    let events = Events::encode(changes.iter().map(|change| event(store, change))).map_err(Failed::Lost)?;
-    Ok(Seen { events, ..seen })
+    let events = Events::encode(changes.iter().map(|change| event(store, change))).map_err(LookError::Lost)?;
+    Ok(LogSlice { events, ..seen })
 }
 
 fn event(store: &Store, change: &Change) -> Result<Event, ValueLost> {

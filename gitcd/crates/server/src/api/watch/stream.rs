@@ -15,7 +15,7 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::look::{Failed, Looks, Seen, Selection};
+use super::look::{LogSlice, LookCache, LookError, Selection};
 use super::message::{Events, Response};
 use crate::api::status;
 use crate::proto::etcdserverpb::watch_create_request::FilterType;
@@ -52,7 +52,7 @@ struct Watcher {
 }
 
 /// The stream has ended, so its task ends.
-struct Gone;
+struct StreamEnded;
 
 struct Session {
     store: Arc<Store>,
@@ -62,7 +62,7 @@ struct Session {
     /// How many watchers have a selection.
     selections: HashMap<Arc<Selection>, usize>,
     next_id: i64,
-    looks: Looks,
+    looks: LookCache,
     answers: mpsc::Sender<Result<Response, Status>>,
 }
 
@@ -84,7 +84,7 @@ pub async fn serve(
         watchers: HashMap::new(),
         selections: HashMap::new(),
         next_id: 0,
-        looks: Looks::default(),
+        looks: LookCache::default(),
         answers,
     };
     loop {
@@ -119,7 +119,7 @@ pub async fn serve(
 }
 
 impl Session {
-    async fn request(&mut self, request: WatchRequest) -> Result<(), Gone> {
+    async fn request(&mut self, request: WatchRequest) -> Result<(), StreamEnded> {
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
             Some(RequestUnion::CancelRequest(cancel)) => self.cancel(cancel.watch_id).await,
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    async fn create(&mut self, create: WatchCreateRequest) -> Result<(), Gone> {
+    async fn create(&mut self, create: WatchCreateRequest) -> Result<(), StreamEnded> {
         let refused = |reason: &str| WatchResponse {
             watch_id: NO_WATCH,
             created: true,
@@ -186,7 +186,7 @@ impl Session {
         id
     }
 
-    async fn cancel(&mut self, id: i64) -> Result<(), Gone> {
+    async fn cancel(&mut self, id: i64) -> Result<(), StreamEnded> {
         if !self.remove(id) {
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Reports the current revision, after everything up to it has been sent.
-    async fn progress(&mut self) -> Result<(), Gone> {
+    async fn progress(&mut self) -> Result<(), StreamEnded> {
         // Watchers are marked before the revision rises, so the marks for `current` are in the mailbox by now.
         let current = self.store.revision();
         self.deliver().await?;
@@ -217,7 +217,7 @@ impl Session {
         self.send_at(current, WatchResponse { watch_id: NO_WATCH, ..WatchResponse::default() }).await
     }
 
-    async fn tick(&mut self) -> Result<(), Gone> {
+    async fn tick(&mut self) -> Result<(), StreamEnded> {
         let current = self.store.revision();
         self.deliver().await?;
         let ids: Vec<_> = self.watchers.keys().copied().collect();
@@ -233,7 +233,7 @@ impl Session {
     }
 
     /// Sends pending events to the marked watchers.
-    async fn deliver(&mut self) -> Result<(), Gone> {
+    async fn deliver(&mut self) -> Result<(), StreamEnded> {
         // What was read before these marks may end before them.
         let marked = self.mailbox.begin(self.store.revision());
         self.looks.forget();
@@ -245,22 +245,22 @@ impl Session {
         Ok(())
     }
 
-    async fn deliver_to(&mut self, id: i64, from: Revision) -> Result<(), Gone> {
+    async fn deliver_to(&mut self, id: i64, from: Revision) -> Result<(), StreamEnded> {
         loop {
             // Read only what can be sent: if the client is slow, its backlog becomes large responses.
-            drop(self.answers.reserve().await.map_err(|_| Gone)?);
+            drop(self.answers.reserve().await.map_err(|_| StreamEnded)?);
             let Some(watcher) = self.watchers.get_mut(&id) else { return Ok(()) };
             let is_shared = self.selections.get(&watcher.selection).is_some_and(|count| *count > 1);
             watcher.next = watcher.next.max(from);
             let seen = match self.looks.look(&self.store, &watcher.selection, watcher.next, is_shared) {
                 Ok(seen) => seen,
-                Err(Failed::Compacted) => return self.overtaken(id).await,
-                Err(Failed::Lost(lost)) => {
+                Err(LookError::Compacted) => return self.overtaken(id).await,
+                Err(LookError::Lost(lost)) => {
                     let _ = self.answers.send(Err(Status::data_loss(lost.to_string()))).await;
-                    return Err(Gone);
+                    return Err(StreamEnded);
                 }
             };
-            let Seen { events, revision, next, finished } = seen;
+            let LogSlice { events, revision, next, finished } = seen;
             watcher.next = next;
             if !events.is_empty() {
                 watcher.idle = false;
@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// Cancels a watcher that a compaction has overtaken.
-    async fn overtaken(&mut self, id: i64) -> Result<(), Gone> {
+    async fn overtaken(&mut self, id: i64) -> Result<(), StreamEnded> {
         self.remove(id);
         let compact_revision = self.store.compacted().get();
         let canceled = WatchResponse { watch_id: id, canceled: true, compact_revision, ..WatchResponse::default() };
@@ -285,7 +285,13 @@ impl Session {
         self.send_at(Revision::ZERO, canceled).await
     }
 
-    async fn send_events(&self, id: i64, revision: Revision, events: &Events, fragment: bool) -> Result<(), Gone> {
+    async fn send_events(
+        &self,
+        id: i64,
+        revision: Revision,
+        events: &Events,
+        fragment: bool,
+    ) -> Result<(), StreamEnded> {
         self.store.counters.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let header = Some(ResponseHeader { revision: revision.get(), ..self.settings.header });
         let mut head = WatchResponse { header, watch_id: id, ..WatchResponse::default() };
@@ -302,12 +308,12 @@ impl Session {
         Ok(())
     }
 
-    async fn send_at(&self, revision: Revision, mut head: WatchResponse) -> Result<(), Gone> {
+    async fn send_at(&self, revision: Revision, mut head: WatchResponse) -> Result<(), StreamEnded> {
         head.header = Some(ResponseHeader { revision: revision.get(), ..self.settings.header });
         self.send(Response::new(head, Bytes::new())).await
     }
 
-    async fn send(&self, response: Response) -> Result<(), Gone> {
-        self.answers.send(Ok(response)).await.map_err(|_| Gone)
+    async fn send(&self, response: Response) -> Result<(), StreamEnded> {
+        self.answers.send(Ok(response)).await.map_err(|_| StreamEnded)
     }
 }
