@@ -226,9 +226,9 @@ pub(crate) struct Branches {
 /// Options of the measurement of a headless cluster.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Headless {
-    /// Deployments, one after the other
+    /// Deployments, one after the other; 0 to skip this
     #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=1_000))]
     pub(crate) tries: usize,
 
     /// Pods of each
@@ -236,15 +236,19 @@ pub(crate) struct Headless {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     pub(crate) replicas: usize,
 
-    /// Deployments at once
+    /// Deployments at once; 0 to skip this
     #[arg(long, value_name = "N", default_value_t = 200,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2_000))]
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(0..=2_000))]
     pub(crate) deployments: usize,
 
     /// Pods of each of those
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100))]
     pub(crate) pods_each: usize,
+
+    /// For how long memory and processor time of the idle control plane are measured; 0 for not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) idle_seconds: u64,
 
     /// Only these, comma-separated
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_value = "central,star,mesh")]
@@ -257,11 +261,11 @@ pub(crate) struct Headless {
 impl Headless {
     /// The command line for the report.
     pub(crate) fn command(&self) -> String {
-        let Self { tries, replicas, deployments, pods_each, .. } = self;
+        let Self { tries, replicas, deployments, pods_each, idle_seconds, .. } = self;
         let only: Vec<&str> = self.only.iter().map(|one| one.name()).collect();
         let only = if only.len() == Shape::ALL.len() { String::new() } else { format!(" --only {}", only.join(",")) };
         format!(
-            "gitcd-bench headless{only} --tries {tries} --replicas {replicas} --deployments {deployments} --pods-each {pods_each}"
+            "gitcd-bench headless{only} --tries {tries} --replicas {replicas} --deployments {deployments} --pods-each {pods_each} --idle-seconds {idle_seconds}"
         )
     }
 }

@@ -1,5 +1,7 @@
 //! A headless cluster beside a central control plane: from `kubectl create deployment` to bound pods at the desk.
 
+pub(crate) mod cost;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -13,6 +15,7 @@ use trishanku::plane::state::Form;
 use trishanku::plane::{Assets, Home, State};
 use trishanku::{down, status};
 
+use self::cost::Cost;
 use crate::machine::Machine;
 
 /// The amount of load.
@@ -26,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) deployments: usize,
     /// Pods of each of those.
     pub(crate) pods_each: usize,
+    /// For how long the idle control plane is measured, in seconds; 0 for not at all.
+    pub(crate) idle_seconds: u64,
 }
 
 /// The shape of a control plane.
@@ -66,9 +71,18 @@ pub(crate) struct Outcome {
     pub(crate) shape: Shape,
     /// From an empty folder until ready.
     pub(crate) ready: f64,
+    /// What it costs while nothing happens, by program.
+    pub(crate) idle: Vec<Cost>,
     /// From the start of `kubectl create deployment` to the last bound pod, for each try.
     pub(crate) bound: Vec<f64>,
-    /// The same for all Deployments at once.
+    /// All Deployments at once.
+    pub(crate) burst: Option<Burst>,
+}
+
+/// Many Deployments at once.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Burst {
+    /// From the start of `kubectl create` to the last bound pod.
     pub(crate) all_bound: f64,
     /// From then until no branch moved any more.
     pub(crate) settled: f64,
@@ -79,10 +93,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn median(&self) -> f64 {
+    /// The median of the tries; `None` without one.
+    pub(crate) fn median(&self) -> Option<f64> {
         let mut sorted = self.bound.clone();
         sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2]
+        sorted.get(sorted.len() / 2).copied()
     }
 }
 
@@ -100,6 +115,8 @@ pub(crate) struct Measured {
 const PATIENCE: Duration = Duration::from_mins(10);
 /// A branch that has not moved for this time has settled.
 const QUIET: Duration = Duration::from_secs(2);
+/// How long an idle control plane is left alone before it is measured: caches are filled, and garbage of the start is collected.
+const STARTED: Duration = Duration::from_secs(30);
 /// About the interval of a kubelet's heartbeat.
 const BEAT: Duration = Duration::from_secs(10);
 
@@ -118,6 +135,7 @@ fn one(trishanku: &Path, gitcd: &Path, folder: &Path, shape: Shape, plan: Plan) 
     ensure!(output.status.success(), "`trishanku up` failed: {}", String::from_utf8_lossy(&output.stdout));
     let ready = since.elapsed().as_secs_f64();
     eprintln!("{}: ready after {ready:.1} s", shape.name());
+    let idle = plane.idle(plan.idle_seconds)?;
     let kubectl = Kubectl::new(Assets::find(None)?.program("kubectl"), plane.home.kubeconfig());
     let node = StandIn::ensure(&kubectl)?;
     let mut bound = Vec::new();
@@ -127,25 +145,8 @@ fn one(trishanku: &Path, gitcd: &Path, folder: &Path, shape: Shape, plan: Plan) 
         bound.push(deployment(&kubectl, &format!("try-{number}"), plan.replicas)?);
     }
     eprintln!("{}: {bound:.2?} s", shape.name());
-    node.beat(&kubectl)?;
-    plane.settle()?;
-    let before = plane.commits()?;
-    let since = Instant::now();
-    many(&kubectl, &node, plan)?;
-    let all_bound = since.elapsed().as_secs_f64();
-    plane.settle()?;
-    let settled = since.elapsed().as_secs_f64() - all_bound - QUIET.as_secs_f64();
-    let after = plane.commits()?;
-    eprintln!("{}: all bound after {all_bound:.1} s", shape.name());
-    Ok(Outcome {
-        shape,
-        ready,
-        bound,
-        all_bound,
-        settled: settled.max(0.0),
-        commits: after.0 - before.0,
-        merges: after.1 - before.1,
-    })
+    let burst = if plan.deployments > 0 { Some(plane.burst(&kubectl, &node, shape, plan)?) } else { None };
+    Ok(Outcome { shape, ready, idle, bound, burst })
 }
 
 /// Measures one Deployment created with kubectl; it is deleted afterwards.
@@ -200,6 +201,32 @@ impl Plane {
             return Ok(vec![(self.home.repository(), "refs/heads/main".to_owned())]);
         }
         Ok(state.heavens.into_iter().map(|heaven| (heaven.repository, heaven.branch)).collect())
+    }
+
+    /// Measures the control plane for this time, once its start is over.
+    fn idle(&self, seconds: u64) -> Result<Vec<Cost>> {
+        if seconds == 0 {
+            return Ok(Vec::new());
+        }
+        self.settle()?;
+        thread::sleep(STARTED);
+        let supervisor = status::read(&self.home)?.supervisor_pid.context("the control plane has no supervisor")?;
+        cost::idle(supervisor, Duration::from_secs(seconds))
+    }
+
+    /// Measures many Deployments at once.
+    fn burst(&self, kubectl: &Kubectl, node: &StandIn, shape: Shape, plan: Plan) -> Result<Burst> {
+        node.beat(kubectl)?;
+        self.settle()?;
+        let before = self.commits()?;
+        let since = Instant::now();
+        many(kubectl, node, plan)?;
+        let all_bound = since.elapsed().as_secs_f64();
+        self.settle()?;
+        let settled = (since.elapsed().as_secs_f64() - all_bound - QUIET.as_secs_f64()).max(0.0);
+        let after = self.commits()?;
+        eprintln!("{}: all bound after {all_bound:.1} s", shape.name());
+        Ok(Burst { all_bound, settled, commits: after.0 - before.0, merges: after.1 - before.1 })
     }
 
     fn heads(&self) -> Result<Vec<String>> {

@@ -224,8 +224,8 @@ async fn following(args: &Args, options: &Branches) -> Result<ExitCode> {
 async fn headless_cluster(args: &Args, options: &Headless) -> Result<ExitCode> {
     let folder = data_folder(args.dir.as_deref())?;
     let (machine, date) = (look(&folder), now());
-    let Headless { tries, replicas, deployments, pods_each, .. } = *options;
-    let plan = headless::Plan { tries, replicas, deployments, pods_each };
+    let Headless { tries, replicas, deployments, pods_each, idle_seconds, .. } = *options;
+    let plan = headless::Plan { tries, replicas, deployments, pods_each, idle_seconds };
     let own = std::env::current_exe()?;
     let trishanku = own.with_file_name("trishanku");
     let gitcd = args.gitcd().map_or_else(|| own.with_file_name("gitcd"), ToOwned::to_owned);
