@@ -1,5 +1,7 @@
 //! The report of a headless cluster beside a central control plane.
 
+use std::fmt::Write as _;
+
 use crate::headless::cost::{self, Cost};
 use crate::headless::{Measured, Outcome, Shape};
 
@@ -11,6 +13,8 @@ const GOAL_RATIO: f64 = 3.0;
 const GOAL_READY_SECONDS: f64 = 60.0;
 const GOAL_IDLE_MIB: u64 = 550;
 const GOAL_IDLE_SHARE: f64 = 0.08;
+
+const STRING: &str = "writing to a string does not fail";
 
 impl Measured {
     fn central(&self) -> Option<&Outcome> {
@@ -110,7 +114,8 @@ impl Measured {
             self.machine.describe()
         );
         if let Some(idle) = self.idle() {
-            text.push_str(&format!(
+            write!(
+                text,
                 "
 ### While nothing happens
 
@@ -120,10 +125,12 @@ Measured for {seconds} s, half a minute after the control plane became ready fro
 *trishanku* is the supervisor.
 ",
                 seconds = plan.idle_seconds,
-            ));
+            )
+            .expect(STRING);
         }
         if let Some(single) = self.single() {
-            text.push_str(&format!(
+            write!(
+                text,
                 "
 ### {replicas} pods of one Deployment
 
@@ -134,10 +141,12 @@ of kube-scheduler, and back. *Ready* starts from an empty folder, with new certi
 ",
                 replicas = plan.replicas,
                 tries = plan.tries,
-            ));
+            )
+            .expect(STRING);
         }
         if let Some(many) = self.many() {
-            text.push_str(&format!(
+            write!(
+                text,
                 "
 ### {deployments} Deployments of {each} pods at once
 
@@ -147,7 +156,8 @@ All three take about as long: kube-controller-manager limits itself to 20 reques
 ",
                 deployments = plan.deployments,
                 each = plan.pods_each,
-            ));
+            )
+            .expect(STRING);
         }
         text
     }
