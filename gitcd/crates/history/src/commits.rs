@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use git2::{ErrorCode, Oid};
+use git2::Oid;
 use gitcd_repo::changes::{self, Changes};
 use gitcd_repo::graph::{Commit, Graph, GraphError};
 
@@ -33,24 +33,6 @@ pub struct Brought {
 /// Commits that are read to find those of a merge, if their number is limited.
 const COMPARED: usize = 20_000;
 
-/// Why a commit is not found.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FindCommitError {
-    /// No commit has this name.
-    #[error("there is no commit {0:?} in the repository; `gitcd log` shows the commits of the branch")]
-    Unknown(String),
-    /// Several objects begin with this.
-    #[error("{0:?} is the start of several IDs; give more digits")]
-    Ambiguous(String),
-    /// The branch does not have it.
-    #[error("commit {0} is not in the history of this branch")]
-    Elsewhere(Oid),
-    /// The history cannot be read.
-    #[error(transparent)]
-    History(#[from] HistoryError),
-}
-
 impl History {
     /// Returns the commits of this branch after a moment up to the last flush, newest first; all without a moment. Reads one
     /// object for each.
@@ -70,41 +52,6 @@ impl History {
         Ok(found)
     }
 
-    /// Finds a commit by its ID, or the start of it.
-    ///
-    /// Reads one object for each commit of the branch that is newer.
-    ///
-    /// # Errors
-    /// [`FindCommitError`].
-    pub fn find_commit(&self, id: &str) -> Result<BranchCommit, FindCommitError> {
-        let may_be = (4..=40).contains(&id.len()) && id.chars().all(|c| c.is_ascii_hexdigit());
-        let object = if may_be { self.repository.revparse_single(id) } else { Err(git2::Error::from_str("no ID")) };
-        let commit = object.and_then(|object| object.peel_to_commit()).map_err(|error| match error.code() {
-            ErrorCode::Ambiguous => FindCommitError::Ambiguous(id.to_owned()),
-            _ => FindCommitError::Unknown(id.to_owned()),
-        })?;
-        let wanted = commit.id();
-        let mut found = None;
-        self.each_commit(|commit| {
-            let is_it = commit.commit.oid == wanted;
-            if is_it {
-                found = Some(commit);
-            }
-            !is_it
-        })?;
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        // A merge brought it from another branch.
-        let is_merged = self.repository.graph_descendant_of(self.tip.data, wanted).unwrap_or(false);
-        if !is_merged {
-            return Err(FindCommitError::Elsewhere(wanted));
-        }
-        let commit = CommitInfo::read(&self.odb()?, wanted)?;
-        let before = commit.parents.first().copied();
-        Ok(BranchCommit { commit, revisions: None, before })
-    }
-
     /// Returns the commits that a merge brought from other branches, newest first and at most `limit`, without merges among them;
     /// none for a commit that is not a merge. Their changes are those against their own first parents.
     ///
@@ -115,24 +62,11 @@ impl History {
     /// [`HistoryError`].
     pub fn brought_by(&self, merge: &BranchCommit, limit: usize) -> Result<Brought, HistoryError> {
         let odb = self.odb()?;
-        let parents = &merge.commit.parents;
-        let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
-            return Ok(Brought::default());
-        };
-        let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
-        let theirs = parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent));
-        let (mut graph, mut brought) = (Graph::default(), BTreeMap::new());
         let most = if limit == usize::MAX { usize::MAX } else { COMPARED };
-        for theirs in theirs {
-            self.proceed()?;
-            let Some(apart) = graph.apart(&self.repository, *theirs, before, most).map_err(failed)? else {
-                return Ok(Brought { commits: Vec::new(), has_more: true });
-            };
-            for oid in apart.one {
-                brought.insert(oid, graph.commit(&self.repository, oid).map_err(failed)?);
-            }
-        }
-        let sorted = newest_first(brought).into_iter();
+        let Some(brought) = self.only_in_merge(merge, most)? else {
+            return Ok(Brought { commits: Vec::new(), has_more: true });
+        };
+        let sorted = newest_first(brought, |commit| commit.time).into_iter();
         let mut sorted = sorted.filter(|(_, commit)| commit.parents.len() < 2).map(|(oid, _)| oid);
         let mut commits = Vec::new();
         for oid in sorted.by_ref().take(limit) {
@@ -141,6 +75,32 @@ impl History {
             commits.push(BranchCommit { before: commit.parents.first().copied(), revisions: None, commit });
         }
         Ok(Brought { commits, has_more: sorted.next().is_some() })
+    }
+
+    /// Returns the commits that a merge brought from other branches, also merges; `None` if more than `most` have to be read.
+    pub(super) fn only_in_merge(
+        &self,
+        merge: &BranchCommit,
+        most: usize,
+    ) -> Result<Option<BTreeMap<Oid, Arc<Commit>>>, HistoryError> {
+        let odb = self.odb()?;
+        let parents = &merge.commit.parents;
+        let mut brought = BTreeMap::new();
+        let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
+            return Ok(Some(brought));
+        };
+        let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
+        let mut graph = Graph::default();
+        for theirs in parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent)) {
+            self.proceed()?;
+            let Some(apart) = graph.apart(&self.repository, *theirs, before, most).map_err(failed)? else {
+                return Ok(None);
+            };
+            for oid in apart.one {
+                brought.insert(oid, graph.commit(&self.repository, oid).map_err(failed)?);
+            }
+        }
+        Ok(Some(brought))
     }
 
     /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after.
@@ -156,7 +116,7 @@ impl History {
     }
 
     /// Calls `next` with each commit of this branch up to the last flush, newest first, until it returns false.
-    fn each_commit(&self, mut next: impl FnMut(BranchCommit) -> bool) -> Result<(), HistoryError> {
+    pub(super) fn each_commit(&self, mut next: impl FnMut(BranchCommit) -> bool) -> Result<(), HistoryError> {
         let odb = self.odb()?;
         let mut newer = Some(self.tip.clone());
         while let Some(flush) = newer {
@@ -173,8 +133,11 @@ impl History {
     }
 }
 
-/// Sorts commits so that each comes before its parents, and otherwise the newest first.
-fn newest_first(mut commits: BTreeMap<Oid, Arc<Commit>>) -> Vec<(Oid, Arc<Commit>)> {
+/// Sorts commits so that each comes before its parents, and otherwise by a number, the highest first.
+pub(super) fn newest_first(
+    mut commits: BTreeMap<Oid, Arc<Commit>>,
+    number: impl Fn(&Commit) -> i64,
+) -> Vec<(Oid, Arc<Commit>)> {
     let mut children: BTreeMap<Oid, usize> = BTreeMap::new();
     for parent in commits.values().flat_map(|commit| &commit.parents) {
         *children.entry(*parent).or_default() += 1;
@@ -182,7 +145,7 @@ fn newest_first(mut commits: BTreeMap<Oid, Arc<Commit>>) -> Vec<(Oid, Arc<Commit
     let mut ready: BTreeSet<(i64, Oid)> = commits
         .iter()
         .filter(|(oid, _)| !children.contains_key(oid))
-        .map(|(oid, commit)| (commit.time, *oid))
+        .map(|(oid, commit)| (number(commit), *oid))
         .collect();
     let mut sorted = Vec::new();
     while let Some((_, oid)) = ready.pop_last() {
@@ -193,7 +156,7 @@ fn newest_first(mut commits: BTreeMap<Oid, Arc<Commit>>) -> Vec<(Oid, Arc<Commit
                 *left
             });
             if let (Some(0), Some(known)) = (left, commits.get(parent)) {
-                ready.insert((known.time, *parent));
+                ready.insert((number(known), *parent));
             }
         }
         sorted.push((oid, commit));

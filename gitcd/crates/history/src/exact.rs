@@ -152,7 +152,7 @@ impl History {
 }
 
 /// Returns the incarnation of the store that made a flush.
-fn incarnation(odb: &Odb<'_>, flush: &Flush) -> Result<String, HistoryError> {
+pub(super) fn incarnation(odb: &Odb<'_>, flush: &Flush) -> Result<String, HistoryError> {
     let wrong = || HistoryError::object(flush.metadata, "it is not a metadata commit of gitcd");
     let (_, state) = changes::any_entry(odb, flush.tree, b"state")?.ok_or_else(wrong)?;
     let state = object::read(odb, state).map_err(|error| HistoryError::object(state, error.message()))?;

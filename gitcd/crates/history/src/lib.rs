@@ -2,7 +2,7 @@
 //!
 //! A [`History`] walks the metadata commits ([`flush`]), each of which records the store's revision. [`moment`] finds a state by
 //! revision or time, [`versions`] all versions of a key, [`fields`] the differences between two of them, [`blame`] the commit that
-//! wrote each field.
+//! wrote each field, [`find`] the commits that a user names.
 //!
 //! Source of the formats: `docs/design/git.md`.
 
@@ -11,6 +11,7 @@ pub mod commits;
 pub mod conflicts;
 pub mod exact;
 pub mod fields;
+pub mod find;
 mod flush;
 mod fork;
 mod line;
@@ -206,6 +207,14 @@ impl History {
     /// Returns the last revision in Git.
     pub fn revision(&self) -> i64 {
         self.tip.revision
+    }
+
+    /// Returns the incarnation of the store: a random name for one lifetime of its local state.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if the metadata cannot be read.
+    pub fn incarnation(&self) -> Result<String, HistoryError> {
+        exact::incarnation(&self.odb()?, &self.tip)
     }
 
     /// Returns the opened repository. To open one again takes time with the square of the number of its packs.

@@ -6,6 +6,7 @@
 
 mod cases;
 mod fields;
+mod found;
 mod graph;
 mod hostile;
 mod merges;

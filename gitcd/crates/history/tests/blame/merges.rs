@@ -20,22 +20,22 @@ fn thing(items: &str) -> String {
     )
 }
 
-fn map(data: &str) -> String {
+pub(crate) fn map(data: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a","namespace":"n","uid":"u"}},"data":{{{data}}}}}"#
     )
 }
 
 /// A graph of commits that change one key.
-struct Graph {
-    world: World,
+pub(crate) struct Graph {
+    pub(crate) world: World,
     key: &'static str,
     value: fn(&str) -> String,
-    base: Oid,
+    pub(crate) base: Oid,
 }
 
 impl Graph {
-    fn new(key: &'static str, value: fn(&str) -> String, first: &str) -> Self {
+    pub(crate) fn new(key: &'static str, value: fn(&str) -> String, first: &str) -> Self {
         let mut world = World::new(1);
         world.put(0, &[(key, Some(value(first).as_bytes()))]);
         world.flush(0);

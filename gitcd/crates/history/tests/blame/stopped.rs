@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gitcd_history::blame::{BlameError, Options};
-use gitcd_history::commits::FindCommitError;
+use gitcd_history::find::FindCommitError;
 use gitcd_history::when::When;
 use gitcd_history::{History, HistoryError};
 
