@@ -25,7 +25,7 @@ pub fn revert(schemas: &Schemas, current: Option<&Value>, changes: &[Change]) ->
     let mut folded = Folded { desired: current.cloned(), ..Folded::default() };
     for change in changes {
         if folded.blocked.is_none() {
-            folded.revert(schemas, change);
+            folded.revert(schemas, change, current.is_some());
         }
     }
     folded
@@ -45,11 +45,17 @@ pub fn three_way(schemas: &Schemas, base: &Value, ours: &Value, theirs: &Value) 
 }
 
 impl Folded {
-    fn revert(&mut self, schemas: &Schemas, change: &Change) {
+    fn revert(&mut self, schemas: &Schemas, change: &Change, exists: bool) {
         let now = self.desired.take();
         self.desired = match (&change.before, &change.after, now) {
+            (Some(before), Some(after), Some(now)) if !exists && is_deletion(before, after) => {
+                // A newer change was the end of the deletion that this one requested.
+                let (merged, stays) = three_way(schemas, after, &now, before);
+                self.stays.extend(stays);
+                Some(over(before, &merged))
+            }
             (Some(before), Some(after), Some(now)) => Some(self.updated(schemas, before, after, now)),
-            (Some(before), Some(after), None) if is_terminating(after) && !is_terminating(before) => {
+            (Some(before), Some(after), None) if is_deletion(before, after) => {
                 // The object disappeared because of this change, when its last finalizer was removed.
                 Some(before.clone())
             }
@@ -68,8 +74,7 @@ impl Folded {
     }
 
     fn updated(&mut self, schemas: &Schemas, before: &Value, after: &Value, now: Value) -> Value {
-        let was_deleted = is_terminating(after) && !is_terminating(before);
-        if was_deleted && is_terminating(&now) {
+        if is_deletion(before, after) && is_terminating(&now) {
             self.blocked = Some(terminating(&now));
             return now;
         }
@@ -94,6 +99,11 @@ impl Folded {
         }
         None
     }
+}
+
+/// Returns whether a change requested the deletion of an object.
+fn is_deletion(before: &Value, after: &Value) -> bool {
+    is_terminating(after) && !is_terminating(before)
 }
 
 /// Returns why an object that is being deleted cannot be changed.

@@ -25,6 +25,8 @@ pub struct OwnerId {
 pub struct Live {
     /// The uids of existing owners.
     pub owners: BTreeMap<OwnerId, String>,
+    /// Owners of which it is not known whether they exist, with the reason: a clause with a remedy.
+    pub unknown: BTreeMap<OwnerId, String>,
     /// The names of existing `PersistentVolumes`.
     pub volumes: BTreeSet<String>,
 }

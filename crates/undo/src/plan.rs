@@ -1,6 +1,6 @@
 //! The plan: one step for each object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gitcd_history::fields::{self, Field};
 use gitcd_merge::schema::Schemas;
@@ -53,8 +53,13 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for mut subject in subjects {
             contents.push((subject.key.clone(), std::mem::take(&mut subject.contents)));
-            steps.push(self.step(&subject, mode));
+            let mut step = self.step(&subject, mode);
+            if let (Action::Delete { .. }, Some(reason)) = (&step.action, &subject.unlisted) {
+                step.block(format!("what would be deleted with it is not known: {reason}"));
+            }
+            steps.push(step);
         }
+        self.keep_back(&mut steps);
         self.repair_owners(&mut steps);
         keep_contents(&mut steps, &contents);
         order::sort(&mut steps);
@@ -154,6 +159,41 @@ impl Planner<'_> {
         fields::hidden(fields::between(from, to), exposures.max().unwrap_or(Exposure::Open))
     }
 
+    /// Blocks what would get an owner of which it is not known whether it exists: without its owner, the garbage collector would
+    /// delete it. What such an object owns is kept back with it.
+    fn keep_back(&self, steps: &mut [Step]) {
+        let mut held: BTreeMap<String, String> = BTreeMap::new();
+        loop {
+            let created: BTreeSet<String> = steps.iter().filter_map(Step::old_uid).collect();
+            let reason = |step: &Step| {
+                let (object, kept) = match &step.action {
+                    Action::Create { object } => (object, Vec::new()),
+                    Action::Update { object, current } => (object, owners::of(current)),
+                    _ => return None,
+                };
+                let is_kept = |uid: &String| created.contains(uid) || kept.iter().any(|(_, kept)| kept == uid);
+                owners::of(object).into_iter().filter(|(_, uid)| !is_kept(uid)).find_map(|(owner, uid)| {
+                    let of_plan = held.get(&uid).map(|owner| format!("its owner {owner} is not created"));
+                    let unknown = || {
+                        let reason = self.live.unknown.get(&owner)?;
+                        Some(format!("whether its owner {} {} exists is not known: {reason}", owner.kind, owner.name))
+                    };
+                    of_plan.or_else(unknown)
+                })
+            };
+            let reasons: Vec<Option<String>> = steps.iter().map(reason).collect();
+            if reasons.iter().all(Option::is_none) {
+                return;
+            }
+            for (step, reason) in steps.iter_mut().zip(reasons) {
+                if let Some(reason) = reason {
+                    held.extend(step.old_uid().map(|uid| (uid, format!("{} {}", step.object.kind, step.object.name))));
+                    step.block(reason);
+                }
+            }
+        }
+    }
+
     fn repair_owners(&self, steps: &mut [Step]) {
         let created: BTreeSet<String> = steps.iter().filter_map(Step::old_uid).collect();
         for step in steps {
@@ -202,10 +242,8 @@ fn keep_contents(steps: &mut [Step], contents: &[(String, Vec<String>)]) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            step.action = Action::Blocked(format!(
-                "{first}{more} would be deleted with it; undo these as well, or delete them first"
-            ));
-            step.fields.clear();
+            let reason = format!("{first}{more} would be deleted with it; undo these as well, or delete them first");
+            step.block(reason);
         }
     }
 }

@@ -73,6 +73,12 @@ impl Step {
         }
     }
 
+    /// Blocks the step.
+    pub(crate) fn block(&mut self, reason: String) {
+        self.action = Action::Blocked(reason);
+        self.fields.clear();
+    }
+
     /// Returns the object that the step writes or deletes.
     pub fn target(&self) -> Option<&Value> {
         match &self.action {

@@ -143,6 +143,8 @@ pub struct Subject {
     pub changes: Vec<Change>,
     /// For a Namespace or a `CustomResourceDefinition`: keys of the objects that are deleted with it.
     pub contents: Vec<String>,
+    /// For a Namespace or a `CustomResourceDefinition`: why it is not known what is deleted with it, with a remedy.
+    pub unlisted: Option<String>,
     /// Why nothing can be planned for it, such as a kind that is not served.
     pub problem: Option<String>,
 }
