@@ -9,7 +9,7 @@
 
 pub use gitcd_core::program::guard;
 pub use gitcd_core::{durable, fence, keyspace, scope};
-pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery};
+pub use gitcd_engine::{backup, committer, compactor, maintenance, recovery, uncommitted};
 pub use gitcd_history as history;
 pub use gitcd_host as host;
 pub use gitcd_journal as journal;

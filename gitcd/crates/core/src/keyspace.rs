@@ -10,6 +10,10 @@
 //! assert_eq!(keys.placement(b"compact_rev_key"), Placement::Local);
 //! ```
 
+mod recorded;
+
+pub use self::recorded::MalformedKeySpace;
+
 /// The key in which kube-apiserver stores a revision of its own branch. It must never reach another branch.
 pub const COMPACT_REVISION_KEY: &[u8] = b"compact_rev_key";
 

@@ -3,7 +3,7 @@
 //! [`recovery`] opens a branch: Git, the snapshot and the journal become a store. [`committer`] commits the store's log to Git,
 //! with the actors that [`audit`] knows.
 //! [`compactor`] decides when history is compacted, [`maintenance`] keeps the repository small, [`backup`] writes and reads
-//! snapshots for etcd's Maintenance service.
+//! snapshots for etcd's Maintenance service, [`uncommitted`] reads what another process has not committed yet.
 
 pub mod audit;
 pub mod backup;
@@ -11,3 +11,4 @@ pub mod committer;
 pub mod compactor;
 pub mod maintenance;
 pub mod recovery;
+pub mod uncommitted;

@@ -4,7 +4,8 @@
 //! share one fsync, under one checksum. So a torn write damages only the last frame, in which nothing was acknowledged.
 //! `docs/design/journal.md` describes the format.
 //!
-//! [`Writer`] appends, [`recovery`] replays, [`Segments`] reads back values that were evicted from memory.
+//! [`Writer`] appends, [`recovery`] replays, [`Segments`] reads back values that were evicted from memory, [`tail`] reads what
+//! another process writes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,6 +39,7 @@ mod prefixes;
 pub mod record;
 pub mod recovery;
 mod segment;
+pub mod tail;
 mod writer;
 
 pub use segment::{Position, Segments};

@@ -1,6 +1,6 @@
 //! Replay of a journal, which distinguishes a torn end from damage.
 
-mod frames;
+pub(crate) mod frames;
 
 use std::fs::File;
 use std::io::{self, Read as _};

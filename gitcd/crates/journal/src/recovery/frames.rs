@@ -12,17 +12,17 @@ use crate::segment::{FRAME_HEADER, FRAME_MAGIC, HEADER, Header, Kind, frame_crc}
 const CHUNK: usize = 1 << 20;
 
 /// The frames of a segment, one in memory at a time.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     file: File,
-    pub(super) header: Header,
+    pub(crate) header: Header,
     bytes: u64,
     /// The payload of the last frame that was read.
-    pub(super) payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Frames {
     /// Opens a segment; `None` if it has no header of its own.
-    pub(super) fn open(path: &Path, sequence: u64) -> io::Result<Option<Self>> {
+    pub(crate) fn open(path: &Path, sequence: u64) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len();
         let mut head = vec![0; HEADER.min(bytes as usize)];
@@ -32,7 +32,7 @@ impl Frames {
     }
 
     /// Reads the frame that starts at `at`, if it is whole.
-    pub(super) fn read(&mut self, at: u64) -> io::Result<Option<Kind>> {
+    pub(crate) fn read(&mut self, at: u64) -> io::Result<Option<Kind>> {
         let mut head = [0; FRAME_HEADER];
         if at + FRAME_HEADER as u64 > self.bytes {
             return Ok(None);
