@@ -2,6 +2,7 @@
 //!
 //! | module | feature | content |
 //! |---|---|---|
+//! | [`endpoint`] | `endpoint` | a server that a command line names, with the flags of TLS files |
 //! | [`error`] | | an error with its causes, on one line |
 //! | [`plain_http`] | | which URLs are not encrypted on the network |
 //! | [`throttle`] | | a limit on log lines that repeat |
@@ -11,6 +12,8 @@
 //! | [`otlp::Collector`] | `otlp-settings` | only whether these variables enable the export, and where to |
 //! | [`tls`] | `tls` | certificates of servers, reloaded when their files change, and TLS settings of clients |
 
+#[cfg(feature = "endpoint")]
+pub mod endpoint;
 pub mod error;
 #[cfg(feature = "exposition")]
 pub mod exposition;

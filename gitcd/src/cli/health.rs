@@ -4,7 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::duration;
-use super::status::{Client, Tls};
+use trishanku_service::endpoint::TlsFiles;
+
+use super::status::Client;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -21,7 +23,7 @@ pub(super) struct Args {
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "3s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
     #[command(flatten)]
-    tls: Tls,
+    tls: TlsFiles,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gitcd_server::status::Status;
 use serde_json::json;
+use trishanku_service::endpoint::TlsFiles;
 
-pub(super) use self::client::{Client, Tls};
+pub(super) use self::client::Client;
 use super::duration;
 
 #[derive(Debug, clap::Args)]
@@ -33,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, env = "GITCD_TIMEOUT", default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
     #[command(flatten)]
-    tls: Tls,
+    tls: TlsFiles,
 }
 
 const EXAMPLES: &str = "Examples:

@@ -1,9 +1,8 @@
 //! The health of a branch that `trishanku` did not bring up: what its repository has, and what its gitcd reports.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use futures::future::BoxFuture;
 use gitcd::git::branch::Config;
@@ -11,9 +10,9 @@ use gitcd::history::History;
 use http::StatusCode;
 use trishanku::status::{HeavenReport, StoreStatus};
 use trishanku_page::health::{Finding, Health, HealthReport};
+use trishanku_service::endpoint::{Endpoint, TlsFiles};
 use trishanku_service::error::chain;
 use trishanku_service::http::Client;
-use trishanku_service::tls::{ClientConfig, ClientTls};
 
 use super::{apart, branch};
 
@@ -24,20 +23,16 @@ const MAX_BYTES: usize = 8 << 20;
 
 /// Selects the gitcd of a control plane that `trishanku` did not bring up, as `gitcd status` does.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Its gitcd, for the page of its health")]
+#[command(
+    next_help_heading = "Its gitcd, for the page of its health",
+    mut_arg("cacert", |cacert| cacert.help("CAs of its certificate (PEM file)"))
+)]
 pub(crate) struct Gitcd {
     /// URL of the served branch of --repo
     #[arg(long, env = "GITCD_ENDPOINT", value_name = "URL")]
     endpoint: Option<String>,
-    /// CAs of its certificate (PEM file)
-    #[arg(long, env = "GITCD_CACERT", value_name = "FILE")]
-    cacert: Option<PathBuf>,
-    /// Client certificate (PEM file)
-    #[arg(long, env = "GITCD_CERT", requires = "key", value_name = "FILE")]
-    cert: Option<PathBuf>,
-    /// Its key (PEM file)
-    #[arg(long, env = "GITCD_KEY", requires = "cert", value_name = "FILE")]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFiles,
 }
 
 impl Gitcd {
@@ -45,30 +40,10 @@ impl Gitcd {
     fn client(&self) -> anyhow::Result<Option<Client>> {
         // With several, as gitcd status accepts, only one serves this branch.
         let Some(url) = self.endpoint.as_deref().and_then(|list| list.split(',').next()) else { return Ok(None) };
-        let hint = || format!("--endpoint: {url:?} is not a URL such as http://127.0.0.1:2479");
-        let uri: http::Uri = url.parse().with_context(hint)?;
-        let host = uri.authority().with_context(hint)?;
-        let scheme = uri.scheme_str().unwrap_or("http");
-        let base = format!("{scheme}://{host}").parse().with_context(hint)?;
-        let client = Client::builder(base).within(TIMEOUT).at_most(MAX_BYTES);
-        Ok(Some(match scheme {
-            "http" => client.build(),
-            "https" => client.tls(self.tls()?).build(),
-            other => bail!("--endpoint: {other} is not supported: http or https"),
-        }))
-    }
-
-    fn tls(&self) -> anyhow::Result<ClientConfig> {
-        let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
-        let authorities = self.cacert.as_deref().context("--endpoint: https needs --cacert")?;
-        let tls = ClientTls::new().authorities(&read(authorities)?);
-        let tls = tls.with_context(|| authorities.display().to_string())?;
-        Ok(match self.cert.as_deref().zip(self.key.as_deref()) {
-            None => tls.config(),
-            Some((cert, key)) => tls
-                .config_with_identity(&read(cert)?, &read(key)?)
-                .with_context(|| format!("{} and {}", cert.display(), key.display()))?,
-        })
+        let endpoint: Endpoint = url.parse().context("--endpoint")?;
+        let tls = if endpoint.is_encrypted() { self.tls.config()? } else { None };
+        let client = endpoint.client(tls).context("--endpoint")?;
+        Ok(Some(client.within(TIMEOUT).at_most(MAX_BYTES).build()))
     }
 }
 
