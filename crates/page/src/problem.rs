@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use gitcd_history::HistoryError;
 use gitcd_history::blame::BlameError;
-use gitcd_history::commits::FindCommitError;
+use gitcd_history::find::FindCommitError;
 use gitcd_repo::changes::TreeError;
 
 use crate::rights::RightsError;

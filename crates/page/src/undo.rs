@@ -25,6 +25,9 @@ pub struct Preview {
     pub warnings: Vec<String>,
     /// The ID of the preview, by which it is confirmed.
     pub plan: String,
+    /// The command line that deletes objects whose immutable fields differ, and creates them again; `None` if there is none, or if
+    /// none of a sensible length does it.
+    pub recreate: Option<String>,
 }
 
 /// What an undo would do to an object.
@@ -62,6 +65,8 @@ pub struct Undone {
     pub has_others: bool,
     /// The command line that reverts it.
     pub hint: Option<String>,
+    /// As in [`Preview::recreate`], if a step failed because of an immutable field.
+    pub recreate: Option<String>,
 }
 
 /// What an undo did to an object.

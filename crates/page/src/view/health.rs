@@ -137,34 +137,34 @@ fn remotes(remotes: &[RemoteHealth]) -> Markup {
             (_, None) => format!("{more}{}", counted(commits, "commit")),
         }
     };
-    html! {
-        table {
-            thead { tr { th scope="col" { "Remote" } th scope="col" { "Branch" } th scope="col" { "Condition" } th scope="col" { "Behind" } } }
-            tbody {
-                @for remote in remotes {
-                    tr {
-                        th scope="row" { (text::line(&remote.name)) }
-                        td { (text::line(remote.reference.strip_prefix("refs/heads/").unwrap_or(&remote.reference))) }
-                        td { @if remote.condition.is_some() { (mark(remote.condition.as_ref())) } @else { "unknown" } }
-                        td { (behind(remote)) }
-                    }
-                }
-            }
-        }
-    }
+    let row = |remote: &RemoteHealth| {
+        let branch = remote.reference.strip_prefix("refs/heads/").unwrap_or(&remote.reference);
+        // What is not known of a remote is no fault of it.
+        let condition = remote.condition.as_ref().map_or_else(|| html! { "unknown" }, |state| mark(Some(state)));
+        [text::line(&remote.name), text::line(branch), condition, html! { (behind(remote)) }]
+    };
+    table(["Remote", "Branch", "Condition", "Behind"], remotes.iter().map(row))
 }
 
 fn processes(components: &[ComponentHealth]) -> Markup {
+    let row = |component: &ComponentHealth| {
+        let uptime = component.uptime_seconds.map_or_else(|| "-".to_owned(), span);
+        [text::line(&component.name), mark(Some(&component.state)), html! { (uptime) }, html! { (component.restarts) }]
+    };
+    table(["Component", "State", "Uptime", "Restarts"], components.iter().map(row))
+}
+
+/// Renders a table, the first column of which names the rows.
+fn table<const COLUMNS: usize>(names: [&str; COLUMNS], rows: impl Iterator<Item = [Markup; COLUMNS]>) -> Markup {
     html! {
         table {
-            thead { tr { th scope="col" { "Component" } th scope="col" { "State" } th scope="col" { "Uptime" } th scope="col" { "Restarts" } } }
+            thead { tr { @for name in names { th scope="col" { (name) } } } }
             tbody {
-                @for component in components {
+                @for row in rows {
                     tr {
-                        th scope="row" { (text::line(&component.name)) }
-                        td { (mark(Some(&component.state))) }
-                        td { (component.uptime_seconds.map_or_else(|| "-".to_owned(), span)) }
-                        td { (component.restarts) }
+                        @for (column, cell) in row.into_iter().enumerate() {
+                            @if column == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                        }
                     }
                 }
             }

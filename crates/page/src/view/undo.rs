@@ -46,6 +46,7 @@ pub(crate) fn preview(form: &Form, preview: &Preview, has_changed: bool) -> Rend
             ul { @for step in others.iter().take(UNCHANGED) { li { (unchanged(step)) } } }
             @if others.len() > UNCHANGED { p { (text::count(others.len() - UNCHANGED, "more object")) } }
         }
+        (recreation(preview.recreate.as_deref()))
         @if preview.changes == 0 { p { strong { "There is nothing to undo." } } } @else {
             form.undo action=(own) method="post" {
                 input type="hidden" name="token" value=(token);
@@ -108,10 +109,23 @@ pub(crate) fn undone(request: &UndoRequest, undone: &Undone) -> Rendered {
             @if failed > 0 { ", " strong.mark.warn { (failed) " failed" } ". To try these again, undo the commit again." } @else { "." }
         }
         ul { @for step in &undone.steps { li { (outcome(step)) } } }
+        (recreation(undone.recreate.as_deref()))
         @if changed > 0 { (commits(undone)) }
         @if let Some(hint) = &undone.hint { p { "To undo this in a terminal: " code.long { (text::line(hint)) } } }
     };
     page(title, "", &main)
+}
+
+/// Renders how to undo what the page cannot: it does not delete objects in order to create them again.
+fn recreation(command: Option<&str>) -> Markup {
+    html! {
+        @if let Some(command) = command {
+            p {
+                "Immutable fields differ. To delete these objects and create them again, run in a terminal: "
+                code.long { (text::line(command)) }
+            }
+        }
+    }
 }
 
 fn commits(undone: &Undone) -> Markup {

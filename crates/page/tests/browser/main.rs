@@ -7,6 +7,9 @@ mod browser;
 #[expect(dead_code, reason = "the login is that of the browser")]
 #[path = "../page/client.rs"]
 mod client;
+#[expect(dead_code, reason = "only the other tests change the health")]
+#[path = "../page/health_source.rs"]
+mod health_source;
 mod hostile;
 mod scenarios;
 mod services;

@@ -1,4 +1,4 @@
-//! An undo and a health with every part that their pages can show. Real ones are tested with the command line.
+//! An undo, and a health, with every part that their pages can show. Real ones are tested with the command line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +7,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gitcd_history::fields::Field;
 use trishanku_page::Services;
-use trishanku_page::health::{
-    BranchHealth, ComponentHealth, Finding, Health, HealthReport, HealthState, RemoteHealth, StoreSize,
-};
 use trishanku_page::rights::UnrestrictedRights;
 use trishanku_page::undo::{Preview, PreviewStep, Undo, UndoError, UndoRequest, Undone, UndoneStep};
+
+use crate::health_source::{self, HealthSource};
 
 /// The ID of the preview.
 const PLAN: &str = "the plan";
@@ -30,13 +29,14 @@ impl Scripted {
 
     /// Returns the services of a user with the right to everything.
     pub(crate) fn services(&self) -> Services {
-        let own = Arc::new(self.clone());
-        Services { undo: Some(own.clone()), health: Some(own), ..Services::read_only(Arc::new(UnrestrictedRights)) }
+        let health = Arc::new(HealthSource::of(health_source::report()));
+        let undo = Some(Arc::new(self.clone()) as _);
+        Services { undo, health: Some(health), ..Services::read_only(Arc::new(UnrestrictedRights)) }
     }
 }
 
 impl Undo for Scripted {
-    fn preview(&self, _request: UndoRequest) -> BoxFuture<'static, Result<Preview, UndoError>> {
+    fn preview(&self, request: UndoRequest) -> BoxFuture<'static, Result<Preview, UndoError>> {
         let step = |action: &str, key: &str| PreviewStep {
             action: action.to_owned(),
             object: key.to_owned(),
@@ -57,8 +57,9 @@ impl Undo for Scripted {
             PreviewStep { problem: Some("status".to_owned()), ..step("left", "pods/shop/web-65b454cd57-4xk2p") },
         ];
         let summary = "1 object would change, 1 is impossible".to_owned();
+        let recreate = Some(format!("trishanku undo --recreate {}", request.commit));
         let warnings = vec!["the commit has changes of jane and bob".to_owned()];
-        let preview = Preview { steps, changes: 1, summary, warnings, plan: PLAN.to_owned() };
+        let preview = Preview { steps, changes: 1, summary, warnings, plan: PLAN.to_owned(), recreate };
         std::future::ready(Ok(preview)).boxed()
     }
 
@@ -76,59 +77,7 @@ impl Undo for Scripted {
             step("configmaps/shop/summer-menu", Err("the namespace is gone")),
         ];
         let hint = Some(format!("trishanku undo {}", request.commit));
-        std::future::ready(Ok(Undone { steps, commits: vec![request.commit], has_others: true, hint })).boxed()
-    }
-}
-
-fn state(word: &str, is_good: bool) -> HealthState {
-    HealthState { word: word.to_owned(), is_good }
-}
-
-impl Health for Scripted {
-    fn report(&self) -> BoxFuture<'static, HealthReport> {
-        let remote = RemoteHealth {
-            name: "origin".to_owned(),
-            reference: "refs/heads/kube-controller-manager".to_owned(),
-            condition: Some(state("Unreachable", false)),
-            lag_commits: Some(12),
-            lag_seconds: Some(7300.0),
-            ..RemoteHealth::default()
-        };
-        let problem = Finding {
-            what: "1 file rejected".to_owned(),
-            details: vec!["configmaps/shop/winter-menu: the name differs from that of the file".to_owned()],
-        };
-        let branch = BranchHealth {
-            name: "desk".to_owned(),
-            reference: "refs/heads/desk".to_owned(),
-            state: state("running", true),
-            role: Some("writer".to_owned()),
-            head: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
-            revision: Some(4711),
-            committed_revision: Some(4710),
-            lag_revisions: Some(1),
-            lag_seconds: Some(0.2),
-            conflicts: Some(1),
-            rejected: Some(1),
-            size: Some(StoreSize { bytes: 7 << 30, quota: Some(8 << 30) }),
-            restarts: Some(1),
-            remotes: vec![remote],
-            problems: vec![problem.clone()],
-        };
-        let component = |name: &str, word: &str, is_good: bool| ComponentHealth {
-            name: name.to_owned(),
-            state: state(word, is_good),
-            uptime_seconds: Some(7300),
-            restarts: 2,
-        };
-        let components =
-            vec![component("kube-apiserver", "ready", true), component("kube-controller-manager", "exiting", false)];
-        let report = HealthReport {
-            state: Some(state("degraded", false)),
-            branches: vec![branch],
-            components,
-            problems: vec![problem],
-        };
-        std::future::ready(report).boxed()
+        std::future::ready(Ok(Undone { steps, commits: vec![request.commit], has_others: true, hint, recreate: None }))
+            .boxed()
     }
 }

@@ -4,25 +4,13 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use trishanku_page::Services;
-use trishanku_page::health::{
-    BranchHealth, ComponentHealth, Finding, Health, HealthReport, HealthState, RemoteHealth, StoreSize,
-};
+use trishanku_page::health::HealthReport;
 use trishanku_page::rights::{Granted, Rights, RightsError, UnrestrictedRights};
 
 use crate::client::Client;
+use crate::health_source::{HealthSource, report, state};
 use crate::world::{Served, World};
-
-/// A source that answers what the test sets.
-#[derive(Clone, Default)]
-struct Scripted(Arc<Mutex<HealthReport>>);
-
-impl Health for Scripted {
-    fn report(&self) -> BoxFuture<'static, HealthReport> {
-        std::future::ready(self.0.lock().clone()).boxed()
-    }
-}
 
 /// A user with a right to some objects at most, or a kube-apiserver that does not answer.
 struct Limited(Result<(), &'static str>);
@@ -37,68 +25,17 @@ impl Rights for Limited {
     }
 }
 
-async fn open(world: &World, rights: Arc<dyn Rights>, source: &Scripted) -> (Served, Client) {
+async fn open(world: &World, rights: Arc<dyn Rights>, source: &HealthSource) -> (Served, Client) {
     let services = Services { health: Some(Arc::new(source.clone())), ..Services::read_only(rights) };
     let served = world.serve_with(services, "127.0.0.1:0").await;
     let client = served.log_in().await;
     (served, client)
 }
 
-fn state(word: &str, is_good: bool) -> HealthState {
-    HealthState { word: word.to_owned(), is_good }
-}
-
-fn report() -> HealthReport {
-    let remote = RemoteHealth {
-        name: "origin".to_owned(),
-        reference: "refs/heads/desk".to_owned(),
-        condition: Some(state("Unreachable", false)),
-        lag_commits: Some(1000),
-        has_more: true,
-        lag_seconds: Some(7300.0),
-    };
-    let problem = |what: &str, details: &[&str]| Finding {
-        what: what.to_owned(),
-        details: details.iter().map(ToString::to_string).collect(),
-    };
-    let branch = BranchHealth {
-        name: "kube-scheduler".to_owned(),
-        reference: "refs/heads/ks/data".to_owned(),
-        state: state("running", false),
-        role: Some("writer".to_owned()),
-        head: Some("0123456789abcdef".to_owned()),
-        revision: Some(42),
-        committed_revision: Some(40),
-        lag_revisions: Some(2),
-        lag_seconds: Some(0.25),
-        conflicts: Some(3),
-        rejected: Some(1),
-        size: Some(StoreSize { bytes: 7 << 20, quota: Some(8 << 20) }),
-        restarts: Some(5),
-        remotes: vec![remote],
-        problems: vec![
-            problem("1 file rejected", &["secrets/hushed/<b>\u{202e}"]),
-            problem("writes refused", &["hushed: </pre><script>alert(1)</script>"]),
-        ],
-    };
-    let component = ComponentHealth {
-        name: "kube-scheduler/gitcd".to_owned(),
-        state: state("ready", true),
-        uptime_seconds: Some(7300),
-        restarts: 5,
-    };
-    HealthReport {
-        state: Some(state("degraded", false)),
-        branches: vec![branch],
-        components: vec![component],
-        problems: vec![problem("kube-scheduler/app: exited with code 1", &["hushed"])],
-    }
-}
-
 #[tokio::test]
 async fn the_health_has_the_words_and_numbers_of_the_status() {
     let world = World::new(1);
-    let source = Scripted(Arc::new(Mutex::new(report())));
+    let source = HealthSource::of(report());
     let (_served, client) = open(&world, Arc::new(UnrestrictedRights), &source).await;
     assert!(client.page("/").await.links().contains(&"/health".to_owned()), "the navigation has a link");
     let page = client.page("/health").await;
@@ -125,7 +62,7 @@ async fn the_health_has_the_words_and_numbers_of_the_status() {
     assert!(!page.body.contains('\u{202e}'), "{}", page.body);
 
     // What an open page reads a moment later.
-    *source.0.lock() = HealthReport { state: Some(state("ready", true)), ..HealthReport::default() };
+    source.set(HealthReport { state: Some(state("ready", true)), ..HealthReport::default() });
     let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
     while !client.page("/health").await.body.contains("data-head=\"ready\"") {
         assert!(std::time::Instant::now() < deadline, "the page has the new state");
@@ -135,7 +72,7 @@ async fn the_health_has_the_words_and_numbers_of_the_status() {
 #[tokio::test]
 async fn errors_that_may_name_objects_need_the_right_to_everything() {
     let world = World::new(1);
-    let source = Scripted(Arc::new(Mutex::new(report())));
+    let source = HealthSource::of(report());
     for (rights, note) in
         [(Ok(()), "which needs the right to everything"), (Err("port 5 is closed"), "port 5 is closed")]
     {
@@ -152,7 +89,7 @@ async fn an_unknown_health_is_not_shown_as_healthy() {
     let world = World::new(1);
     let (_served, client) = world.open().await;
     assert_eq!(client.get("/health").await.status, 404, "there is no source");
-    let source = Scripted(Arc::new(Mutex::new(HealthReport::unknown("the state cannot be read", Vec::new()))));
+    let source = HealthSource::of(HealthReport::unknown("the state cannot be read", Vec::new()));
     let (served, client) = open(&world, Arc::new(UnrestrictedRights), &source).await;
     let page = client.page("/health").await;
     assert!(page.body.contains("State: <strong class=\"mark warn\">unknown</strong>"), "{}", page.body);

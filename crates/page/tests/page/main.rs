@@ -3,6 +3,7 @@
 mod client;
 mod commits;
 mod health;
+mod health_source;
 mod hostile;
 mod kinds;
 mod live;
