@@ -1,6 +1,7 @@
-//! Backups that were created or modified by hand (`gitcd::backup`, `docs/design/backup.md`).
+//! Backups, and snapshots of etcd, that were created or modified by hand (`gitcd::backup`, `docs/design/backup.md`).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 use gitcd::backup::{Backup, Header, MAGIC, ReadError};
@@ -10,12 +11,16 @@ use sha2::{Digest, Sha256};
 use super::disk;
 use super::input::Input;
 
-/// The digest of each file is right, whatever else is wrong. The first byte selects how much of the file the rest of the input
+/// The first page of a database of etcd, after its header: the magic number, what the checksum covers, and the checksum.
+const DATABASE: (Range<usize>, Range<usize>, Range<usize>) = (16..20, 16..72, 72..80);
+const DATABASE_MAGIC: [u8; 4] = 0xED0C_DAED_u32.to_le_bytes();
+
+/// The digest of each file is right, whatever else is wrong, and so is the checksum of the first page of a database. The first byte selects how much of the file the rest of the input
 /// is: all, all after the first line, or a script of header and frames.
 pub fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let content = match kind {
-        0 => rest.to_vec(),
+        0 => checked(rest.to_vec()),
         1 => [MAGIC, rest].concat(),
         _ => script(&mut Input(rest)),
     };
@@ -31,6 +36,17 @@ pub fn run(data: &[u8]) {
         Err(ReadError::Io { path, source }) => panic!("{} exists: {source}", path.display()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+}
+
+/// Corrects the checksum of the first page, if the content is a database of etcd.
+fn checked(mut content: Vec<u8>) -> Vec<u8> {
+    let (magic, covered, checksum) = DATABASE;
+    if content.get(magic) == Some(&DATABASE_MAGIC) && content.len() >= checksum.end {
+        let fnv1a = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let right = content[covered].iter().fold(0xcbf2_9ce4_8422_2325, fnv1a);
+        content[checksum].copy_from_slice(&right.to_le_bytes());
+    }
+    content
 }
 
 fn read(path: &Path, mut content: Vec<u8>) -> Result<Backup, ReadError> {

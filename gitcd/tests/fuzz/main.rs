@@ -8,6 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
+use sha2::{Digest as _, Sha256};
 
 use self::seeds::Target;
 
@@ -99,6 +100,23 @@ fn any_pack_is_read_as_git_reads_it_or_refused() {
 #[test]
 fn any_journal_is_recovered_or_refused_and_then_left_alone() {
     run(Target::Journal, 1000);
+}
+
+/// Otherwise the mutations of it would say nothing about the reader.
+#[test]
+fn the_seed_of_an_etcd_is_a_snapshot_with_keys_leases_and_a_compaction() {
+    let seeds = Target::Backup.seeds();
+    let (_, seed) = seeds.iter().find(|(name, _)| name == "etcd").expect("there is one");
+    assert!(seed.len() < 64 << 10, "{} bytes", seed.len());
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let path = folder.path().join("snapshot");
+    // The first byte selects what the input holds.
+    let content = &seed[1..];
+    std::fs::write(&path, [content, &Sha256::digest(content)[..]].concat()).expect("the folder is writable");
+    let backup = gitcd::backup::Backup::read(&path).expect("it is a snapshot");
+    let gitcd::backup::Header { revision, base, compact_revision, .. } = backup.header;
+    assert_eq!((revision, base, compact_revision), (9, 4, 5));
+    assert_eq!((backup.pairs.len(), backup.leases.len(), backup.writes.len()), (1, 1, 5));
 }
 
 #[test]

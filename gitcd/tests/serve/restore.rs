@@ -165,20 +165,18 @@ async fn a_snapshot_of_etcd_becomes_a_branch_with_its_revisions_since_the_compac
     }
 }
 
-/// Records what clients of etcd and of gitcd see alike: keys at every revision since the compaction, later events, leases.
+/// Records what clients of etcd and of gitcd see alike: keys at every revision since the compaction, events, leases.
 async fn look_at_both(client: &Client, revisions: std::ops::RangeInclusive<i64>) -> Transcript {
-    let (compacted, last) = (*revisions.start(), *revisions.end());
+    let compacted = *revisions.start();
     for revision in revisions {
         client.range(RangeRequest { range_end: to_the_end(), revision, ..get("\0") }).await;
     }
-    // A watch from a later revision gets no progress.
-    if compacted < last {
-        let mut watching = client.watch();
-        let create = WatchCreateRequest { range_end: to_the_end(), key: "\0".into(), ..watch_prefix("/") };
-        watching.create(WatchCreateRequest { start_revision: compacted + 1, ..create }).await;
-        let (_, events) = watching.progress().await;
-        client.note("events", events);
-    }
+    // A watch may start at the compact revision itself.
+    let mut watching = client.watch();
+    let create = WatchCreateRequest { range_end: to_the_end(), key: "\0".into(), ..watch_prefix("/") };
+    watching.create(WatchCreateRequest { start_revision: compacted, prev_kv: true, ..create }).await;
+    let (_, events) = watching.progress().await;
+    client.note("events", events);
     look_at_leases(client).await;
     client.take_transcript()
 }

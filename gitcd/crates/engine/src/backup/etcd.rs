@@ -52,8 +52,9 @@ pub(super) fn has_users(database: &Bolt) -> Result<bool, String> {
 /// Returns what a database contains. etcd does not record when and by whom a revision was written: all get `time_ms`.
 pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
     let compacted = compact_revision(database)?;
-    // The key-value pairs at the compact revision are those that compaction keeps. All later revisions are complete.
-    let base = compacted.max(Revision::INITIAL.get());
+    // A watch may start at the compact revision itself: compaction keeps what was written then. It keeps the newest version of each
+    // key before that, and all later revisions.
+    let base = (compacted - 1).max(Revision::INITIAL.get());
     let (mut pairs, mut writes) = (BTreeMap::new(), Vec::<Write>::new());
     database.each("key", |key, value| {
         let (revision, is_deletion) = revision_of(&key)?;
@@ -61,7 +62,7 @@ pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
         let of = |changes| Write { revision: Revision::new(revision), time_ms, client: String::new(), changes };
         match writes.last_mut() {
             // `etcdutl snapshot restore --bump-revision` marks the revision to which it skips with an empty key.
-            _ if revision <= base && change.key.is_empty() => {}
+            _ if revision <= compacted && change.key.is_empty() => {}
             _ if revision <= base && is_deletion => drop(pairs.remove(&change.key)),
             _ if revision <= base => drop(pairs.insert(change.key.clone(), of(vec![change]))),
             Some(write) if write.revision.get() == revision => write.changes.push(change),
@@ -75,6 +76,9 @@ pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
         leases.push((id, ttl));
         Ok(())
     })?;
+    // If compaction kept nothing that was written then, as an older etcd that drops deletions, the log starts later.
+    let is_kept = writes.first().is_some_and(|write| write.revision.get() == base + 1);
+    let base = if is_kept { base } else { compacted.max(base) };
     let header = Header {
         revision: writes.last().map_or(base, |write| write.revision.get()),
         base,
