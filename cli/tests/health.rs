@@ -1,5 +1,6 @@
 //! The page of the health, of a real gitcd.
 
+#[expect(dead_code, reason = "the tests of the undo use more of it")]
 mod ui;
 
 use std::process::Command;

@@ -1,8 +1,9 @@
 //! Requests to kube-apiserver.
 
-use std::collections::{BTreeSet, HashMap};
+mod contents;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use std::collections::HashMap;
+
 use gitcd::merge::secrecy::{Exposure, SecretKinds};
 use http::{Method, Request};
 use kube::Client;
@@ -20,10 +21,6 @@ use super::rejection;
 pub(super) const MANAGER: &str = "trishanku-undo";
 /// Page size, as in `kubectl get`.
 const PAGE: usize = 500;
-/// Concurrent requests.
-const AT_A_TIME: usize = 8;
-/// Asks for the metadata of objects alone.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 /// What a name in a path or a parameter may contain as it is (RFC 3986, unreserved); names of roles may contain almost everything.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -40,6 +37,12 @@ pub(super) enum ApiError {
     /// kube-apiserver does not serve the kind.
     #[error("kube-apiserver does not serve {kind} of {api_version}")]
     NotServed { api_version: String, kind: String },
+    /// The server of an API, such as that of metrics-server, does not respond to kube-apiserver.
+    #[error(
+        "kube-apiserver cannot reach the API {api_version} ({message}); repair it, or delete its APIService, and run this \
+         again (`kubectl get apiservices` shows why)"
+    )]
+    Unavailable { api_version: String, message: String },
     /// There was no usable response.
     #[error("no response from kube-apiserver: {0}")]
     Failed(String),
@@ -63,6 +66,16 @@ impl ApiError {
         match self {
             Self::Rejected { status, .. } => &status.message,
             _ => "",
+        }
+    }
+
+    /// Names the API of a request that kube-apiserver could not pass on. Those of kube-apiserver itself are always reached.
+    fn of_api(self, api_version: &str) -> Self {
+        match self {
+            Self::Rejected { status, .. } if matches!(status.code, 502..=504) && api_version.contains('/') => {
+                Self::Unavailable { api_version: api_version.to_owned(), message: status.message.trim().to_owned() }
+            }
+            other => other,
         }
     }
 
@@ -141,7 +154,7 @@ impl Api {
         if !known.contains_key(api_version) {
             let list = match self.send(Method::GET, &root(api_version), None).await {
                 Err(error) if error.code() == 404 => Value::Null,
-                list => list?,
+                list => list.map_err(|error| error.of_api(api_version))?,
             };
             known.insert(api_version.to_owned(), resources(&list));
         }
@@ -183,7 +196,7 @@ impl Api {
         };
         match self.send(Method::GET, &path, None).await {
             Err(error) if error.code() == 404 => Ok(None),
-            found => found.map(Some),
+            found => found.map(Some).map_err(|error| error.of_api(&object.api_version)),
         }
     }
 
@@ -211,7 +224,8 @@ impl Api {
         let (mut found, mut next) = (Vec::new(), String::new());
         loop {
             let path = format!("{path}?limit={PAGE}&continue={}{selection}", escaped(&next));
-            let mut list = self.send_for(Method::GET, &path, None, accept).await?;
+            let list = self.send_for(Method::GET, &path, None, accept).await;
+            let mut list = list.map_err(|error| error.of_api(&like.api_version))?;
             let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
             found.extend(items.into_iter().map(|mut item| {
                 item["apiVersion"] = like.api_version.as_str().into();
@@ -223,59 +237,6 @@ impl Api {
                 return Ok(found);
             }
         }
-    }
-
-    /// Returns the metadata of all objects that would be deleted with a Namespace or a `CustomResourceDefinition`.
-    pub(super) async fn contents(&self, container: &Value) -> Result<Vec<Value>, ApiError> {
-        let name = text(container, "/metadata/name");
-        let kinds = if text(container, "/kind") == "Namespace" {
-            self.namespaced_kinds(name).await?
-        } else {
-            let versions = container.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-            let served = versions.into_iter().find(|version| version["served"] == true);
-            let group = text(container, "/spec/group");
-            let like = |version: &Value| ObjectRef {
-                api_version: format!("{group}/{}", text(version, "/name")),
-                kind: text(container, "/spec/names/kind").to_owned(),
-                ..ObjectRef::default()
-            };
-            served.map(like).into_iter().collect()
-        };
-        let lists = kinds.into_iter().map(async |like| {
-            // Such a Secret is left to its controller, which the metadata alone does not show.
-            let selection = if like.is("", "Secret") {
-                format!("&fieldSelector={}", escaped("type!=kubernetes.io/service-account-token"))
-            } else {
-                String::new()
-            };
-            self.pages(&self.collection(&like).await?, &selection, &like, METADATA).await
-        });
-        let lists: Vec<Vec<Value>> = futures::stream::iter(lists).buffer_unordered(AT_A_TIME).try_collect().await?;
-        Ok(lists.into_iter().flatten().collect())
-    }
-
-    /// Returns each kind whose objects are deleted with their namespace, in the version that kube-apiserver prefers, or in another one
-    /// if it has only that.
-    async fn namespaced_kinds(&self, namespace: &str) -> Result<Vec<ObjectRef>, ApiError> {
-        let groups = self.send(Method::GET, "/apis", None).await?;
-        let groups = groups["groups"].as_array().into_iter().flatten();
-        let versions = groups.flat_map(|group| {
-            let others = group["versions"].as_array().into_iter().flatten();
-            let others = others.map(|version| text(version, "/groupVersion").to_owned());
-            std::iter::once(text(group, "/preferredVersion/groupVersion").to_owned()).chain(others)
-        });
-        let (mut found, mut known) = (Vec::new(), BTreeSet::new());
-        for api_version in std::iter::once("v1".to_owned()).chain(versions) {
-            let list = self.send(Method::GET, &root(&api_version), None).await?;
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            for served in resources(&list).into_iter().filter(|served| served.is_namespaced && served.is_deletable) {
-                if known.insert((group.to_owned(), served.kind.clone())) {
-                    let (api_version, namespace) = (api_version.clone(), Some(namespace.to_owned()));
-                    found.push(ObjectRef { api_version, kind: served.kind, namespace, ..ObjectRef::default() });
-                }
-            }
-        }
-        Ok(found)
     }
 
     /// Creates an object, and returns it.

@@ -320,7 +320,11 @@ impl Applier<'_> {
     }
 
     async fn is_served(&self, like: &ObjectRef) -> Result<bool, String> {
-        let is_discovered = self.api.serves(&like.api_version, &like.kind).await.map_err(|error| error.to_string())?;
+        let is_discovered = match self.api.serves(&like.api_version, &like.kind).await {
+            // A new API is not reachable at once.
+            Err(ApiError::Unavailable { .. }) => false,
+            served => served.map_err(|error| error.to_string())?,
+        };
         // The request handler may lag behind the discovery document.
         Ok(is_discovered && self.api.is_listed(like).await.map_err(|error| error.to_string())?)
     }

@@ -1,119 +1,20 @@
 //! Reads the branch of a control plane from its repository.
 
-use std::time::Duration;
-
-use anyhow::bail;
-use gitcd::git::branch::Config;
 use gitcd::git::changes::Changes;
 use gitcd::history::moment::Moment;
-use gitcd::history::when::When;
 use gitcd::history::{History, HistoryError};
-use gitcd::keyspace::KeySpace;
 use gitcd::merge::schema::Schemas;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
 use trishanku::kinds::Kinds;
 use trishanku_undo::Change;
-
-use crate::location::Location;
 
 /// The prefix of all keys of a kube-apiserver.
 const PREFIX: &str = "/registry/";
 /// Key prefix of `CustomResourceDefinitions`.
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
-/// How long the store may take to commit what kube-apiserver has written.
-const COMMITTED_WITHIN: Duration = Duration::from_secs(20);
-/// After so long without a commit, the store has nothing to commit. It pauses for up to two seconds after a fetch.
-const SETTLED_AFTER: Duration = Duration::from_millis(2500);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The stored values of a key before and after a change.
 pub(super) type Values = [Option<Vec<u8>>; 2];
-
-/// The selected branch: its repository and references.
-pub(super) struct Selected {
-    location: Location,
-    find_prefix: bool,
-}
-
-impl Selected {
-    /// Selects a branch. With `find_prefix`, the key prefix is derived from the keys.
-    pub(super) fn new(location: Location, find_prefix: bool) -> Self {
-        Self { location, find_prefix }
-    }
-
-    fn open(&self) -> Result<History, HistoryError> {
-        let Location { repository, data, metadata, .. } = &self.location;
-        let config = Config {
-            data_reference: data.clone(),
-            metadata_reference: metadata.clone(),
-            keys: KeySpace::new("/registry", [""; 0]),
-            ..Config::named(repository.clone(), "default")
-        };
-        History::open(config, self.find_prefix)
-    }
-
-    /// Opens the branch as it is in Git now.
-    pub(super) fn open_now(&self) -> anyhow::Result<Branch> {
-        let history = self.open()?;
-        let tip = history.at(When::Now)?;
-        Ok(Branch { history, tip })
-    }
-
-    /// Opens the branch when it has a revision of the store, or does not change any more: revisions of events and leases, which are
-    /// never committed, may follow the last commit. Without a revision, only the second is awaited.
-    pub(super) async fn open_settled(&self, revision: Option<i64>) -> anyhow::Result<Branch> {
-        let wanted = revision.unwrap_or(i64::MAX);
-        let (mut branch, mut changed) = (self.open_now()?, Instant::now());
-        let deadline = Instant::now() + COMMITTED_WITHIN;
-        while branch.history.revision() < wanted && changed.elapsed() < SETTLED_AFTER {
-            if Instant::now() > deadline {
-                let Some(revision) = revision else { break };
-                bail!(
-                    "{} in {} is at revision {}, but kube-apiserver at {revision}: `gitcd status` shows why the store is slow",
-                    self.location.data,
-                    self.location.repository.display(),
-                    branch.history.revision()
-                );
-            }
-            sleep(LOOK_EVERY).await;
-            let now = self.open_now()?;
-            if now.history.revision() != branch.history.revision() {
-                changed = Instant::now();
-            }
-            branch = now;
-        }
-        let behind = branch.history.revision();
-        if let Some(revision) = revision.filter(|revision| behind < *revision && self.is_clone()) {
-            trishanku_stdio::eprintln!(
-                "{} is a clone at revision {behind}, and kube-apiserver is at {revision}: fetch it to see the latest changes",
-                self.location.repository.display()
-            );
-        }
-        Ok(branch)
-    }
-
-    /// Opens the branch when it has a revision of the store, which is committed, and none of these objects. Returns `None` if the
-    /// store does not commit them in time.
-    pub(super) async fn open_with(&self, revision: i64, deleted: &[&str]) -> anyhow::Result<Option<Branch>> {
-        let deadline = Instant::now() + COMMITTED_WITHIN;
-        while Instant::now() < deadline {
-            let branch = self.open_now()?;
-            let has_all = branch.history.revision() >= revision;
-            if has_all && branch.keys(|key| deleted.contains(&key))?.is_empty() {
-                return Ok(Some(branch));
-            }
-            sleep(LOOK_EVERY).await;
-        }
-        Ok(None)
-    }
-
-    /// Returns whether no gitcd serves this repository: there is no local state of a branch.
-    fn is_clone(&self) -> bool {
-        let path = gitcd::git::git_dir(&self.location.repository);
-        !path.join("gitcd").exists()
-    }
-}
 
 /// The history of a branch, and its last state in Git.
 pub(super) struct Branch {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gitcd::history::History;
 use gitcd::history::commits::BranchCommit;
 use gitcd::history::managers;
 use gitcd::history::moment::Moment;
@@ -16,16 +15,6 @@ use super::branch::Branch;
 
 /// Most commits in a hint.
 const SHOWN: usize = 8;
-
-/// Finds commits by their IDs, newest first.
-pub(super) fn find(history: &History, ids: &[String]) -> anyhow::Result<Vec<BranchCommit>> {
-    let mut found = ids.iter().map(|id| history.find_commit(id)).collect::<Result<Vec<_>, _>>()?;
-    // A commit of another branch has no revision here.
-    let place = |commit: &BranchCommit| (commit.commit.time, commit.revisions.map(|own| own.last), commit.commit.oid);
-    found.sort_by_key(|commit| std::cmp::Reverse(place(commit)));
-    found.dedup_by(|one, other| one.commit.oid == other.commit.oid);
-    Ok(found)
-}
 
 /// Returns the commits after a moment that have what an undo did, newest first.
 pub(super) fn with(branch: &Branch, since: &Moment, outcomes: &[Outcome]) -> anyhow::Result<Vec<BranchCommit>> {
@@ -99,9 +88,13 @@ pub(super) fn hint(
     }
 }
 
-/// Returns the arguments that select the objects of an undo, if they are few, in one namespace, and have ordinary names.
+/// Returns the arguments that select the objects of an undo.
 fn objects(outcomes: &[Outcome]) -> Option<String> {
-    let objects: Vec<_> = done(outcomes).map(|outcome| &outcome.object).collect();
+    selection(&done(outcomes).map(|outcome| &outcome.object).collect::<Vec<_>>())
+}
+
+/// Returns the arguments that select objects, if they are few, in one namespace, and have ordinary names.
+pub(super) fn selection(objects: &[&ObjectRef]) -> Option<String> {
     let namespaces: BTreeSet<_> = objects.iter().filter_map(|object| object.namespace.as_deref()).collect();
     let is_plain = |object: &&ObjectRef| plain(&object.name) == object.name;
     if objects.len() > SHOWN || namespaces.len() > 1 || !objects.iter().all(is_plain) {

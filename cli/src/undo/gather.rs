@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
 use gitcd::history::commits::BranchCommit;
+use gitcd::history::find::FoundCommit;
 use gitcd::history::moment::Moment;
 use gitcd::history::versions::{ChangeKind, Version};
 use gitcd::history::when::When;
@@ -11,6 +12,7 @@ use gitcd::history::who::Who;
 use trishanku_undo::{Change, Unreadable, document};
 
 use super::branch::Branch;
+use super::merged;
 use super::scope::Scope;
 
 /// Longest list of names in an error.
@@ -50,25 +52,42 @@ pub(super) fn between(branch: &Branch, since: &Moment, scope: &Scope) -> anyhow:
 /// brought from other branches.
 pub(super) fn of_commits(
     branch: &Branch,
-    commits: &[BranchCommit],
+    commits: &[FoundCommit],
     by: Option<&str>,
     scope: &Scope,
 ) -> anyhow::Result<Found> {
     let mut found = Found::new();
     let (mut others, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    for commit in commits {
-        let brought = if by.is_some() { branch.history.brought_by(commit, usize::MAX)?.commits } else { Vec::new() };
+    for asked in commits {
+        let brought = match by {
+            Some(_) => branch.history.brought_by(&asked.commit, usize::MAX)?.commits,
+            None => Vec::new(),
+        };
         // What the merge itself decided has no user.
-        let single = if brought.is_empty() { std::slice::from_ref(commit) } else { &[] };
-        for commit in brought.iter().chain(single).filter(|commit| seen.insert(commit.commit.oid)) {
-            let changes = branch.history.changes_of(commit)?;
+        let single = if brought.is_empty() { Some(asked.clone()) } else { None };
+        let merge = asked.merge.as_ref().unwrap_or(&asked.commit);
+        let brought = brought.into_iter().map(|commit| FoundCommit { commit, merge: Some(merge.clone()) });
+        for FoundCommit { commit, merge } in brought.chain(single) {
+            if !seen.insert(commit.commit.oid) {
+                continue;
+            }
+            let changes = branch.history.changes_of(&commit)?;
             for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
-                let values = values.each_ref().map(|value| value.as_deref());
-                let who = who(branch, commit, &key, values);
+                let who = who(branch, &commit, &key, values.each_ref().map(|value| value.as_deref()));
                 if by.is_some_and(|user| !is_by(&who, user)) {
                     others.extend(names(&who));
-                } else {
-                    add(&mut found, scope, key, values);
+                    continue;
+                }
+                let here = match &merge {
+                    Some(merge) => merged::deletion(branch, merge, &commit, &key, &values)?,
+                    None => None,
+                };
+                if let (Some(_), Some(Ok(changes))) = (&here, found.get_mut(&key)) {
+                    // It is part of the same deletion.
+                    changes.pop_if(|newer| merged::is_completion(newer));
+                }
+                for values in here.unwrap_or(vec![values]) {
+                    add(&mut found, scope, key.clone(), values.each_ref().map(|value| value.as_deref()));
                 }
             }
         }
@@ -86,8 +105,8 @@ fn who(branch: &Branch, commit: &BranchCommit, key: &str, values: [Option<&[u8]>
 }
 
 /// Returns the users of each of these commits that has changes of several, by its ID.
-pub(super) fn of_several_users(commits: &[BranchCommit]) -> Vec<(String, Vec<String>)> {
-    let users = |commit: &BranchCommit| {
+pub(super) fn of_several_users(commits: &[FoundCommit]) -> Vec<(String, Vec<String>)> {
+    let users = |FoundCommit { commit, .. }: &FoundCommit| {
         let actors = Who::of(&commit.commit, None, [None, None]).actors;
         let users: BTreeSet<String> = actors.into_iter().map(|actor| actor.user).collect();
         (commit.commit.oid.to_string(), users.into_iter().collect::<Vec<_>>())

@@ -9,11 +9,13 @@ mod args;
 mod branch;
 mod commits;
 mod gather;
+mod merged;
 mod observe;
 mod page;
 mod print;
 mod rejection;
 mod scope;
+mod selected;
 mod session;
 mod trial;
 
@@ -22,7 +24,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use gitcd::history::commits::BranchCommit;
+use gitcd::history::find::FoundCommit;
 use gitcd::history::moment::Moment;
 use serde_json::json;
 use trishanku::plane::Home;
@@ -69,9 +71,13 @@ pub(crate) async fn undo(place: &Place, options: &Undo) -> anyhow::Result<ExitCo
     let (branch, by) = (&running.session.branch, options.by.as_deref());
     let found = match (&since, by) {
         (Some(since), None) => gather::between(branch, since, &scope)?,
-        (Some(since), by) => gather::of_commits(branch, &branch.history.commits_after(Some(since))?, by, &scope)?,
+        (Some(since), by) => {
+            let commits = branch.history.commits_after(Some(since))?.into_iter();
+            let commits: Vec<_> = commits.map(|commit| FoundCommit { commit, merge: None }).collect();
+            gather::of_commits(branch, &commits, by, &scope)?
+        }
         (None, by) => {
-            let commits = commits::find(&branch.history, &commits)?;
+            let commits = branch.history.find_commits(&commits)?;
             if by.is_none() && words.is_empty() {
                 warn_of_several_users(&commits);
             }
@@ -82,7 +88,7 @@ pub(crate) async fn undo(place: &Place, options: &Undo) -> anyhow::Result<ExitCo
 }
 
 /// Under load, a store makes one commit of the writes of several users.
-fn warn_of_several_users(commits: &[BranchCommit]) {
+fn warn_of_several_users(commits: &[FoundCommit]) {
     for (id, users) in gather::of_several_users(commits) {
         let users: Vec<String> = users.iter().map(|user| plain(user)).collect();
         trishanku_stdio::eprintln!(

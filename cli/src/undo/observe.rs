@@ -30,7 +30,11 @@ pub(super) async fn subjects(api: &Api, branch: &Branch, found: Found) -> anyhow
     check_kinds(api, &mut subjects).await?;
     current(api, &mut subjects).await?;
     for subject in &mut subjects {
-        subject.contents = contents(branch, subject)?;
+        if let Some(container) = created_container(subject) {
+            // Before anything is changed: the deletion of a Namespace is one of the last steps.
+            subject.unlisted = api.check_contents(container).await.err().map(|error| error.to_string());
+            subject.contents = contents(branch, subject)?;
+        }
     }
     let live = live(api, &subjects).await?;
     Ok((subjects, live))
@@ -51,16 +55,26 @@ async fn check_kinds(api: &Api, subjects: &mut [Subject]) -> Result<(), ApiError
     let defined: BTreeSet<(String, String)> = definitions
         .map(|object| (text(object, "/spec/group").to_owned(), text(object, "/spec/names/kind").to_owned()))
         .collect();
-    let mut served: HashMap<(String, String), bool> = HashMap::new();
+    let mut served: HashMap<(String, String), Result<bool, String>> = HashMap::new();
     for subject in subjects {
         if !is_wanted(subject) {
             continue;
         }
         let identity = subject.identity();
         let kind = (identity.api_version.clone(), identity.kind.clone());
-        let is_served = match served.get(&kind) {
-            Some(is_served) => *is_served,
-            None => *served.entry(kind).or_insert(api.serves(&identity.api_version, &identity.kind).await?),
+        if !served.contains_key(&kind) {
+            let is_served = match api.serves(&identity.api_version, &identity.kind).await {
+                Err(error @ ApiError::Unavailable { .. }) => Err(error.to_string()),
+                is_served => Ok(is_served?),
+            };
+            served.insert(kind.clone(), is_served);
+        }
+        let is_served = match &served[&kind] {
+            Ok(is_served) => *is_served,
+            Err(reason) => {
+                subject.problem = Some(reason.clone());
+                continue;
+            }
         };
         if !is_served && !defined.contains(&(identity.group().to_owned(), identity.kind.clone())) {
             let ObjectRef { api_version, kind, .. } = &identity;
@@ -89,36 +103,51 @@ async fn current(api: &Api, subjects: &mut [Subject]) -> Result<(), ApiError> {
         }
     }
     let mut read: HashMap<String, Value> = HashMap::new();
+    let mut problems: HashMap<String, String> = HashMap::new();
     for (like, identities) in lists {
-        let mut all = api.list(&like).await?;
-        read.extend(identities.into_iter().filter_map(|identity| Some((identity.key, all.remove(&identity.name)?))));
+        match api.list(&like).await {
+            Err(error @ ApiError::Unavailable { .. }) => {
+                problems.extend(identities.into_iter().map(|identity| (identity.key, error.to_string())));
+            }
+            all => {
+                let mut all = all?;
+                let found = |identity: ObjectRef| Some((identity.key, all.remove(&identity.name)?));
+                read.extend(identities.into_iter().filter_map(found));
+            }
+        }
     }
-    let each = singles.into_iter().map(async |identity| Ok((api.get(&identity).await?, identity.key)));
-    let each: Vec<(Option<Value>, String)> =
-        futures::stream::iter(each).buffer_unordered(AT_A_TIME).try_collect().await?;
-    read.extend(each.into_iter().filter_map(|(value, key)| Some((key, value?))));
+    let each = singles.into_iter().map(async |identity| (api.get(&identity).await, identity.key));
+    let mut each = futures::stream::iter(each).buffer_unordered(AT_A_TIME);
+    while let Some((value, key)) = each.next().await {
+        match value {
+            Err(error @ ApiError::Unavailable { .. }) => drop(problems.insert(key, error.to_string())),
+            value => read.extend(value?.map(|value| (key, value))),
+        }
+    }
     for subject in subjects {
         subject.current = read.remove(&subject.key);
+        subject.problem = subject.problem.take().or(problems.remove(&subject.key));
     }
     Ok(())
+}
+
+/// Returns the object as it is now, if it is a Namespace or a `CustomResourceDefinition` whose creation is reverted.
+fn created_container(subject: &Subject) -> Option<&Value> {
+    let is_created_by_change = subject.changes.last().is_some_and(|change| change.before.is_none());
+    let identity = subject.identity();
+    let is_container = identity.is("", "Namespace") || identity.is("apiextensions.k8s.io", "CustomResourceDefinition");
+    subject.current.as_ref().filter(|_| is_created_by_change && is_container)
 }
 
 /// Returns the keys of what would be deleted with a Namespace or a `CustomResourceDefinition`, except for what controllers create
 /// in every namespace.
 fn contents(branch: &Branch, subject: &Subject) -> anyhow::Result<Vec<String>> {
     let identity = subject.identity();
-    let is_created_by_change = subject.changes.last().is_some_and(|change| change.before.is_none());
-    if !is_created_by_change || subject.current.is_none() {
-        return Ok(Vec::new());
-    }
     let name = &identity.name;
     if identity.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         let Some((plural, group)) = name.split_once('.') else { return Ok(Vec::new()) };
         let prefix = format!("{group}/{plural}/");
         return Ok(branch.keys(|key| key.starts_with(&prefix))?);
-    }
-    if !identity.is("", "Namespace") {
-        return Ok(Vec::new());
     }
     let usual = [format!("serviceaccounts/{name}/default"), format!("configmaps/{name}/kube-root-ca.crt")];
     let scope = Scope::Namespace(name.clone());
@@ -153,11 +182,19 @@ async fn live(api: &Api, subjects: &[Subject]) -> Result<Live, ApiError> {
             namespace: Some(id.namespace.clone()).filter(|name| !name.is_empty()),
             name: id.name.clone(),
         };
-        let found = api.get(&identity).await?;
-        Ok(found.map(|found| (id, text(&found, "/metadata/uid").to_owned())))
+        (api.get(&identity).await, id)
     };
-    let owners: Vec<Option<(OwnerId, String)>> =
-        futures::stream::iter(ids.into_iter().map(owner)).buffer_unordered(AT_A_TIME).try_collect().await?;
+    let mut asked = futures::stream::iter(ids.into_iter().map(owner)).buffer_unordered(AT_A_TIME);
+    let (mut owners, mut unknown) = (BTreeMap::new(), BTreeMap::new());
+    while let Some((found, id)) = asked.next().await {
+        match found {
+            // Other objects do not need it.
+            Err(error @ (ApiError::Unavailable { .. } | ApiError::Rejected { .. })) => {
+                unknown.insert(id, error.to_string());
+            }
+            found => owners.extend(found?.map(|found| (id, text(&found, "/metadata/uid").to_owned()))),
+        }
+    }
     let names: BTreeSet<String> = objects().map(|object| text(object, "/spec/volumeName").to_owned()).collect();
     let volume = async |name: String| {
         let (api_version, kind) = ("v1".to_owned(), "PersistentVolume".to_owned());
@@ -167,5 +204,5 @@ async fn live(api: &Api, subjects: &[Subject]) -> Result<Live, ApiError> {
     let names = names.into_iter().filter(|name| !name.is_empty());
     let volumes: Vec<Option<String>> =
         futures::stream::iter(names.map(volume)).buffer_unordered(AT_A_TIME).try_collect().await?;
-    Ok(Live { owners: owners.into_iter().flatten().collect(), volumes: volumes.into_iter().flatten().collect() })
+    Ok(Live { owners, unknown, volumes: volumes.into_iter().flatten().collect() })
 }

@@ -9,18 +9,18 @@ use std::time::Duration;
 use anyhow::bail;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use gitcd::history::commits::BranchCommit;
+use gitcd::history::find::FoundCommit;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use trishanku_page::undo::{Preview, PreviewStep, Undo, UndoError, UndoRequest, Undone, UndoneStep};
-use trishanku_undo::{Action, Mode, Plan, Step};
+use trishanku_undo::{Action, Mode, ObjectRef, Plan, Step};
 
 use super::apply::{Done, Outcome};
 use super::scope::Scope;
 use super::session::{Identity, Planned, Session, Target, UNCHECKED};
-use super::{commits, gather, print};
+use super::{gather, print, rejection};
 
 /// How long a preview may take.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -126,7 +126,7 @@ impl Inner {
         if confirmed.map(|(digest, _)| digest) != Some(self.digest(&planned.plan)) {
             return Err(UndoError::Changed(Box::new(self.offer(&session, &request, &planned.plan, warnings).await)));
         }
-        let undone = self.send(&session, &planned).await;
+        let undone = self.send(&session, &request, &planned).await;
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(offered) = offered.iter_mut().find(|offered| offered.id == id) {
             offered.undone = Some(undone.clone());
@@ -154,7 +154,9 @@ impl Inner {
         offered.push_back(offer);
         let excess = offered.len().saturating_sub(OFFERED);
         offered.drain(..excess);
+        let recreate = rejected.values().any(|reason| rejection::needs_recreation(reason));
         Preview {
+            recreate: recreate.then(|| recreation(session, request, plan)).flatten(),
             steps: plan.steps.iter().map(|step| described(step, &rejected)).collect(),
             changes: plan.requests().count(),
             summary: print::summary(plan),
@@ -163,7 +165,7 @@ impl Inner {
         }
     }
 
-    async fn send(&self, session: &Session<'_>, planned: &Planned) -> Undone {
+    async fn send(&self, session: &Session<'_>, request: &UndoRequest, planned: &Planned) -> Undone {
         let report = |outcome: &Outcome| {
             // No browser may show it any more.
             if self.is_closing.load(Ordering::Acquire) {
@@ -180,7 +182,10 @@ impl Inner {
         let hint = session.hint(&commits, &outcomes).unwrap_or_default();
         let has_others = session.has_others(&commits, &outcomes).unwrap_or(true);
         let ids = commits.iter().map(|commit| commit.commit.oid.to_string()).collect();
-        Undone { steps: outcomes.into_iter().map(undone).collect(), commits: ids, has_others, hint }
+        let needs_recreation = outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err());
+        let recreate = { needs_recreation }.any(|reason| rejection::needs_recreation(reason));
+        let recreate = recreate.then(|| recreation(session, request, &planned.plan)).flatten();
+        Undone { steps: outcomes.into_iter().map(undone).collect(), commits: ids, has_others, hint, recreate }
     }
 
     /// Returns the same for plans that would do the same.
@@ -189,6 +194,12 @@ impl Inner {
         self.digests
             .hash_one((print::to_json(plan, &BTreeMap::new(), &[]).to_string(), Value::from(targets).to_string()))
     }
+}
+
+/// Returns the command line that does the same with the deletion and creation of objects, which the page does not do.
+fn recreation(session: &Session<'_>, UndoRequest { commit, key }: &UndoRequest, plan: &Plan) -> Option<String> {
+    let objects: Vec<&ObjectRef> = plan.steps.iter().map(|step| &step.object).collect();
+    session.recreation(commit, key.is_some().then_some(&objects))
 }
 
 /// Returns an object without what changes all the time.
@@ -208,7 +219,7 @@ async fn plan(
     session: &Session<'_>,
     UndoRequest { commit, key }: &UndoRequest,
 ) -> anyhow::Result<(Planned, Vec<String>)> {
-    let commits = commits::find(&session.branch.history, std::slice::from_ref(commit))?;
+    let commits = session.branch.history.find_commits(std::slice::from_ref(commit))?;
     let mut warnings = Vec::new();
     if session.identity == Identity::Forbidden {
         warnings.push(UNCHECKED.to_owned());
@@ -225,7 +236,7 @@ async fn plan(
     Ok((session.plan(found, Mode::Undo, None).await?, warnings))
 }
 
-fn of_several_users(commits: &[BranchCommit]) -> impl Iterator<Item = String> {
+fn of_several_users(commits: &[FoundCommit]) -> impl Iterator<Item = String> {
     let warning = |(_, users): (String, Vec<String>)| format!("the commit has changes of {}", users.join(", "));
     gather::of_several_users(commits).into_iter().map(warning)
 }

@@ -13,6 +13,8 @@ const KEPT: [(&str, &str); 4] = [
     ("", "PersistentVolumeClaim"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
 ];
+/// The end of an explanation with the remedy for fields that cannot be changed.
+const RECREATE: &str = "this needs a deletion and a creation: give --recreate";
 /// Parts of messages about fields that cannot be changed.
 const IMMUTABLE: [&str; 7] = [
     "immutable",
@@ -55,11 +57,16 @@ pub(super) fn may_recreate(identity: &ObjectRef) -> bool {
 /// Explains an update of a field that cannot be changed.
 pub(super) fn immutable(identity: &ObjectRef, error: &ApiError) -> String {
     let remedy = if may_recreate(identity) {
-        "this needs a deletion and a creation: give --recreate"
+        RECREATE
     } else {
         "only a deletion and a creation can do this, which would lose its data or content"
     };
     format!("{error}; {remedy}")
+}
+
+/// Returns whether an explanation is that of a field that cannot be changed, of an object that may be deleted and created again.
+pub(super) fn needs_recreation(reason: &str) -> bool {
+    reason.ends_with(RECREATE)
 }
 
 /// Explains why a step was rejected, with the remedy if it is known.
@@ -157,6 +164,7 @@ mod tests {
         let error = rejected(422, "field is immutable");
         assert!(!may_recreate(&claim) && immutable(&claim, &error).contains("would lose its data"));
         assert!(may_recreate(&job) && immutable(&job, &error).ends_with("give --recreate"));
+        assert!(needs_recreation(&immutable(&job, &error)) && !needs_recreation(&immutable(&claim, &error)));
     }
 
     #[test]

@@ -9,12 +9,13 @@ use gitcd::history::moment::Moment;
 use gitcd::merge::schema::Schemas;
 use gitcd::secrecy::SecretKinds;
 use kube::{Client, Config};
-use trishanku_undo::{Live, Mode, Plan, Planner};
+use trishanku_undo::{Live, Mode, ObjectRef, Plan, Planner};
 
 use super::api::Api;
 use super::apply::{self, Applier, Done, Outcome};
-use super::branch::{Branch, Selected};
+use super::branch::Branch;
 use super::gather::Found;
+use super::selected::Selected;
 use super::{Place, commits, observe, trial};
 use crate::cluster::{Cluster, client_config, hiding_option};
 use crate::location::Location;
@@ -108,9 +109,9 @@ impl<'a> Session<'a> {
         let (selected, api) = (&target.selected, Api::new(target.client.clone(), target.secrets.clone()));
         let revision = api.revision().await.context("cannot ask kube-apiserver for its revision")?;
         let mut branch = selected.open_now()?;
-        let found = if commits.is_empty() { None } else { commits::find(&branch.history, commits).ok() };
+        let found = if commits.is_empty() { None } else { branch.history.find_commits(commits).ok() };
         // What a Namespace contains may have been written a moment ago.
-        if found.is_none_or(|found| found.iter().any(|commit| branch.creates_container(commit))) {
+        if found.is_none_or(|found| found.iter().any(|found| branch.creates_container(&found.commit))) {
             branch = selected.open_settled(revision).await?;
         }
         let identity = identify(&api, &branch).await?;
@@ -173,6 +174,16 @@ impl<'a> Session<'a> {
         let others = self.has_others(commits, outcomes)?;
         let hint = commits::hint(commits, &self.branch.tip, outcomes, others);
         Ok(hint.map(|words| format!("{} {words}", self.target.command())))
+    }
+
+    /// Returns the command line that undoes a commit with the deletion and creation of objects; with objects, only its changes of
+    /// these. `None` if no command line of a sensible length selects them.
+    pub(super) fn recreation(&self, commit: &str, objects: Option<&[&ObjectRef]>) -> Option<String> {
+        let objects = match objects {
+            Some(objects) => format!(" {}", commits::selection(objects)?),
+            None => String::new(),
+        };
+        Some(format!("{} --recreate {}{objects}", self.target.command(), commit.get(..10).unwrap_or(commit)))
     }
 }
 

@@ -5,7 +5,10 @@
 mod controllers;
 mod load;
 mod page;
+mod page_limits;
+mod people;
 mod scenarios;
 #[path = "../ui/mod.rs"]
 mod ui;
+mod unavailable;
 mod world;

@@ -6,14 +6,14 @@ use crate::ui::Ui;
 use crate::ui::client::{Client, Response};
 use crate::world::{World, map};
 
-async fn serve(world: &World, user: Option<&str>, options: &[&str]) -> Ui {
+pub(crate) async fn serve(world: &World, user: Option<&str>, options: &[&str]) -> Ui {
     let [kubeconfig, repository] = world.places(user);
     let kubeconfig = kubeconfig.to_str().expect("the path is UTF-8");
     Ui::start(&repository, &[&["--kubeconfig", kubeconfig], options].concat()).await
 }
 
 /// Confirms the preview of an undo, as its form does.
-async fn confirm(ui: &Ui, target: &str, preview: &Response, headers: &str) -> Response {
+pub(crate) async fn confirm(ui: &Ui, target: &str, preview: &Response, headers: &str) -> Response {
     let fields: Vec<(&str, String)> =
         ["token", "plan", "object"].into_iter().filter_map(|name| Some((name, preview.hidden(name)?))).collect();
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();

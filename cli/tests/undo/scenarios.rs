@@ -2,5 +2,6 @@
 
 mod edits;
 mod kinds;
+mod merges;
 mod obstacles;
 mod places;

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 struct Shared {
     cluster: &'static TestCluster,
     kubeconfig: PathBuf,
-    _controllers: Controllers,
+    _controllers: Option<Controllers>,
 }
 
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
@@ -31,7 +31,7 @@ async fn shared() -> &'static Shared {
         let cluster = TestCluster::shared().await;
         let kubeconfig = cluster.kubeconfig(None);
         let controllers = Controllers::start(&kubeconfig, cluster.folder());
-        Shared { cluster, kubeconfig, _controllers: controllers }
+        Shared { cluster, kubeconfig, _controllers: Some(controllers) }
     };
     SHARED.get_or_init(start).await
 }
@@ -91,6 +91,14 @@ impl World {
         world
     }
 
+    /// Starts a cluster without controllers, for what would disturb the other scenarios. It ends with the process.
+    pub(crate) async fn alone(name: &str) -> Self {
+        let cluster: &'static TestCluster = Box::leak(Box::new(TestCluster::start().await.expect("it starts")));
+        let shared = Shared { cluster, kubeconfig: cluster.kubeconfig(None), _controllers: None };
+        let namespace = cluster.namespace(name).await;
+        Self { shared: Box::leak(Box::new(shared)), client: cluster.client(), namespace }
+    }
+
     fn path(&self, object: &str) -> String {
         let (resource, name) = object.split_once('/').unwrap_or((object, ""));
         let (root, is_namespaced) = match resource {
@@ -110,6 +118,7 @@ impl World {
             "clusterroles" | "clusterrolebindings" => ("/apis/rbac.authorization.k8s.io/v1", false),
             "customresourcedefinitions" => ("/apis/apiextensions.k8s.io/v1", false),
             "validatingwebhookconfigurations" => ("/apis/admissionregistration.k8s.io/v1", false),
+            "apiservices" => ("/apis/apiregistration.k8s.io/v1", false),
             "networkpolicies" => ("/apis/networking.k8s.io/v1", true),
             "poddisruptionbudgets" => ("/apis/policy/v1", true),
             "priorityclasses" => ("/apis/scheduling.k8s.io/v1", false),
@@ -153,6 +162,12 @@ impl World {
         patched.unwrap_or_else(|error| panic!("{object}: {error}"))
     }
 
+    /// Merges fields into an object, as a dry run.
+    pub(crate) async fn patch_dry(&self, object: &str, fields: Value) -> kube::Result<Value> {
+        let path = format!("{}?dryRun=All", self.path(object));
+        self.send("PATCH", &path, "application/merge-patch+json", &fields).await
+    }
+
     /// Waits until the creation of an object is rejected.
     pub(crate) async fn until_rejected(&self, collection: &str, value: Value) {
         let path = format!("{}?dryRun=All", self.path(collection).trim_end_matches('/'));
@@ -171,6 +186,26 @@ impl World {
             assert!(Instant::now() < deadline, "{object}: not rejected within {WITHIN:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Waits for a condition.
+    pub(crate) async fn until_so(&self, what: &str, mut is_met: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + WITHIN;
+        while !is_met().await {
+            assert!(Instant::now() < deadline, "not within {WITHIN:?}: {what}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Returns whether a request for a path is answered with a code.
+    pub(crate) async fn is_answered(&self, path: &str, code: u16) -> bool {
+        let answer = self.send("GET", path, "application/json", &Value::Null).await;
+        matches!(answer, Err(kube::Error::Api(status)) if status.code == code)
+    }
+
+    /// Returns whether the branch has a commit.
+    pub(crate) async fn has_commit(&self, commit: &str) -> bool {
+        self.history().await.find_commit(commit).is_ok()
     }
 
     /// Runs a command with `--yes` until it succeeds, as a user does when kube-apiserver has not noticed a deletion yet.

@@ -20,6 +20,18 @@ async fn an_edit_is_undone_later_edits_stay_and_the_undo_is_undone() {
 }
 
 #[tokio::test]
+async fn the_hint_hides_the_kinds_that_the_undo_has_hidden() {
+    let world = World::new("hint").await;
+    world.create("configmaps", map("a", "4")).await;
+    world.patch("configmaps/a", json!({"data": {"tea": "5"}})).await;
+    let commit = world.last_commit("configmaps/NS/a").await;
+    let ran = world.run(&format!("undo {commit} --secret-kinds=ConfigMap,example.org/*")).await.ok();
+    let hint = ran.stdout.lines().find(|line| line.starts_with("To undo this: ")).expect("there is a hint");
+    assert!(hint.contains(" --secret-kinds 'ConfigMap,example.org/*' "), "{hint}");
+    assert!(ran.stdout.contains("(secret) → (secret)"), "{}", ran.stdout);
+}
+
+#[tokio::test]
 async fn a_field_that_was_edited_later_stays_and_is_reported() {
     let world = World::new("later").await;
     world.create("configmaps", map("a", "4")).await;
