@@ -10,5 +10,4 @@ mod people;
 mod scenarios;
 #[path = "../ui/mod.rs"]
 mod ui;
-mod unavailable;
 mod world;
