@@ -8,7 +8,11 @@ use gitcd::history::commits::BranchCommit;
 use gitcd::history::moment::Moment;
 use gitcd::merge::schema::Schemas;
 use gitcd::secrecy::SecretKinds;
+use kube::client::ClientBuilder;
+use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 use trishanku_undo::{Live, Mode, ObjectRef, Plan, Planner};
 
 use super::api::Api;
@@ -22,6 +26,10 @@ use crate::location::Location;
 
 /// How long a response of kube-apiserver may take.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// How often a request is repeated that kube-apiserver cannot answer now: for a second and a half, or as long as it says.
+const RETRIES: u32 = 5;
+/// Requests that wait for one another to be sent.
+const WAITING: usize = 64;
 /// The warning for [`Identity::Forbidden`].
 pub(super) const UNCHECKED: &str = "it is not known whether the repository is that of this kube-apiserver, since the user may not get the namespace kube-system";
 
@@ -59,7 +67,7 @@ impl Target {
         mut config: Config,
     ) -> anyhow::Result<Self> {
         config.read_timeout = Some(TIMEOUT);
-        let client = Client::try_from(config).context("cannot use the credentials in the kubeconfig")?;
+        let client = connect(config).context("cannot use the credentials in the kubeconfig")?;
         let heaven = place.heaven.as_ref().map(|heaven| format!(" --heaven {heaven}")).unwrap_or_default();
         Ok(Self {
             selected: Selected::new(location, cluster.is_own()),
@@ -74,6 +82,17 @@ impl Target {
     pub(crate) fn command(&self) -> String {
         format!("{} undo{}", self.program, self.options)
     }
+}
+
+/// Creates a client that repeats requests for seconds, and not for minutes as that of kube: the server of an aggregated API may be
+/// away for good.
+fn connect(mut config: Config) -> anyhow::Result<Client> {
+    config.default_retry = false;
+    let policy = RetryPolicy::new(Duration::from_millis(50), Duration::from_secs(2), RETRIES, true)?;
+    let builder = ClientBuilder::try_from(config)?;
+    // Only what can be cloned can be repeated.
+    let builder = builder.with_layer(&BufferLayer::new(WAITING)).with_layer(&RetryLayer::new(policy));
+    Ok(builder.build())
 }
 
 /// A control plane, connected, with its history up to now.

@@ -10,4 +10,5 @@ mod people;
 mod scenarios;
 #[path = "../ui/mod.rs"]
 mod ui;
+mod unavailable;
 mod world;

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 struct Shared {
     cluster: &'static TestCluster,
     kubeconfig: PathBuf,
-    _controllers: Controllers,
+    _controllers: Option<Controllers>,
 }
 
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
@@ -31,7 +31,7 @@ async fn shared() -> &'static Shared {
         let cluster = TestCluster::shared().await;
         let kubeconfig = cluster.kubeconfig(None);
         let controllers = Controllers::start(&kubeconfig, cluster.folder());
-        Shared { cluster, kubeconfig, _controllers: controllers }
+        Shared { cluster, kubeconfig, _controllers: Some(controllers) }
     };
     SHARED.get_or_init(start).await
 }
@@ -91,6 +91,14 @@ impl World {
         world
     }
 
+    /// Starts a cluster without controllers, for what would disturb the other scenarios. It ends with the process.
+    pub(crate) async fn alone(name: &str) -> Self {
+        let cluster: &'static TestCluster = Box::leak(Box::new(TestCluster::start().await.expect("it starts")));
+        let shared = Shared { cluster, kubeconfig: cluster.kubeconfig(None), _controllers: None };
+        let namespace = cluster.namespace(name).await;
+        Self { shared: Box::leak(Box::new(shared)), client: cluster.client(), namespace }
+    }
+
     fn path(&self, object: &str) -> String {
         let (resource, name) = object.split_once('/').unwrap_or((object, ""));
         let (root, is_namespaced) = match resource {
@@ -110,6 +118,7 @@ impl World {
             "clusterroles" | "clusterrolebindings" => ("/apis/rbac.authorization.k8s.io/v1", false),
             "customresourcedefinitions" => ("/apis/apiextensions.k8s.io/v1", false),
             "validatingwebhookconfigurations" => ("/apis/admissionregistration.k8s.io/v1", false),
+            "apiservices" => ("/apis/apiregistration.k8s.io/v1", false),
             "networkpolicies" => ("/apis/networking.k8s.io/v1", true),
             "poddisruptionbudgets" => ("/apis/policy/v1", true),
             "priorityclasses" => ("/apis/scheduling.k8s.io/v1", false),
@@ -186,6 +195,12 @@ impl World {
             assert!(Instant::now() < deadline, "not within {WITHIN:?}: {what}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Returns whether a request for a path is answered with a code.
+    pub(crate) async fn is_answered(&self, path: &str, code: u16) -> bool {
+        let answer = self.send("GET", path, "application/json", &Value::Null).await;
+        matches!(answer, Err(kube::Error::Api(status)) if status.code == code)
     }
 
     /// Returns whether the branch has a commit.
