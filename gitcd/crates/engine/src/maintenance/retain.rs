@@ -1,0 +1,237 @@
+//! Cuts the history of a repository: older commits are archived in another repository, and removed from this one.
+//!
+//! The steps, each durable before the next one:
+//!
+//! 1. The [archive](archive) gets all commits that go, by a push, and so checks that it has every object.
+//! 2. The cut is recorded. This has no effect until step 3.
+//! 3. The file `shallow` makes the oldest kept commits the boundary of the history. From here on, no program reads beyond it, and no
+//!    merge and no fetch takes a removed commit for a new one.
+//! 4. The removed objects are unreachable, and are pruned like any others.
+//!
+//! A crash between two steps leaves a repository with more objects than needed, never with fewer. Running it again continues.
+//!
+//! Source: `docs/design/retention.md`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use git2::Oid;
+use gitcd_core::durable;
+use gitcd_core::program::Program;
+use gitcd_mvcc::snapshot::Snapshot;
+use gitcd_repo::boundary::{self, Boundary};
+use gitcd_repo::forks::{self, Fork, ForksError, ForksLock, State};
+use gitcd_repo::graph::CutPlan;
+use tokio::sync::watch;
+
+use super::join::JoinError;
+use super::prune::Which;
+use super::{MaintenanceLock, graph, is_being_collected, is_partial, prune};
+
+mod archive;
+mod error;
+mod exclusive;
+mod planned;
+
+pub use error::RetainError;
+pub use exclusive::Exclusive;
+pub use planned::references;
+
+/// A cut to make.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// The oldest revision that is kept.
+    pub revision: i64,
+    /// The data commit with this revision, and the metadata commit that describes it.
+    pub oldest: [Oid; 2],
+    /// The references of the branch: of its data and of its metadata.
+    pub references: [String; 2],
+    /// The commits that lose their parents, and those that go.
+    pub plan: CutPlan,
+    /// All references, as [read](references) before the plan was made.
+    pub planned: BTreeMap<String, Oid>,
+}
+
+/// The right to cut the history of a repository: no other maintenance runs meanwhile.
+pub struct Retention {
+    turn: MaintenanceLock,
+    git: Program,
+    stopped: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Retention {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Retention").field("repository", &self.turn.place.repository).finish_non_exhaustive()
+    }
+}
+
+impl Retention {
+    /// Locks the repository in this folder.
+    ///
+    /// # Errors
+    /// [`RetainError`]; nothing was changed.
+    pub fn start(git: Program, repository: &Path, stopped: watch::Receiver<bool>) -> Result<Self, RetainError> {
+        if repository.join("objects/info/alternates").exists() {
+            return Err(RetainError::Fork(repository.to_owned()));
+        }
+        if is_partial(repository) {
+            return Err(RetainError::Partial(repository.to_owned()));
+        }
+        if is_being_collected(repository, SystemTime::now()) {
+            return Err(RetainError::Collected(repository.join("gc.pid")));
+        }
+        let Some(turn) = MaintenanceLock::take(repository)? else {
+            return Err(RetainError::Busy(repository.to_owned()));
+        };
+        Ok(Self { turn, git, stopped })
+    }
+
+    fn repository(&self) -> &Path {
+        &self.turn.place.repository
+    }
+
+    /// Returns the forks that share the objects of the repository, or may do so.
+    ///
+    /// # Errors
+    /// [`ForksError`].
+    pub fn forks(&self) -> Result<Vec<Fork>, ForksError> {
+        let mut forks = forks::registered(self.repository())?;
+        forks.retain(|fork| fork.state != State::Gone);
+        Ok(forks)
+    }
+
+    /// Takes the locks of all branches: as long as they are held, the repository is neither served nor pushed to.
+    ///
+    /// # Errors
+    /// [`RetainError::Served`]; nothing was changed.
+    pub fn exclusive(&self) -> Result<Exclusive, RetainError> {
+        Exclusive::take(self.repository())
+    }
+
+    /// Forgets forks that cannot be seen ([`ForksLock::forget`]), checks that there is no other one, and removes what an interrupted run
+    /// left.
+    ///
+    /// # Errors
+    /// [`RetainError::Forks`], or another one.
+    pub fn prepare(&self, forgotten: &[PathBuf]) -> Result<(), RetainError> {
+        let lock = ForksLock::take(self.repository())?;
+        refuse(lock.forget(forgotten)?)?;
+        if boundary::is_cut(self.repository())? {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the history, after what goes is in the archive.
+    ///
+    /// Takes the time of a push of what goes.
+    ///
+    /// # Errors
+    /// [`RetainError`]. Unless the last step failed, nothing was cut. After [`RetainError::Moved`], make another plan.
+    pub async fn cut(&self, cut: &Cut, archive: Option<&Path>) -> Result<(), RetainError> {
+        if let Some(archive) = archive {
+            archive::keep(self, cut, archive).await?;
+        }
+        self.make(cut, archive)?;
+        self.finish()
+    }
+
+    /// Makes the cut.
+    fn make(&self, cut: &Cut, archive: Option<&Path>) -> Result<(), RetainError> {
+        // A fork that is being made reads the boundary before or after this.
+        let lock = ForksLock::take(self.repository())?;
+        refuse(lock.clean()?)?;
+        planned::check(self.repository(), cut)?;
+        let record = self.record(cut, archive)?;
+        // Git ignores it in such a repository, and libgit2 would read beyond the boundary.
+        graph::remove_all(self.repository())?;
+        Ok(cut.plan.before.apply(self.repository(), &record)?)
+    }
+
+    fn record(&self, cut: &Cut, archive: Option<&Path>) -> Result<boundary::Cut, RetainError> {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let record = boundary::Cut {
+            reference: cut.references[0].clone(),
+            revision: cut.revision,
+            data: cut.oldest[0],
+            at: at.cast_signed(),
+            archive: archive.map(|archive| archive.display().to_string()).unwrap_or_default(),
+            boundary: cut.plan.boundary.clone(),
+        };
+        cut.plan.before.record(self.repository(), &record, &cut.plan.removed, &cut.plan.older)?;
+        Ok(record)
+    }
+
+    /// Removes what the boundary made useless.
+    fn finish(&self) -> Result<(), RetainError> {
+        if Boundary::read(self.repository())?.cut().is_some() {
+            // Another program may have written it just before the cut.
+            graph::remove_all(self.repository())?;
+        }
+        Ok(Boundary::tidy(self.repository())?)
+    }
+
+    /// Records what is unreachable now, so that its grace period starts.
+    ///
+    /// Takes as long as `git rev-list --objects --all`.
+    ///
+    /// # Errors
+    /// [`RetainError`]. The daily search of a gitcd that serves the repository does the same.
+    pub async fn search(&self) -> Result<(), RetainError> {
+        let which = Which::Since(Duration::MAX);
+        match prune::prune(&self.git, &self.turn.place, which, SystemTime::now(), &self.stopped).await {
+            // A fork was made since the cut. It does not need what was cut off, but nothing is deleted while it exists.
+            Ok(_) | Err(JoinError::Forks(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Prunes what this cut, or an earlier one, removed; returns the number of objects. What is unreachable for another reason keeps
+    /// its own grace period.
+    ///
+    /// # Errors
+    /// [`RetainError::Served`] if another process may be about to refer to a removed object.
+    pub async fn prune(&self, exclusive: &mut Exclusive) -> Result<usize, RetainError> {
+        // A push may have started.
+        exclusive.extend()?;
+        // No process uses the repository, so no object is about to be used again, however recent its file is.
+        let now = SystemTime::now() + prune::UNTOUCHED;
+        Ok(prune::prune(&self.git, &self.turn.place, Which::CutOff, now, &self.stopped).await?)
+    }
+}
+
+/// Fails if there are forks.
+pub(super) fn refuse(forks: Vec<Fork>) -> Result<(), RetainError> {
+    if forks.is_empty() { Ok(()) } else { Err(RetainError::Forks(forks)) }
+}
+
+/// Returns the metadata commits from which gitcds would replay their journals, each with the name of its branch: they must stay.
+///
+/// # Errors
+/// [`RetainError`]: a snapshot that cannot be read may need any commit.
+pub fn replayed_from(repository: &Path) -> Result<Vec<(String, Oid)>, RetainError> {
+    let mut found = Vec::new();
+    for path in entries(&repository.join("gitcd"))?.into_iter().filter(|path| path.is_dir()) {
+        if let Some(snapshot) = Snapshot::read(&path)? {
+            let oid = Oid::from_bytes(&snapshot.metadata).expect("an object ID has 20 bytes");
+            found.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), oid));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns what is in a folder; nothing if there is none.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, durable::Error> {
+    let failed = |error: io::Error| durable::Error::of("read", folder)(error);
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error)),
+        Ok(entries) => entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The archive: an ordinary bare repository that gets the commits that are cut off. It may soon have the only copy of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use git2::{Oid, Repository};
+use gitcd_core::durable;
+use gitcd_repo::refs::Refs;
+
+use super::super::join::run;
+use super::{Cut, RetainError, Retention, entries};
+
+/// Settings of the receiving side, which does not get those of the sending side: every file is synced, and no hook runs.
+const RECEIVE: &str =
+    "git -c core.fsync=all -c core.fsyncMethod=fsync -c core.hooksPath=/dev/null -c receive.unpackLimit=1";
+
+/// Copies what goes to the archive, which is created if it does not exist, under the names that it has here. If an interrupted run
+/// archived more, that stays.
+pub(super) async fn keep(of: &Retention, cut: &Cut, archive: &Path) -> Result<(), RetainError> {
+    let Some(folder) = archive.to_str().filter(|path| archive.is_absolute() && !path.contains('\n')) else {
+        return Err(RetainError::Path(archive.to_owned()));
+    };
+    check(of.repository(), archive)?;
+    let (git, place) = (&of.git, &of.turn.place);
+    if !archive.join("HEAD").exists() {
+        if !entries(archive)?.is_empty() {
+            return Err(RetainError::NoArchive(archive.to_owned()));
+        }
+        durable::make_folder(archive)?;
+        let branch = cut.references[0].strip_prefix("refs/heads/").unwrap_or("main");
+        let branch = format!("--initial-branch={branch}");
+        let init = ["-c", "core.fsync=all", "init", "--quiet", "--bare", &branch, folder];
+        run(git.command(&init), place, "init", Vec::new(), &of.stopped).await?;
+    }
+    let known = references(archive)?;
+    let specs: Vec<String> = cut
+        .oldest
+        .iter()
+        .zip(&cut.references)
+        .filter(|(oid, reference)| !known.get(*reference).is_some_and(|tip| has(archive, *tip, **oid)))
+        .map(|(oid, reference)| format!("{oid}:{reference}"))
+        .collect();
+    if !specs.is_empty() {
+        // What an earlier cut removed without an archive, or to another one, is not there: a new archive begins at that cut.
+        let may_begin_later = cut.plan.before.cut().is_some() && known.is_empty();
+        let receive =
+            if may_begin_later { format!("{RECEIVE} -c receive.shallowUpdate=true") } else { RECEIVE.to_owned() };
+        let receive = format!("--receive-pack={receive} receive-pack");
+        let hooks = "core.hooksPath=/dev/null";
+        let flags = ["-c", hooks, "push", "--quiet", "--porcelain", "--atomic", "--no-verify", &receive, "--", folder];
+        let words: Vec<&str> = flags.into_iter().chain(specs.iter().map(String::as_str)).collect();
+        let pushed = run(git.command(&words), place, "push", Vec::new(), &of.stopped).await;
+        pushed.map_err(|source| RetainError::Archive { folder: archive.to_owned(), source })?;
+    }
+    check(of.repository(), archive)?;
+    // Git syncs files, but not the folders that have them.
+    sync_folders(archive)?;
+    archive.parent().map_or(Ok(()), durable::sync)?;
+    Ok(())
+}
+
+/// Refuses an archive that does not have its objects itself.
+fn check(repository: &Path, archive: &Path) -> Result<(), RetainError> {
+    let is_same = is_one(repository, archive) || is_one(&repository.join("objects"), &archive.join("objects"));
+    if is_same {
+        return Err(RetainError::Same(archive.to_owned()));
+    }
+    for name in ["objects/info/alternates", "objects/info/http-alternates"] {
+        let path = archive.join(name);
+        if fs::metadata(&path).is_ok() {
+            return Err(RetainError::Borrows(archive.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn references(archive: &Path) -> Result<BTreeMap<String, Oid>, RetainError> {
+    Ok(Refs::open(archive)?.list()?.into_iter().collect())
+}
+
+/// Returns whether the archive has a commit in the history of another one.
+fn has(archive: &Path, tip: Oid, commit: Oid) -> bool {
+    let Ok(opened) = Repository::open(archive) else { return false };
+    tip == commit || opened.graph_descendant_of(tip, commit).unwrap_or(false)
+}
+
+fn sync_folders(folder: &Path) -> Result<(), durable::Error> {
+    for path in entries(folder)? {
+        if path.is_dir() && !path.is_symlink() {
+            sync_folders(&path)?;
+        }
+    }
+    durable::sync(folder)
+}
+
+fn is_one(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    inode(one).is_some_and(|own| inode(other) == Some(own))
+}

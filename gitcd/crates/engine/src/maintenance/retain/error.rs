@@ -1,0 +1,99 @@
+//! Why a history was not cut.
+
+use std::path::PathBuf;
+
+use gitcd_core::durable;
+use gitcd_mvcc::snapshot::SnapshotError;
+use gitcd_repo::boundary::{BoundaryError, RecordError};
+use gitcd_repo::forks::{self, Fork, ForksError};
+use gitcd_repo::graph::GraphError;
+use gitcd_repo::refs::RefError;
+
+use crate::maintenance::join::JoinError;
+
+/// Why a history was not cut.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetainError {
+    /// Maintenance is running.
+    #[error("maintenance of {0:?} is running; try again when it has finished")]
+    Busy(PathBuf),
+    /// `git gc` is running.
+    #[error("{0:?} exists: `git gc` is running; try again when it has finished")]
+    Collected(PathBuf),
+    /// The repository fetches objects on demand.
+    #[error("{0:?} is a partial clone, in which it is not known which objects are needed")]
+    Partial(PathBuf),
+    /// The repository is a fork.
+    #[error(
+        "{0:?} shares the objects of another repository, so nothing can be removed from it: cut the history of that one, or make this \
+         one independent (`gitcd fork --independent {0:?}`)"
+    )]
+    Fork(PathBuf),
+    /// Forks may need what goes.
+    #[error("nothing was removed, because forks share the objects of this repository:{}", forks::describe(.0))]
+    Forks(Vec<Fork>),
+    /// A gitcd serves the repository, or receives a push.
+    #[error("{0:?} is locked: stop every `gitcd serve` and `gitcd host` of the repository, and run the command again")]
+    Served(PathBuf),
+    /// The archive is not a repository of its own.
+    #[error("{0:?} is the repository itself, or shares its objects; an archive is another repository")]
+    Same(PathBuf),
+    /// The archive borrows objects.
+    #[error("{0:?} has objects/info/alternates: an archive must have every object itself; name another folder")]
+    Borrows(PathBuf),
+    /// The path of the archive cannot be given to Git, or not be recorded.
+    #[error("{0:?} is not an absolute path in UTF-8 without line breaks")]
+    Path(PathBuf),
+    /// The folder of the archive has something else in it.
+    #[error(
+        "{0:?} is neither empty nor a bare repository; name another folder, or remove it if gitcd was killed while it was created"
+    )]
+    NoArchive(PathBuf),
+    /// The archive does not accept the commits.
+    #[error(
+        "the archive {folder:?} does not continue the history of this repository; nothing was cut; name a new folder, which then begins \
+         where the last cut was made: {source}"
+    )]
+    Archive {
+        /// Its folder.
+        folder: PathBuf,
+        /// What Git reports.
+        source: JoinError,
+    },
+    /// A reference may need more than the cut keeps.
+    #[error("{0} was moved while the cut was planned; nothing was cut; run the command again")]
+    Moved(String),
+    /// A step failed. Nothing is lost; run it again to continue.
+    #[error(transparent)]
+    Maintenance(#[from] JoinError),
+    /// The local state of a branch cannot be read, so it is not known which history it needs.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The fork has not all objects that it needs.
+    #[error("{repository:?} still needs objects of another repository, so it still shares them: {source}")]
+    Incomplete {
+        /// The repository.
+        repository: PathBuf,
+        /// What Git reports.
+        source: JoinError,
+    },
+    /// The history cannot be read.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The boundary cannot be read.
+    #[error(transparent)]
+    Boundary(#[from] BoundaryError),
+    /// The cut cannot be recorded or made.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The forks are not known.
+    #[error(transparent)]
+    UnknownForks(#[from] ForksError),
+    /// The references cannot be read.
+    #[error(transparent)]
+    References(#[from] RefError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Durable(#[from] durable::Error),
+}

@@ -1,0 +1,256 @@
+use std::collections::{BTreeSet, HashSet};
+
+use git2::{Oid, Repository, Signature, Time};
+use proptest::prelude::*;
+
+use super::super::Missing;
+use super::CutPlan;
+use crate::boundary::{Boundary, Cut};
+use crate::graph::{Graph, GraphError};
+
+fn commit(repository: &Repository, parents: &[Oid], time: i64, message: &str) -> Oid {
+    let tree = repository.treebuilder(None).unwrap().write().unwrap();
+    let author = Signature::new("a", "a@b", &Time::new(time, 0)).unwrap();
+    let lines = parents.iter().fold(String::new(), |lines, parent| lines + &format!("parent {parent}\n"));
+    let who = format!("{} <{}> {time} +0000", author.name().unwrap(), author.email().unwrap());
+    // Written as it is: libgit2 would look for the parents.
+    let text = format!("tree {tree}\n{lines}author {who}\ncommitter {who}\n\n{message}");
+    repository.odb().unwrap().write(git2::ObjectType::Commit, text.as_bytes()).unwrap()
+}
+
+fn record(plan: &CutPlan, data: Oid) -> Cut {
+    let (reference, archive) = ("refs/heads/main".into(), String::new());
+    Cut { reference, revision: 1, data, at: 0, archive, boundary: plan.boundary.clone() }
+}
+
+/// Plans a cut, and records it, as if gitcd were killed then.
+fn begin(repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> CutPlan {
+    let plan = Graph::lenient().plan_cut(repository, oldest, tips).unwrap();
+    plan.before.record(repository.path(), &record(&plan, oldest[0]), &plan.removed, &plan.older).unwrap();
+    plan
+}
+
+/// Cuts the history, as `gitcd retain` does.
+fn cut(repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> CutPlan {
+    let plan = begin(repository, oldest, tips);
+    plan.before.apply(repository.path(), &record(&plan, oldest[0])).unwrap();
+    plan
+}
+
+fn histories() -> impl Strategy<Value = Vec<(i64, Vec<prop::sample::Index>)>> {
+    let commit = (0..40_i64, proptest::collection::vec(any::<prop::sample::Index>(), 1..3));
+    proptest::collection::vec(commit, 4..14)
+}
+
+/// Builds a history in which most parents are recent.
+fn build(repository: &Repository, commits: &[(i64, Vec<prop::sample::Index>)], skew: i64) -> Vec<Oid> {
+    let mut all: Vec<Oid> = Vec::new();
+    for (number, (time, parents)) in commits.iter().enumerate() {
+        let recent = &all[all.len().saturating_sub(5)..];
+        let mut chosen: Vec<Oid> =
+            parents.iter().filter(|_| !recent.is_empty()).map(|parent| *parent.get(recent)).collect();
+        chosen.sort();
+        chosen.dedup();
+        let time = 1000 + number as i64 * 10 + time * skew;
+        all.push(commit(repository, &chosen, time, &number.to_string()));
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Also after a second cut, and with commits that build on removed ones, as a branch sends them that lags behind: these are
+    /// removed commits that end the walk, and some of them are restored.
+    #[test]
+    fn a_walk_in_a_cut_history_is_that_in_the_whole_one_or_an_explicit_error(
+        commits in histories(),
+        at in any::<prop::sample::Index>(),
+        tips in proptest::collection::vec(any::<prop::sample::Index>(), 1..3),
+        later in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 1..3), 0..4),
+        skew in 0..6_i64,
+        again in any::<prop::sample::Index>(),
+        restored in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(folder.path()).unwrap();
+        let mut all = build(&repository, &commits, skew);
+        let tips: Vec<Oid> = tips.iter().map(|tip| *tip.get(&all)).collect();
+        for (number, parents) in later.iter().enumerate() {
+            let mut parents: Vec<Oid> = parents.iter().map(|parent| *parent.get(&all)).collect();
+            parents.dedup();
+            all.push(commit(&repository, &parents, 2000 + number as i64, &format!("later {number}")));
+        }
+        let whole = walks(&mut Graph::default(), &repository, &all);
+        // A graph that is used before, between and after the cuts.
+        let mut graph = Graph::default();
+        let mut oldest = *at.get(&all[..commits.len()]);
+        for number in 0..2 {
+            let before = walks(&mut graph, &repository, &all);
+            let plan = begin(&repository, &[oldest], &tips);
+            if plan.removed.is_empty() {
+                // Nothing is beyond a root.
+                return Ok(());
+            }
+            let what = format!("cut {number} before {oldest}");
+            for (before, now) in before.iter().zip(&walks(&mut Graph::default(), &repository, &all)) {
+                prop_assert_eq!(&before.bases, &now.bases, "a cut that was only recorded changes nothing: {}", what);
+            }
+            plan.before.apply(repository.path(), &record(&plan, oldest)).unwrap();
+            check(&whole, &walks(&mut graph, &repository, &all), skew, &what)?;
+            check_success(&repository, &all, &walks(&mut graph, &repository, &all), skew, &what)?;
+            let removed: Vec<Oid> = plan.removed.iter().copied().collect();
+            let some: Vec<Oid> = restored.iter().map(|index| *index.get(&removed)).collect();
+            Boundary::restore(repository.path(), &some).unwrap();
+            check(&whole, &walks(&mut graph, &repository, &all), skew, &format!("{what}, restored {some:?}"))?;
+            let visible = Graph::lenient().ancestors(&repository, &tips, &HashSet::new()).unwrap();
+            let visible: BTreeSet<Oid> = visible.into_iter().collect();
+            let visible: Vec<Oid> = visible.into_iter().collect();
+            oldest = *again.get(&visible);
+        }
+    }
+}
+
+/// What walks of two commits return; nothing if they fail because the history was cut.
+#[derive(Debug)]
+struct Walks {
+    of: [Oid; 2],
+    bases: Option<Vec<Oid>>,
+    is_ancestor: Option<bool>,
+    apart: Option<[Vec<Oid>; 2]>,
+    missing: Option<Missing>,
+}
+
+fn uncut<T>(walked: Result<T, GraphError>) -> Option<T> {
+    match walked {
+        Err(error) if error.is_cut() => None,
+        walked => Some(walked.unwrap()),
+    }
+}
+
+fn walks(graph: &mut Graph, repository: &Repository, all: &[Oid]) -> Vec<Walks> {
+    let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
+    let walked = pairs.map(|(one, other)| Walks {
+        of: [one, other],
+        bases: uncut(graph.meeting(repository, one, other)).map(|meeting| meeting.bases.clone()),
+        is_ancestor: uncut(graph.is_ancestor(repository, one, other)),
+        apart: uncut(graph.apart(repository, one, other, 1000)).map(|apart| {
+            let apart = apart.expect("there are fewer");
+            [apart.one, apart.other]
+        }),
+        missing: uncut(graph.missing(repository, one, other, 1000)),
+    });
+    walked.collect()
+}
+
+fn check(whole: &[Walks], now: &[Walks], skew: i64, what: &str) -> Result<(), TestCaseError> {
+    for (whole, now) in whole.iter().zip(now) {
+        let what = format!("{:?} after {what}", now.of);
+        prop_assert!(now.bases.is_none() || now.bases == whole.bases, "{}: {:?} {:?}", what, now, whole);
+        prop_assert!(now.is_ancestor.is_none() || now.is_ancestor == whole.is_ancestor, "{}", what);
+        // Clock skew may yield more of them than there are.
+        prop_assert!(skew > 0 || now.apart.is_none() || now.apart == whole.apart, "{}: {:?} {:?}", what, now, whole);
+        if let (Some(now), Some(whole)) = (now.missing, whole.missing) {
+            prop_assert!(now == whole || now.more && now.commits <= whole.commits, "{}: {:?} {:?}", what, now, whole);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ends of a history on the boundary; nothing if it has removed commits.
+fn ends(repository: &Repository, tip: Oid) -> Option<BTreeSet<Oid>> {
+    let boundary = Boundary::read(repository.path()).unwrap();
+    let history = Graph::lenient().ancestors(repository, &[tip], &HashSet::new()).unwrap();
+    let is_whole = history.iter().all(|oid| !boundary.removed(*oid).unwrap());
+    is_whole.then(|| history.into_iter().filter(|oid| boundary.has(*oid)).collect())
+}
+
+/// Walks of two histories must not fail if one of them ends only where the other one does, too.
+fn check_success(
+    repository: &Repository,
+    all: &[Oid],
+    now: &[Walks],
+    skew: i64,
+    what: &str,
+) -> Result<(), TestCaseError> {
+    let ends: Vec<(Oid, Option<BTreeSet<Oid>>)> = all.iter().map(|oid| (*oid, ends(repository, *oid))).collect();
+    let of = |oid: Oid| ends.iter().find(|(of, _)| *of == oid).and_then(|(_, ends)| ends.as_ref());
+    for walks in now.iter().filter(|_| skew == 0) {
+        let [Some(one), Some(other)] = walks.of.map(of) else { continue };
+        let is_within = |one: &BTreeSet<Oid>, other: &BTreeSet<Oid>| !one.is_empty() && one.is_subset(other);
+        if is_within(one, other) || is_within(other, one) {
+            prop_assert!(walks.bases.is_some() && walks.is_ancestor.is_some(), "{}: {:?}", what, walks);
+        }
+        if one == other {
+            prop_assert!(walks.apart.is_some() && walks.missing.is_some(), "{}: {:?}", what, walks);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_merge_reads_stays_if_the_cut_is_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let mut line = vec![commit(&repository, &[], 1, "root")];
+    for time in 2..10 {
+        line.push(commit(&repository, &[line[line.len() - 1]], time, "more"));
+    }
+    let side = commit(&repository, &[line[4]], 20, "side");
+    let tip = commit(&repository, &[line[8]], 30, "tip");
+    let mut graph = Graph::default();
+    let read = graph.read_by_merge(&repository, tip, side, 100).unwrap();
+    assert!(read.contains(&line[4]) && !read.contains(&line[2]));
+    let plan = cut(&repository, &[line[4]], &[tip, side]);
+    assert_eq!(plan.removed, line[..4].iter().copied().collect());
+    assert_eq!(graph.meet(&repository, tip, side, |_| false).unwrap().bases, [line[4]]);
+    cut(&repository, &[line[6]], &[tip, side]);
+    let error = graph.meet(&repository, tip, side, |_| false).unwrap_err();
+    assert!(error.to_string().contains("clone the other branch again"), "{error}");
+}
+
+/// A third branch in a ring continues from a removed commit, and merges this branch. So do we: then both have merges that the other one
+/// lacks, and the removed commit is an end of one history only.
+#[test]
+fn a_branch_that_continues_from_a_restored_commit_is_compared_if_both_have_the_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let mut line = vec![commit(&repository, &[], 1, "root")];
+    for time in 2..10 {
+        line.push(commit(&repository, &[line[line.len() - 1]], time, "more"));
+    }
+    let (old, oldest, tip) = (line[3], line[6], line[8]);
+    let lagging = commit(&repository, &[old], 20, "of the idle branch");
+    let theirs = commit(&repository, &[lagging, tip], 30, "their merge");
+    let ours = commit(&repository, &[tip], 31, "our own write");
+    let unrelated = commit(&repository, &[lagging], 32, "without the cut");
+    let mut graph = Graph::default();
+    let whole = graph.apart(&repository, ours, theirs, 100).unwrap().unwrap();
+    assert_eq!((whole.one.len(), whole.other.len()), (1, 2));
+    cut(&repository, &[oldest], &[tip]);
+    assert!(graph.apart(&repository, ours, theirs, 100).unwrap_err().is_cut());
+    Boundary::restore(repository.path(), &[old]).unwrap();
+    assert_eq!(graph.apart(&repository, ours, theirs, 100).unwrap().unwrap(), whole);
+    assert_eq!(graph.meeting(&repository, ours, theirs).unwrap().bases, [tip]);
+    assert_eq!(graph.missing(&repository, theirs, ours, 100).unwrap().commits, 2);
+    // It does not have the cut, so a common ancestor may be beyond.
+    assert!(graph.meeting(&repository, ours, unrelated).unwrap_err().is_cut());
+}
+
+/// As before there were cuts: the parents that commits name are read, and one that is missing is an error.
+#[test]
+fn a_clone_with_a_limited_depth_is_read_as_its_objects_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let root = commit(&repository, &[], 1, "root");
+    let [one, other] = ["one", "other"].map(|name| commit(&repository, &[root], 2, name));
+    let missing = Oid::from_str(&"a".repeat(40)).unwrap();
+    let cut_off = commit(&repository, &[missing], 3, "its parent is not here");
+    std::fs::write(folder.path().join("shallow"), format!("{one}\n{cut_off}\n")).unwrap();
+    let mut graph = Graph::default();
+    assert_eq!(graph.meet(&repository, one, other, |_| false).unwrap().bases, [root]);
+    assert_eq!(graph.commit(&repository, one).unwrap().parents, [root]);
+    let error = graph.meet(&repository, one, cut_off, |_| false).unwrap_err();
+    assert!(matches!(error, GraphError::Unreadable { oid, .. } if oid == missing), "{error}");
+    assert!(!graph.is_cut());
+}
