@@ -2,14 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use gitcd_core::program::Program;
-use gitcd_engine::{maintenance, recovery};
+use gitcd_engine::recovery;
 use gitcd_history::when::When;
-use gitcd_repo::forks::{Registration, Unregistered, Use};
-use gitcd_repo::{branch, git_dir};
+use gitcd_repo::branch;
 use serde_json::json;
-use tokio::sync::watch;
 
 use super::history::Place;
 use super::history::{note, print_json};
@@ -27,16 +23,6 @@ pub(super) struct Args {
     /// 2026-11-22T15:04:05Z)
     #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
     at: When,
-    /// Make the existing fork in FOLDER independent: copy all objects that it needs into it, and stop sharing. No gitcd may serve it
-    #[arg(long, conflicts_with_all = ["at", "temporary", "unregistered"])]
-    independent: bool,
-    /// Fork although the fork cannot be registered in a repository that is mounted read only here, or belongs to another user. If a gitcd
-    /// deletes objects there (a cut, or its daily maintenance), the fork is damaged
-    #[arg(long)]
-    unregistered: bool,
-    /// The fork is used only as long as a process runs that removes it: it counts as removed as soon as its folder is not found
-    #[arg(long)]
-    temporary: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,30 +33,18 @@ const EXAMPLES: &str = "Examples:
   gitcd fork --repo=store.git --at=10m trial.git
   gitcd serve --repo=trial.git --key-prefixes=/registry --listen-urls=http://127.0.0.1:2579
 
-The fork shares the objects of the repository and writes only its own. It is registered there, and in every repository that this one
-shares objects with: gitcd removes no history and no objects there while the fork may exist. To discard it, remove its folder. To make
-it independent, run `gitcd fork --independent FOLDER` while it is not served; forks of it come first.
-
-Other Git programs do not know forks: set gc.pruneExpire=never in the repository if `git gc` may run there. Repositories that share
-objects in other ways, such as with `git clone --shared`, are known to gitcd once it has served them.";
+The fork shares the objects of the repository and writes only its own. To discard it, remove its folder.";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.independent {
-        return super::runtime()?.block_on(make_independent(args));
-    }
     let origin = args.place.config()?;
-    let folder = std::path::absolute(&args.folder)?;
-    let is_used = if args.temporary { Use::Temporary } else { Use::Permanent };
-    // Before the moment is read: from here on, nothing that it needs is removed.
-    let unregistered = if args.unregistered { Unregistered::Accepted } else { Unregistered::Refused };
-    let registration = Registration::start(&git_dir(&origin.repository), &folder, is_used, unregistered)?;
     let history = args.place.open()?;
     let moment = history.at(args.at)?;
+    let folder = std::path::absolute(&args.folder)?;
     let named = branch::Config::named(folder.clone(), branch::DEFAULT_NAME);
     let config = branch::Config { keys: history.keys().clone(), ..named };
     let revision = {
         let _shown = Step::start("forking the branch");
-        recovery::fork(&config, registration, history.fork_point(&moment)?)?
+        recovery::fork(&config, &origin.repository, history.fork_point(&moment)?)?
     };
     if args.json {
         let (data, time, folder) = (moment.commit.oid.to_string(), moment.commit.time, folder.to_string_lossy());
@@ -87,25 +61,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         folder.display(),
         args.folder.display()
     );
-    Ok(())
-}
-
-async fn make_independent(args: &Args) -> anyhow::Result<()> {
-    let git = Program::find().await.context("git cannot be run; install Git 2.32 or later")?;
-    let repository = git_dir(&std::path::absolute(&args.folder)?);
-    let (_running, stopped) = watch::channel(false);
-    let was_sharing = {
-        let _shown = Step::start("copying the objects");
-        maintenance::make_independent(&git, &repository, &stopped).await?
-    };
-    if args.json {
-        return print_json(&json!({ "repository": args.folder.to_string_lossy(), "independent": true }));
-    }
-    let folder = args.folder.display();
-    if was_sharing {
-        trishanku_stdio::println!("{folder} is independent: it has all objects that it needs");
-    } else {
-        trishanku_stdio::println!("{folder} was independent already");
-    }
     Ok(())
 }

@@ -10,7 +10,6 @@ mod existing;
 mod fork;
 mod go;
 mod past;
-mod retain;
 mod secrets;
 mod verify;
 

@@ -4,9 +4,9 @@
 //! crash at any moment leaves either the old state or the new one.
 //! A failed fsync is never retried: the kernel may have dropped the dirty pages, and would report success.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A failed file-system operation.
@@ -65,53 +65,6 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
 pub const PRIVATE_FILE: u32 = 0o600;
 /// Permissions of folders that only their owner can access.
 const PRIVATE_FOLDER: u32 = 0o700;
-
-/// Who can access a file or folder: its permissions and its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    mode: u32,
-    owner: Option<(u32, u32)>,
-}
-
-impl Access {
-    /// Access for the user of this process only.
-    pub const PRIVATE: Self = Self { mode: PRIVATE_FILE, owner: None };
-
-    /// Returns the access of an existing file, for others beside it; [`Self::PRIVATE`] if the file does not exist.
-    ///
-    /// # Errors
-    /// [`Error`] if its metadata cannot be read.
-    pub fn of(model: &Path) -> Result<Self, Error> {
-        match fs::metadata(model) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::PRIVATE),
-            Err(error) => Err(Error::of("read", model)(error)),
-            Ok(found) => {
-                Ok(Self { mode: (found.mode() & 0o666) | PRIVATE_FILE, owner: Some((found.uid(), found.gid())) })
-            }
-        }
-    }
-
-    /// Gives an open file or folder this access, as far as this process may: only root changes owners, and only the owner
-    /// changes permissions. Who may read a folder may also open what is in it.
-    ///
-    /// # Errors
-    /// [`Error`], but not if the system forbids the change.
-    pub fn grant(self, file: &File, path: &Path) -> Result<(), Error> {
-        let found = file.metadata().map_err(Error::of("read", path))?;
-        let allowed = |result: io::Result<()>| match result {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            result => result.map_err(Error::of("change the access of", path)),
-        };
-        if let Some((user, group)) = self.owner.filter(|owner| *owner != (found.uid(), found.gid())) {
-            allowed(fchown(file, Some(user), Some(group)))?;
-        }
-        let mode = if found.is_dir() { self.mode | ((self.mode & 0o444) >> 2) } else { self.mode };
-        if found.mode() & 0o777 != mode {
-            allowed(file.set_permissions(Permissions::from_mode((found.mode() & 0o7000) | mode)))?;
-        }
-        Ok(())
-    }
-}
 
 /// Creates a folder and its missing parents, which only their owner can access. One fsync for each that was missing.
 ///
@@ -186,20 +139,11 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// [`Error`], as for [`replace`]; also if `write` fails.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
-    replace_as(path, Access::PRIVATE, write)
-}
-
-/// Does the same as [`replace_with`], with the given access from the first moment on.
-///
-/// # Errors
-/// [`Error`], as for [`replace_with`].
-pub fn replace_as(path: &Path, access: Access, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     let temporary = path.with_extension("new");
     // Overwrites what a crash left of an earlier attempt.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
     let mut file = options.open(&temporary).map_err(Error::of("create", &temporary))?;
-    access.grant(&file, &temporary)?;
     write(&mut file).map_err(Error::of("write", &temporary))?;
     file.sync_all().map_err(Error::of("fsync", &temporary))?;
     rename(&temporary, path)?;
@@ -277,22 +221,6 @@ mod tests {
         assert_eq!([mode(&folder.path().join("a")), mode(&below)], [PRIVATE_FOLDER; 2]);
         replace(&below.join("file"), b"content").unwrap();
         assert_eq!(mode(&below.join("file")), PRIVATE_FILE);
-    }
-
-    #[test]
-    fn a_file_can_have_the_access_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let [model, path, below] = ["HEAD", "file", "below"].map(|name| folder.path().join(name));
-        assert_eq!(Access::of(&model).unwrap(), Access::PRIVATE);
-        fs::write(&model, "").unwrap();
-        fs::set_permissions(&model, Permissions::from_mode(0o640)).unwrap();
-        let access = Access::of(&model).unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        replace_as(&path, access, |file| file.write_all(b"content")).unwrap();
-        assert_eq!(mode(&path), 0o640);
-        fs::create_dir(&below).unwrap();
-        access.grant(&File::open(&below).unwrap(), &below).unwrap();
-        assert_eq!(mode(&below), 0o750);
     }
 
     #[test]

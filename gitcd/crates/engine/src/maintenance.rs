@@ -12,12 +12,10 @@
 
 mod choose;
 pub mod graph;
-mod independent;
 mod index;
 mod join;
 mod prune;
 mod record;
-pub mod retain;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,15 +25,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gitcd_core::durable;
 use gitcd_core::program::Program;
-use gitcd_repo::own_folder;
 use rustix::fs::FlockOperation;
 use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
-pub use self::independent::make_independent;
 pub use self::join::JoinError;
 use self::join::MaintenancePaths;
-use self::prune::Which;
 use self::record::Record;
 
 /// How often packs are counted.
@@ -153,8 +148,8 @@ impl Maintenance {
         }
         let failed = |error: &JoinError| {
             self.failed(error);
-            // Repositories rarely repair themselves.
-            self.prune_later();
+            // A search takes long, and repositories rarely repair themselves.
+            *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
         };
         let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
         let due = tokio::task::spawn_blocking(move || due(&repository, all, uptime, now));
@@ -174,7 +169,7 @@ impl Maintenance {
                 Some(grace) => grace,
                 None => prune::grace(&git, &turn.place, stopped).await?,
             };
-            prune::prune(&git, &turn.place, Which::Since(grace), now, stopped).await
+            prune::prune(&git, &turn.place, grace, now, stopped).await
         };
         let pruned = pruned.await;
         drop(running);
@@ -189,17 +184,8 @@ impl Maintenance {
             Err(JoinError::Moved) => {
                 tracing::debug!("an object to be pruned is referenced again; the next run keeps it");
             }
-            Err(error @ JoinError::Forks(_)) => {
-                self.prune_later();
-                tracing::warn!(repository = %self.repository.display(), %error, "pruned nothing");
-            }
             Err(error) => failed(&error),
         }
-    }
-
-    /// Defers the next search, which takes long, because this one had no success.
-    fn prune_later(&self) {
-        *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
     }
 
     async fn round(&self, all: bool, stopped: &watch::Receiver<bool>) {
@@ -360,10 +346,10 @@ impl MaintenanceLock {
     /// Takes the lock; `None` if another process holds it.
     fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
         let own = repository.join(OWN);
-        own_folder::make(repository)?;
+        durable::make_folder(&own)?;
         let path = own.join("lock");
         let failed = |source| durable::Error::of("lock", &path)(source);
-        let lock = own_folder::lock_file(repository, &path)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),

@@ -48,7 +48,6 @@ use git2::{Oid, Repository};
 use gitcd_core::keyspace::KeySpace;
 
 use super::entries::Entries;
-use super::forks::Registered;
 use super::graph::Graph;
 use super::history_link::HistoryLink;
 use super::load::{Names, Snapshot};
@@ -219,8 +218,6 @@ pub struct Branch {
     failed: bool,
     /// Whether the local file records `head`.
     is_recorded: bool,
-    /// Keeps the records of a temporary fork locked.
-    _registered: Registered,
 }
 
 struct Value {

@@ -3,9 +3,6 @@
 //! Source: Git's algorithm in `commit-reach.c` (`paint_down_to_common`), except that some edges do not count. A merge that left
 //! keys out has the other branch as a parent without having those keys; for these keys its history does not include that parent
 //! ([`gitcd_core::scope`]).
-//!
-//! A walk ends at the [boundary](crate::boundary) of a history that gitcd cut. If a merge base may be beyond it, that is an error,
-//! never a merge without a base: the other side would bring back every key that was deleted meanwhile.
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,19 +12,11 @@ use git2::{Odb, Oid, Repository};
 
 use gitcd_core::scope::Scope;
 
-use self::ended::Parents;
-use super::boundary::Boundary;
-
-mod cut;
 mod edited;
-mod ended;
-mod error;
 mod missing;
 mod symmetric_difference;
 
-pub use cut::CutPlan;
 pub use edited::Edit;
-pub use error::GraphError;
 pub use missing::Missing;
 pub use symmetric_difference::SymmetricDifference;
 
@@ -42,16 +31,21 @@ pub struct Commit {
     pub time: i64,
     /// The parent that was not merged whole, and the scope of the merge.
     pub partial: Option<(Oid, Arc<Scope>)>,
-    /// Whether the history ends here although the commit has parents, which are not listed then.
-    pub is_boundary: bool,
 }
 
-/// The commits read so far. Commits are immutable, so the graph may live as long as its repository. If the boundary of the history
-/// moves, the next search for merge bases starts afresh.
+/// A commit that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("commit {oid}: {problem}")]
+pub struct GraphError {
+    /// The commit.
+    pub oid: Oid,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// The commits read so far. Commits are immutable, so the graph may live as long as its repository.
 #[derive(Debug, Default)]
 pub struct Graph {
-    boundary: Option<Boundary>,
-    parents: Parents,
     commits: HashMap<Oid, Arc<Commit>>,
     /// Merge bases of pairs that were computed.
     meetings: HashMap<(Oid, Oid), Arc<MergeBases>>,
@@ -87,21 +81,10 @@ struct Filtered {
 }
 
 impl Graph {
-    /// Returns a graph whose commits have all parents that they name, also those beyond the boundary of the history.
-    pub fn raw() -> Self {
-        Self { parents: Parents::All, ..Self::default() }
-    }
-
-    /// Returns a graph in which removed commits that are here again, as ancestors of what another branch sent, end the history like
-    /// those on the boundary.
-    pub fn lenient() -> Self {
-        Self { parents: Parents::Here, ..Self::default() }
-    }
-
     /// Returns a commit.
     ///
     /// # Errors
-    /// [`GraphError`] if it does not exist, is not a commit, or was removed when the history was cut.
+    /// [`GraphError`] if it does not exist or is not a commit.
     pub fn commit(&mut self, repository: &Repository, oid: Oid) -> Result<Arc<Commit>, GraphError> {
         if let Some(commit) = self.commits.get(&oid) {
             return Ok(commit.clone());
@@ -109,11 +92,9 @@ impl Graph {
         if self.commits.len() >= REMEMBERED {
             self.commits.clear();
         }
-        let odb = repository.odb().map_err(|error| GraphError::unreadable(oid, error.message()))?;
-        let is_removed = self.check_removed(repository, oid)?;
-        let mut commit = read(&odb, oid)?;
-        self.end_at_boundary(oid, is_removed, &mut commit);
-        let commit = Arc::new(commit);
+        let failed = |error: git2::Error| GraphError { oid, problem: error.message().to_owned() };
+        let odb = repository.odb().map_err(failed)?;
+        let commit = Arc::new(read(&odb, oid)?);
         self.commits.insert(oid, commit.clone());
         Ok(commit)
     }
@@ -123,7 +104,7 @@ impl Graph {
     /// # Errors
     /// [`GraphError`].
     pub fn is_ancestor(&mut self, repository: &Repository, ancestor: Oid, commit: Oid) -> Result<bool, GraphError> {
-        Ok(ancestor == commit || self.meet_all(repository, ancestor, commit)?.bases == [ancestor])
+        Ok(ancestor == commit || self.meet(repository, ancestor, commit, |_| false)?.bases == [ancestor])
     }
 
     /// Returns the merge bases of two commits, counting all edges, and caches them: a merge with several bases needs them for
@@ -132,12 +113,11 @@ impl Graph {
     /// # Errors
     /// [`GraphError`].
     pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<MergeBases>, GraphError> {
-        self.refresh(repository)?;
         let pair = (one.min(other), one.max(other));
         if let Some(meeting) = self.meetings.get(&pair) {
             return Ok(meeting.clone());
         }
-        let meeting = Arc::new(self.meet_all(repository, pair.0, pair.1)?);
+        let meeting = Arc::new(self.meet(repository, pair.0, pair.1, |_| false)?);
         if self.meetings.len() >= REMEMBERED_PAIRS {
             self.meetings.clear();
         }
@@ -193,35 +173,14 @@ impl Graph {
         other: Oid,
         left_out: impl Fn(&Scope) -> bool,
     ) -> Result<MergeBases, GraphError> {
-        self.meet_by(repository, [one, other], &left_out, false)
-    }
-
-    /// Returns the merge bases of two commits, counting all edges.
-    fn meet_all(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<MergeBases, GraphError> {
-        self.meet_by(repository, [one, other], &|_: &Scope| false, true)
-    }
-
-    /// Does the same. If `all` edges count, they also do so beyond the boundary.
-    fn meet_by(
-        &mut self,
-        repository: &Repository,
-        [one, other]: [Oid; 2],
-        left_out: &impl Fn(&Scope) -> bool,
-        all: bool,
-    ) -> Result<MergeBases, GraphError> {
-        self.refresh(repository)?;
         if one == other {
             return Ok(MergeBases { bases: vec![one], scopes: Vec::new() });
         }
-        let (found, flags) = self.paint(repository, [one, other], left_out, all)?;
-        if found.is_empty() {
-            // They may appear to be unrelated only because one of them ends at the boundary.
-            self.check_whole(&flags)?;
-        }
+        let (found, flags) = self.paint(repository, one, other, &left_out)?;
         let mut bases: Vec<Oid> = found.into_iter().filter(|oid| flags[oid] & STALE == 0).collect();
         bases.sort();
         if bases.len() > 1 {
-            bases = self.independent(repository, &bases, left_out, all)?;
+            bases = self.independent(repository, &bases, &left_out)?;
         }
         let mut scopes: Vec<Arc<Scope>> = Vec::new();
         for (oid, flags) in &flags {
@@ -239,9 +198,9 @@ impl Graph {
     fn paint(
         &mut self,
         repository: &Repository,
-        [one, other]: [Oid; 2],
+        one: Oid,
+        other: Oid,
         left_out: &impl Fn(&Scope) -> bool,
-        all: bool,
     ) -> Result<(Vec<Oid>, HashMap<Oid, u8>), GraphError> {
         let mut flags: HashMap<Oid, u8> = HashMap::new();
         let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
@@ -288,10 +247,6 @@ impl Graph {
                 }
             }
         }
-        if all {
-            self.share_ends(repository, [one, other], &mut flags)?;
-        }
-        self.check_ends(&flags)?;
         Ok((found, flags))
     }
 
@@ -301,13 +256,12 @@ impl Graph {
         repository: &Repository,
         bases: &[Oid],
         left_out: &impl Fn(&Scope) -> bool,
-        all: bool,
     ) -> Result<Vec<Oid>, GraphError> {
         let mut kept = Vec::new();
         for base in bases {
             let mut is_redundant = false;
             for other in bases.iter().filter(|other| *other != base) {
-                let (found, flags) = self.paint(repository, [*base, *other], left_out, all)?;
+                let (found, flags) = self.paint(repository, *base, *other, left_out)?;
                 is_redundant |= found.contains(base) && flags[base] & STALE == 0;
             }
             if !is_redundant {
@@ -319,7 +273,7 @@ impl Graph {
 }
 
 fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
-    let problem = |problem: &str| GraphError::unreadable(oid, problem);
+    let problem = |problem: &str| GraphError { oid, problem: problem.to_owned() };
     let object = super::object::read(odb, oid).map_err(|error| problem(error.message()))?;
     if object.kind() != git2::ObjectType::Commit {
         return Err(problem("it is not a commit"));
@@ -347,7 +301,7 @@ pub fn parse(data: &[u8]) -> Option<Commit> {
     let message = data.get(end + 2..).unwrap_or_default();
     let partial = if parents.len() > 1 { Scope::parse(message) } else { None };
     let partial = partial.filter(|(of, _)| parents.contains(of)).map(|(of, scope)| (of, Arc::new(scope)));
-    Some(Commit { tree, parents, time, partial, is_boundary: false })
+    Some(Commit { tree, parents, time, partial })
 }
 
 #[cfg(test)]

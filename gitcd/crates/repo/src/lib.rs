@@ -5,7 +5,6 @@
 //! The [example](branch) creates a branch, and writes one commit.
 
 pub mod actor;
-pub mod boundary;
 pub mod branch;
 pub mod changes;
 mod committed_heads;
@@ -14,7 +13,6 @@ mod delta;
 pub mod derive;
 mod entries;
 pub mod follow;
-pub mod forks;
 pub mod go;
 pub mod graph;
 pub mod history_link;
@@ -24,7 +22,6 @@ pub mod lookup;
 pub(crate) mod loose;
 pub mod message;
 pub mod object;
-pub mod own_folder;
 pub mod owner;
 mod pack;
 mod pack_file;

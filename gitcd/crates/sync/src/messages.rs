@@ -12,11 +12,6 @@ pub(super) const SERVED: &str = "a gitcd serves this branch: a lease needs a rem
 impl TransportError {
     /// Classifies a message of a remote or of `git`.
     pub(super) fn of(said: &str) -> Self {
-        if said.contains("shallow update not allowed") {
-            let said = "the history was cut there, and this repository lacks the commits before the cut: clone the branch again, or fetch \
-                        the removed commits from the archive of that repository first";
-            return Self::new(Condition::Failed, said);
-        }
         Self { condition: condition(said), cause: cause(said), said: clean(said) }
     }
 }

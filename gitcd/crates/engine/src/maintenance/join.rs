@@ -12,14 +12,11 @@ use std::time::Duration;
 
 use gitcd_core::durable;
 use gitcd_core::program::{Program, Running, quoted, stderr_excerpt};
-use gitcd_repo::boundary::{self, BoundaryError};
-use gitcd_repo::forks::{self, Fork, ForksError};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::choose::Pack;
-use super::graph;
 use super::index::{self, Id};
 
 /// The priority of `git`.
@@ -72,15 +69,6 @@ pub enum JoinError {
     /// An object became reachable during the prune.
     #[error("an unreachable object is referenced again")]
     Moved,
-    /// Forks may need objects that are unreachable here.
-    #[error("nothing is deleted while forks share the objects of this repository:{}", forks::describe(.0))]
-    Forks(Vec<Fork>),
-    /// The forks are not known.
-    #[error(transparent)]
-    UnknownForks(#[from] ForksError),
-    /// It is not known whether the history was cut.
-    #[error(transparent)]
-    Boundary(#[from] BoundaryError),
 }
 
 impl JoinError {
@@ -190,10 +178,6 @@ pub(super) async fn write_commit_graph(
     all: bool,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
-    if boundary::is_cut(&place.repository)? {
-        // Git neither writes nor reads it in a repository with a boundary, and libgit2 would read beyond the boundary.
-        return graph::remove_all(&place.repository).map_err(JoinError::from);
-    }
     let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
     let modified = lock.metadata().and_then(|metadata| metadata.modified()).ok();
     if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRAPH_LIMIT) {

@@ -1,27 +1,27 @@
 //! Creation of a fork: a branch of its own that continues from a moment of another one.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 use gitcd_mvcc::snapshot::{Incarnation, hex};
 use gitcd_repo::branch::{Branch, Config, ForkPoint};
-use gitcd_repo::forks::Registration;
+use gitcd_repo::git_dir;
 
 use super::{OpenError, first_snapshot, start_journal, state_folder};
 
-/// Creates a branch in a new repository that continues from a moment of a branch in the repository where the fork was registered;
-/// `gitcd serve` can serve it. Returns its first revision, before which everything is compacted. The time to live of leases starts
-/// again.
+/// Creates a branch in a new repository that continues from a moment of a branch in the
+/// repository `origin`; `gitcd serve` can serve it. Returns
+/// its first revision, before which everything is compacted. The time to live of leases starts again.
 ///
-/// The origin is not changed, and may be served meanwhile. The fork needs its objects. `point` must have been read after the fork was
-/// registered.
+/// The origin is not changed, and may be served meanwhile. The fork needs its objects.
 ///
 /// # Errors
 /// [`OpenError`]; an incomplete fork can be removed with its folder.
-pub fn fork(config: &Config, registration: Registration, point: ForkPoint) -> Result<Revision, OpenError> {
+pub fn fork(config: &Config, origin: &Path, point: ForkPoint) -> Result<Revision, OpenError> {
     let incarnation: Incarnation = rand::random();
-    let branch = Branch::fork(config.clone(), &registration, point, hex(&incarnation)).map_err(Box::new)?;
+    let branch = Branch::fork(config.clone(), &git_dir(origin), point, hex(&incarnation)).map_err(Box::new)?;
     let folder = state_folder(config);
     durable::make_folder(&folder)?;
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;
@@ -31,6 +31,5 @@ pub fn fork(config: &Config, registration: Registration, point: ForkPoint) -> Re
     snapshot.compacted = revision;
     snapshot.leases.clone_from(&state.leases);
     snapshot.write(&folder)?;
-    drop(registration.complete());
     Ok(revision)
 }

@@ -2,16 +2,15 @@
 //! repository by `objects/info/alternates` (gitrepository-layout(5)), and writes only its own.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use git2::{Oid, Repository};
 use gitcd_core::durable;
 use gitcd_merge::form::{self, Form};
 
-use super::super::boundary::{Boundary, RecordError};
-use super::super::forks::Registration;
 use super::super::history_link::HistoryLink;
 use super::super::key_record::{KeyRecord, Location, Record};
 use super::super::load::{Names, Snapshot, join};
@@ -77,9 +76,6 @@ pub enum ForkError {
     /// The file system returned an error.
     #[error(transparent)]
     Io(#[from] durable::Error),
-    /// The boundary of the history cannot be copied.
-    #[error(transparent)]
-    Boundary(#[from] RecordError),
     /// The metadata of the fork cannot be written.
     #[error(transparent)]
     Flush(#[from] FlushError),
@@ -87,22 +83,15 @@ pub enum ForkError {
 
 impl Branch {
     /// Creates the repository of `config`, which must not exist, with a branch that continues from a moment of a branch in the
-    /// repository where the fork was registered. Its history before the moment is that of the origin; in etcd's sense it is compacted.
-    /// The moment must have been read after the fork was registered. The caller [completes](Registration::complete) the registration
-    /// once all of the fork is there.
+    /// repository `origin`. Its history before the moment is that of the origin; in etcd's sense it is compacted.
     ///
     /// Nothing is written to the origin. The fork needs its objects as long as it is used. Takes about 2 µs for each key, and
     /// 100 µs for each key that was written since the metadata commit.
     ///
     /// # Errors
     /// [`ForkError`]; the folder may be left incomplete, and can be removed.
-    pub fn fork(
-        config: Config,
-        registration: &Registration,
-        point: ForkPoint,
-        incarnation: String,
-    ) -> Result<Branch, ForkError> {
-        let repository = create(&config, registration)?;
+    pub fn fork(config: Config, origin: &Path, point: ForkPoint, incarnation: String) -> Result<Branch, ForkError> {
+        let repository = create(&config, origin)?;
         let names = Names { data: config.data_reference.clone(), metadata: config.metadata_reference.clone() };
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let ForkPoint { metadata, data, revision, writes, known, links } = point;
@@ -167,9 +156,9 @@ fn apply(trie: &mut super::super::trie::Trie, write: PastWrite) {
     trie.put(KeyRecord { key, record, form: Form::Raw, home: Location::Data });
 }
 
-/// Creates the repository, with the objects of its origin.
-fn create(config: &Config, registration: &Registration) -> Result<Repository, ForkError> {
-    let (path, origin) = (&config.repository, registration.origin());
+/// Creates the repository, with the objects of `origin`.
+fn create(config: &Config, origin: &Path) -> Result<Repository, ForkError> {
+    let path = &config.repository;
     if open_repository(path).map_or(true, |found| found.is_some()) {
         return Err(ForkError::Exists { path: path.clone() });
     }
@@ -182,11 +171,14 @@ fn create(config: &Config, registration: &Registration) -> Result<Repository, Fo
     line.push(b'\n');
     durable::make_folder(path)?;
     let made = init(config)?;
-    registration.identify()?;
     let info = made.path().join("objects/info");
     durable::make_folder(&info)?;
     durable::replace(&info.join("alternates"), &line)?;
-    Boundary::copy(origin, made.path())?;
+    let shallow = origin.join("shallow");
+    if shallow.exists() {
+        let boundary = fs::read(&shallow).map_err(durable::Error::of("read", &shallow))?;
+        durable::replace(&made.path().join("shallow"), &boundary)?;
+    }
     // libgit2 reads the alternates when it opens a repository.
     open_repository(path)?.ok_or_else(|| ForkError::Exists { path: path.clone() })
 }

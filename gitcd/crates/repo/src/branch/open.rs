@@ -7,7 +7,6 @@ use git2::{Oid, Repository};
 use gitcd_core::durable;
 
 use super::super::entries::Entries;
-use super::super::forks::{self, Registered};
 use super::super::graph::Graph;
 use super::super::load::{Names, Snapshot};
 use super::super::reader::{Parents, Reader};
@@ -90,7 +89,7 @@ impl Branch {
     }
 
     /// Opens a branch and completes a move of its references that a crash interrupted; `None` if the branch or the repository
-    /// does not exist. If the repository shares the objects of others, it is [registered](forks::renew) there; a failure is logged.
+    /// does not exist.
     ///
     /// Reads directories and metadata, not values.
     ///
@@ -100,16 +99,6 @@ impl Branch {
         let Some(repository) = open_repository(&config.repository)? else {
             return Ok(None);
         };
-        let registered = forks::renew(repository.path()).unwrap_or_else(|error| {
-            // It is not worse off than before.
-            forks::warn(repository.path(), &error);
-            Registered::default()
-        });
-        let branch = Branch::open_in(config, repository)?;
-        Ok(branch.map(|branch| Branch { _registered: registered, ..branch }))
-    }
-
-    fn open_in(config: Config, repository: Repository) -> Result<Option<Branch>, OpenError> {
         let names = names(&config);
         let file = pair_file(&repository, &config);
         let refs = Refs::open(repository.path())?;
@@ -214,7 +203,6 @@ impl Branch {
             scratch: Vec::new(),
             failed: false,
             is_recorded: true,
-            _registered: Registered::default(),
         }
     }
 

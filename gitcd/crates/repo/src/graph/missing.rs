@@ -5,7 +5,6 @@ use std::collections::{BinaryHeap, HashMap};
 use git2::{Oid, Repository};
 
 use super::{Graph, GraphError, ONE, OTHER, STALE};
-use crate::boundary::Boundary;
 
 /// The number of commits that are in one history only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,13 +23,12 @@ const LOOKED_AT: usize = 200_000;
 const SLOP: usize = 256;
 
 impl Graph {
-    /// Counts the commits of `theirs` that `ours` does not have, up to about `limit`. Partial merges count as merges. If `theirs` starts
-    /// before the history was cut, there may be more.
+    /// Counts the commits of `theirs` that `ours` does not have, up to about `limit`. Partial merges count as merges.
     ///
     /// Reads the commits that are in one history only, and some more.
     ///
     /// # Errors
-    /// [`GraphError`], also if `ours` may have some of them beyond the boundary of the history.
+    /// [`GraphError`].
     pub fn missing(
         &mut self,
         repository: &Repository,
@@ -38,7 +36,6 @@ impl Graph {
         ours: Oid,
         limit: usize,
     ) -> Result<Missing, GraphError> {
-        self.refresh(repository)?;
         if theirs == ours {
             return Ok(Missing::default());
         }
@@ -86,14 +83,7 @@ impl Graph {
                 }
             }
         }
-        self.share_ends(repository, [theirs, ours], &mut flags)?;
-        self.check_ends(&flags)?;
-        // Of the commits that only `theirs` shows, `ours` may have those on the boundary, below another one that both have.
-        let [is_cut, _] = self.ends(&flags).map(|end| end.is_some());
-        for oid in self.boundary.iter().flat_map(Boundary::commits) {
-            counted.remove(&oid);
-        }
-        let more = counted.len() > limit || looked_at == LOOKED_AT || is_cut;
+        let more = counted.len() > limit || looked_at == LOOKED_AT;
         let commits = counted.len().clamp(usize::from(more), limit);
         Ok(Missing { commits, more, oldest: counted.values().min().copied() })
     }

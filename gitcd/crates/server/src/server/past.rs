@@ -1,7 +1,7 @@
 //! Serves a moment of a branch, read only.
 //!
 //! The moment is forked into a temporary folder (`docs/design/git.md`, *Forks*) and loaded into a store that never changes.
-//! In the repository of the branch, only the fork is registered. No branch is locked, and no task follows it.
+//! Nothing is written into the repository of the branch, nothing in it is locked, and no task follows it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use gitcd_history::{History, HistoryError};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::snapshot::hex;
 use gitcd_repo::branch::{self, Branch, ForkError, Loaded};
-use gitcd_repo::forks::{ForksError, Registered, Registration, Unregistered, Use};
 use gitcd_repo::git_dir;
 use gitcd_repo::reader::LoadError;
 use gitcd_sync::{self, MergeError, Merger, Puller};
@@ -59,9 +58,6 @@ pub enum PastError {
     /// The fork cannot be read.
     #[error(transparent)]
     Read(#[from] LoadError),
-    /// The fork of the moment cannot be registered.
-    #[error(transparent)]
-    Forks(#[from] ForksError),
     /// What reports its status cannot be set up.
     #[error(transparent)]
     Merge(#[from] MergeError),
@@ -70,8 +66,6 @@ pub enum PastError {
 /// A moment of a branch, as a branch of its own.
 struct LoadedMoment {
     folder: ScratchFolder,
-    /// Dropped after the folder, and removes the records then.
-    registered: Registered,
     branch: branch::Config,
     store: Arc<Store>,
     merger: Merger,
@@ -100,7 +94,7 @@ pub(super) async fn start(
             return Err(ServeError::Stopped);
         }
     };
-    let LoadedMoment { folder, registered, branch, store, merger, _heads } = loaded??;
+    let LoadedMoment { folder, branch, store, merger, _heads } = loaded??;
     let config = Config { branch, ..config };
     let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
     let (stop, stopped) = watch::channel(false);
@@ -112,7 +106,7 @@ pub(super) async fn start(
     let listeners = tasks::listen((listeners, pages), &face, with, &supervisor, &stopped)?;
     Ok(Server {
         store,
-        backing: Backing::Past { _folder: folder, _registered: registered },
+        backing: Backing::Past { _folder: folder },
         listeners,
         addresses,
         stop,
@@ -126,19 +120,14 @@ pub(super) async fn start(
 /// Forks the moment into a temporary folder, and loads it. Blocks: takes about 12 µs for each key.
 fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) -> Result<LoadedMoment, PastError> {
     scratch::remove_leftovers(PREFIX);
-    let folder = ScratchFolder::create(PREFIX)?;
-    let fork = folder.path().join("repo.git");
-    // It has no data of its own, so a warning is enough.
-    let origin_dir = git_dir(&origin.repository);
-    let registration = Registration::start(&origin_dir, &fork, Use::Temporary, Unregistered::Accepted)?;
     let history = History::open(origin.clone(), past.find_prefix)?;
     let history = history.stopped_by(move || is_stopped.load(Ordering::Relaxed));
     let moment = history.at(past.when)?;
     let point = history.fork_point(&moment)?;
+    let folder = ScratchFolder::create(PREFIX)?;
     let branch = config(origin, &history, folder.path());
     // Nothing resumes from this fork.
-    let forked = Branch::fork(branch.clone(), &registration, point, hex(&[0; 16])).map_err(Box::new)?;
-    let registered = registration.complete();
+    let forked = Branch::fork(branch.clone(), &git_dir(&origin.repository), point, hex(&[0; 16])).map_err(Box::new)?;
     let Loaded { state, keys } = forked.load(forked.head().metadata)?;
     let revision = Revision::new(state.revision);
     let shown = described(&moment, revision);
@@ -147,7 +136,7 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let (heads, head) = watch::channel(Head { revision, data, next: data, merges: 0, foreign: None });
     let merger = Merger::new(store.clone(), head, branch.clone())?;
     log(past.when, &moment, revision);
-    Ok(LoadedMoment { folder, registered, branch, store, merger, _heads: heads })
+    Ok(LoadedMoment { folder, branch, store, merger, _heads: heads })
 }
 
 /// Returns the configuration of the fork: that of the branch, in another repository.

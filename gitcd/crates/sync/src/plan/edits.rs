@@ -80,8 +80,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         let found = match self.find_edits(theirs) {
-            // In a clone with a limited depth, the merge bases alone decide. What gitcd cut must not change a result.
-            Err(_) if self.repository.is_shallow() && !self.graph.is_cut() => None,
+            Err(_) if self.repository.is_shallow() => None,
             found => found?,
         };
         let Some(edits) = found else { return Ok(()) };

@@ -11,14 +11,12 @@
 //! in the journal, and the next exchange continues.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::time::Instant;
 
 use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
-use gitcd_repo::boundary::Boundary;
 use gitcd_repo::git_dir;
 
 use super::memory::{HistoryLinks, Memory};
@@ -89,8 +87,6 @@ pub(super) struct Exchange<'p> {
     memory: &'p mut Memory,
     echoes: Echoes,
     races: usize,
-    /// How many removed commits were restored.
-    restored: usize,
     repairs: Repairs,
     exchanged: Exchanged,
 }
@@ -104,7 +100,7 @@ impl<'p> Exchange<'p> {
         echoes: Echoes,
     ) -> Self {
         let (repairs, exchanged) = (Repairs::default(), Exchanged::default());
-        Self { puller, remote, link, memory, echoes, races: 0, restored: 0, repairs, exchanged }
+        Self { puller, remote, link, memory, echoes, races: 0, repairs, exchanged }
     }
 
     /// Runs until the exchange is over.
@@ -200,26 +196,11 @@ impl<'p> Exchange<'p> {
             self.repairs = Repairs::default();
             return if self.races < RACES { State::Fetching } else { State::Settled(Err(error)) };
         }
-        let repository = git_dir(&self.puller.merger.config().repository);
-        if let Some(oid) = error.cut_at()
-            && self.restored < RESTORED
-        {
-            self.restored += 1;
-            return match blocking(move || restore(&repository, oid)).await {
-                Restored::Yes => State::Fetching,
-                Restored::Missing if !self.repairs.refetched => State::Refetching(error),
-                Restored::Missing | Restored::No => State::Settled(Err(error)),
-            };
-        }
-        let looked = move || {
-            // What gitcd cut is not fetched again. After another program moved the boundary, this is a clone with a limited depth.
-            let is_cut = Boundary::read(&repository).map_or(true, |boundary| boundary.cut().is_some());
-            repository.join("shallow").exists() && !is_cut
-        };
-        let is_limited = blocking(looked).await;
+        let shallow = git_dir(&self.puller.merger.config().repository).join("shallow");
+        let is_shallow = blocking(move || shallow.exists()).await;
         match DEEPENINGS.get(self.repairs.deepened) {
-            _ if error.lacks_objects() && !is_limited && !self.repairs.refetched => State::Refetching(error),
-            Some(by) if error.lacks_history() && is_limited => State::Deepening { failure: error, by: *by },
+            _ if error.lacks_objects() && !is_shallow && !self.repairs.refetched => State::Refetching(error),
+            Some(by) if error.lacks_history() && is_shallow => State::Deepening { failure: error, by: *by },
             _ => State::Settled(Err(error)),
         }
     }
@@ -347,36 +328,5 @@ impl<'p> Exchange<'p> {
             }
         }
         Ok(())
-    }
-}
-
-/// Limit on removed commits that an exchange restores.
-const RESTORED: usize = 1000;
-
-/// What became of a commit at which a walk ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Restored {
-    /// It is a part of the boundary now.
-    Yes,
-    /// It was removed, and is not here.
-    Missing,
-    /// It was not removed, or cannot be restored.
-    No,
-}
-
-/// Makes a removed commit, which another branch sent again, a part of the boundary.
-fn restore(git_dir: &Path, oid: Oid) -> Restored {
-    let is_removed = |boundary: Boundary| boundary.removed(oid).unwrap_or(false);
-    if !Boundary::read(git_dir).is_ok_and(is_removed) {
-        return Restored::No;
-    }
-    let is_there = git2::Repository::open(git_dir).is_ok_and(|opened| opened.odb().is_ok_and(|odb| odb.exists(oid)));
-    match Boundary::restore(git_dir, &[oid]) {
-        Ok(()) if is_there => Restored::Yes,
-        Ok(()) => Restored::Missing,
-        Err(error) => {
-            tracing::warn!(commit = %oid, %error, "cannot restore a commit that was removed when the history was cut");
-            Restored::No
-        }
     }
 }
