@@ -29,6 +29,8 @@ Examples:
   trishanku demo                     make a Deployment, and see which branch did what
   trishanku kubectl get namespaces   kubectl with the right kubeconfig
   trishanku status                   every heaven: what runs, its branch, how far it is behind
+  trishanku logs desk --follow       what the components of a heaven write
+  trishanku doctor                   problems of this machine and of the cluster, with remedies
   trishanku graph                    how the branches were merged
   trishanku log -p deploy/nginx      who changed an object, when, and which fields
   trishanku blame deploy/nginx       who set each field to its value
@@ -83,6 +85,10 @@ pub(crate) enum Command {
     List(List),
     /// Show what runs; exits with 0 if everything is ready, otherwise with 3
     Status(Status),
+    /// Print the logs of components, and follow them
+    Logs(crate::logs::Logs),
+    /// Check this machine and the control plane for problems; exits with 3 if a check fails
+    Doctor(crate::doctor::Doctor),
     /// Draw how the branches were merged
     #[command(disable_help_flag = true)]
     Graph {

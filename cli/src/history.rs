@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
+use trishanku::complaint;
 use trishanku::kinds::{Kind, Kinds};
 use trishanku::plane::Home;
 use trishanku::plane::assets::find_gitcd;
@@ -260,7 +261,7 @@ impl Branch {
         let output = self.output(command)?;
         // Code 1 means that there are differences.
         if !matches!(output.status.code(), Some(0 | 1)) || output.stdout.is_empty() {
-            bail!("{}", complaint(&output));
+            bail!("{}", complaint::of(&output.stderr));
         }
         serde_json::from_slice(&output.stdout).context("gitcd printed invalid JSON")
     }
@@ -294,7 +295,7 @@ impl Branch {
     /// Fails if the object never existed; the error lists those beside it.
     fn has_known(&self, key: &str, kind: &Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
         let output = self.output(self.command("log").args(["--json", "--limit=1", "--", key]))?;
-        let said = complaint(&output);
+        let said = complaint::of(&output.stderr);
         if output.status.success() {
             return Ok(());
         }
@@ -306,11 +307,4 @@ impl Branch {
         let neighbours = said.rsplit_once("): ").map_or("", |(_, neighbours)| neighbours);
         bail!("there is and was no {} {name:?}{place}: {neighbours}", kind.singular)
     }
-}
-
-/// The error that gitcd printed, without its prefix.
-fn complaint(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim();
-    said.strip_prefix("gitcd: ").or(said.strip_prefix("Error: ")).unwrap_or(said).to_owned()
 }

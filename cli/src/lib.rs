@@ -16,6 +16,7 @@
 //! ```
 
 pub mod allocations;
+pub mod complaint;
 pub mod delete;
 pub mod demo;
 pub mod down;

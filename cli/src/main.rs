@@ -5,12 +5,14 @@ mod at;
 mod cluster;
 mod console;
 mod detach;
+mod doctor;
 mod erase;
 mod graph;
 mod history;
 mod kubectl;
 mod lint;
 mod location;
+mod logs;
 mod objects;
 mod plugin;
 mod print;
@@ -81,6 +83,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 _ => ExitCode::from(NOT_READY),
             })
         }
+        Command::Doctor(options) => doctor::run(&home()?, &program, options).await,
+        Command::Logs(options) => logs::run(&home()?, arguments.which.heaven.as_deref(), options),
         Command::Kubectl { args } => {
             Err(kubectl::become_kubectl(&home()?, arguments.which.heaven.as_deref(), args, &program))
         }

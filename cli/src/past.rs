@@ -11,6 +11,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::complaint;
 use crate::plane::assets::Assets;
 use crate::plane::certs::{self, CertsError};
 use crate::plane::components::Blueprint;
@@ -203,9 +204,8 @@ fn forked(mut fork: Command, home: &Home) -> Result<Forked, PastError> {
     fork.arg("--json").arg(home.repository());
     let output = fork.output().map_err(|source| PastError::Start { program: fork.get_program().into(), source })?;
     if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        let said = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("gitcd fork failed");
-        return Err(PastError::Fork(said.strip_prefix("error: ").unwrap_or(said).to_owned()));
+        let said = complaint::of(&output.stderr);
+        return Err(PastError::Fork(if said.is_empty() { format!("gitcd fork: {}", output.status) } else { said }));
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|error| PastError::Fork(format!("gitcd printed other JSON: {error}")))

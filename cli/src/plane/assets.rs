@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use super::home::xdg_folder;
 
-const KUBERNETES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+/// The programs of Kubernetes.
+pub const KUBERNETES: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
 /// A folder that holds the Kubernetes programs (and perhaps etcd).
 #[derive(Clone, Debug)]

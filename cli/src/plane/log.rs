@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// No line of interest is longer, and reading stays cheap for any size of the log.
 const TAIL_BYTES: u64 = 16 << 10;
@@ -11,12 +11,18 @@ const MAX_LINE_CHARACTERS: usize = 300;
 /// A log and its predecessor together take at most twice as much, plus what is written between two checks.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// Returns the path of the log before this one.
+#[must_use]
+pub fn previous(path: &Path) -> PathBuf {
+    path.with_extension("log.1")
+}
+
 /// Moves the previous run's log aside, replacing the one before it.
 ///
 /// # Errors
 /// If the file cannot be renamed.
 pub fn rotate(path: &Path) -> io::Result<()> {
-    match std::fs::rename(path, path.with_extension("log.1")) {
+    match std::fs::rename(path, previous(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -39,7 +45,7 @@ fn rotate_above(path: &Path, bytes: u64) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => return Ok(()),
     }
-    std::fs::copy(path, path.with_extension("log.1"))?;
+    std::fs::copy(path, previous(path))?;
     OpenOptions::new().write(true).open(path)?.set_len(0)
 }
 

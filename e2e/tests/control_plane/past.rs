@@ -42,5 +42,9 @@ pub(crate) fn kubectl_shows_the_past_and_cannot_change_it(cluster: &Arc<Cluster>
     let early = cluster.trishanku().args(["at", "1970-01-01", "kubectl", "get", "nodes"]).output()?;
     let said = String::from_utf8(early.stderr)?;
     ensure!(!early.status.success() && said.contains("before the first revision"), "{said}");
+    let never = cluster.trishanku().args(["at", "someday", "kubectl", "get", "nodes"]).output()?;
+    let said = String::from_utf8(never.stderr)?;
+    ensure!(!never.status.success() && said.contains("\"someday\" is not a moment: give a revision"), "{said}");
+    ensure!(!said.contains("--help") && !said.contains("--at"), "{said}");
     Ok(())
 }
