@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anstream::AutoStream;
 use anstream::stream::{AsLockedWrite, RawStream};
-use anstyle::{AnsiColor, Style};
 use trishanku::heavens::{Ignored, Remark};
 use trishanku::plane::process::Ended;
 use trishanku::plane::state::Form;
@@ -19,12 +18,7 @@ use trishanku_stdio::text::quoted;
 
 use crate::args::Colour;
 use crate::plugin;
-
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-pub(crate) const STRONG: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+use crate::styles::{BAD, DIM, GOOD, STRONG, WARN};
 
 /// Writes messages to one or two destinations.
 pub(crate) struct Console {

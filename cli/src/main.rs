@@ -19,6 +19,7 @@ mod print;
 mod seconds;
 mod start;
 mod stops;
+mod styles;
 mod ui;
 mod undo;
 

@@ -14,7 +14,7 @@ use trishanku::scaffold::Name;
 use trishanku::status::{ComponentReport, Health, HeavenReport, Report, Unlistable};
 
 use crate::args;
-use crate::console::{BAD, GOOD, STRONG, WARN};
+use crate::styles::{BAD, GOOD, STRONG, WARN};
 use trishanku_stdio::text::quoted;
 
 /// Prints an error with all its causes on standard error.

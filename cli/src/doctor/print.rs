@@ -6,7 +6,7 @@ use anstyle::Style;
 use trishanku_stdio::text::plain;
 
 use super::check::{Area, Check, Diagnosis, Status};
-use crate::console::{BAD, GOOD, STRONG, WARN};
+use crate::styles::{BAD, DIM, GOOD, STRONG, WARN};
 
 /// Prints the results of all checks.
 pub(super) fn print(diagnosis: &Diagnosis, json: bool) -> anyhow::Result<()> {
@@ -59,7 +59,7 @@ fn style(status: Status) -> Style {
         Status::Ok => GOOD,
         Status::Warning => WARN,
         Status::Failure => BAD,
-        Status::Skipped => Style::new().dimmed(),
+        Status::Skipped => DIM,
     }
 }
 
