@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use gitcd_core::program::Program;
 use gitcd_engine::{maintenance, recovery};
 use gitcd_history::when::When;
-use gitcd_repo::forks::{Registration, Unregistered, Use};
+use gitcd_repo::forks::{Registration, Unregistered, Lifetime};
 use gitcd_repo::{branch, git_dir};
 use serde_json::json;
 use tokio::sync::watch;
@@ -60,10 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let origin = args.place.config()?;
     let folder = std::path::absolute(&args.folder)?;
-    let is_used = if args.temporary { Use::Temporary } else { Use::Permanent };
+    let lifetime = if args.temporary { Lifetime::Temporary } else { Lifetime::Permanent };
     // Before the moment is read: from here on, nothing that it needs is removed.
     let unregistered = if args.unregistered { Unregistered::Accepted } else { Unregistered::Refused };
-    let registration = Registration::start(&git_dir(&origin.repository), &folder, is_used, unregistered)?;
+    let registration = Registration::start(&git_dir(&origin.repository), &folder, lifetime, unregistered)?;
     let history = args.place.open()?;
     let moment = history.at(args.at)?;
     let named = branch::Config::named(folder.clone(), branch::DEFAULT_NAME);

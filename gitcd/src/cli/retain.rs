@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use gitcd_core::program::Program;
-use gitcd_engine::maintenance::retain::{self as maintenance, RetainError, Retention};
-use gitcd_history::retention::{Cut, Keep};
+use gitcd_engine::maintenance::retain::{self as maintenance, CutRequest, Retention};
+use gitcd_history::retention::{Keep, PlannedCut};
 use gitcd_history::when::When;
-use gitcd_repo::forks::{self, ForksLock, State};
+use gitcd_repo::forks::{self, ForksLock, ForkState};
 use gitcd_repo::git_dir;
 use serde_json::json;
 use tokio::sync::watch;
@@ -74,7 +74,7 @@ Nothing is cut while forks share the objects of the repository (--list-forks). K
 gitcd has served them. Other repositories that share objects, as those of `git clone --shared` or `--reference`, are damaged by this
 command, as git-clone(1) warns.";
 
-/// How often a cut is planned again because references moved.
+/// How often a cut is planned because references, or the boundary, moved.
 const ATTEMPTS: usize = 3;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 struct Done<'a> {
     args: &'a Args,
     repository: &'a Path,
-    cut: Option<Cut>,
+    cut: Option<PlannedCut>,
     pruned: Option<usize>,
     forks: Vec<String>,
 }
@@ -107,7 +107,7 @@ async fn retain(args: &Args) -> anyhow::Result<()> {
         return done(plan(args, &repository, keep)?.1, None, forks).report();
     }
     // Before anything is changed: a server may start at any time.
-    let mut exclusive = if args.prune == Prune::Now { Some(retention.exclusive()?) } else { None };
+    let mut locks = if args.prune == Prune::Now { Some(retention.lock_branches()?) } else { None };
     retention.prepare(&forgotten)?;
     let archive = args.archive.as_deref().map(std::path::absolute).transpose()?;
     let mut attempt = 1;
@@ -117,32 +117,32 @@ async fn retain(args: &Args) -> anyhow::Result<()> {
         let _shown = Step::start("cutting the history");
         match retention.cut(&request, archive.as_deref()).await {
             // The archive has most of it now, so the next attempt is short.
-            Err(RetainError::Moved(_)) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) if error.is_outdated() && attempt < ATTEMPTS => attempt += 1,
             made => break made.map(|()| cut)?,
         }
     };
-    let pruned = match &mut exclusive {
-        Some(exclusive) => {
+    let pruned = match &mut locks {
+        Some(locks) => {
             let _shown = Step::start("pruning the objects");
-            Some(retention.prune(exclusive).await?)
+            Some(retention.prune(locks).await?)
         }
         None => None,
     };
-    if cut.is_some() && exclusive.is_none() {
+    if cut.is_some() && locks.is_none() {
         retention.search().await?;
     }
     done(cut, pruned, Vec::new()).report()
 }
 
 /// Plans a cut; nothing if there is nothing to remove.
-fn plan(args: &Args, repository: &Path, keep: Keep) -> anyhow::Result<(Option<maintenance::Cut>, Option<Cut>)> {
+fn plan(args: &Args, repository: &Path, keep: Keep) -> anyhow::Result<(Option<CutRequest>, Option<PlannedCut>)> {
     let _shown = Step::start("reading the history");
     let config = args.place.config()?;
     let planned = maintenance::references(repository)?;
     let needed = maintenance::replayed_from(repository)?;
     let needed = needed.into_iter().map(|(branch, oid)| (format!("the journal of branch {branch:?}"), oid));
     let cut = args.place.open()?.cut(keep, &needed.collect::<Vec<_>>())?;
-    let request = cut.as_ref().map(|cut| maintenance::Cut {
+    let request = cut.as_ref().map(|cut| CutRequest {
         revision: cut.revision,
         oldest: [cut.data, cut.metadata],
         references: [config.data_reference, config.metadata_reference],
@@ -156,7 +156,7 @@ fn plan(args: &Args, repository: &Path, keep: Keep) -> anyhow::Result<(Option<ma
 fn forks(args: &Args, repository: &Path, forgotten: &[PathBuf]) -> anyhow::Result<()> {
     let forks = if forgotten.is_empty() || args.dry_run {
         let mut forks = forks::registered(repository)?;
-        forks.retain(|fork| fork.state != State::Gone);
+        forks.retain(|fork| fork.state != ForkState::Gone);
         forks
     } else {
         ForksLock::take(repository)?.forget(forgotten)?

@@ -92,7 +92,7 @@ impl Access {
     }
 
     /// Gives an open file or folder this access, as far as this process may: only root changes owners, and only the owner
-    /// changes permissions. Who may read a folder may also open what is in it.
+    /// changes permissions. Users who can read a folder can also open what is in it.
     ///
     /// # Errors
     /// [`Error`], but not if the system forbids the change.

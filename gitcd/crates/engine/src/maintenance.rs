@@ -35,7 +35,7 @@ use self::choose::Pack;
 pub use self::independent::make_independent;
 pub use self::join::JoinError;
 use self::join::MaintenancePaths;
-use self::prune::Which;
+use self::prune::PruneScope;
 use self::record::Record;
 
 /// How often packs are counted.
@@ -174,7 +174,7 @@ impl Maintenance {
                 Some(grace) => grace,
                 None => prune::grace(&git, &turn.place, stopped).await?,
             };
-            prune::prune(&git, &turn.place, Which::Since(grace), now, stopped).await
+            prune::prune(&git, &turn.place, PruneScope::Since(grace), now, stopped).await
         };
         let pruned = pruned.await;
         drop(running);

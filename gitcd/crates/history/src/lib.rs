@@ -144,7 +144,7 @@ pub enum HistoryError {
     },
     /// The history was cut.
     #[error(
-        "{asked} is before revision {first}, at which the history begins: older history was cut on {date}, {whereabouts}; read it there, \
+        "{asked} is before revision {first}, at which the history begins: older history was cut on {date}, {archive_status}; read it there, \
          or fetch it with `git fetch --unshallow`"
     )]
     Cut {
@@ -155,7 +155,7 @@ pub enum HistoryError {
         /// The date of the cut.
         date: String,
         /// Where the removed commits are.
-        whereabouts: String,
+        archive_status: String,
     },
     /// The ancestry of commits cannot be read.
     #[error(transparent)]

@@ -228,7 +228,7 @@ impl History {
             HistoryError::BeforeInit { asked, first }
         } else if is_cut {
             match self.boundary.cut() {
-                Some(cut) => HistoryError::Cut { asked, first, date: cut.date(), whereabouts: cut.whereabouts() },
+                Some(cut) => HistoryError::Cut { asked, first, date: cut.date(), archive_status: cut.archive_status() },
                 None => HistoryError::Shallow { asked, first },
             }
         } else {

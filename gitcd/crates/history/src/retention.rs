@@ -29,7 +29,7 @@ pub enum Keep {
 
 /// A cut of a history.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct PlannedCut {
     /// The oldest revision that is kept.
     pub revision: i64,
     /// When it was committed, in seconds since 1970.
@@ -38,7 +38,7 @@ pub struct Cut {
     pub data: Oid,
     /// The metadata commit that describes it.
     pub metadata: Oid,
-    /// The commits that lose their parents, and those that go.
+    /// The commits that lose their parents, and those that are removed.
     pub plan: CutPlan,
     /// For what more is kept than was requested: a reference, or one of `needed`.
     pub kept_for: Option<String>,
@@ -91,7 +91,7 @@ impl History {
     ///
     /// # Errors
     /// [`CutError`].
-    pub fn cut(&self, keep: Keep, needed: &[(String, Oid)]) -> Result<Option<Cut>, CutError> {
+    pub fn cut(&self, keep: Keep, needed: &[(String, Oid)]) -> Result<Option<PlannedCut>, CutError> {
         let mut graph = Graph::lenient();
         if self.is_shallow && self.boundary.cut().is_none() {
             return Err(CutError::Shallow);
@@ -123,7 +123,7 @@ impl History {
             return Err(CutError::Wide { revision: flush.revision });
         }
         let Flush { revision, time, data, metadata, .. } = *flush;
-        Ok(Some(Cut { revision, time, data, metadata, plan, kept_for }))
+        Ok(Some(PlannedCut { revision, time, data, metadata, plan, kept_for }))
     }
 
     /// Returns all flushes, newest first, and the index of the newest one that keeps what is requested.

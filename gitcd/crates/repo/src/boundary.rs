@@ -2,8 +2,8 @@
 //!
 //! Git's file `shallow` lists them (gitformat-shallow, in Git's `Documentation/technical/shallow.adoc`). A clone with a limited depth
 //! has such a file, too, but no record of gitcd: it has no boundary in the sense of this module, and is read as Git's objects are. For
-//! a repository that `gitcd retain` cut, gitcd also knows every removed commit. So it can tell a merge base that was removed from one
-//! that never existed.
+//! a repository that `gitcd retain` cut, gitcd also knows every removed commit. So it distinguishes a merge base that was removed from
+//! one that never existed.
 //!
 //! The name of a record is the hash of the boundary that it describes. So replacing `shallow` is the only step that changes what is
 //! read: before, the file names the former record, and after that the new one.
@@ -26,7 +26,7 @@ mod set;
 
 pub use change::RecordError;
 pub use record::Cut;
-use removed::Removed;
+use removed::RemovedCommits;
 pub use set::SetError;
 
 /// The folder of a repository in which gitcd keeps records of maintenance.
@@ -78,15 +78,15 @@ pub enum BoundaryError {
 /// The boundary of a repository. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Boundary {
-    own: Option<Arc<(Cut, Removed)>>,
-    seen: Seen,
+    own: Option<Arc<(Cut, RemovedCommits)>>,
+    seen: ShallowState,
 }
 
 /// Which state of the file `shallow` was read; nothing if it does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen(Option<(u64, u64, i64, i64)>);
+struct ShallowState(Option<(u64, u64, i64, i64)>);
 
-impl Seen {
+impl ShallowState {
     fn of(git_dir: &Path) -> Self {
         let found = fs::metadata(git_dir.join("shallow")).ok();
         Self(found.map(|file| (file.ino(), file.len(), file.mtime(), file.mtime_nsec())))
@@ -100,14 +100,14 @@ impl Boundary {
     /// [`BoundaryError`].
     pub fn read(git_dir: &Path) -> Result<Self, BoundaryError> {
         for _ in 0..ATTEMPTS {
-            let seen = Seen::of(git_dir);
+            let seen = ShallowState::of(git_dir);
             if seen.0.is_none() {
                 return Ok(Self::default());
             }
             let found = record::find(git_dir).and_then(|found| {
                 let Some(found) = found else { return Ok(None) };
                 let path = record::folder(git_dir).join(&found.removed);
-                let removed = Removed::open(&path, found.listed)?;
+                let removed = RemovedCommits::open(&path, found.listed)?;
                 Ok(Some(Arc::new((found.cut, removed))))
             });
             let found = match found {
@@ -117,7 +117,7 @@ impl Boundary {
                 found => found,
             };
             // The record of a former boundary is removed soon after that boundary.
-            if Seen::of(git_dir) == seen {
+            if ShallowState::of(git_dir) == seen {
                 return Ok(Self { own: found?, seen });
             }
         }
@@ -126,7 +126,7 @@ impl Boundary {
 
     /// Returns whether the file `shallow` was replaced since the boundary was read. Costs one `stat`.
     pub fn is_outdated(&self, git_dir: &Path) -> bool {
-        Seen::of(git_dir) != self.seen
+        ShallowState::of(git_dir) != self.seen
     }
 
     /// Returns whether the parents of a commit are not read.

@@ -24,7 +24,7 @@ mod id;
 mod registration;
 mod shared;
 
-pub use entry::{Fork, State};
+pub use entry::{Fork, ForkState};
 pub(crate) use registration::warn;
 pub use registration::{Registered, Registration, Unregistered, lock_all, renew};
 
@@ -104,7 +104,7 @@ impl ForksLock {
     pub fn clean(&self) -> Result<Vec<Fork>, ForksError> {
         let mut left = Vec::new();
         for fork in registered(&self.git_dir)? {
-            if fork.state == State::Gone { fork.remove()? } else { left.push(fork) }
+            if fork.state == ForkState::Gone { fork.remove()? } else { left.push(fork) }
         }
         Ok(left)
     }
@@ -120,7 +120,7 @@ impl ForksLock {
         for name in names {
             let named: Vec<&Fork> = forks.iter().filter(|fork| fork.is_named(name)).collect();
             // Another fork may be at the path of one that was moved away or replaced.
-            let unseen = named.iter().filter(|fork| fork.state != State::Present);
+            let unseen = named.iter().filter(|fork| fork.state != ForkState::Present);
             let before = forgotten.len();
             forgotten.extend(unseen);
             if let Some(fork) = named.first().filter(|_| forgotten.len() == before) {
@@ -153,8 +153,8 @@ pub fn registered(git_dir: &Path) -> Result<Vec<Fork>, ForksError> {
         found.extend(Fork::read(git_dir, &file));
     }
     let depth = |fork: &Fork| match fork.state {
-        State::Present => found.iter().filter(|other: &&Fork| fork.shares_with(other)).count(),
-        State::Unseen(_) | State::Gone => usize::MAX,
+        ForkState::Present => found.iter().filter(|other: &&Fork| fork.shares_with(other)).count(),
+        ForkState::Unseen(_) | ForkState::Gone => usize::MAX,
     };
     let mut ordered: Vec<(usize, Fork)> = found.iter().map(|fork| (depth(fork), fork.clone())).collect();
     ordered
@@ -166,12 +166,12 @@ fn folder(git_dir: &Path) -> PathBuf {
     git_dir.join(FOLDER).join("forks")
 }
 
-/// How a fork is used.
+/// How long a fork is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Until it is removed, which nobody may notice: as long as its folder is not seen to be gone.
+pub enum Lifetime {
+    /// Until it is seen to have its own objects. If its folder is not found, it may be elsewhere.
     Permanent,
-    /// As long as a process runs that removes it: it is gone when its folder is, and no process has it open.
+    /// While a process runs that removes it: it no longer exists when its folder is not found, and no process has it open.
     Temporary,
 }
 

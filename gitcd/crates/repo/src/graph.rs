@@ -15,7 +15,7 @@ use git2::{Odb, Oid, Repository};
 
 use gitcd_core::scope::Scope;
 
-use self::ended::Parents;
+use self::ended::ParentView;
 use super::boundary::Boundary;
 
 mod cut;
@@ -51,16 +51,19 @@ pub struct Commit {
 #[derive(Debug, Default)]
 pub struct Graph {
     boundary: Option<Boundary>,
-    parents: Parents,
+    parents: ParentView,
     commits: HashMap<Oid, Arc<Commit>>,
     /// Merge bases of pairs that were computed.
     meetings: HashMap<(Oid, Oid), Arc<MergeBases>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
     edits: edited::Remembered,
+    /// Number of commits that were read from the repository.
+    #[cfg(test)]
+    reads: usize,
 }
 
-/// Limit of cached commits.
-const REMEMBERED: usize = 200_000;
+/// Limit of cached commits. Tests have fewer, and exceed it nevertheless.
+const REMEMBERED: usize = if cfg!(test) { 100 } else { 200_000 };
 /// Limit of cached pairs.
 const REMEMBERED_PAIRS: usize = 20_000;
 
@@ -89,13 +92,13 @@ struct Filtered {
 impl Graph {
     /// Returns a graph whose commits have all parents that they name, also those beyond the boundary of the history.
     pub fn raw() -> Self {
-        Self { parents: Parents::All, ..Self::default() }
+        Self { parents: ParentView::All, ..Self::default() }
     }
 
     /// Returns a graph in which removed commits that are here again, as ancestors of what another branch sent, end the history like
     /// those on the boundary.
     pub fn lenient() -> Self {
-        Self { parents: Parents::Here, ..Self::default() }
+        Self { parents: ParentView::Here, ..Self::default() }
     }
 
     /// Returns a commit.
@@ -108,6 +111,10 @@ impl Graph {
         }
         if self.commits.len() >= REMEMBERED {
             self.commits.clear();
+        }
+        #[cfg(test)]
+        {
+            self.reads += 1;
         }
         let odb = repository.odb().map_err(|error| GraphError::unreadable(oid, error.message()))?;
         let is_removed = self.check_removed(repository, oid)?;
@@ -214,6 +221,7 @@ impl Graph {
             return Ok(MergeBases { bases: vec![one], scopes: Vec::new() });
         }
         let (found, flags) = self.paint(repository, [one, other], left_out, all)?;
+        self.check_ends(&flags)?;
         if found.is_empty() {
             // They may appear to be unrelated only because one of them ends at the boundary.
             self.check_whole(&flags)?;
@@ -291,11 +299,10 @@ impl Graph {
         if all {
             self.share_ends(repository, [one, other], &mut flags)?;
         }
-        self.check_ends(&flags)?;
         Ok((found, flags))
     }
 
-    /// Drops bases that are ancestors of others, which clock skew can cause.
+    /// Drops bases that are ancestors of others, which clock skew can cause, and the boundary of the history can hide.
     fn independent(
         &mut self,
         repository: &Repository,
@@ -307,7 +314,15 @@ impl Graph {
         for base in bases {
             let mut is_redundant = false;
             for other in bases.iter().filter(|other| *other != base) {
+                if all && self.is_before_cut_of(repository, *base, *other)? {
+                    is_redundant = true;
+                    continue;
+                }
                 let (found, flags) = self.paint(repository, [*base, *other], left_out, all)?;
+                // Of what the walk did not find, a commit can only be an ancestor if it is on the boundary.
+                if self.ends_at(*base) {
+                    self.check_ends(&flags)?;
+                }
                 is_redundant |= found.contains(base) && flags[base] & STALE == 0;
             }
             if !is_redundant {

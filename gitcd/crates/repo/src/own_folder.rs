@@ -1,5 +1,5 @@
-//! Files in gitcd's own folder of a repository. Who may read the repository may read them: they have the permissions of its `HEAD`,
-//! and its owner if this process is root.
+//! Files in gitcd's own folder of a repository. Every user who can read the repository can read them: they have the permissions of its
+//! `HEAD`, and its owner if this process is root.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +32,7 @@ pub fn make_in(git_dir: &Path, folder: &Path) -> Result<(), Error> {
 
 fn make_below(git_dir: &Path, folder: &Path) -> Result<(), Error> {
     durable::make_folder_in(git_dir, folder)?;
-    // Who may not even list it cannot change it.
+    // A user who cannot list it cannot change its permissions either.
     match File::open(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         opened => access(git_dir)?.grant(&opened.map_err(Error::of("open", folder))?, folder),

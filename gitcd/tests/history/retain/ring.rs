@@ -114,7 +114,7 @@ async fn under_load_and_kills_nothing_current_is_lost_and_what_was_cut_is_gone()
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..60))).await;
         killed += usize::from(running.try_wait().expect("it can be asked").is_none());
         let _may_have_ended = running.kill();
-        running.wait().expect("it can be waited for");
+        running.wait().expect("it was started");
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
             known.push(writer.await.expect("a writer does not panic"));

@@ -113,6 +113,62 @@ async fn a_fork_that_was_moved_and_replaced_still_counts() {
     Repository::at(&old).verify();
 }
 
+/// Runs gitcd where the file system of the repository is mounted read only, but nowhere else; nothing if that is not permitted.
+fn where_it_is_read_only(repository: &Path, words: &[&str]) -> Option<std::process::Output> {
+    const NOT_PERMITTED: i32 = 77;
+    let script = format!(
+        r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit {NOT_PERMITTED}; shift; exec "$@""#
+    );
+    let run = |flags: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["sh", "-c", &script, "sh"]).arg(repository).arg(env!("CARGO_BIN_EXE_gitcd"));
+        command.args(words).env("GITCD_REPO", repository).env("LC_ALL", "C").output().ok()
+    };
+    let mut said = "unshare cannot be run".to_owned();
+    for flags in [&["--mount"][..], &["--user", "--map-root-user", "--mount"]] {
+        let Some(output) = run(flags) else { continue };
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(NOT_PERMITTED) && !error.starts_with("unshare:") {
+            return Some(output);
+        }
+        said = error;
+    }
+    println!("skipped: no read-only mount can be made here: {said}");
+    None
+}
+
+/// Elsewhere, where it is mounted writable, objects may be deleted.
+#[tokio::test]
+async fn a_fork_of_what_is_mounted_read_only_is_refused_unless_that_is_accepted() {
+    let mut store = Store::start(&[]).await;
+    put(&mut store, KEYS[0]).await;
+    store.committed().await;
+    store.server.terminate().await;
+    let repository = store.server.repository();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    let fork = |flags: &[&str]| {
+        let words = [&["fork", "--json"], flags, &[path.to_str().unwrap()]].concat();
+        where_it_is_read_only(repository.path(), &words)
+    };
+    let Some(refused) = fork(&[]) else { return };
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && !path.exists(), "{refused:?}");
+    assert!(said.contains("mounted read only here") && said.contains("--unregistered"), "{said}");
+    let accepted = fork(&["--unregistered"]).expect("the mount was made before");
+    let said = String::from_utf8_lossy(&accepted.stderr).into_owned();
+    assert!(accepted.status.success() && said.contains("not registered"), "{accepted:?}");
+    let fork = Repository::at(&path);
+    fork.fsck();
+    fork.verify();
+    // It is registered once a gitcd serves it where the origin is writable.
+    let listed = || gitcd_json(repository.path(), &["retain", "--json", "--list-forks"])["forks"].clone();
+    assert_eq!(listed().as_array().unwrap().len(), 0);
+    let server = Launch::new(Kind::Gitcd).folder(folder.path()).argument("--key-prefixes=/registry").start().await;
+    assert_eq!(listed()[0].as_str(), path.canonicalize().unwrap().to_str());
+    drop(server);
+}
+
 /// A branch that was away during the cut gets an explicit error, in both directions, and no deleted key comes back.
 #[tokio::test]
 async fn a_branch_that_lags_behind_the_cut_gets_an_explicit_error() {

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use gitcd_core::durable;
 use gitcd_core::program::Program;
-use gitcd_repo::forks::{self, Fork, ForksLock, State};
+use gitcd_repo::forks::{self, Fork, ForksLock, ForkState};
 use tokio::sync::watch;
 
 use super::join::{BOUNDS, run};
-use super::retain::{Exclusive, RetainError, refuse};
+use super::retain::{BranchLocks, RetainError, refuse};
 use super::{MaintenanceLock, is_being_collected};
 
 /// Copies all objects that the repository in this folder needs into it, and stops sharing. Returns false if it shares none.
@@ -40,7 +40,7 @@ pub async fn make_independent(
     if !alternates.exists() {
         return Ok(false);
     }
-    let _exclusive = Exclusive::take(repository)?;
+    let _unused_meanwhile = BranchLocks::take(repository)?;
     refuse(ForksLock::take(repository)?.clean()?)?;
     // Nothing that it needs is deleted meanwhile. If the origin cannot be changed, this is no worse than before.
     let _registered = forks::renew(repository);
@@ -69,7 +69,7 @@ pub async fn make_independent(
 
 fn own_forks(repository: &Path) -> Result<Vec<Fork>, RetainError> {
     let mut forks = forks::registered(repository)?;
-    forks.retain(|fork| fork.state != State::Gone);
+    forks.retain(|fork| fork.state != ForkState::Gone);
     Ok(forks)
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use gitcd_core::durable;
 use gitcd_core::program::Program;
 use gitcd_repo::boundary;
-use gitcd_repo::forks::{self, ForksLock, State};
+use gitcd_repo::forks::{self, ForksLock, ForkState};
 use tokio::process::Command;
 use tokio::sync::watch;
 
@@ -29,9 +29,9 @@ mod found;
 
 use found::{Found, Unreachable, reached_in};
 
-/// Which unreachable objects are pruned.
+/// PruneScope unreachable objects are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum PruneScope {
     /// Those that were unreachable for so long, and since the last cut of the history.
     Since(Duration),
     /// Those that cuts of the history removed, immediately. No other process uses the repository.
@@ -54,7 +54,7 @@ fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
 pub(super) async fn prune(
     git: &Program,
     place: &MaintenancePaths,
-    which: Which,
+    which: PruneScope,
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
@@ -62,7 +62,7 @@ pub(super) async fn prune(
     let is_cut = blocking(move || {
         // Checked again when objects are deleted; until then, a search would be in vain.
         let mut forks = forks::registered(&repository)?;
-        forks.retain(|fork| fork.state != State::Gone);
+        forks.retain(|fork| fork.state != ForkState::Gone);
         refuse(forks)?;
         Ok(boundary::is_cut(&repository)?)
     });
@@ -78,7 +78,7 @@ pub(super) async fn prune(
 async fn look_and_prune(
     git: &Program,
     place: &MaintenancePaths,
-    (which, is_cut): (Which, bool),
+    (which, is_cut): (PruneScope, bool),
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
@@ -91,13 +91,13 @@ async fn look_and_prune(
     let (here, listed) = (place.clone(), reached.clone());
     let (before, mut found) =
         blocking(move || Ok((known_tips(&tips, &listed)?, Found::look(&here, &listed, now)?))).await?;
-    if which == Which::CutOff {
+    if which == PruneScope::CutOff {
         cut_off::mark(git, place, &mut found.unreachable, stopped).await?;
     }
     let since = |unreachable: &Unreachable| now.duration_since(unreachable.since).unwrap_or_default();
     let is_old = |it: &Unreachable| match which {
-        Which::Since(grace) => since(it) >= grace && !it.is_touched,
-        Which::CutOff => it.is_cut_off,
+        PruneScope::Since(grace) => since(it) >= grace && !it.is_touched,
+        PruneScope::CutOff => it.is_cut_off,
     };
     let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) = found.unreachable.iter().partition(|(_, it)| is_old(it));
     if !old.is_empty() {

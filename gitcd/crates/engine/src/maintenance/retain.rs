@@ -2,7 +2,7 @@
 //!
 //! The steps, each durable before the next one:
 //!
-//! 1. The [archive](archive) gets all commits that go, by a push, and so checks that it has every object.
+//! 1. All commits that will be removed are pushed to the [archive](archive), which checks that it has every object.
 //! 2. The cut is recorded. This has no effect until step 3.
 //! 3. The file `shallow` makes the oldest kept commits the boundary of the history. From here on, no program reads beyond it, and no
 //!    merge and no fetch takes a removed commit for a new one.
@@ -23,33 +23,33 @@ use gitcd_core::durable;
 use gitcd_core::program::Program;
 use gitcd_mvcc::snapshot::Snapshot;
 use gitcd_repo::boundary::{self, Boundary};
-use gitcd_repo::forks::{self, Fork, ForksError, ForksLock, State};
+use gitcd_repo::forks::{self, Fork, ForksError, ForksLock, ForkState};
 use gitcd_repo::graph::CutPlan;
 use tokio::sync::watch;
 
 use super::join::JoinError;
-use super::prune::Which;
+use super::prune::PruneScope;
 use super::{MaintenanceLock, graph, is_being_collected, is_partial, prune};
 
 mod archive;
 mod error;
-mod exclusive;
+mod branch_locks;
 mod planned;
 
 pub use error::RetainError;
-pub use exclusive::Exclusive;
+pub use branch_locks::BranchLocks;
 pub use planned::references;
 
 /// A cut to make.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct CutRequest {
     /// The oldest revision that is kept.
     pub revision: i64,
     /// The data commit with this revision, and the metadata commit that describes it.
     pub oldest: [Oid; 2],
     /// The references of the branch: of its data and of its metadata.
     pub references: [String; 2],
-    /// The commits that lose their parents, and those that go.
+    /// The commits that lose their parents, and those that are removed.
     pub plan: CutPlan,
     /// All references, as [read](references) before the plan was made.
     pub planned: BTreeMap<String, Oid>,
@@ -99,7 +99,7 @@ impl Retention {
     /// [`ForksError`].
     pub fn forks(&self) -> Result<Vec<Fork>, ForksError> {
         let mut forks = forks::registered(self.repository())?;
-        forks.retain(|fork| fork.state != State::Gone);
+        forks.retain(|fork| fork.state != ForkState::Gone);
         Ok(forks)
     }
 
@@ -107,8 +107,8 @@ impl Retention {
     ///
     /// # Errors
     /// [`RetainError::Served`]; nothing was changed.
-    pub fn exclusive(&self) -> Result<Exclusive, RetainError> {
-        Exclusive::take(self.repository())
+    pub fn lock_branches(&self) -> Result<BranchLocks, RetainError> {
+        BranchLocks::take(self.repository())
     }
 
     /// Forgets forks that cannot be seen ([`ForksLock::forget`]), checks that there is no other one, and removes what an interrupted run
@@ -125,13 +125,14 @@ impl Retention {
         Ok(())
     }
 
-    /// Cuts the history, after what goes is in the archive.
+    /// Pushes the commits that will be removed to the archive, and cuts the history.
     ///
-    /// Takes the time of a push of what goes.
+    /// Takes the time of that push.
     ///
     /// # Errors
-    /// [`RetainError`]. Unless the last step failed, nothing was cut. After [`RetainError::Moved`], make another plan.
-    pub async fn cut(&self, cut: &Cut, archive: Option<&Path>) -> Result<(), RetainError> {
+    /// [`RetainError`]. Unless the last step failed, nothing was cut. If the request [is outdated](RetainError::is_outdated), make
+    /// another plan.
+    pub async fn cut(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<(), RetainError> {
         if let Some(archive) = archive {
             archive::keep(self, cut, archive).await?;
         }
@@ -140,7 +141,7 @@ impl Retention {
     }
 
     /// Makes the cut.
-    fn make(&self, cut: &Cut, archive: Option<&Path>) -> Result<(), RetainError> {
+    fn make(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<(), RetainError> {
         // A fork that is being made reads the boundary before or after this.
         let lock = ForksLock::take(self.repository())?;
         refuse(lock.clean()?)?;
@@ -151,7 +152,7 @@ impl Retention {
         Ok(cut.plan.before.apply(self.repository(), &record)?)
     }
 
-    fn record(&self, cut: &Cut, archive: Option<&Path>) -> Result<boundary::Cut, RetainError> {
+    fn record(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<boundary::Cut, RetainError> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let record = boundary::Cut {
             reference: cut.references[0].clone(),
@@ -181,7 +182,7 @@ impl Retention {
     /// # Errors
     /// [`RetainError`]. The daily search of a gitcd that serves the repository does the same.
     pub async fn search(&self) -> Result<(), RetainError> {
-        let which = Which::Since(Duration::MAX);
+        let which = PruneScope::Since(Duration::MAX);
         match prune::prune(&self.git, &self.turn.place, which, SystemTime::now(), &self.stopped).await {
             // A fork was made since the cut. It does not need what was cut off, but nothing is deleted while it exists.
             Ok(_) | Err(JoinError::Forks(_)) => Ok(()),
@@ -194,12 +195,12 @@ impl Retention {
     ///
     /// # Errors
     /// [`RetainError::Served`] if another process may be about to refer to a removed object.
-    pub async fn prune(&self, exclusive: &mut Exclusive) -> Result<usize, RetainError> {
+    pub async fn prune(&self, locks: &mut BranchLocks) -> Result<usize, RetainError> {
         // A push may have started.
-        exclusive.extend()?;
+        locks.extend()?;
         // No process uses the repository, so no object is about to be used again, however recent its file is.
         let now = SystemTime::now() + prune::UNTOUCHED;
-        Ok(prune::prune(&self.git, &self.turn.place, Which::CutOff, now, &self.stopped).await?)
+        Ok(prune::prune(&self.git, &self.turn.place, PruneScope::CutOff, now, &self.stopped).await?)
     }
 }
 

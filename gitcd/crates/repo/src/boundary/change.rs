@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 
 use super::record::{self, Cut, Record};
 use super::removed;
-use super::{Boundary, BoundaryError, FOLDER, Seen, SetError, read, set};
+use super::{Boundary, BoundaryError, FOLDER, ShallowState, SetError, read, set};
 use crate::{object, own_folder};
 
 /// Why the boundary was not changed.
@@ -29,11 +29,11 @@ pub enum RecordError {
 }
 
 /// The right to change the records and the boundary of a repository.
-struct Change {
+struct ChangeLock {
     _lock: File,
 }
 
-impl Change {
+impl ChangeLock {
     /// Waits for other processes, which need it only for a moment.
     fn start(git_dir: &Path) -> Result<Self, durable::Error> {
         let folder = record::folder(git_dir);
@@ -59,7 +59,7 @@ impl Boundary {
         gone: &BTreeSet<Oid>,
         older: &BTreeSet<Oid>,
     ) -> Result<(), RecordError> {
-        let _change = Change::start(git_dir)?;
+        let _change = ChangeLock::start(git_dir)?;
         let is_older = |oid: &&Oid| older.contains(*oid) && **oid != cut.data;
         let (mut before, mut others) = (Vec::new(), Vec::new());
         let mut former_boundary = BTreeSet::new();
@@ -76,7 +76,10 @@ impl Boundary {
             // Also those that no reference leads to any more.
             former_boundary = former.boundary.difference(&cut.boundary).copied().collect();
         }
-        let (is_before, is_other): (Vec<&Oid>, Vec<&Oid>) = gone.iter().chain(&former_boundary).partition(is_older);
+        // The boundary itself is not removed as long as it is that, but walks ask which part of it is before the cut.
+        let sides = cut.boundary.iter().filter(is_older);
+        let (is_before, is_other): (Vec<&Oid>, Vec<&Oid>) =
+            gone.iter().chain(&former_boundary).chain(sides).partition(is_older);
         before.extend(is_before.into_iter().map(|oid| object::bytes(*oid)));
         others.extend(is_other.into_iter().map(|oid| object::bytes(*oid)));
         let mut record = Record::of(cut);
@@ -89,7 +92,7 @@ impl Boundary {
     /// # Errors
     /// [`RecordError`]; the boundary is as it was.
     pub fn apply(&self, git_dir: &Path, cut: &Cut) -> Result<(), RecordError> {
-        let _change = Change::start(git_dir)?;
+        let _change = ChangeLock::start(git_dir)?;
         Ok(set::set(git_dir, self.seen, &cut.lines())?)
     }
 
@@ -99,7 +102,7 @@ impl Boundary {
     /// # Errors
     /// [`RecordError`]; the boundary is as it was.
     pub fn restore(git_dir: &Path, commits: &[Oid]) -> Result<(), RecordError> {
-        let _change = Change::start(git_dir)?;
+        let _change = ChangeLock::start(git_dir)?;
         let now = Self::read(git_dir)?;
         let Some(mut record) = record::find(git_dir)? else { return Ok(()) };
         let before = record.cut.boundary.len();
@@ -122,7 +125,7 @@ impl Boundary {
     /// # Errors
     /// [`RecordError`].
     pub fn tidy(git_dir: &Path) -> Result<(), RecordError> {
-        let _change = Change::start(git_dir)?;
+        let _change = ChangeLock::start(git_dir)?;
         Ok(tidy(git_dir)?)
     }
 
@@ -154,10 +157,10 @@ impl Boundary {
 /// Removes all files of records but those of the present boundary. The files of a cut go after its record.
 fn tidy(git_dir: &Path) -> Result<(), RecordError> {
     let folder = record::folder(git_dir);
-    let is_limited = Seen::of(git_dir).0.is_some();
+    let is_limited = ShallowState::of(git_dir).0.is_some();
     let stays: HashSet<String> = match record::find(git_dir)? {
         Some(record) => [record.name(), record.removed].into(),
-        // Another program moved the boundary: the record tells which commits were removed.
+        // Another program moved the boundary: the record lists the removed commits.
         None if is_limited => return Ok(()),
         None => HashSet::new(),
     };

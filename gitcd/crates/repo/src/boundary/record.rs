@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use git2::{ObjectType, Oid};
 use gitcd_core::durable;
 
-use super::removed::Listed;
+use super::removed::RemovedSummary;
 use super::{BoundaryError, FOLDER, found, read, shallow};
 use crate::own_folder;
 
@@ -38,7 +38,7 @@ pub struct Cut {
 pub(super) struct Record {
     pub(super) cut: Cut,
     pub(super) removed: String,
-    pub(super) listed: Listed,
+    pub(super) listed: RemovedSummary,
 }
 
 impl Cut {
@@ -62,7 +62,7 @@ impl Cut {
     }
 
     /// Returns where the removed commits can be read.
-    pub fn whereabouts(&self) -> String {
+    pub fn archive_status(&self) -> String {
         if self.archive.is_empty() { "not archived".to_owned() } else { format!("archived in {}", self.archive) }
     }
 
@@ -75,7 +75,7 @@ impl Cut {
 impl Record {
     /// Returns a record of a cut, whose file of removed commits is not written yet.
     pub(super) fn of(cut: &Cut) -> Self {
-        let listed = Listed { count: 0, older: 0, hash: Oid::ZERO_SHA1 };
+        let listed = RemovedSummary { count: 0, older: 0, hash: Oid::ZERO_SHA1 };
         Self { cut: cut.clone(), removed: removed_name(&cut.boundary), listed }
     }
 
@@ -86,7 +86,7 @@ impl Record {
 
     pub(super) fn write(&self, git_dir: &Path) -> Result<(), durable::Error> {
         let Self { cut: Cut { reference, revision, data, at, archive, boundary }, removed, listed } = self;
-        let Listed { count, older, hash } = listed;
+        let RemovedSummary { count, older, hash } = listed;
         let head = format!(
             "reference {reference}\nrevision {revision}\ndata {data}\nat {at}\narchive {archive}\nremoved {removed}"
         );
@@ -170,7 +170,7 @@ fn parse(text: &str) -> Option<Record> {
     let data = Oid::from_str(&value("data")?).ok()?;
     let (at, archive, removed) = (value("at")?.parse().ok()?, value("archive")?, value("removed")?);
     let (count, older) = (value("count")?.parse().ok()?, value("older")?.parse().ok()?);
-    let listed = Listed { count, older, hash: Oid::from_str(&value("hash")?).ok()? };
+    let listed = RemovedSummary { count, older, hash: Oid::from_str(&value("hash")?).ok()? };
     let boundary = lines.map(|line| Oid::from_str(line).ok()).collect::<Option<_>>()?;
     Some(Record { cut: Cut { reference, revision, data, at, archive, boundary }, removed, listed })
 }

@@ -21,7 +21,7 @@ type Id = [u8; BYTES];
 
 /// What is known of the file with the removed commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct RemovedSummary {
     /// How many commits it has.
     pub(super) count: u64,
     /// How many of them are ancestors of the cut's data commit: the first ones. The others are metadata, or of another branch.
@@ -32,15 +32,15 @@ pub(super) struct Listed {
 
 /// The removed commits.
 #[derive(Debug)]
-pub(super) struct Removed {
+pub(super) struct RemovedCommits {
     path: PathBuf,
     file: File,
-    listed: Listed,
+    listed: RemovedSummary,
 }
 
-impl Removed {
+impl RemovedCommits {
     /// Opens the file, which must be complete: otherwise, a removed commit would look like one that never existed.
-    pub(super) fn open(path: &Path, listed: Listed) -> Result<Self, BoundaryError> {
+    pub(super) fn open(path: &Path, listed: RemovedSummary) -> Result<Self, BoundaryError> {
         let damaged = || BoundaryError::Damaged { path: path.to_owned() };
         let file = found(path, File::open(path))?.ok_or_else(damaged)?;
         let length = file.metadata().map_err(|source| BoundaryError::Read { path: path.to_owned(), source })?.len();
@@ -56,7 +56,7 @@ impl Removed {
 
     /// Returns whether a commit was removed, by a binary search in the file.
     pub(super) fn has(&self, commit: Oid) -> Result<bool, BoundaryError> {
-        let Listed { count, older, .. } = self.listed;
+        let RemovedSummary { count, older, .. } = self.listed;
         let found = self.find(object::bytes(commit), older..count).map_err(self.failed())?;
         Ok(found || self.is_older(commit)?)
     }
@@ -100,7 +100,7 @@ pub(super) fn write(
     git_dir: &Path,
     path: &Path,
     (mut older, mut others): (Vec<Id>, Vec<Id>),
-) -> Result<Listed, durable::Error> {
+) -> Result<RemovedSummary, durable::Error> {
     for ids in [&mut older, &mut others] {
         ids.sort_unstable();
         ids.dedup();
@@ -110,7 +110,7 @@ pub(super) fn write(
     older.append(&mut others);
     let bytes = older.as_flattened();
     own_folder::replace_with(git_dir, path, |file| file.write_all(bytes))?;
-    Ok(Listed { count: older.len() as u64, older: length, hash: hash(bytes) })
+    Ok(RemovedSummary { count: older.len() as u64, older: length, hash: hash(bytes) })
 }
 
 fn hash(bytes: &[u8]) -> Oid {

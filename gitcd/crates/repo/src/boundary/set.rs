@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gitcd_core::durable;
 
-use super::{FOLDER, Seen};
+use super::{FOLDER, ShallowState};
 use crate::own_folder;
 
 /// Why the boundary of a repository was not moved.
@@ -27,13 +27,13 @@ pub enum SetError {
 
 /// Git's lock on the file `shallow`. It is a hard link to a file of gitcd, so that one that a killed gitcd left is recognized. Only
 /// one gitcd at a time makes it ([`super::change`]), so what is found is not of another one that still runs.
-struct Lock {
+struct ShallowLock {
     lock: PathBuf,
     own: PathBuf,
     is_held: bool,
 }
 
-impl Lock {
+impl ShallowLock {
     fn take(git_dir: &Path, content: &str) -> Result<Self, SetError> {
         let (lock, own) = (git_dir.join("shallow.lock"), git_dir.join(FOLDER).join("shallow"));
         if is_one_file(&own, &lock) {
@@ -50,7 +50,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for ShallowLock {
     fn drop(&mut self) {
         // What cannot be removed is recognized by the next run. If it became the file, another program may have the lock now.
         let _lock = self.is_held.then(|| fs::remove_file(&self.lock));
@@ -59,10 +59,10 @@ impl Drop for Lock {
 }
 
 /// Replaces the file, if it is still as it was `seen`.
-pub(super) fn set(git_dir: &Path, seen: Seen, lines: &str) -> Result<(), SetError> {
+pub(super) fn set(git_dir: &Path, seen: ShallowState, lines: &str) -> Result<(), SetError> {
     let path = git_dir.join("shallow");
-    let mut held = Lock::take(git_dir, lines)?;
-    if Seen::of(git_dir) != seen {
+    let mut held = ShallowLock::take(git_dir, lines)?;
+    if ShallowState::of(git_dir) != seen {
         return Err(SetError::Changed(path));
     }
     durable::rename(&held.lock, &path)?;

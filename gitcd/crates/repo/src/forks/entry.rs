@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use gitcd_core::durable;
 use rustix::fs::FlockOperation;
 
-use super::shared::{self, Shares};
-use super::{ForksError, Use, folder, id};
+use super::shared::{self, Sharing};
+use super::{ForksError, Lifetime, folder, id};
 use crate::own_folder;
 
 /// The start of the file; the path follows up to the end.
@@ -23,13 +23,13 @@ pub struct Fork {
     /// Its folder; that of the record if the record cannot be read.
     pub path: PathBuf,
     /// Whether it needs the objects of the repository.
-    pub state: State,
+    pub state: ForkState,
     file: PathBuf,
 }
 
 /// Whether a fork needs the objects of the repository in which it is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ForkState {
     /// It shares them.
     Present,
     /// It may share them: it cannot be seen now, for this reason.
@@ -42,12 +42,12 @@ impl Fork {
     /// Reads a record and looks for the fork; `None` if the record is gone.
     pub(super) fn read(git_dir: &Path, file: &Path) -> Option<Self> {
         let (path, state) = match content(file) {
-            Ok(Some((is_used, path))) => {
-                let state = state(git_dir, file, &path, is_used);
+            Ok(Some((lifetime, path))) => {
+                let state = state(git_dir, file, &path, lifetime);
                 (path, state)
             }
             Ok(None) => return None,
-            Err(why) => (file.to_owned(), State::Unseen(why)),
+            Err(why) => (file.to_owned(), ForkState::Unseen(why)),
         };
         Some(Self { path, state, file: file.to_owned() })
     }
@@ -76,8 +76,8 @@ impl Fork {
 
     /// Returns whether this fork shares the objects of another one, which is there.
     pub(super) fn shares_with(&self, other: &Self) -> bool {
-        let is_there = other.state == State::Present && self.file != other.file;
-        is_there && shared::shares(&self.path.join("objects"), &other.path.join("objects")) == Shares::Yes
+        let is_there = other.state == ForkState::Present && self.file != other.file;
+        is_there && shared::shares(&self.path.join("objects"), &other.path.join("objects")) == Sharing::Yes
     }
 }
 
@@ -85,8 +85,8 @@ impl std::fmt::Display for Fork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.path.display())?;
         match &self.state {
-            State::Unseen(why) => write!(f, " (ID {}: {why})", self.id().display()),
-            State::Present | State::Gone => Ok(()),
+            ForkState::Unseen(why) => write!(f, " (ID {}: {why})", self.id().display()),
+            ForkState::Present | ForkState::Gone => Ok(()),
         }
     }
 }
@@ -97,52 +97,52 @@ pub(super) fn file(git_dir: &Path, id: &str) -> PathBuf {
 }
 
 /// Returns the content of a record: how the fork is used, and its path. `None` if there is no record, a reason if it is unreadable.
-pub(super) fn content(file: &Path) -> Result<Option<(Use, PathBuf)>, String> {
+pub(super) fn content(file: &Path) -> Result<Option<(Lifetime, PathBuf)>, String> {
     let content = match fs::read(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         content => content.map_err(|error| format!("the record cannot be read: {error}"))?,
     };
     let of = |start: &[u8]| content.strip_prefix(start).map(|path| PathBuf::from(OsStr::from_bytes(path)));
-    let found = of(PERMANENT).map(|path| (Use::Permanent, path));
-    let found = found.or_else(|| of(TEMPORARY).map(|path| (Use::Temporary, path)));
+    let found = of(PERMANENT).map(|path| (Lifetime::Permanent, path));
+    let found = found.or_else(|| of(TEMPORARY).map(|path| (Lifetime::Temporary, path)));
     found.map(Some).ok_or_else(|| "the record is damaged".to_owned())
 }
 
-pub(super) fn write(git_dir: &Path, file: &Path, path: &Path, is_used: Use) -> Result<(), durable::Error> {
+pub(super) fn write(git_dir: &Path, file: &Path, path: &Path, lifetime: Lifetime) -> Result<(), durable::Error> {
     own_folder::make_in(git_dir, &folder(git_dir))?;
-    let start = match is_used {
-        Use::Permanent => PERMANENT,
-        Use::Temporary => TEMPORARY,
+    let start = match lifetime {
+        Lifetime::Permanent => PERMANENT,
+        Lifetime::Temporary => TEMPORARY,
     };
     own_folder::replace(git_dir, file, &[start, path.as_os_str().as_bytes()].concat())
 }
 
 /// Looks for a fork. Only what is certain counts: an empty mount point, for example, may be that of the fork.
-fn state(git_dir: &Path, file: &Path, path: &Path, is_used: Use) -> State {
+fn state(git_dir: &Path, file: &Path, path: &Path, lifetime: Lifetime) -> ForkState {
     match fs::read_dir(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && is_used == Use::Temporary => {
+        Err(error) if error.kind() == ErrorKind::NotFound && lifetime == Lifetime::Temporary => {
             return if is_in_use(file) {
-                State::Unseen("a process on this machine uses it, and sees other folders than this one".into())
+                ForkState::Unseen("a process on this machine uses it, and sees other folders than this one".into())
             } else {
-                State::Gone
+                ForkState::Gone
             };
         }
-        Err(error) => return State::Unseen(error.to_string()),
+        Err(error) => return ForkState::Unseen(error.to_string()),
         Ok(_) => {}
     }
     let is_repository = path.join("HEAD").is_file();
     match id::read(path) {
-        Err(error) => return State::Unseen(format!("its ID cannot be read: {error}")),
-        Ok(_) if !is_repository => return State::Unseen("it is not a Git repository now".into()),
+        Err(error) => return ForkState::Unseen(format!("its ID cannot be read: {error}")),
+        Ok(_) if !is_repository => return ForkState::Unseen("it is not a Git repository now".into()),
         Ok(found) if found.as_deref().map(OsStr::new) != file.file_name() => {
-            return State::Unseen("another repository is there now; the fork may have been moved".into());
+            return ForkState::Unseen("another repository is there now; the fork may have been moved".into());
         }
         Ok(_) => {}
     }
     match shared::shares(&path.join("objects"), &git_dir.join("objects")) {
-        Shares::Yes => State::Present,
-        Shares::Unknown(why) => State::Unseen(why),
-        Shares::No => State::Gone,
+        Sharing::Yes => ForkState::Present,
+        Sharing::Unknown(why) => ForkState::Unseen(why),
+        Sharing::No => ForkState::Gone,
     }
 }
 

@@ -9,7 +9,7 @@ use gitcd_core::durable;
 use rustix::fs::FlockOperation;
 
 use super::shared::chain;
-use super::{ForksError, ForksLock, Use, entry, id};
+use super::{ForksError, ForksLock, Lifetime, entry, id};
 
 /// What to do if a fork cannot be registered, because the origin is mounted read only here, or belongs to another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Registration {
     origin: PathBuf,
     fork: PathBuf,
     id: String,
-    is_used: Use,
+    lifetime: Lifetime,
     files: Vec<PathBuf>,
     is_made: bool,
     locks: Vec<ForksLock>,
@@ -38,12 +38,12 @@ impl Registration {
     ///
     /// # Errors
     /// [`ForksError`]; no fork is registered that was not before.
-    pub fn start(origin: &Path, fork: &Path, is_used: Use, unregistered: Unregistered) -> Result<Self, ForksError> {
+    pub fn start(origin: &Path, fork: &Path, lifetime: Lifetime, unregistered: Unregistered) -> Result<Self, ForksError> {
         let fork = absolute(fork)?;
         let origin = origin.canonicalize().map_err(durable::Error::of("find", origin))?;
         let repositories = ordered(chain(&origin)?)?;
         let (id, files, locks) = (id::new(), Vec::new(), Vec::new());
-        let mut made = Self { origin, fork, id, is_used, files, is_made: false, locks };
+        let mut made = Self { origin, fork, id, lifetime, files, is_made: false, locks };
         for repository in repositories {
             match made.register(&repository) {
                 Err(source) if unregistered == Unregistered::Accepted && is_forbidden(&source) => {
@@ -62,7 +62,7 @@ impl Registration {
     fn register(&mut self, repository: &Path) -> Result<(), durable::Error> {
         self.locks.push(ForksLock::take(repository)?);
         let file = entry::file(repository, &self.id);
-        entry::write(repository, &file, &self.fork, self.is_used)?;
+        entry::write(repository, &file, &self.fork, self.lifetime)?;
         self.files.push(file);
         Ok(())
     }
@@ -83,7 +83,7 @@ impl Registration {
     /// Keeps the fork registered, which is complete.
     pub fn complete(mut self) -> Registered {
         self.is_made = true;
-        Registered::hold(&self.fork, self.is_used, std::mem::take(&mut self.files))
+        Registered::hold(&self.fork, self.lifetime, std::mem::take(&mut self.files))
     }
 }
 
@@ -111,9 +111,9 @@ pub struct Registered {
 }
 
 impl Registered {
-    fn hold(fork: &Path, is_used: Use, files: Vec<PathBuf>) -> Self {
+    fn hold(fork: &Path, lifetime: Lifetime, files: Vec<PathBuf>) -> Self {
         let mut records = Vec::new();
-        for file in files.into_iter().filter(|_| is_used == Use::Temporary) {
+        for file in files.into_iter().filter(|_| lifetime == Lifetime::Temporary) {
             let locked = File::open(&file).and_then(|opened| {
                 rustix::fs::flock(&opened, FlockOperation::LockShared)?;
                 Ok(opened)
@@ -182,23 +182,23 @@ pub fn renew(git_dir: &Path) -> Result<Registered, ForksError> {
     let is_copy = |recorded: &Path| !is_one(recorded, &path) && id::read(recorded).is_ok_and(|other| other == found);
     let known_id = found.clone().filter(|_| !records.iter().any(|(_, recorded)| is_copy(recorded)));
     let id = known_id.unwrap_or_else(id::new);
-    let is_used = if Some(&id) == found.as_ref() { used(&records) } else { Use::Permanent };
+    let lifetime = if Some(&id) == found.as_ref() { used(&records) } else { Lifetime::Permanent };
     for other in &others {
         let failed = |source| ForksError::Register { repository: other.clone(), source };
-        entry::write(other, &entry::file(other, &id), &path, is_used).map_err(failed)?;
+        entry::write(other, &entry::file(other, &id), &path, lifetime).map_err(failed)?;
     }
     if Some(&id) != found.as_ref() {
         // Until then, the records are those of an unknown fork.
         id::write(&path, &id)?;
     }
     tracing::info!(repository = %path.display(), "registered in the repositories whose objects this one shares");
-    Ok(Registered::hold(&path, is_used, files(&id, &others)))
+    Ok(Registered::hold(&path, lifetime, files(&id, &others)))
 }
 
 /// Returns how a fork is used according to its records.
-fn used(records: &[(Use, PathBuf)]) -> Use {
-    let is_temporary = !records.is_empty() && records.iter().all(|(is_used, _)| *is_used == Use::Temporary);
-    if is_temporary { Use::Temporary } else { Use::Permanent }
+fn used(records: &[(Lifetime, PathBuf)]) -> Lifetime {
+    let is_temporary = !records.is_empty() && records.iter().all(|(lifetime, _)| *lifetime == Lifetime::Temporary);
+    if is_temporary { Lifetime::Temporary } else { Lifetime::Permanent }
 }
 
 /// Logs that a repository is not protected.

@@ -13,7 +13,7 @@ use super::ForksError;
 
 /// Whether a folder of objects leads to another one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Shares {
+pub(super) enum Sharing {
     Yes,
     No,
     /// It may, for this reason.
@@ -69,11 +69,11 @@ pub(super) fn chain(git_dir: &Path) -> Result<Vec<PathBuf>, ForksError> {
 }
 
 /// Returns whether a folder of objects leads to another one, which exists.
-pub(super) fn shares(objects: &Path, other: &Path) -> Shares {
+pub(super) fn shares(objects: &Path, other: &Path) -> Sharing {
     let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let wanted = match file(other) {
         Ok(wanted) => wanted,
-        Err(error) => return Shares::Unknown(format!("{}: {error}", other.display())),
+        Err(error) => return Sharing::Unknown(format!("{}: {error}", other.display())),
     };
     let (mut waiting, mut seen, mut unknown) = (vec![objects.to_owned()], vec![wanted], None);
     while let Some(objects) = waiting.pop() {
@@ -86,7 +86,7 @@ pub(super) fn shares(objects: &Path, other: &Path) -> Shares {
         };
         for path in named {
             match file(&path) {
-                Ok(found) if found == wanted => return Shares::Yes,
+                Ok(found) if found == wanted => return Sharing::Yes,
                 Ok(found) if seen.contains(&found) => {}
                 Ok(found) => {
                     seen.push(found);
@@ -96,5 +96,5 @@ pub(super) fn shares(objects: &Path, other: &Path) -> Shares {
             }
         }
     }
-    unknown.map_or(Shares::No, Shares::Unknown)
+    unknown.map_or(Sharing::No, Sharing::Unknown)
 }

@@ -14,18 +14,18 @@ fn repository(path: &Path, shares: &[&Path]) {
     }
 }
 
-fn fork(origin: &Path, path: &Path, is_used: Use) {
-    let registration = start(origin, path, is_used);
+fn fork(origin: &Path, path: &Path, lifetime: Lifetime) {
+    let registration = start(origin, path, lifetime);
     repository(path, &[origin]);
     registration.identify().unwrap();
     drop(registration.complete());
 }
 
-fn start(origin: &Path, path: &Path, is_used: Use) -> Registration {
-    Registration::start(origin, path, is_used, Unregistered::Refused).unwrap()
+fn start(origin: &Path, path: &Path, lifetime: Lifetime) -> Registration {
+    Registration::start(origin, path, lifetime, Unregistered::Refused).unwrap()
 }
 
-fn states(origin: &Path) -> Vec<State> {
+fn states(origin: &Path) -> Vec<ForkState> {
     registered(origin).unwrap().into_iter().map(|fork| fork.state).collect()
 }
 
@@ -41,8 +41,8 @@ fn a_fork_is_known_to_every_repository_whose_objects_it_needs() {
     let [origin, first, second, other] = ["origin", "first", "second", "other"].map(|name| at.join(name));
     repository(&origin, &[]);
     repository(&other, &[]);
-    fork(&origin, &first, Use::Permanent);
-    fork(&first, &second, Use::Permanent);
+    fork(&origin, &first, Lifetime::Permanent);
+    fork(&first, &second, Lifetime::Permanent);
     let paths = |of: &Path| registered(of).unwrap().into_iter().map(|fork| fork.path).collect::<Vec<_>>();
     // The fork of the fork first: it needs the first one to become independent.
     assert_eq!(paths(&origin), [second.clone(), first.clone()]);
@@ -50,8 +50,8 @@ fn a_fork_is_known_to_every_repository_whose_objects_it_needs() {
     assert!(paths(&other).is_empty());
     // The first one gets objects of its own, so the second one no longer needs those of the origin.
     fs::remove_file(first.join("objects/info/alternates")).unwrap();
-    assert_eq!(states(&origin), [State::Gone, State::Gone]);
-    assert_eq!(states(&first), [State::Present]);
+    assert_eq!(states(&origin), [ForkState::Gone, ForkState::Gone]);
+    assert_eq!(states(&first), [ForkState::Present]);
     assert!(ForksLock::take(&origin).unwrap().clean().unwrap().is_empty());
     assert!(registered(&origin).unwrap().is_empty());
 }
@@ -61,10 +61,10 @@ fn only_what_is_certain_ends_the_protection() {
     let (_folder, at) = folder();
     let [origin, path, away] = ["origin", "fork", "away"].map(|name| at.join(name));
     repository(&origin, &[]);
-    let unseen = |state: &State| matches!(state, State::Unseen(_));
-    for is_used in [Use::Permanent, Use::Temporary] {
-        fork(&origin, &path, is_used);
-        assert_eq!(states(&origin), [State::Present]);
+    let unseen = |state: &ForkState| matches!(state, ForkState::Unseen(_));
+    for lifetime in [Lifetime::Permanent, Lifetime::Temporary] {
+        fork(&origin, &path, lifetime);
+        assert_eq!(states(&origin), [ForkState::Present]);
         // An empty mount point.
         fs::rename(&path, &away).unwrap();
         fs::create_dir(&path).unwrap();
@@ -74,9 +74,9 @@ fn only_what_is_certain_ends_the_protection() {
         fs::write(&path, "").unwrap();
         assert!(unseen(&states(&origin)[0]));
         fs::remove_file(&path).unwrap();
-        match is_used {
-            Use::Permanent => assert!(unseen(&states(&origin)[0])),
-            Use::Temporary => assert_eq!(states(&origin), [State::Gone]),
+        match lifetime {
+            Lifetime::Permanent => assert!(unseen(&states(&origin)[0])),
+            Lifetime::Temporary => assert_eq!(states(&origin), [ForkState::Gone]),
         }
         // A part of the chain that cannot be seen.
         fs::rename(&away, &path).unwrap();
@@ -84,7 +84,7 @@ fn only_what_is_certain_ends_the_protection() {
         assert!(unseen(&states(&origin)[0]));
         // Its own objects.
         fs::remove_file(path.join("objects/info/alternates")).unwrap();
-        assert_eq!(states(&origin), [State::Gone]);
+        assert_eq!(states(&origin), [ForkState::Gone]);
         // Another repository in its place.
         fs::remove_dir_all(&path).unwrap();
         repository(&path, &[]);
@@ -100,7 +100,7 @@ fn only_forks_that_cannot_be_seen_are_forgotten() {
     let (_folder, at) = folder();
     let [origin, path, away] = ["origin", "fork", "away"].map(|name| at.join(name));
     repository(&origin, &[]);
-    fork(&origin, &path, Use::Permanent);
+    fork(&origin, &path, Lifetime::Permanent);
     let lock = ForksLock::take(&origin).unwrap();
     assert!(matches!(lock.forget(std::slice::from_ref(&path)), Err(ForksError::Present(_))));
     assert_eq!(lock.forget(&[at.join("other")]).unwrap().len(), 1);
@@ -117,16 +117,16 @@ fn a_failed_fork_is_not_registered_and_a_former_one_stays() {
     let (_folder, at) = folder();
     let [origin, path] = ["origin", "fork"].map(|name| at.join(name));
     repository(&origin, &[]);
-    drop(start(&origin, &path, Use::Permanent));
+    drop(start(&origin, &path, Lifetime::Permanent));
     assert!(registered(&origin).unwrap().is_empty());
-    fork(&origin, &path, Use::Permanent);
+    fork(&origin, &path, Lifetime::Permanent);
     // It exists, so this fails; it does not become temporary.
-    drop(start(&origin, &path, Use::Temporary));
+    drop(start(&origin, &path, Lifetime::Temporary));
     fs::remove_dir_all(&path).unwrap();
-    assert!(matches!(states(&origin)[..], [State::Unseen(_)]));
+    assert!(matches!(states(&origin)[..], [ForkState::Unseen(_)]));
     // One that was not completed, but shares the objects.
     let half = at.join("half");
-    let registration = start(&origin, &half, Use::Permanent);
+    let registration = start(&origin, &half, Lifetime::Permanent);
     repository(&half, &[&origin]);
     registration.identify().unwrap();
     drop(registration);
@@ -135,7 +135,7 @@ fn a_failed_fork_is_not_registered_and_a_former_one_stays() {
     let damaged = origin.join(FOLDER).join("forks/damaged");
     fs::write(&damaged, "x").unwrap();
     let lock = ForksLock::take(&origin).unwrap();
-    assert!(lock.clean().unwrap().iter().any(|fork| fork.path == damaged && matches!(fork.state, State::Unseen(_))));
+    assert!(lock.clean().unwrap().iter().any(|fork| fork.path == damaged && matches!(fork.state, ForkState::Unseen(_))));
     assert_eq!(lock.forget(&[damaged]).unwrap().len(), 2);
 }
 
@@ -145,16 +145,16 @@ fn while_objects_are_deleted_no_fork_is_made_and_the_other_way_round() {
     let [origin, path] = ["origin", "fork"].map(|name| at.join(name));
     repository(&origin, &[]);
     let lock = ForksLock::take(&origin).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (started, starts) = mpsc::channel();
     let forking = std::thread::spawn({
         let (origin, path) = (origin.clone(), path.clone());
         move || {
-            let registration = start(&origin, &path, Use::Permanent);
-            tell.send(()).unwrap();
+            let registration = start(&origin, &path, Lifetime::Permanent);
+            started.send(()).unwrap();
             registration
         }
     });
-    assert!(told.recv_timeout(Duration::from_millis(200)).is_err(), "it waits");
+    assert!(starts.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
     assert!(lock.clean().unwrap().is_empty());
     drop(lock);
     let registration = forking.join().unwrap();
@@ -162,8 +162,9 @@ fn while_objects_are_deleted_no_fork_is_made_and_the_other_way_round() {
         let origin = origin.clone();
         move || ForksLock::take(&origin).unwrap().clean().unwrap().len()
     });
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(!pruning.is_finished(), "it waits until the fork is made");
+    let lock = fs::File::open(origin.join(FOLDER).join("forks.lock")).unwrap();
+    let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared);
+    assert!(locked.is_err() && !pruning.is_finished(), "it waits until the fork is made");
     repository(&path, &[&origin]);
     registration.identify().unwrap();
     drop(registration.complete());
@@ -176,19 +177,19 @@ fn a_fork_that_was_replaced_at_its_path_still_counts_wherever_it_is() {
     let (_folder, at) = folder();
     let [origin, path, old] = ["origin", "fork", "old"].map(|name| at.join(name));
     repository(&origin, &[]);
-    fork(&origin, &path, Use::Permanent);
+    fork(&origin, &path, Lifetime::Permanent);
     fs::rename(&path, &old).unwrap();
     repository(&path, &[]);
-    let is_moved = |state: &State| matches!(state, State::Unseen(why) if why.contains("may have been moved"));
+    let is_moved = |state: &ForkState| matches!(state, ForkState::Unseen(why) if why.contains("may have been moved"));
     assert!(is_moved(&states(&origin)[0]));
     // Another fork, from another place, to the same path.
     fs::remove_dir_all(&path).unwrap();
-    fork(&origin, &path, Use::Temporary);
+    fork(&origin, &path, Lifetime::Temporary);
     let found = states(&origin);
-    assert!(found.iter().any(is_moved) && found.contains(&State::Present) && found.len() == 2);
+    assert!(found.iter().any(is_moved) && found.contains(&ForkState::Present) && found.len() == 2);
     // The moved one is opened.
     let _held = renew(&old).unwrap();
-    assert_eq!(states(&origin), [State::Present, State::Present]);
+    assert_eq!(states(&origin), [ForkState::Present, ForkState::Present]);
     fs::remove_dir_all(&path).unwrap();
     let left = ForksLock::take(&origin).unwrap().clean().unwrap();
     assert_eq!(left.iter().map(|fork| &fork.path).collect::<Vec<_>>(), [&old]);
@@ -203,18 +204,18 @@ fn a_repository_that_is_opened_is_registered_and_a_copy_gets_its_own_id() {
     repository(&path, &[&middle]);
     for _ in 0..2 {
         let _held = renew(&path).unwrap();
-        assert_eq!((states(&origin), states(&middle)), (vec![State::Present], vec![State::Present]));
+        assert_eq!((states(&origin), states(&middle)), (vec![ForkState::Present], vec![ForkState::Present]));
     }
     // The origin comes from a backup.
     fs::remove_dir_all(origin.join(FOLDER)).unwrap();
     drop(renew(&path).unwrap());
-    assert_eq!(states(&origin), [State::Present]);
+    assert_eq!(states(&origin), [ForkState::Present]);
     repository(&copy, &[&middle]);
     fs::create_dir(copy.join(FOLDER)).unwrap();
     fs::copy(path.join(FOLDER).join("fork-id"), copy.join(FOLDER).join("fork-id")).unwrap();
     drop(renew(&copy).unwrap());
     drop(renew(&path).unwrap());
-    assert_eq!(states(&origin), [State::Present, State::Present]);
+    assert_eq!(states(&origin), [ForkState::Present, ForkState::Present]);
     drop(renew(&origin).unwrap());
     assert!(!origin.join(FOLDER).join("fork-id").exists(), "it shares nothing");
 }
@@ -225,15 +226,15 @@ fn a_temporary_fork_that_a_process_uses_counts_although_its_folder_is_not_seen()
     let (_folder, at) = folder();
     let [origin, path, away] = ["origin", "fork", "away"].map(|name| at.join(name));
     repository(&origin, &[]);
-    let registration = start(&origin, &path, Use::Temporary);
+    let registration = start(&origin, &path, Lifetime::Temporary);
     repository(&path, &[&origin]);
     registration.identify().unwrap();
     let held = registration.complete();
     fs::rename(&path, &away).unwrap();
-    assert!(matches!(&states(&origin)[..], [State::Unseen(why)] if why.contains("process")));
+    assert!(matches!(&states(&origin)[..], [ForkState::Unseen(why)] if why.contains("process")));
     fs::rename(&away, &path).unwrap();
     drop(held);
-    assert_eq!(states(&origin), [State::Present], "gitcd fork ended");
+    assert_eq!(states(&origin), [ForkState::Present], "gitcd fork ended");
     let held = renew(&path).unwrap();
     fs::remove_dir_all(&path).unwrap();
     drop(held);
@@ -248,7 +249,7 @@ fn a_repository_with_two_names_is_registered_once() {
     repository(&origin, &[]);
     std::os::unix::fs::symlink(&origin, &link).unwrap();
     repository(&middle, &[&origin, &link]);
-    fork(&middle, &path, Use::Permanent);
+    fork(&middle, &path, Lifetime::Permanent);
     assert_eq!(states(&origin).len(), 1);
 }
 
@@ -260,7 +261,7 @@ fn relative_alternates_lead_to_the_origin() {
     repository(&path, &[]);
     fs::write(path.join("objects/info/alternates"), "# a comment\n../../origin/objects\n").unwrap();
     drop(renew(&path).unwrap());
-    assert_eq!(states(&origin), [State::Present]);
+    assert_eq!(states(&origin), [ForkState::Present]);
 }
 
 /// `gitcd fork --independent` was killed before it knew that the fork has all objects.
@@ -269,12 +270,12 @@ fn a_fork_that_is_being_made_independent_counts() {
     let (_folder, at) = folder();
     let [origin, path] = ["origin", "fork"].map(|name| at.join(name));
     repository(&origin, &[]);
-    fork(&origin, &path, Use::Permanent);
+    fork(&origin, &path, Lifetime::Permanent);
     let (alternates, aside) = (path.join("objects/info/alternates"), path.join("objects/info/alternates.gitcd"));
     fs::rename(&alternates, &aside).unwrap();
-    assert_eq!(states(&origin), [State::Present]);
+    assert_eq!(states(&origin), [ForkState::Present]);
     fs::remove_file(&aside).unwrap();
-    assert_eq!(states(&origin), [State::Gone]);
+    assert_eq!(states(&origin), [ForkState::Gone]);
 }
 
 #[test]
@@ -285,10 +286,10 @@ fn a_fork_of_a_repository_that_cannot_be_written_is_refused_unless_that_is_accep
     repository(&origin, &[]);
     fs::set_permissions(&origin, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::create_dir(origin.join("probe")).is_ok() {
-        // Root may write anyway.
+        println!("skipped: root can write anyway");
         return;
     }
-    let start = |unregistered| Registration::start(&origin, &path, Use::Permanent, unregistered);
+    let start = |unregistered| Registration::start(&origin, &path, Lifetime::Permanent, unregistered);
     assert!(matches!(start(Unregistered::Refused), Err(ForksError::Register { .. })));
     drop(start(Unregistered::Accepted).unwrap());
     fs::set_permissions(&origin, fs::Permissions::from_mode(0o755)).unwrap();
@@ -304,7 +305,7 @@ fn who_may_read_the_repository_may_read_the_records() {
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     set(&origin.join(FOLDER), 0o700);
     set(&origin.join("HEAD"), 0o640);
-    fork(&origin, &path, Use::Permanent);
+    fork(&origin, &path, Lifetime::Permanent);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let own = origin.join(FOLDER);
     assert_eq!([mode(&own), mode(&own.join("forks")), mode(&own.join("forks.lock"))], [0o750, 0o750, 0o640]);

@@ -1,6 +1,9 @@
 //! Which commits a cut of the history removes, and which it must keep.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use git2::{Oid, Repository};
 
@@ -14,7 +17,7 @@ pub struct CutPlan {
     pub before: Boundary,
     /// The commits that lose their parents, and those that lost them before and stay.
     pub boundary: BTreeSet<Oid>,
-    /// The commits that go.
+    /// The commits that are removed.
     pub removed: BTreeSet<Oid>,
     /// The first of the oldest commits, and what is before it, also if it stays.
     pub older: BTreeSet<Oid>,
@@ -79,23 +82,32 @@ impl Graph {
     /// Plans a cut after which the commits in `oldest` have no parents, if the repository has references to `tips`. The boundary
     /// also has every other ancestor of theirs that is a parent of a commit that stays.
     ///
-    /// Reads every commit.
+    /// Reads every commit once. Memory: some 100 bytes for each.
     ///
     /// # Errors
     /// [`GraphError`].
     pub fn plan_cut(&mut self, repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> Result<CutPlan, GraphError> {
         let before = self.boundary(repository)?;
         let older = self.ancestors(repository, &oldest[..oldest.len().min(1)], &HashSet::new())?;
-        let mut removed = self.ancestors(repository, oldest, &HashSet::new())?;
-        let kept = self.ancestors(repository, tips, &removed)?;
+        let mut removed = self.ancestors(repository, oldest, &older)?;
+        removed.extend(&older);
         let mut boundary: BTreeSet<Oid> = oldest.iter().copied().collect();
-        boundary.extend(tips.iter().filter(|tip| removed.contains(*tip)));
-        for oid in &kept {
-            let commit = self.commit(repository, *oid)?;
-            boundary.extend(commit.parents.iter().filter(|parent| removed.contains(*parent)));
-            if commit.is_boundary {
-                boundary.insert(*oid);
+        let (mut kept, mut waiting) = (HashSet::new(), tips.to_vec());
+        while let Some(oid) = waiting.pop() {
+            if removed.contains(&oid) {
+                boundary.insert(oid);
+            } else if kept.insert(oid) {
+                let commit = self.commit(repository, oid)?;
+                waiting.extend(&commit.parents);
+                if commit.is_boundary {
+                    boundary.insert(oid);
+                }
             }
+        }
+        if has_reflogs(repository) {
+            // A reflog may lead to the former boundary, and its parents may be gone: `git gc` would fail.
+            let odb = repository.odb().map_err(|error| GraphError::unreadable(oldest[0], error.message()))?;
+            boundary.extend(before.commits().filter(|oid| odb.exists(*oid)));
         }
         for oid in &boundary {
             removed.remove(oid);
@@ -103,6 +115,26 @@ impl Graph {
         let (removed, older) = (removed.into_iter().collect(), older.into_iter().collect());
         Ok(CutPlan { before, boundary, removed, older })
     }
+}
+
+/// Returns whether commits may be named by reflogs, or by work trees. They are no references, but Git counts them as roots.
+fn has_reflogs(repository: &Repository) -> bool {
+    let git_dir = repository.commondir();
+    has_content(&git_dir.join("logs")) || git_dir.join("worktrees").exists()
+}
+
+/// Returns whether a folder has a file that is not empty, or may have one.
+fn has_content(folder: &Path) -> bool {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return false,
+        Err(_) => return true,
+        Ok(entries) => entries,
+    };
+    entries.into_iter().any(|entry| {
+        entry.and_then(|entry| Ok((entry.path(), entry.metadata()?))).map_or(true, |(path, found)| {
+            if found.is_dir() { has_content(&path) } else { found.len() > 0 }
+        })
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::boundary::Boundary;
 
 /// Which parents a graph shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Parents {
+pub(super) enum ParentView {
     /// Those that were not cut off. A removed commit is an error.
     #[default]
     Kept,
@@ -36,7 +36,7 @@ impl Graph {
 
     /// Fails if a commit was removed. Its object may still exist.
     pub(super) fn check_removed(&mut self, repository: &Repository, oid: Oid) -> Result<bool, GraphError> {
-        if self.parents == Parents::All {
+        if self.parents == ParentView::All {
             return Ok(false);
         }
         if self.boundary.is_none() {
@@ -44,7 +44,7 @@ impl Graph {
         }
         let Some(boundary) = &self.boundary else { return Ok(false) };
         let is_removed = boundary.removed(oid)?;
-        match boundary.cut().filter(|_| is_removed && self.parents == Parents::Kept) {
+        match boundary.cut().filter(|_| is_removed && self.parents == ParentView::Kept) {
             Some(cut) => Err(GraphError::ended(oid, cut)),
             None => Ok(is_removed),
         }
@@ -52,8 +52,8 @@ impl Graph {
 
     /// Removes the parents of a commit on the boundary.
     pub(super) fn end_at_boundary(&self, oid: Oid, is_removed: bool, commit: &mut Commit) {
-        let is_end = is_removed || self.boundary.as_ref().is_some_and(|boundary| boundary.has(oid));
-        if self.parents != Parents::All && is_end && !commit.parents.is_empty() {
+        let is_end = is_removed || self.ends_at(oid);
+        if self.parents != ParentView::All && is_end && !commit.parents.is_empty() {
             commit.is_boundary = true;
             commit.parents.clear();
             commit.partial = None;
@@ -73,8 +73,9 @@ impl Graph {
         }
     }
 
-    /// Marks the commits of the boundary as common that both histories have, although a walk finds them in one only: they were removed,
-    /// and restored because another branch continues from them. They are before the cut, so a history that has the cut has them.
+    /// Marks the commits of the boundary as common that both histories have, although a walk finds them in one only: sides of a merge
+    /// that began before the cut, and removed commits that were restored because another branch continues from them. They are before the
+    /// cut, so a history that has the cut has them.
     ///
     /// If there are such commits, reads the histories back to the cut.
     pub(super) fn share_ends(
@@ -104,6 +105,23 @@ impl Graph {
             flags.entry(oid).and_modify(|flags| *flags |= ONE | OTHER);
         }
         Ok(())
+    }
+
+    /// Returns whether a commit on the boundary is an ancestor of another one: it is before the cut, which the other one has.
+    pub(super) fn is_before_cut_of(
+        &mut self,
+        repository: &Repository,
+        oid: Oid,
+        other: Oid,
+    ) -> Result<bool, GraphError> {
+        let Some(boundary) = self.boundary.clone() else { return Ok(false) };
+        let Some(cut) = boundary.cut() else { return Ok(false) };
+        Ok(boundary.has(oid) && boundary.is_before_cut(oid)? && self.leads_to(repository, other, cut.data)?)
+    }
+
+    /// Returns whether the history ends at this commit because gitcd cut it.
+    pub(super) fn ends_at(&self, oid: Oid) -> bool {
+        self.boundary.as_ref().is_some_and(|boundary| boundary.has(oid))
     }
 
     /// Returns whether a commit leads to another one, as far as the history and the clocks show that.

@@ -18,7 +18,7 @@ pub enum GraphError {
     },
     /// The history that is needed was cut by gitcd.
     #[error(
-        "commit {oid}: the history was cut here on {date} at revision {revision} ({whereabouts}), and what is needed to compare the two \
+        "commit {oid}: the history was cut here on {date} at revision {revision} ({archive_status}), and what is needed to compare the two \
          branches is older; clone the other branch again from this one, or fetch the removed history from the archive with \
          `git fetch --unshallow ARCHIVE {reference}`"
     )]
@@ -30,7 +30,7 @@ pub enum GraphError {
         /// The oldest revision that is kept.
         revision: i64,
         /// Where the removed commits are.
-        whereabouts: String,
+        archive_status: String,
         /// The reference of the data.
         reference: String,
     },
@@ -51,7 +51,7 @@ impl GraphError {
             oid,
             date: cut.date(),
             revision: cut.revision,
-            whereabouts: cut.whereabouts(),
+            archive_status: cut.archive_status(),
             reference: cut.reference.clone(),
         }
     }

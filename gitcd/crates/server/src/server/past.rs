@@ -20,7 +20,7 @@ use gitcd_history::{History, HistoryError};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::snapshot::hex;
 use gitcd_repo::branch::{self, Branch, ForkError, Loaded};
-use gitcd_repo::forks::{ForksError, Registered, Registration, Unregistered, Use};
+use gitcd_repo::forks::{ForksError, Registered, Registration, Unregistered, Lifetime};
 use gitcd_repo::git_dir;
 use gitcd_repo::reader::LoadError;
 use gitcd_sync::{self, MergeError, Merger, Puller};
@@ -130,7 +130,7 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let fork = folder.path().join("repo.git");
     // It has no data of its own, so a warning is enough.
     let origin_dir = git_dir(&origin.repository);
-    let registration = Registration::start(&origin_dir, &fork, Use::Temporary, Unregistered::Accepted)?;
+    let registration = Registration::start(&origin_dir, &fork, Lifetime::Temporary, Unregistered::Accepted)?;
     let history = History::open(origin.clone(), past.find_prefix)?;
     let history = history.stopped_by(move || is_stopped.load(Ordering::Relaxed));
     let moment = history.at(past.when)?;

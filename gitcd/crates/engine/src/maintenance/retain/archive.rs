@@ -1,4 +1,4 @@
-//! The archive: an ordinary bare repository that gets the commits that are cut off. It may soon have the only copy of them.
+//! The archive: an ordinary bare repository with the removed commits. It may soon have the only copy of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use gitcd_core::durable;
 use gitcd_repo::refs::Refs;
 
 use super::super::join::run;
-use super::{Cut, RetainError, Retention, entries};
+use super::{CutRequest, RetainError, Retention, entries};
 
 /// Settings of the receiving side, which does not get those of the sending side: every file is synced, and no hook runs.
 const RECEIVE: &str =
     "git -c core.fsync=all -c core.fsyncMethod=fsync -c core.hooksPath=/dev/null -c receive.unpackLimit=1";
 
-/// Copies what goes to the archive, which is created if it does not exist, under the names that it has here. If an interrupted run
+/// Copies the commits that will be removed to the archive, which is created if it does not exist, under the names that it has here. If an interrupted run
 /// archived more, that stays.
-pub(super) async fn keep(of: &Retention, cut: &Cut, archive: &Path) -> Result<(), RetainError> {
+pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Result<(), RetainError> {
     let Some(folder) = archive.to_str().filter(|path| archive.is_absolute() && !path.contains('\n')) else {
         return Err(RetainError::Path(archive.to_owned()));
     };

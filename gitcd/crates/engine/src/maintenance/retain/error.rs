@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gitcd_core::durable;
 use gitcd_mvcc::snapshot::SnapshotError;
-use gitcd_repo::boundary::{BoundaryError, RecordError};
+use gitcd_repo::boundary::{BoundaryError, RecordError, SetError};
 use gitcd_repo::forks::{self, Fork, ForksError};
 use gitcd_repo::graph::GraphError;
 use gitcd_repo::refs::RefError;
@@ -30,7 +30,7 @@ pub enum RetainError {
          one independent (`gitcd fork --independent {0:?}`)"
     )]
     Fork(PathBuf),
-    /// Forks may need what goes.
+    /// Forks may need what would be removed.
     #[error("nothing was removed, because forks share the objects of this repository:{}", forks::describe(.0))]
     Forks(Vec<Fork>),
     /// A gitcd serves the repository, or receives a push.
@@ -96,4 +96,11 @@ pub enum RetainError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Durable(#[from] durable::Error),
+}
+
+impl RetainError {
+    /// Returns whether the repository was changed since the cut was planned, so that another plan may succeed.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Moved(_) | Self::Record(RecordError::Set(SetError::Changed(_))))
+    }
 }

@@ -7,7 +7,7 @@ use git2::{Oid, Repository};
 use gitcd_repo::graph::{Graph, GraphError};
 use gitcd_repo::refs::Refs;
 
-use super::{Cut, RetainError};
+use super::{CutRequest, RetainError};
 
 /// Returns all references of a repository, to be read before a cut is planned.
 ///
@@ -18,7 +18,7 @@ pub fn references(repository: &Path) -> Result<BTreeMap<String, Oid>, RetainErro
 }
 
 /// Fails if a reference that is new, or was moved, may need more than the plan keeps. It needs no more if it continues one that was
-/// planned for, by commits that need nothing of what goes: it may do that at any time after the cut as well.
+/// planned for, by commits that need no removed commit: it may do that at any time after the cut as well.
 pub(super) fn check(repository: &Path, cut: &Cut) -> Result<(), RetainError> {
     let opened = Repository::open_bare(repository);
     let opened = opened.map_err(|error| GraphError::unreadable(cut.oldest[0], error.message()))?;
@@ -31,8 +31,8 @@ pub(super) fn check(repository: &Path, cut: &Cut) -> Result<(), RetainError> {
     Ok(())
 }
 
-/// Returns whether a commit continues one that was planned for, and needs nothing of what goes.
-fn continues(repository: &Repository, cut: &Cut, planned: &HashSet<Oid>, tip: Oid) -> Result<bool, GraphError> {
+/// Returns whether a commit continues one that was planned for, and needs no removed commit.
+fn continues(repository: &Repository, cut: &CutRequest, planned: &HashSet<Oid>, tip: Oid) -> Result<bool, GraphError> {
     // A tag may be of anything.
     if repository.find_commit(tip).is_err() {
         return Ok(false);

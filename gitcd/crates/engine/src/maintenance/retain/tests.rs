@@ -1,7 +1,7 @@
 use std::fs::{self, File};
 
 use gitcd_repo::boundary::FOLDER;
-use gitcd_repo::forks::{Registration, Unregistered, Use};
+use gitcd_repo::forks::{Registration, Unregistered, Lifetime};
 use gitcd_repo::graph::Graph;
 use rustix::fs::FlockOperation;
 
@@ -15,7 +15,7 @@ const REFERENCES: [&str; 2] = ["refs/heads/main", "refs/gitcd/metadata/main"];
 enum Killed {
     Archived,
     Recorded,
-    Cut,
+    CutMade,
     Searched,
     Never,
 }
@@ -33,16 +33,16 @@ fn start(git: &Program, bare: &Bare) -> Retention {
 
 /// Prunes what was cut off, as `--prune=now` does.
 async fn now(retention: &Retention) -> Result<usize, RetainError> {
-    retention.prune(&mut retention.exclusive()?).await
+    retention.prune(&mut retention.lock_branches()?).await
 }
 
-fn plan(bare: &Bare, oldest: &str) -> Cut {
+fn plan(bare: &Bare, oldest: &str) -> CutRequest {
     let repository = git2::Repository::open(bare.folder()).unwrap();
     let oldest = Oid::from_str(oldest).unwrap();
     let tips: Vec<Oid> = REFERENCES.iter().filter_map(|name| repository.refname_to_id(name).ok()).collect();
     let plan = Graph::lenient().plan_cut(&repository, &[oldest], &tips).unwrap();
     let planned = references(bare.folder()).unwrap();
-    Cut { revision: 1, oldest: [oldest; 2], references: REFERENCES.map(ToOwned::to_owned), plan, planned }
+    CutRequest { revision: 1, oldest: [oldest; 2], references: REFERENCES.map(ToOwned::to_owned), plan, planned }
 }
 
 /// Cuts as `gitcd retain` does, up to a step.
@@ -58,7 +58,7 @@ async fn retain(git: &Program, bare: &Bare, archive: &Path, oldest: &str, killed
         Killed::Recorded => {
             retention.record(&cut, Some(archive)).unwrap();
         }
-        Killed::Cut => {
+        Killed::CutMade => {
             archive::keep(&retention, &cut, archive).await.unwrap();
             retention.make(&cut, Some(archive)).unwrap();
         }
@@ -100,15 +100,15 @@ fn check(bare: &Bare, line: &[String], oldest: usize, what: &str) {
 
 #[tokio::test]
 async fn a_first_and_a_second_cut_continue_after_a_kill_at_any_step() {
-    use Killed::{Archived, Cut, Never, Recorded, Searched};
+    use Killed::{Archived, CutMade, Never, Recorded, Searched};
     let Some(git) = git().await else { return };
-    for killed in [Archived, Recorded, Cut, Searched, Never] {
+    for killed in [Archived, Recorded, CutMade, Searched, Never] {
         let what = format!("{killed:?}");
         let (bare, line) = filled(&["0", "1", "2", "3", "4", "5"]);
         let folder = tempfile::tempdir().unwrap();
         let archive = folder.path().join("archive.git");
         retain(&git, &bare, &archive, &line[2], killed).await;
-        check(&bare, &line, if killed >= Cut { 2 } else { 0 }, &what);
+        check(&bare, &line, if killed >= CutMade { 2 } else { 0 }, &what);
         retain(&git, &bare, &archive, &line[2], Searched).await;
         check(&bare, &line, 2, &what);
         if killed == Never {
@@ -116,7 +116,7 @@ async fn a_first_and_a_second_cut_continue_after_a_kill_at_any_step() {
             retain(&git, &bare, &archive, &line[5], Archived).await;
         }
         retain(&git, &bare, &archive, &line[4], killed).await;
-        check(&bare, &line, if killed >= Cut { 4 } else { 2 }, &what);
+        check(&bare, &line, if killed >= CutMade { 4 } else { 2 }, &what);
         retain(&git, &bare, &archive, &line[4], Never).await;
         // If nothing is left to cut, what was cut is pruned.
         let retention = start(&git, &bare);
@@ -211,7 +211,7 @@ async fn nothing_goes_while_a_fork_may_need_it() {
         let objects = bare.folder().join("objects").canonicalize().unwrap();
         fs::write(path.join("objects/info/alternates"), format!("{}\n", objects.display())).unwrap();
     };
-    let register = |of: &Bare| Registration::start(of.folder(), &path, Use::Permanent, Unregistered::Refused).unwrap();
+    let register = |of: &Bare| Registration::start(of.folder(), &path, Lifetime::Permanent, Unregistered::Refused).unwrap();
     let registration = register(&bare);
     fork();
     registration.identify().unwrap();
@@ -300,6 +300,39 @@ async fn a_plan_is_not_used_once_references_may_need_more() {
     assert_eq!(bare.git(&["rev-list", "--count", "main"]).trim(), "2");
 }
 
+/// Git counts what reflogs name as reachable, and what is before it.
+#[tokio::test]
+async fn after_a_later_cut_reflogs_do_not_lead_to_what_an_earlier_one_removed() {
+    let Some(git) = git().await else { return };
+    let (bare, line) = filled(&["0", "1", "2", "3"]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive.git");
+    retain(&git, &bare, &archive, &line[2], Killed::Never).await;
+    assert!(!bare.has(&line[1]));
+    bare.git(&["config", "core.logAllRefUpdates", "always"]);
+    // The reflog names a commit that continues the former boundary.
+    let tip = bare.commit("4", &[&line[3]]);
+    for name in REFERENCES {
+        bare.git(&["update-ref", name, &tip]);
+    }
+    retain(&git, &bare, &archive, &tip, Killed::Never).await;
+    assert_eq!(bare.git(&["rev-list", "--count", "main"]), "1");
+    assert!(bare.has(&line[3]), "the reflog keeps it");
+    bare.git(&["fsck", "--full", "--strict"]);
+    bare.git(&["gc", "--quiet"]);
+    bare.age(20 * DAY);
+    assert_eq!(bare.prune(Some(Duration::ZERO), DAY).await.1, 0);
+    bare.git(&["reflog", "expire", "--expire=all", "--all"]);
+    let last = bare.commit("5", &[&tip]);
+    for name in REFERENCES {
+        bare.git(&["-c", "core.logAllRefUpdates=false", "update-ref", name, &last]);
+        fs::write(bare.folder().join("logs").join(name), "").unwrap();
+    }
+    retain(&git, &bare, &archive, &last, Killed::Never).await;
+    assert!(!bare.has(&line[2]) && !bare.has(&line[3]) && !bare.has(&tip));
+    bare.git(&["fsck", "--full", "--strict"]);
+}
+
 #[test]
 fn a_snapshot_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -347,7 +380,7 @@ async fn what_cannot_be_cut_safely_is_refused() {
         let held = File::open(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockShared).unwrap();
         let retention = start().unwrap();
-        assert!(matches!(retention.exclusive(), Err(RetainError::Served(_))));
+        assert!(matches!(retention.lock_branches(), Err(RetainError::Served(_))));
         drop(held);
         assert_eq!(now(&retention).await.unwrap(), 0);
     }

@@ -1,9 +1,10 @@
 use std::collections::{BTreeSet, HashSet};
 
 use git2::{Oid, Repository, Signature, Time};
+use gitcd_core::scope::Scope;
 use proptest::prelude::*;
 
-use super::super::Missing;
+use super::super::{Missing, REMEMBERED};
 use super::CutPlan;
 use crate::boundary::{Boundary, Cut};
 use crate::graph::{Graph, GraphError};
@@ -37,24 +38,47 @@ fn cut(repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> CutPlan {
     plan
 }
 
-fn histories() -> impl Strategy<Value = Vec<(i64, Vec<prop::sample::Index>)>> {
-    let commit = (0..40_i64, proptest::collection::vec(any::<prop::sample::Index>(), 1..3));
-    proptest::collection::vec(commit, 4..14)
+/// The keys that partial merges leave out, or not.
+const KEYS: [&[u8]; 2] = [b"/pods/a", b"/secrets/a"];
+
+/// A commit of a random history.
+#[derive(Clone, Debug)]
+struct Node {
+    /// How much its clock is fast.
+    fast: i64,
+    parents: Vec<prop::sample::Index>,
+    /// Whether its last parent, of several, was merged for some keys only, and for which.
+    partial: Option<bool>,
+}
+
+fn histories() -> impl Strategy<Value = Vec<Node>> {
+    let parents = proptest::collection::vec(any::<prop::sample::Index>(), 1..3);
+    let commit = (0..40_i64, parents, prop::option::of(any::<bool>()));
+    proptest::collection::vec(commit.prop_map(|(fast, parents, partial)| Node { fast, parents, partial }), 4..14)
 }
 
 /// Builds a history in which most parents are recent.
-fn build(repository: &Repository, commits: &[(i64, Vec<prop::sample::Index>)], skew: i64) -> Vec<Oid> {
+fn build(repository: &Repository, commits: &[Node], skew: i64) -> Vec<Oid> {
     let mut all: Vec<Oid> = Vec::new();
-    for (number, (time, parents)) in commits.iter().enumerate() {
+    for (number, Node { fast, parents, partial }) in commits.iter().enumerate() {
         let recent = &all[all.len().saturating_sub(5)..];
         let mut chosen: Vec<Oid> =
             parents.iter().filter(|_| !recent.is_empty()).map(|parent| *parent.get(recent)).collect();
         chosen.sort();
         chosen.dedup();
-        let time = 1000 + number as i64 * 10 + time * skew;
-        all.push(commit(repository, &chosen, time, &number.to_string()));
+        let time = 1000 + number as i64 * 10 + fast * skew;
+        all.push(commit(repository, &chosen, time, &message(number, &chosen, *partial)));
     }
     all
+}
+
+/// Returns a message with the scope of a merge, if it is a partial one.
+fn message(number: usize, parents: &[Oid], partial: Option<bool>) -> String {
+    let scope = partial.map(|of_pods| Scope::new(if of_pods { "^/pods/" } else { "^/secrets/" }, "").unwrap());
+    match (parents, scope) {
+        ([_, .., last], Some(scope)) => format!("{number}\n\n{}", scope.trailers(last)),
+        _ => number.to_string(),
+    }
 }
 
 proptest! {
@@ -67,7 +91,10 @@ proptest! {
         commits in histories(),
         at in any::<prop::sample::Index>(),
         tips in proptest::collection::vec(any::<prop::sample::Index>(), 1..3),
-        later in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 1..3), 0..4),
+        later in proptest::collection::vec(
+            (proptest::collection::vec(any::<prop::sample::Index>(), 1..3), prop::option::of(any::<bool>())),
+            0..4,
+        ),
         skew in 0..6_i64,
         again in any::<prop::sample::Index>(),
         restored in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
@@ -76,10 +103,11 @@ proptest! {
         let repository = Repository::init_bare(folder.path()).unwrap();
         let mut all = build(&repository, &commits, skew);
         let tips: Vec<Oid> = tips.iter().map(|tip| *tip.get(&all)).collect();
-        for (number, parents) in later.iter().enumerate() {
+        for (number, (parents, partial)) in later.iter().enumerate() {
             let mut parents: Vec<Oid> = parents.iter().map(|parent| *parent.get(&all)).collect();
             parents.dedup();
-            all.push(commit(&repository, &parents, 2000 + number as i64, &format!("later {number}")));
+            let message = message(1000 + number, &parents, *partial);
+            all.push(commit(&repository, &parents, 2000 + number as i64, &message));
         }
         let whole = walks(&mut Graph::default(), &repository, &all);
         // A graph that is used before, between and after the cuts.
@@ -95,6 +123,7 @@ proptest! {
             let what = format!("cut {number} before {oldest}");
             for (before, now) in before.iter().zip(&walks(&mut Graph::default(), &repository, &all)) {
                 prop_assert_eq!(&before.bases, &now.bases, "a cut that was only recorded changes nothing: {}", what);
+                prop_assert_eq!(&before.of_keys, &now.of_keys, "nor for one key: {}", what);
             }
             plan.before.apply(repository.path(), &record(&plan, oldest)).unwrap();
             check(&whole, &walks(&mut graph, &repository, &all), skew, &what)?;
@@ -116,6 +145,8 @@ proptest! {
 struct Walks {
     of: [Oid; 2],
     bases: Option<Vec<Oid>>,
+    /// The merge bases for each of the [keys](KEYS).
+    of_keys: [Option<Vec<Oid>>; 2],
     is_ancestor: Option<bool>,
     apart: Option<[Vec<Oid>; 2]>,
     missing: Option<Missing>,
@@ -133,6 +164,7 @@ fn walks(graph: &mut Graph, repository: &Repository, all: &[Oid]) -> Vec<Walks> 
     let walked = pairs.map(|(one, other)| Walks {
         of: [one, other],
         bases: uncut(graph.meeting(repository, one, other)).map(|meeting| meeting.bases.clone()),
+        of_keys: KEYS.map(|key| uncut(graph.bases_of_key(repository, one, other, key)).map(|bases| bases.to_vec())),
         is_ancestor: uncut(graph.is_ancestor(repository, one, other)),
         apart: uncut(graph.apart(repository, one, other, 1000)).map(|apart| {
             let apart = apart.expect("there are fewer");
@@ -147,6 +179,9 @@ fn check(whole: &[Walks], now: &[Walks], skew: i64, what: &str) -> Result<(), Te
     for (whole, now) in whole.iter().zip(now) {
         let what = format!("{:?} after {what}", now.of);
         prop_assert!(now.bases.is_none() || now.bases == whole.bases, "{}: {:?} {:?}", what, now, whole);
+        for (now, whole) in now.of_keys.iter().zip(&whole.of_keys) {
+            prop_assert!(now.is_none() || now == whole, "for a key: {}: {:?} {:?}", what, now, whole);
+        }
         prop_assert!(now.is_ancestor.is_none() || now.is_ancestor == whole.is_ancestor, "{}", what);
         // Clock skew may yield more of them than there are.
         prop_assert!(skew > 0 || now.apart.is_none() || now.apart == whole.apart, "{}: {:?} {:?}", what, now, whole);
@@ -253,4 +288,56 @@ fn a_clone_with_a_limited_depth_is_read_as_its_objects_are() {
     let error = graph.meet(&repository, one, cut_off, |_| false).unwrap_err();
     assert!(matches!(error, GraphError::Unreadable { oid, .. } if oid == missing), "{error}");
     assert!(!graph.is_cut());
+}
+
+/// Branches merge each other at the same time, after a cut beyond which a side of a merge goes on.
+#[test]
+fn several_merge_bases_are_found_although_each_ends_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let at = |parents: &[Oid], time: i64| commit(&repository, parents, time, &time.to_string());
+    let root = at(&[], 1);
+    let [side, own] = [2, 3].map(|time| at(&[root], time));
+    let oldest = at(&[own, side], 4);
+    let [one, other] = [at(&[oldest], 5), at(&[side], 6)];
+    let [ours, theirs] = [at(&[one, other], 7), at(&[other, one], 8)];
+    // Both continue from the side, and from the cut, with nothing else in common.
+    let [more_one, more_other] = [at(&[oldest], 9), at(&[side], 10)];
+    let apart = at(&[more_other, more_one], 11);
+    let mut graph = Graph::default();
+    let mut bases = |one: Oid, other: Oid| graph.meeting(&repository, one, other).unwrap().bases.clone();
+    let whole = [bases(ours, theirs), bases(ours, apart), bases(theirs, apart)];
+    assert_eq!((whole[0].len(), &whole[1]), (2, &vec![oldest]));
+    let plan = cut(&repository, &[oldest], &[ours, theirs, apart]);
+    assert_eq!(plan.boundary, [oldest, side].into());
+    assert_eq!([bases(ours, theirs), bases(ours, apart), bases(theirs, apart)], whole);
+    // A branch that has the cut has its side as well, also if that is not visible.
+    let without = at(&[one], 12);
+    let found = Graph::default().apart(&repository, without, apart, 100).unwrap().unwrap();
+    assert_eq!((found.one.len(), found.other.len()), (2, 3));
+}
+
+/// The graph forgets commits when it has read very many.
+#[test]
+fn a_plan_for_more_commits_than_the_graph_remembers_reads_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = Repository::init_bare(folder.path()).unwrap();
+    let mut line = vec![commit(&repository, &[], 1, "root")];
+    // A side line of one commit, all the time.
+    let count = REMEMBERED * 5;
+    let mut all = vec![line[0]];
+    for time in 2..count as i64 {
+        let last = line[line.len() - 1];
+        let side = commit(&repository, &[last], time, &format!("side {time}"));
+        line.push(commit(&repository, &[last, side], time, &format!("merge {time}")));
+        all.extend([side, line[line.len() - 1]]);
+    }
+    for at in [REMEMBERED / 2, count / 2, line.len() - 2] {
+        let mut graph = Graph::lenient();
+        let tip = line[line.len() - 1];
+        let plan = graph.plan_cut(&repository, &[line[at]], &[tip, tip]).unwrap();
+        assert_eq!(graph.reads, all.len(), "each commit is read once");
+        assert_eq!((plan.boundary, plan.older.len()), ([line[at]].into(), at * 2 + 1));
+        assert_eq!(plan.removed, all[..at * 2].iter().copied().collect());
+    }
 }

@@ -1,4 +1,4 @@
-//! Exclusive use of a repository: no gitcd serves one of its branches, and no Git host receives a push.
+//! BranchLocks use of a repository: no gitcd serves one of its branches, and no Git host receives a push.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ const QUARANTINE: &str = "tmp_objdir-";
 
 /// The locks of all branches of a repository, and of the pushes that a Git host left. Released on drop.
 #[derive(Debug)]
-pub struct Exclusive {
+pub struct BranchLocks {
     repository: PathBuf,
     held: Vec<(PathBuf, File)>,
 }
 
-impl Exclusive {
+impl BranchLocks {
     pub(in super::super) fn take(repository: &Path) -> Result<Self, RetainError> {
         let mut taken = Self { repository: repository.to_owned(), held: Vec::new() };
         taken.extend()?;
@@ -45,7 +45,7 @@ impl Exclusive {
     }
 }
 
-impl Drop for Exclusive {
+impl Drop for BranchLocks {
     fn drop(&mut self) {
         for (_, file) in &self.held {
             // A process that is just being spawned may have inherited the descriptor for a moment.
