@@ -319,10 +319,7 @@ impl Graph {
                     continue;
                 }
                 let (found, flags) = self.paint(repository, [*base, *other], left_out, all)?;
-                // Of what the walk did not find, a commit can only be an ancestor if it is on the boundary.
-                if self.ends_at(*base) {
-                    self.check_ends(&flags)?;
-                }
+                self.check_before_ends(*base, &flags)?;
                 is_redundant |= found.contains(base) && flags[base] & STALE == 0;
             }
             if !is_redundant {

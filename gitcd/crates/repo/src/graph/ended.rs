@@ -165,6 +165,21 @@ impl Graph {
         }
     }
 
+    /// Fails if the first commit of a walk may be an ancestor of the second one beyond the boundary. For that, it must be on the
+    /// boundary itself, because all ancestors of the boundary are removed or a part of it.
+    pub(super) fn check_before_ends(&self, oid: Oid, flags: &HashMap<Oid, u8>) -> Result<(), GraphError> {
+        let Some(boundary) = self.boundary.as_ref().filter(|boundary| boundary.has(oid)) else { return Ok(()) };
+        let is_cut = boundary.cut().is_some_and(|cut| cut.data == oid);
+        let is_theirs = |end: &Oid| flags.get(end).is_some_and(|flags| flags & (ONE | OTHER) == OTHER);
+        for end in boundary.commits().filter(is_theirs) {
+            // What is before the cut is not after it.
+            if !is_cut || !boundary.is_before_cut(end)? {
+                return Err(self.ended_at(oid));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails if a commit that only one history has is on the boundary.
     pub(super) fn check_whole(&self, flags: &HashMap<Oid, u8>) -> Result<(), GraphError> {
         match self.ends(flags) {

@@ -19,7 +19,7 @@ pub fn references(repository: &Path) -> Result<BTreeMap<String, Oid>, RetainErro
 
 /// Fails if a reference that is new, or was moved, may need more than the plan keeps. It needs no more if it continues one that was
 /// planned for, by commits that need no removed commit: it may do that at any time after the cut as well.
-pub(super) fn check(repository: &Path, cut: &Cut) -> Result<(), RetainError> {
+pub(super) fn check(repository: &Path, cut: &CutRequest) -> Result<(), RetainError> {
     let opened = Repository::open_bare(repository);
     let opened = opened.map_err(|error| GraphError::unreadable(cut.oldest[0], error.message()))?;
     let planned: HashSet<Oid> = cut.planned.values().copied().collect();

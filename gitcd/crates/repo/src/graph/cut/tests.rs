@@ -311,8 +311,13 @@ fn several_merge_bases_are_found_although_each_ends_elsewhere() {
     let plan = cut(&repository, &[oldest], &[ours, theirs, apart]);
     assert_eq!(plan.boundary, [oldest, side].into());
     assert_eq!([bases(ours, theirs), bases(ours, apart), bases(theirs, apart)], whole);
+    // One merge base is the cut, and the other one continues from the side.
+    let [one_more, other_more] = [at(&[other, more_one], 12), at(&[one, other], 13)];
+    let mut expected = vec![oldest, other];
+    expected.sort();
+    assert_eq!(bases(one_more, other_more), expected);
     // A branch that has the cut has its side as well, also if that is not visible.
-    let without = at(&[one], 12);
+    let without = at(&[one], 14);
     let found = Graph::default().apart(&repository, without, apart, 100).unwrap().unwrap();
     assert_eq!((found.one.len(), found.other.len()), (2, 3));
 }
