@@ -15,7 +15,7 @@ use super::super::index::Id;
 use super::super::join::{JoinError, MaintenancePaths};
 use super::{Unreachable, blocking, ids, list};
 
-/// Marks the unreachable objects that cuts removed: commits, and all that their trees have.
+/// Marks the unreachable objects that cuts removed: commits, and all objects of their trees.
 pub(super) async fn mark(
     git: &Program,
     place: &MaintenancePaths,
@@ -23,7 +23,12 @@ pub(super) async fn mark(
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
     let repository = place.repository.clone();
-    let removed = blocking(move || Ok(Boundary::read(&repository)?.all_removed()?)).await?;
+    let removed = blocking(move || {
+        let boundary = Boundary::read(&repository)?;
+        // A commit of the boundary may have been kept for a reflog, which has expired.
+        Ok(boundary.all_removed()?.into_iter().chain(boundary.commits()).collect::<Vec<_>>())
+    });
+    let removed = removed.await?;
     let mut input = Vec::new();
     for oid in removed {
         let line = format!("{oid}\n");
