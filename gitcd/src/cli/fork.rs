@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use gitcd_core::program::Program;
 use gitcd_engine::{maintenance, recovery};
 use gitcd_history::when::When;
-use gitcd_repo::forks::{Registration, Unregistered, Lifetime};
+use gitcd_repo::forks::{Lifetime, Registration, Unregistered};
 use gitcd_repo::{branch, git_dir};
 use serde_json::json;
 use tokio::sync::watch;

@@ -7,7 +7,7 @@ use gitcd_core::program::Program;
 use gitcd_engine::maintenance::retain::{self as maintenance, CutRequest, Retention};
 use gitcd_history::retention::{Keep, PlannedCut};
 use gitcd_history::when::When;
-use gitcd_repo::forks::{self, ForksLock, ForkState};
+use gitcd_repo::forks::{self, ForkState, ForksLock};
 use gitcd_repo::git_dir;
 use serde_json::json;
 use tokio::sync::watch;

@@ -15,6 +15,9 @@ mod shared;
 
 const KEYS: [&str; 3] = ["/registry/configmaps/n/a", "/registry/configmaps/n/b", "/registry/pods/n/a"];
 
+/// Merges the remote `lagging`.
+const PULL: [&str; 3] = ["pull", "--key-prefixes=/registry", "--remote-names=lagging"];
+
 async fn filled(commits: usize) -> Store {
     // Small segments, so that the journal does not need the whole history.
     let mut store = Store::start(&["--commit-granularity=revision", "--journal-segment-bytes=32768"]).await;
@@ -38,14 +41,16 @@ async fn put(store: &mut Store, key: &str) {
     store.put(key, &format!("{{\"kind\":\"K\",\"n\":{number},\"pad\":\"{pad}\"}}\n")).await;
 }
 
-/// Compacts, and waits until the journal starts from a later commit, so that the cut may be close to the tip.
+/// Writes and compacts until the journal starts from a later commit, so that the cut may be close to the tip.
 async fn compacted(store: &mut Store) {
-    let revision = *store.written.keys().next_back().expect("it has writes");
-    store.client.compact(compact(revision)).await.ok();
-    let repository = store.server.repository();
+    let last = |store: &Store| *store.written.keys().next_back().expect("it has writes");
+    let (revision, repository) = (last(store), store.server.repository());
     eventually("the journal to start later", async || {
-        put(store, KEYS[0]).await;
+        for _ in 0..6 {
+            put(store, KEYS[0]).await;
+        }
         store.committed().await;
+        store.client.compact(compact(last(store))).await.ok();
         let planned = retain(repository.path(), &["--keep=now", "--no-archive", "--dry-run"]);
         (planned["revision"].as_i64() >= Some(revision - 20)).then_some(())
     })

@@ -29,7 +29,7 @@ fn lagging(repository: &Repository, folder: &Path, start: &str) -> Repository {
 /// Fetches the commit of the lagging branch without Git's own merge, and merges it. Returns the error, if it fails.
 fn pull(repository: &Path, lagging: &Repository) -> Option<String> {
     Repository::at(repository).run(&["remote", "add", "lagging", &lagging.path().display().to_string()]);
-    let output = gitcd(repository, &["pull", "lagging"]);
+    let output = gitcd(repository, &PULL);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (!output.status.success()).then_some(said)
 }
@@ -49,6 +49,7 @@ async fn between_any_two_steps_of_a_first_and_of_a_second_cut_all_is_right_and_i
         let words = ["--keep-commits=5", &to_archive];
         let made = retain(repository.path(), &words);
         assert!(made["commits"].as_u64().unwrap() > 20, "{made:#}");
+        let kept = count(&repository, DATA);
         // Recorded, and not made.
         for (state, has_shallow) in [(&recorded, false), (&cut, true)] {
             copy(&before, state);
@@ -65,9 +66,9 @@ async fn between_any_two_steps_of_a_first_and_of_a_second_cut_all_is_right_and_i
             let found = Repository::at(state);
             found.verify();
             found.fsck();
-            // It diverged at a commit that goes.
+            // It diverged at a removed commit.
             let scratch = tempfile::tempdir().unwrap();
-            let lagging = lagging(&Repository::at(&before), scratch.path(), &format!("{DATA}~12"));
+            let lagging = lagging(&Repository::at(&before), scratch.path(), &format!("{DATA}~{}", kept + 2));
             let merged = scratch.path().join("merged.git");
             copy(state, &merged);
             let error = pull(&merged, &lagging);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gitcd_core::durable;
 use gitcd_core::program::Program;
-use gitcd_repo::forks::{self, Fork, ForksLock, ForkState};
+use gitcd_repo::forks::{self, Fork, ForkState, ForksLock};
 use tokio::sync::watch;
 
 use super::join::{BOUNDS, run};

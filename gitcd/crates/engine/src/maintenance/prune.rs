@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use gitcd_core::durable;
 use gitcd_core::program::Program;
 use gitcd_repo::boundary;
-use gitcd_repo::forks::{self, ForksLock, ForkState};
+use gitcd_repo::forks::{self, ForkState, ForksLock};
 use tokio::process::Command;
 use tokio::sync::watch;
 

@@ -23,7 +23,7 @@ use gitcd_core::durable;
 use gitcd_core::program::Program;
 use gitcd_mvcc::snapshot::Snapshot;
 use gitcd_repo::boundary::{self, Boundary};
-use gitcd_repo::forks::{self, Fork, ForksError, ForksLock, ForkState};
+use gitcd_repo::forks::{self, Fork, ForkState, ForksError, ForksLock};
 use gitcd_repo::graph::CutPlan;
 use tokio::sync::watch;
 
@@ -32,12 +32,12 @@ use super::prune::PruneScope;
 use super::{MaintenanceLock, graph, is_being_collected, is_partial, prune};
 
 mod archive;
-mod error;
 mod branch_locks;
+mod error;
 mod planned;
 
-pub use error::RetainError;
 pub use branch_locks::BranchLocks;
+pub use error::RetainError;
 pub use planned::references;
 
 /// A cut to make.

@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 
 use super::record::{self, Cut, Record};
 use super::removed;
-use super::{Boundary, BoundaryError, FOLDER, ShallowState, SetError, read, set};
+use super::{Boundary, BoundaryError, FOLDER, SetError, ShallowState, read, set};
 use crate::{object, own_folder};
 
 /// Why the boundary was not changed.

@@ -38,7 +38,12 @@ impl Registration {
     ///
     /// # Errors
     /// [`ForksError`]; no fork is registered that was not before.
-    pub fn start(origin: &Path, fork: &Path, lifetime: Lifetime, unregistered: Unregistered) -> Result<Self, ForksError> {
+    pub fn start(
+        origin: &Path,
+        fork: &Path,
+        lifetime: Lifetime,
+        unregistered: Unregistered,
+    ) -> Result<Self, ForksError> {
         let fork = absolute(fork)?;
         let origin = origin.canonicalize().map_err(durable::Error::of("find", origin))?;
         let repositories = ordered(chain(&origin)?)?;

@@ -135,7 +135,9 @@ fn a_failed_fork_is_not_registered_and_a_former_one_stays() {
     let damaged = origin.join(FOLDER).join("forks/damaged");
     fs::write(&damaged, "x").unwrap();
     let lock = ForksLock::take(&origin).unwrap();
-    assert!(lock.clean().unwrap().iter().any(|fork| fork.path == damaged && matches!(fork.state, ForkState::Unseen(_))));
+    assert!(
+        lock.clean().unwrap().iter().any(|fork| fork.path == damaged && matches!(fork.state, ForkState::Unseen(_)))
+    );
     assert_eq!(lock.forget(&[damaged]).unwrap().len(), 2);
 }
 

@@ -131,9 +131,9 @@ fn has_content(folder: &Path) -> bool {
         Ok(entries) => entries,
     };
     entries.into_iter().any(|entry| {
-        entry.and_then(|entry| Ok((entry.path(), entry.metadata()?))).map_or(true, |(path, found)| {
-            if found.is_dir() { has_content(&path) } else { found.len() > 0 }
-        })
+        entry
+            .and_then(|entry| Ok((entry.path(), entry.metadata()?)))
+            .map_or(true, |(path, found)| if found.is_dir() { has_content(&path) } else { found.len() > 0 })
     })
 }
 

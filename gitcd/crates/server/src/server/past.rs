@@ -20,7 +20,7 @@ use gitcd_history::{History, HistoryError};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::snapshot::hex;
 use gitcd_repo::branch::{self, Branch, ForkError, Loaded};
-use gitcd_repo::forks::{ForksError, Registered, Registration, Unregistered, Lifetime};
+use gitcd_repo::forks::{ForksError, Lifetime, Registered, Registration, Unregistered};
 use gitcd_repo::git_dir;
 use gitcd_repo::reader::LoadError;
 use gitcd_sync::{self, MergeError, Merger, Puller};

@@ -1,7 +1,7 @@
 use std::fs::{self, File};
 
 use gitcd_repo::boundary::FOLDER;
-use gitcd_repo::forks::{Registration, Unregistered, Lifetime};
+use gitcd_repo::forks::{Lifetime, Registration, Unregistered};
 use gitcd_repo::graph::Graph;
 use rustix::fs::FlockOperation;
 
@@ -211,7 +211,8 @@ async fn nothing_goes_while_a_fork_may_need_it() {
         let objects = bare.folder().join("objects").canonicalize().unwrap();
         fs::write(path.join("objects/info/alternates"), format!("{}\n", objects.display())).unwrap();
     };
-    let register = |of: &Bare| Registration::start(of.folder(), &path, Lifetime::Permanent, Unregistered::Refused).unwrap();
+    let register =
+        |of: &Bare| Registration::start(of.folder(), &path, Lifetime::Permanent, Unregistered::Refused).unwrap();
     let registration = register(&bare);
     fork();
     registration.identify().unwrap();
