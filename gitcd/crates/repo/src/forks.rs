@@ -118,12 +118,12 @@ impl ForksLock {
         let forks = self.clean()?;
         let mut forgotten = Vec::new();
         for name in names {
-            let named: Vec<&Fork> = forks.iter().filter(|fork| fork.is_named(name)).collect();
+            let meant: Vec<&Fork> = forks.iter().filter(|fork| fork.is_named(name)).collect();
             // Another fork may be at the path of one that was moved away or replaced.
-            let unseen = named.iter().filter(|fork| fork.state != ForkState::Present);
+            let unseen = meant.iter().filter(|fork| fork.state != ForkState::Present);
             let before = forgotten.len();
             forgotten.extend(unseen);
-            if let Some(fork) = named.first().filter(|_| forgotten.len() == before) {
+            if let Some(fork) = meant.first().filter(|_| forgotten.len() == before) {
                 return Err(ForksError::Present(fork.path.clone()));
             }
         }
@@ -177,7 +177,7 @@ pub enum Lifetime {
 
 /// Describes forks that prevent a deletion, and what to do about them: an error's text, on several lines.
 pub fn describe(forks: &[Fork]) -> String {
-    let lines: String = forks.iter().map(|fork| format!("\n  {fork}")).collect();
+    let lines = forks.iter().fold(String::new(), |lines, fork| lines + &format!("\n  {fork}"));
     format!(
         "{lines}\nremove each of them, or make it independent with `gitcd fork --independent FOLDER` while no gitcd serves it, in this \
          order; run `gitcd retain --forget-fork=FOLDER` only for a fork that no longer exists: one that still exists is damaged by that"

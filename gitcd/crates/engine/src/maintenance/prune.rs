@@ -29,7 +29,7 @@ mod found;
 
 use found::{Found, Unreachable, reached_in};
 
-/// PruneScope unreachable objects are pruned.
+/// Which unreachable objects are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PruneScope {
     /// Those that were unreachable for so long, and since the last cut of the history.

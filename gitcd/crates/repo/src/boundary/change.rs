@@ -68,9 +68,9 @@ impl Boundary {
             // What is before the former cut is before this one, unless they are of different branches.
             let is_continued = former.data == cut.data || older.contains(&former.data);
             if is_continued {
-                before.extend(former_older)
+                before.extend(former_older);
             } else {
-                others.extend(former_older)
+                others.extend(former_older);
             }
             others.extend(former_others);
             // Also those that no reference leads to any more.
@@ -116,7 +116,7 @@ impl Boundary {
         }
         record.write(git_dir)?;
         set::set(git_dir, now.seen, &record.cut.lines())?;
-        Ok(tidy(git_dir)?)
+        tidy(git_dir)
     }
 
     /// Removes the records of boundaries that the repository does not have: of former ones, and of cuts that were interrupted before
@@ -126,7 +126,7 @@ impl Boundary {
     /// [`RecordError`].
     pub fn tidy(git_dir: &Path) -> Result<(), RecordError> {
         let _change = ChangeLock::start(git_dir)?;
-        Ok(tidy(git_dir)?)
+        tidy(git_dir)
     }
 
     /// Copies the boundary to another repository that shares the objects of this one, also that of a clone with a limited depth.

@@ -229,7 +229,7 @@ fn private_records_are_an_error_only_if_gitcd_may_have_cut_the_history() {
     let (plain, metadata) = (commit("plain"), commit("metadata at revision 7"));
     let own = folder.path().join(FOLDER);
     fs::create_dir(&own).unwrap();
-    fs::set_permissions(&own, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(&own).is_ok() {
         println!("skipped: root can read anyway");
         return;

@@ -126,7 +126,7 @@ impl Registered {
             match locked {
                 Ok(opened) => records.push((file, opened)),
                 Err(error) => {
-                    tracing::warn!(file = %file.display(), %error, "cannot lock the record of a temporary fork")
+                    tracing::warn!(file = %file.display(), %error, "cannot lock the record of a temporary fork");
                 }
             }
         }

@@ -9,8 +9,8 @@ fn repository(path: &Path, shares: &[&Path]) {
     fs::create_dir_all(path.join("objects/info")).unwrap();
     fs::write(path.join("HEAD"), "ref: refs/heads/main\n").unwrap();
     if !shares.is_empty() {
-        let lines: String = shares.iter().map(|path| format!("{}\n", path.join("objects").display())).collect();
-        fs::write(path.join("objects/info/alternates"), lines).unwrap();
+        let lines: Vec<String> = shares.iter().map(|path| format!("{}\n", path.join("objects").display())).collect();
+        fs::write(path.join("objects/info/alternates"), lines.concat()).unwrap();
     }
 }
 
@@ -46,7 +46,7 @@ fn a_fork_is_known_to_every_repository_whose_objects_it_needs() {
     let paths = |of: &Path| registered(of).unwrap().into_iter().map(|fork| fork.path).collect::<Vec<_>>();
     // The fork of the fork first: it needs the first one to become independent.
     assert_eq!(paths(&origin), [second.clone(), first.clone()]);
-    assert_eq!(paths(&first), [second.clone()]);
+    assert_eq!(paths(&first), std::slice::from_ref(&second));
     assert!(paths(&other).is_empty());
     // The first one gets objects of its own, so the second one no longer needs those of the origin.
     fs::remove_file(first.join("objects/info/alternates")).unwrap();

@@ -1,4 +1,4 @@
-//! BranchLocks use of a repository: no gitcd serves one of its branches, and no Git host receives a push.
+//! Exclusive use of a repository: no gitcd serves one of its branches, and no Git host receives a push.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
