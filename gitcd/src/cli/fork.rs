@@ -17,6 +17,7 @@ use super::progress::Step;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,

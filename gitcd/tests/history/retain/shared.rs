@@ -25,7 +25,7 @@ async fn an_archive_that_borrows_objects_is_refused() {
 }
 
 fn forked(repository: &Path, words: &[&str], folder: &Path) -> Repository {
-    gitcd_json(repository, &[&["fork", "--json"], words, &[folder.to_str().unwrap()]].concat());
+    gitcd_json(repository, &[&["fork", "--json"], words, &[folder.to_str().expect("the path is UTF-8")]].concat());
     Repository::at(folder)
 }
 
