@@ -1,9 +1,10 @@
 //! `gitcd retain`: the state and the kept history stay, the rest is only in the archive.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::{Store, Written, gitcd, gitcd_json};
 use crate::support::build::{compact, list};
@@ -18,21 +19,50 @@ const KEYS: [&str; 3] = ["/registry/configmaps/n/a", "/registry/configmaps/n/b",
 /// Merges the remote `lagging`.
 const PULL: [&str; 3] = ["pull", "--key-prefixes=/registry", "--remote-names=lagging"];
 
-async fn filled(commits: usize) -> Store {
-    // Small segments, so that the journal does not need the whole history.
-    let mut store = Store::start(&["--commit-granularity=revision", "--journal-segment-bytes=32768"]).await;
-    fill(&mut store, commits).await;
-    store
+/// Flags of all stores: small segments, so that the journal does not need the whole history, and commits without a delay.
+const FLAGS: [&str; 3] =
+    ["--commit-granularity=revision", "--journal-segment-bytes=32768", "--commit-overhead-bytes=1000000000"];
+
+/// Starts a store with about 100 commits, of which the journal needs only the last ones. It is filled once, and copied for each test.
+async fn filled() -> Store {
+    static FILLED: OnceCell<(PathBuf, Written)> = OnceCell::const_new();
+    let filled = FILLED.get_or_init(async || {
+        let mut store = Store::start(&FLAGS).await;
+        fill(&mut store, 60).await;
+        store.server.terminate().await;
+        let folder = scratch("retain-filled");
+        let copied = Command::new("cp").arg("-a").arg(store.server.folder()).arg(&folder).status();
+        assert!(copied.expect("cp can be started").success());
+        (folder, store.written)
+    });
+    let (folder, written) = filled.await;
+    let launch = Launch::new(Kind::Gitcd).copy_of(folder).argument("--key-prefixes=/registry");
+    let server = FLAGS.iter().fold(launch, |launch, flag| launch.argument(*flag)).start().await;
+    let client = server.client().await;
+    Store { server, client, written: written.clone() }
+}
+
+/// Returns a folder for this process, which does not exist, and removes those of processes that have exited.
+fn scratch(name: &str) -> PathBuf {
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for entry in std::fs::read_dir(all).expect("Cargo created it").flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let process = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+    all.join(format!("{name}-{}", std::process::id()))
 }
 
 async fn fill(store: &mut Store, commits: usize) {
     for number in 0..commits {
         put(store, KEYS[number % KEYS.len()]).await;
-        if number % 10 == 9 {
+        // There is one flush a second at most, so each costs a second here.
+        if number % 20 == 19 {
             store.committed().await;
         }
     }
-    store.committed().await;
     compacted(store).await;
 }
 
@@ -46,7 +76,7 @@ async fn compacted(store: &mut Store) {
     let last = |store: &Store| *store.written.keys().next_back().expect("it has writes");
     let (revision, repository) = (last(store), store.server.repository());
     eventually("the journal to start later", async || {
-        for _ in 0..6 {
+        for _ in 0..18 {
             put(store, KEYS[0]).await;
         }
         store.committed().await;
@@ -83,7 +113,7 @@ async fn check_state(store: &Store) {
 
 #[tokio::test]
 async fn older_commits_are_only_in_the_archive_and_all_else_stays() {
-    let mut store = filled(120).await;
+    let mut store = filled().await;
     let (folder, all) = (tempfile::tempdir().unwrap(), store.written.keys().copied().collect::<Vec<_>>());
     let archive = folder.path().join("archive.git");
     let to_archive = format!("--archive={}", archive.display());
@@ -118,7 +148,7 @@ async fn older_commits_are_only_in_the_archive_and_all_else_stays() {
     store.server.restart().await;
     store.client = store.server.client().await;
     check_state(&store).await;
-    fill(&mut store, 60).await;
+    fill(&mut store, 20).await;
     store.server.terminate().await;
     retain(repository.path(), &["--keep-commits=20", &to_archive, "--prune=now"]);
     repository.fsck();
@@ -141,7 +171,7 @@ fn size(repository: &Path) -> u64 {
 
 #[tokio::test]
 async fn a_served_branch_is_cut_while_it_is_written() {
-    let mut store = filled(60).await;
+    let mut store = filled().await;
     let repository = store.server.repository();
     let now = gitcd(repository.path(), &["retain", "--keep-commits=10", "--no-archive", "--prune=now"]);
     assert!(String::from_utf8_lossy(&now.stderr).contains("is locked"), "{now:?}");
@@ -150,8 +180,8 @@ async fn a_served_branch_is_cut_while_it_is_written() {
     assert_eq!(made["prunedObjects"], Value::Null, "{made:#}");
     let kept = count(&repository, DATA);
     assert!(kept <= 50, "{kept}");
-    fill(&mut store, 40).await;
-    assert!(count(&repository, DATA) >= kept + 40);
+    fill(&mut store, 20).await;
+    assert!(count(&repository, DATA) >= kept + 20);
     check_state(&store).await;
     store.server.kill();
     store.server.restart().await;
@@ -167,7 +197,7 @@ async fn branches_that_merge_one_another_go_on_and_bring_nothing_back() {
     let (_folder, [mut one, mut other]) = members(["one", "other"]).await;
     let key = |side: &str| format!("/registry/configmaps/{side}/a");
     let value = |number: usize| format!("{{\"kind\":\"K\",\"n\":{number},\"pad\":\"{}\"}}\n", "x".repeat(2000));
-    for number in 0..40 {
+    for number in 0..20 {
         one.put(&key("one"), &value(number)).await;
         other.put(&key("other"), &value(number)).await;
         has(&other, &key("one"), &value(number)).await;
@@ -217,14 +247,14 @@ async fn has(store: &Store, key: &str, value: &str) {
 
 #[tokio::test]
 async fn a_reference_that_is_behind_keeps_its_history() {
-    let mut store = filled(60).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     let old = repository.git(&["rev-parse", &format!("{DATA}~40")]);
     repository.git(&["update-ref", "refs/heads/old", old.trim()]);
     let made = retain(repository.path(), &["--keep-commits=5", "--no-archive", "--prune=now"]);
     assert_eq!(made["keptFor"], "refs/heads/old", "{made:#}");
-    assert!(count(&repository, DATA) > 40 && count(&repository, DATA) < 60);
+    assert!(count(&repository, DATA) > 40 && count(&repository, DATA) < 65);
     repository.git(&["merge-base", DATA, "refs/heads/old"]);
     repository.git(&["update-ref", "-d", "refs/heads/old"]);
     let made = retain(repository.path(), &["--keep=now", "--no-archive", "--prune=now"]);
@@ -249,8 +279,8 @@ async fn members<const COUNT: usize>(names: [&str; COUNT]) -> (tempfile::TempDir
         repository.git(&["remote", "add", "origin", &next]);
         let mut launch =
             Launch::new(Kind::Gitcd).folder(&temporary.path().join(name)).argument("--key-prefixes=/registry");
-        for argument in ["--commit-granularity=revision", "--remote-names=origin", "--journal-segment-bytes=32768"] {
-            launch = launch.argument(argument);
+        for flag in FLAGS.into_iter().chain(["--remote-names=origin"]) {
+            launch = launch.argument(flag);
         }
         servers.push(launch.argument("--pull-ticker-duration=100ms").start().await);
     }

@@ -36,11 +36,11 @@ fn pull(repository: &Path, lagging: &Repository) -> Option<String> {
 
 #[tokio::test]
 async fn between_any_two_steps_of_a_first_and_of_a_second_cut_all_is_right_and_it_continues() {
-    let mut store = filled(50).await;
+    let mut store = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     for number in ["first", "second"] {
-        fill(&mut store, 30).await;
+        fill(&mut store, 20).await;
         store.server.terminate().await;
         let repository = store.server.repository();
         let [before, recorded, cut] = ["before", "recorded", "cut"].map(|name| at.join(format!("{number}-{name}.git")));
@@ -94,7 +94,7 @@ async fn between_any_two_steps_of_a_first_and_of_a_second_cut_all_is_right_and_i
 /// An external merge whose side line is older than the clone: the log stays on the line of the branch.
 #[tokio::test]
 async fn the_log_of_a_clone_with_a_limited_depth_is_the_end_of_the_whole_one() {
-    let mut store = filled(20).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     let [head, old] =

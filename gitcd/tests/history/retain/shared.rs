@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_archive_that_borrows_objects_is_refused() {
-    let mut store = filled(40).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     let folder = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn refused(repository: &Path, words: &[&str]) -> String {
 
 #[tokio::test]
 async fn nothing_is_cut_while_a_fork_or_a_fork_of_it_may_exist() {
-    let mut store = filled(60).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ async fn nothing_is_cut_while_a_fork_or_a_fork_of_it_may_exist() {
 /// A new repository at the path of a fork says nothing about the fork, which was moved.
 #[tokio::test]
 async fn a_fork_that_was_moved_and_replaced_still_counts() {
-    let mut store = filled(40).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ async fn a_fork_of_what_is_mounted_read_only_is_refused_unless_that_is_accepted(
 /// A branch that was away during the cut gets an explicit error, in both directions, and no deleted key comes back.
 #[tokio::test]
 async fn a_branch_that_lags_behind_the_cut_gets_an_explicit_error() {
-    let mut store = filled(40).await;
+    let mut store = filled().await;
     store.put("/registry/configmaps/n/gone", "{\"kind\":\"K\"}\n").await;
     let repository = store.committed().await;
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ async fn a_branch_that_lags_behind_the_cut_gets_an_explicit_error() {
     lagging.git(&["fetch", "-q", "origin", &format!("+{METADATA}:{METADATA}")]);
     lagging.git(&["config", "remote.origin.url", &repository.path().display().to_string()]);
     store.delete("/registry/configmaps/n/gone").await;
-    fill(&mut store, 60).await;
+    fill(&mut store, 20).await;
     store.server.terminate().await;
     retain(repository.path(), &["--keep-commits=5", "--no-archive", "--prune=now"]);
     store.server.restart().await;
@@ -215,7 +215,7 @@ async fn a_branch_that_lags_behind_the_cut_gets_an_explicit_error() {
 #[tokio::test]
 async fn the_boundary_is_readable_and_the_commit_graph_is_gone() {
     use std::os::unix::fs::MetadataExt as _;
-    let mut store = filled(40).await;
+    let mut store = filled().await;
     store.server.terminate().await;
     let repository = store.server.repository();
     repository.git(&["commit-graph", "write", "--reachable"]);
