@@ -16,23 +16,19 @@ use super::{CutRequest, RetainError, Retention, entries};
 const RECEIVE: &str =
     "git -c core.fsync=all -c core.fsyncMethod=fsync -c core.hooksPath=/dev/null -c receive.unpackLimit=1";
 
-/// Copies the commits that will be removed to the archive, which is created if it does not exist, under the names that it has here. If an interrupted run
-/// archived more, that stays.
+/// A file in an archive that is being created.
+const STARTED: &str = "gitcd-new";
+
+/// Copies the commits that will be removed to the archive, under the names of their references here. Creates the archive if it does
+/// not exist. If an interrupted run archived more, that stays.
 pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Result<(), RetainError> {
     let Some(folder) = archive.to_str().filter(|path| archive.is_absolute() && !path.contains('\n')) else {
         return Err(RetainError::Path(archive.to_owned()));
     };
     check(of.repository(), archive)?;
     let (git, place) = (&of.git, &of.turn.place);
-    if !archive.join("HEAD").exists() {
-        if !entries(archive)?.is_empty() {
-            return Err(RetainError::NoArchive(archive.to_owned()));
-        }
-        durable::make_folder(archive)?;
-        let branch = cut.references[0].strip_prefix("refs/heads/").unwrap_or("main");
-        let branch = format!("--initial-branch={branch}");
-        let init = ["-c", "core.fsync=all", "init", "--quiet", "--bare", &branch, folder];
-        run(git.command(&init), place, "init", Vec::new(), &of.stopped).await?;
+    if !archive.join("HEAD").exists() || archive.join(STARTED).exists() {
+        create(of, cut, archive, folder).await?;
     }
     let known = references(archive)?;
     let specs: Vec<String> = cut
@@ -58,6 +54,25 @@ pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Re
     // Git syncs files, but not the folders that have them.
     sync_folders(archive)?;
     archive.parent().map_or(Ok(()), durable::sync)?;
+    Ok(())
+}
+
+/// Creates the archive, or completes one of which a killed run created a part.
+async fn create(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) -> Result<(), RetainError> {
+    let started = archive.join(STARTED);
+    if !started.exists() {
+        if !entries(archive)?.is_empty() {
+            return Err(RetainError::NoArchive(archive.to_owned()));
+        }
+        durable::make_folder(archive)?;
+        durable::replace(&started, b"")?;
+    }
+    let branch = cut.references[0].strip_prefix("refs/heads/").unwrap_or("main");
+    let branch = format!("--initial-branch={branch}");
+    let init = ["-c", "core.fsync=all", "init", "--quiet", "--bare", &branch, folder];
+    run(of.git.command(&init), &of.turn.place, "init", Vec::new(), &of.stopped).await?;
+    sync_folders(archive)?;
+    fs::remove_file(&started).map_err(durable::Error::of("remove", &started))?;
     Ok(())
 }
 

@@ -47,7 +47,7 @@ pub enum RetainError {
     Path(PathBuf),
     /// The folder of the archive has something else in it.
     #[error(
-        "{0:?} is neither empty nor a bare repository; name another folder, or remove it if gitcd was killed while it was created"
+        "{0:?} is neither empty nor a bare repository; name another folder"
     )]
     NoArchive(PathBuf),
     /// The archive does not accept the commits.

@@ -336,6 +336,25 @@ async fn after_a_later_cut_reflogs_do_not_lead_to_what_an_earlier_one_removed() 
     bare.git(&["fsck", "--full", "--strict"]);
 }
 
+#[tokio::test]
+async fn an_archive_is_completed_after_a_kill_and_other_folders_are_refused() {
+    let Some(git) = git().await else { return };
+    let (bare, line) = filled(&["0", "1", "2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive.git");
+    fs::create_dir(&archive).unwrap();
+    fs::write(archive.join("config"), "").unwrap();
+    let (retention, planned) = (start(&git, &bare), plan(&bare, &line[2]));
+    let refused = archive::keep(&retention, &planned, &archive).await;
+    assert!(matches!(refused, Err(RetainError::NoArchive(_))), "{refused:?}");
+    // Git has written a part of it.
+    fs::write(archive.join("gitcd-new"), "").unwrap();
+    fs::write(archive.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    archive::keep(&retention, &planned, &archive).await.unwrap();
+    assert!(git2::Repository::open(&archive).unwrap().find_commit(line[1].parse().unwrap()).is_ok());
+    assert!(!archive.join("gitcd-new").exists());
+}
+
 #[test]
 fn a_snapshot_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
