@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use trishanku::plane::state::{Phase, StateError};
 use trishanku::plane::supervisor::Stop;
-use trishanku::plane::{Home, State};
+use trishanku::plane::{Home, SUPERVISOR, State};
 use trishanku::status::Health;
 
 use crate::NOT_READY;
@@ -63,7 +63,7 @@ fn spawn(home: &Home) -> anyhow::Result<Child> {
     let name = args.next().unwrap_or_else(|| program.clone().into());
     let colour =
         if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() { "always" } else { "never" };
-    let log = home.log("supervisor");
+    let log = home.log(SUPERVISOR);
     let errors = OpenOptions::new()
         .create(true)
         .append(true)

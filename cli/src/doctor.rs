@@ -18,8 +18,9 @@ use std::time::SystemTime;
 
 use clap::Args;
 use time::OffsetDateTime;
+use trishanku::plane::state::StateError;
 use trishanku::plane::{Home, Registry, State};
-use trishanku::status::{self, Health};
+use trishanku::status::{self, Health, Report};
 
 use self::check::{Area, Check, Diagnosis};
 
@@ -33,8 +34,9 @@ Examples:
   trishanku --name b doctor
   trishanku doctor --json           for programs; see docs/cluster.md
 
-Exits with 0 if no check fails, and otherwise with 3; warnings are no failures. It changes nothing. It writes a temporary file in the
-state folder (about 80 KiB), and removes it. It prints no values of keys and no lines of logs.")]
+Exits with 0 if no check fails, and otherwise with 3; warnings are no failures. It changes nothing.
+It writes a temporary file of 80 KiB in the state folder, and removes it. It prints no values of
+keys and no lines of logs.")]
 pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
@@ -55,25 +57,26 @@ pub(crate) struct Doctor {
 /// # Errors
 /// If standard output cannot be written.
 pub(crate) async fn run(home: &Home, program: &str, options: &Doctor) -> anyhow::Result<ExitCode> {
-    let is_running = status::read(home).is_ok_and(|report| report.health != Health::Stopped);
+    let report = status::read(home);
+    let is_running = report.as_ref().is_ok_and(|report| report.health != Health::Stopped);
     let mut checks = programs::check(options.assets.as_deref(), options.gitcd.as_deref()).await;
     checks.extend(machine::check(is_running).await);
     checks.extend(folder::check(home).await);
-    checks.extend(cluster(home, program).await);
+    checks.extend(cluster(home, report, program).await);
     let diagnosis = Diagnosis::of(home.dir(), checks);
     print::print(&diagnosis, options.json)?;
     Ok(if diagnosis.failures > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 /// Checks the control plane, if there is one.
-async fn cluster(home: &Home, program: &str) -> Vec<Check> {
+async fn cluster(home: &Home, report: Result<Report, StateError>, program: &str) -> Vec<Check> {
     let mut checks = cluster::leftovers(home, program, Registry::of_user().map(|registry| registry.entries()));
     if !home.is_used() {
         let detail = format!("there is no control plane in {}", home.dir().display());
         checks.push(Check::skipped(Area::Cluster, "supervisor", detail));
         return checks;
     }
-    let (state, report) = match (State::load(&home.state_file()), status::read(home)) {
+    let (state, report) = match (State::load(&home.state_file()), report) {
         (Ok(state), Ok(report)) => (state, report),
         (Err(error), _) | (_, Err(error)) => {
             let remedy = "restore the file, or follow the message";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::plane::home::{Home, HomeError};
+use crate::plane::home::{Home, HomeError, SUPERVISOR};
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
 use crate::plane::registry::Registry;
 use crate::plane::state::{Phase, State, StateError};
@@ -83,7 +83,7 @@ pub fn down(home: &Home) -> Result<Down, DownError> {
         let failed = |source| DownError::Signal { pid, source };
         supervisor.signal(Signal::TERM).map_err(failed)?;
         if !supervisor.wait_ended(PATIENCE).map_err(failed)? {
-            let log = home.log("supervisor");
+            let log = home.log(SUPERVISOR);
             return Err(DownError::StillRunning { pid, log });
         }
     }

@@ -13,24 +13,25 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use trishanku::plane::{Home, State, log};
+use trishanku::plane::{Home, SUPERVISOR, State, log};
 
 use self::changes::{Changes, Woken};
 use self::file::LogFile;
 use self::printer::Printer;
-use self::selection::{SUPERVISOR, Selected, Selection};
+use self::selection::{Selected, Selection};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trishanku logs                          all components, each line with its component
   trishanku logs desk/kube-apiserver      one component
-  trishanku logs desk --follow --tail=5   all components of a heaven, and what they write from now on
+  trishanku logs desk --follow --tail=5   all components of a heaven, and what they write later
   trishanku logs desk/gitcd --previous    the log before the last start
 
-Each log starts when the control plane starts, and when it exceeds 16 MiB; --previous prints the one before. The logs of a control plane
-that is stopped are those of its last run. Escape sequences and bytes that are not UTF-8 are removed or replaced; `log/` in the state
-folder has the files as they were written. For the history of objects, see `trishanku log`.")]
+Each log starts when the control plane starts, and when it exceeds 16 MiB; --previous prints the one
+before. The logs of a control plane that is stopped are those of its last run. Escape sequences and
+bytes that are not UTF-8 are removed or replaced; `log/` in the state folder has the files as they
+were written. For the history of objects, see `trishanku log`.")]
 pub(crate) struct Logs {
     /// Component as in `trishanku status`, or a heaven or merge for all of its components [default: all]
     #[arg(value_name = "COMPONENT")]

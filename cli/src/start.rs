@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use trishanku::plane::supervisor::Notice;
-use trishanku::plane::{Home, State};
+use trishanku::plane::{Home, SUPERVISOR, State};
 use trishanku::up::{Progress, Up, UpError, What};
 
 use crate::console::{Console, Tour};
@@ -53,7 +53,7 @@ async fn start(what: What, options: &args::Supervise, home: Home, program: Strin
         Some(colour) => {
             // A session of its own, so that closing the terminal does not stop it.
             rustix::process::setsid().context("cannot leave the terminal")?;
-            let log = home.log("supervisor");
+            let log = home.log(SUPERVISOR);
             let log = OpenOptions::new().create(true).append(true).open(log)?;
             Console::background(colour, log)
         }

@@ -5,12 +5,11 @@ mod sandbox;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use serde_json::Value;
 use trishanku::plane::State;
 
-use self::sandbox::{Sandbox, printed};
+use self::sandbox::{Sandbox, printed, until};
 
 /// A gitcd that has a version, and never becomes ready.
 const GITCD: &str = concat!(
@@ -74,9 +73,7 @@ fn problems_of_a_control_plane_are_failures_with_remedies_until_they_are_gone() 
     sandbox.processes("pids", 1);
     // The component is in the state once its start was noted.
     let is_known = || State::load(&sandbox.home().state_file()).unwrap().components.iter().any(|c| c.process.is_some());
-    while !is_known() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("a component in the state", || is_known().then_some(()));
     let names = || {
         let mut names: Vec<_> =
             fs::read_dir(sandbox.home().dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use trishanku::plane::{Identity, State};
+use trishanku::plane::{Identity, SUPERVISOR, State};
 
 use super::check::{Area, Check};
 
@@ -14,7 +14,7 @@ const REMOVED: &str = " (deleted)";
 /// Checks the running processes of a control plane.
 pub(super) fn check(state: &State, program: &str) -> Option<Check> {
     let components = state.components.iter().map(|component| (component.name.as_str(), component.process.as_ref()));
-    let processes = components.chain([("supervisor", state.supervisor.as_ref())]);
+    let processes = components.chain([(SUPERVISOR, state.supervisor.as_ref())]);
     let running: Vec<(&str, &Identity)> =
         processes.filter_map(|(name, process)| Some((name, process.filter(|process| process.is_alive())?))).collect();
     let replaced = running.iter().filter_map(|(name, process)| {

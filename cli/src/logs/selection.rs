@@ -2,9 +2,6 @@
 
 use anyhow::anyhow;
 
-/// The name of the supervisor's own log.
-pub(super) const SUPERVISOR: &str = "supervisor";
-
 /// The names on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection<'a> {

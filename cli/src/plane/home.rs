@@ -15,6 +15,9 @@ pub struct Home {
     dir: PathBuf,
 }
 
+/// The name of the supervisor among its components.
+pub const SUPERVISOR: &str = "supervisor";
+
 /// What a folder contains; see the functions of [`Home`].
 const ENTRIES: [&str; 12] = [
     "past",
@@ -281,7 +284,7 @@ impl Home {
         self.dir.join("log")
     }
 
-    /// The log of a component (or of the `supervisor`).
+    /// The log of a component, or of the [`SUPERVISOR`].
     #[must_use]
     pub fn log(&self, component: &str) -> PathBuf {
         // In a heaven's components, the name has a slash.

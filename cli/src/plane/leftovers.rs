@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::home::Home;
+use super::home::{Home, SUPERVISOR};
 use super::process::{Ended, Identity};
 use super::registry::Registry;
 use super::state::State;
@@ -86,7 +86,7 @@ pub fn end_strays(home: &Home, registry: &Registry) -> Result<Vec<Leftover>, Lef
 
 /// Stops a supervisor, but not its group, which may have other programs of the same shell command.
 fn end_supervisor(supervisor: &Identity) -> Result<Option<Leftover>, LeftoverError> {
-    let (name, pid) = ("supervisor".to_owned(), supervisor.pid);
+    let (name, pid) = (SUPERVISOR.to_owned(), supervisor.pid);
     let end = || {
         if !supervisor.signal(Signal::TERM)? {
             return Ok(None);

@@ -28,7 +28,7 @@ pub mod state;
 pub mod supervisor;
 
 pub use assets::Assets;
-pub use home::Home;
+pub use home::{Home, SUPERVISOR};
 pub use lock::HomeLock;
 pub use ports::Ports;
 pub use process::Identity;

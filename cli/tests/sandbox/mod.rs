@@ -88,17 +88,24 @@ impl Sandbox {
 
     /// Waits until the file in the sandbox has this many lines, each a process id of a fake program; returns them.
     pub(crate) fn processes(&self, file: &str, count: usize) -> Vec<Identity> {
-        let since = Instant::now();
-        loop {
-            let text = std::fs::read_to_string(self.path().join(file)).unwrap_or_default();
-            if text.ends_with('\n') && text.lines().count() >= count {
-                let id =
-                    |line: &str| Identity::of(line.trim().parse().expect("a process id")).expect("/proc is readable");
-                return text.lines().filter_map(id).collect();
-            }
-            assert!(since.elapsed() < PATIENCE, "timed out waiting for {count} lines in {file}: {text:?}");
-            std::thread::sleep(Duration::from_millis(10));
+        let read = || std::fs::read_to_string(self.path().join(file)).unwrap_or_default();
+        let text = until(&format!("{count} lines in {file}"), || {
+            Some(read()).filter(|text| text.ends_with('\n') && text.lines().count() >= count)
+        });
+        let id = |line: &str| Identity::of(line.trim().parse().expect("a process id")).expect("/proc is readable");
+        text.lines().filter_map(id).collect()
+    }
+}
+
+/// Waits until there is a value.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
         }
+        assert!(since.elapsed() < PATIENCE, "timed out waiting for {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -119,11 +126,7 @@ impl Running {
     /// Waits until it exits; returns the code and what it printed.
     pub(crate) fn exit(&mut self) -> (Option<i32>, String) {
         let child = self.0.as_mut().expect("it runs");
-        let since = Instant::now();
-        while child.try_wait().expect("it is a child of this process").is_none() {
-            assert!(since.elapsed() < PATIENCE, "timed out waiting for trishanku to exit");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("the exit of trishanku", || child.try_wait().expect("it is a child of this process"));
         let output = self.0.take().expect("it ran").wait_with_output().expect("the output is text");
         (output.status.code(), printed(&output))
     }
