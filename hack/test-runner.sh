@@ -6,7 +6,7 @@
 # `test result: …`, is printed with the counts after the repetition. Exits with 0 if no test failed twice.
 #
 #   TEST_BINARY_TIMEOUT  a binary that runs longer than this is killed, and fails (25m)
-#   TEST_ELSEWHERE       names of binaries that are not run here
+#   TEST_CLAIMS          a folder: a binary runs only if it has no entry there, and gets one
 #   TEST_RETRIES         no test of a binary is repeated if more than this many failed (10); 0 repeats none
 set -uo pipefail
 
@@ -23,13 +23,20 @@ case $binary in
   *) RUSTDOC_DOCTEST_BIN_PATH=$binary exec "$binary" "$@" ;;
 esac
 
-# hack/test.sh runs these beside the others.
-case " ${TEST_ELSEWHERE:-} " in
-  *" $name "*)
-    echo "$name: runs elsewhere"
+# Several lanes of hack/test.sh go through the same binaries.
+if [[ -n ${TEST_CLAIMS:-} ]]; then
+  claim=$TEST_CLAIMS/$(basename -- "$binary")
+  if mkdir -- "$claim" 2>/dev/null; then
+    # Not for what the tests start.
+    unset TEST_CLAIMS
+  elif [[ -d $claim ]]; then
+    echo "$name: runs in the other lane"
     exit 0
-    ;;
-esac
+  else
+    echo "$name: cannot be claimed in $TEST_CLAIMS" >&2
+    exit 1
+  fi
+fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

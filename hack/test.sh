@@ -2,26 +2,27 @@
 # Runs all tests of the workspace, also after failures: hack/test.sh [ARGUMENT...] (arguments of cargo test)
 #
 # A test binary that fails does not keep the others from running, and a failed test is repeated once (hack/test-runner.sh).
-# Without arguments, test binaries that mostly wait run beside the others, one after the other; their output follows at the end.
+# Without arguments, the test binaries run in two lanes: each starts the next one that no lane has started, the second lane those
+# first that mostly wait. The output of the second lane follows at the end.
 # Then prints the tests that failed, the tests that passed only when they were repeated, and the totals. Fails if a
 # test failed twice or if something does not compile.
 #
 # Environment: TEST_RETRIES, TEST_BINARY_TIMEOUT (see hack/test-runner.sh), GOGC (400) for Kubernetes' programs and etcd, and
-#   TEST_BESIDE            the test binaries that run beside the others; empty for none
+#   TEST_FIRST             the test binaries with which the second lane starts; empty for one lane
 #   TRISHANKU_TEST_REPORT  the file to append failed and flaky tests to; then the caller prints the totals
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 # These start several kube-apiservers each, and wait for them and for what people and faults do to them.
-beside=()
+first=()
 if (($# == 0)) && (($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) > 1)); then
-  read -ra beside <<<"${TEST_BESIDE-headless processes resilience control_plane}"
+  read -ra first <<<"${TEST_FIRST-headless processes resilience control_plane}"
 fi
 
 folder=$(mktemp -d)
-beside_group=
+second_group=
 clean_up() {
-  if [[ -n $beside_group ]]; then kill -- "-$beside_group" 2>/dev/null; fi
+  if [[ -n $second_group ]]; then kill -- "-$second_group" 2>/dev/null; fi
   rm -rf "$folder"
 }
 trap clean_up EXIT
@@ -44,31 +45,42 @@ run() { # ARGUMENT...
     --config "target.'cfg(all())'.runner=['$PWD/hack/test-runner.sh']" "$@" 2>&1
 }
 
+second_lane() {
+  local status=0
+  run "${first[@]/#/--test=}" || status=$?
+  run --tests || status=$?
+  return "$status"
+}
+
 status=0
-if ((${#beside[@]} > 0)); then
-  # First, so that no test waits for a compiler.
+unset TEST_CLAIMS
+if ((${#first[@]} > 0)); then
+  # Now, so that no test waits for a compiler.
   run --no-run | tee "$folder/log"
   status=${PIPESTATUS[0]}
 fi
-if ((status == 0 && ${#beside[@]} > 0)); then
+if ((status == 0 && ${#first[@]} > 0)); then
+  export TEST_CLAIMS=$folder/claims GIT_TERMINAL_PROMPT=0
+  mkdir "$TEST_CLAIMS"
   # A process group of its own, so that all of it can be ended.
   set -m
-  # Without a terminal: what reads from one in the background is stopped, and never ends.
-  TEST_ELSEWHERE='' GIT_TERMINAL_PROMPT=0 run "${beside[@]/#/--test=}" </dev/null >"$folder/beside" 2>&1 &
-  beside_group=$!
+  # Without a terminal: what reads from one in the background is stopped, and never ends. `--tests` leaves out the documentation
+  # tests, which the first lane runs.
+  second_lane </dev/null >"$folder/second" 2>&1 &
+  second_group=$!
   set +m
 fi
 if ((status == 0)); then
-  TEST_ELSEWHERE="${beside[*]-}" run "$@" | tee -a "$folder/log"
+  run "$@" | tee -a "$folder/log"
   status=${PIPESTATUS[0]}
 fi
-if [[ -n $beside_group ]]; then
-  printf '\nWaiting for the tests beside these: %s\n' "${beside[*]}"
-  wait "$beside_group"
-  beside_status=$?
-  beside_group=
-  ((status != 0)) || status=$beside_status
-  tee -a "$folder/log" <"$folder/beside"
+if [[ -n $second_group ]]; then
+  printf '\nWaiting for the second lane\n'
+  wait "$second_group"
+  second_status=$?
+  second_group=
+  ((status != 0)) || status=$second_status
+  tee -a "$folder/log" <"$folder/second"
 fi
 
 # rustdoc runs documentation tests without the runner.

@@ -26,6 +26,7 @@ fn runner(binary: &str, args: &[&str]) -> (bool, String, String) {
         .env("TRISHANKU_TEST_REPORT", &report)
         .env("TEST_BINARY_TIMEOUT", "3s")
         .env_remove("TEST_RETRIES")
+        .env_remove("TEST_CLAIMS")
         .output()
         .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -50,46 +51,47 @@ exit 101
 "#;
 
 #[test]
-fn what_runs_elsewhere_does_not_run_here() {
+fn a_claimed_binary_runs_once_and_what_cannot_be_claimed_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("deps/binary-0123456789abcdef");
-    script(&file, "echo it runs; exit 7");
-    let run = |elsewhere: &str| {
+    script(&file, "echo \"it runs${TEST_CLAIMS-}\"; exit 7");
+    let run = |claims: &Path| {
         let mut command = Command::new(Path::new(CHECKOUT).join("hack/test-runner.sh"));
-        let output = command.arg(&file).env("TEST_ELSEWHERE", elsewhere).env_remove("TRISHANKU_TEST_REPORT").output();
+        let output = command.arg(&file).env("TEST_CLAIMS", claims).env_remove("TRISHANKU_TEST_REPORT").output();
         let output = output.unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap().contains("it runs"))
+        (output.status.code(), String::from_utf8(output.stdout).unwrap().contains("it runs\n"))
     };
-    assert_eq!(run("other binary"), (Some(0), false));
-    assert_eq!(run("other binary_2 bin"), (Some(7), true));
+    assert_eq!(run(folder.path()), (Some(7), true));
+    assert_eq!(run(folder.path()), (Some(0), false));
+    assert_eq!(run(&folder.path().join("missing")), (Some(1), false));
 }
 
 #[test]
-fn test_binaries_run_beside_the_others_and_each_once() {
+fn two_lanes_run_each_binary_once_and_the_second_begins_with_some() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for name in ["one", "slow", "two"] {
-        let result =
-            if name == "slow" { "FAILED. 0 passed; 1 failed; 0 ignored" } else { "ok. 2 passed; 0 failed; 0 ignored" };
-        let failure = if name == "slow" { "printf 'failures:\n    a::b\n\n'" } else { ":" };
-        let status = u8::from(name == "slow");
-        let text = format!(
-            "echo '{name} ran' >>'{}'
-{failure}
-echo 'test result: {result}'
-exit {status}
-",
-            at("ran").display()
-        );
-        script(&at(&format!("deps/{name}-0123456789abcdef")), &text);
-    }
+    let ran = at("ran").display().to_string();
+    let binary = |name: &str, text: &str| {
+        script(&at(&format!("deps/{name}-0123456789abcdef")), &format!("echo {name} >>'{ran}'\n{text}\n"));
+    };
+    // It ends only if the other lane goes on.
+    let passes = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+    binary(
+        "one",
+        &format!("for _ in {{1..600}}; do grep -q two '{ran}' && {passes} && exit; sleep 0.05; done\nexit 1"),
+    );
+    binary(
+        "slow",
+        "printf 'failures:\n    a::b\n\n'\necho 'test result: FAILED. 0 passed; 1 failed; 0 ignored'\nexit 3",
+    );
+    binary("two", passes);
     // Runs the binaries that it is asked for; without any, all.
     let cargo = r#"
 [[ " $* " != *" --no-run "* ]] || exit 0
-names=$(printf '%s
-' "$@" | sed -n 's/^--test=//p')
-runner=$(printf '%s
-' "$@" | sed -n "s/.*runner=\['\(.*\)'\].*/\1/p")
+names=$(printf '%s\n' "$@" | sed -n 's/^--test=//p')
+runner=$(printf '%s\n' "$@" | sed -n "s/.*runner=\['\(.*\)'\].*/\1/p")
+# The second lane has begun.
+if [[ -z $names ]]; then until grep -q slow "$RAN" 2>/dev/null; do sleep 0.05; done; fi
 status=0
 for name in ${names:-one slow two}; do
   [[ ! -e $DEPS/$name-0123456789abcdef ]] || "$runner" "$DEPS/$name-0123456789abcdef" || status=101
@@ -98,17 +100,16 @@ exit $status
 "#;
     script(&at("cargo"), cargo);
     let mut command = Command::new(Path::new(CHECKOUT).join("hack/test.sh"));
-    command
-        .env("CARGO", at("cargo"))
-        .env("DEPS", at("deps"))
-        .env("TEST_BESIDE", "slow none")
-        .env("TEST_ELSEWHERE", "slow");
-    let output = command.env_remove("TRISHANKU_TEST_REPORT").env("TEST_RETRIES", "0").output().unwrap();
+    command.env("CARGO", at("cargo")).env("DEPS", at("deps")).env("RAN", &ran).env("TEST_FIRST", "slow none");
+    // Of the run that this test is a part of.
+    command.env("TEST_CLAIMS", at("deps")).env_remove("TRISHANKU_TEST_REPORT").env("TEST_RETRIES", "0");
+    let output = command.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    let ran = std::fs::read_to_string(at("ran")).unwrap_or_default();
+    let ran = std::fs::read_to_string(&ran).unwrap_or_default();
     let mut ran: Vec<&str> = ran.lines().collect();
+    assert_eq!(ran[0], "slow", "{printed}");
     ran.sort_unstable();
-    assert_eq!(ran, ["one ran", "slow ran", "two ran"], "{printed}");
+    assert_eq!(ran, ["one", "slow", "two"], "{printed}");
     assert!(
         !output.status.success() && printed.ends_with("failed: slow a::b\n4 passed, 1 failed, 0 skipped\n"),
         "{printed}"
