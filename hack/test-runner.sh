@@ -82,10 +82,22 @@ watch() { # FOLDER
   if [[ $held == 'test result: FAILED'* ]]; then printf '%s\n' ${names[@]+"${names[@]}"} >"$1/failed"; else : >"$1/failed"; fi
 }
 
+# Prints how long the binary took, and how many processors it used: what mostly waits can run beside something else.
+usage() {
+  local user system
+  # Not in a pipe, whose processes have no children. The second line is for children: `0m1.234s 0m0.567s`.
+  times >"$folder/times"
+  read -r user system < <(tail -n 1 "$folder/times")
+  awk -v name="$name" -v took="$SECONDS" -v user="$user" -v kernel="$system" '
+    function seconds(text,   part) { split(text, part, /[ms]/); return part[1] * 60 + part[2] }
+    BEGIN { printf "%s took %d s, and %.0f s of processors\n", name, took, seconds(user) + seconds(kernel) }'
+}
+
 run "$@" | watch "$folder"
 status=${PIPESTATUS[0]}
 
 result=$(cat "$folder/result" 2>/dev/null) || result=
+usage
 if ((status == 0)); then
   [[ -z $result ]] || printf '%s\n' "$result"
   exit 0

@@ -136,10 +136,10 @@ pub(crate) fn object(name: &str, data: &str) -> String {
     )
 }
 
-/// Writes an object and returns its revision.
+/// Writes an object and returns its revision. On a busy machine, the lease may end for a moment.
 pub(crate) async fn write(client: &Client, name: &str, data: &str) -> i64 {
-    let answer = client.put(put(&key(name), &object(name, data))).await.ok();
-    answer.header.expect("a response has a header").revision
+    let written = async || client.put(put(&key(name), &object(name, data))).await.result().ok();
+    eventually(&format!("{name} to be written"), written).await.header.expect("a response has a header").revision
 }
 
 /// Waits until an object has this data.
