@@ -18,7 +18,6 @@ use super::progress::Step;
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("what").args(["keep", "keep_commits"]).requires("to"))]
 #[command(group = clap::ArgGroup::new("to").args(["archive", "no_archive"]).requires("what"))]
-#[expect(clippy::struct_excessive_bools, reason = "they are flags of their own, not states")]
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,

@@ -211,8 +211,8 @@ async fn an_external_merge_restores_the_removed_commit_that_it_continues_from() 
     let (merger, committer, writer) = merger_of(&config);
     let store = merger.store().clone();
     let committer = committer.spawn().unwrap();
-    let merged = merger.merge(external, &crate::external::options("test")).await.unwrap();
-    assert!(matches!(merged, MergeOutcome::Done { keys: 1, .. }), "{merged:?}");
+    let outcome = merger.merge(external, &crate::external::options("test")).await.unwrap();
+    assert!(matches!(outcome, MergeOutcome::Done { keys: 1, .. }), "{outcome:?}");
     assert!(Boundary::read(&path).unwrap().has(old));
     let is_merged = merger.is_ancestor(external, merger.head().data).await;
     assert!(is_merged.unwrap());
