@@ -91,7 +91,7 @@ impl Access {
         }
     }
 
-    /// Returns the access for those only who may also write: for a file that is locked.
+    /// Returns the access only for users who can also write: for a file that is locked.
     #[must_use]
     pub fn of_writers(self) -> Self {
         let write = self.mode & 0o222;

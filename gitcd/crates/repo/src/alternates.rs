@@ -1,7 +1,7 @@
 //! Repositories that read the objects of others: Git's *alternates* (`objects/info/alternates`, gitrepository-layout(5)).
 //!
-//! A gitcd that reads objects of another repository has a shared lock (flock(2)) on the folder `objects` of that one. Whoever deletes
-//! objects needs the lock alone. So what a running gitcd reads is not deleted. The lock ends with its process and leaves nothing
+//! A gitcd that reads objects of another repository has a shared lock (flock(2)) on the folder `objects` of that one. A process
+//! that deletes objects needs the lock alone. So what a running gitcd reads is not deleted. The lock ends with its process and leaves nothing
 //! behind, and it needs no permission to write.
 //!
 //! As for `git gc`, other repositories that share objects are not known.
@@ -75,8 +75,8 @@ impl ObjectsUnused {
     /// Returns the right to delete objects of the repository in this Git directory; `None` if a gitcd reads them for another repository.
     ///
     /// # Errors
-    /// The folder of the objects cannot be opened. Where it cannot be locked (on some network file systems), nobody is known to read
-    /// objects.
+    /// The folder of the objects cannot be opened. Where it cannot be locked (on some network file systems), the right is
+    /// returned.
     pub fn take(git_dir: &Path) -> io::Result<Option<Self>> {
         let folder = File::open(git_dir.join("objects"))?;
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {

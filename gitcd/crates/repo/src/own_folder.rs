@@ -26,8 +26,8 @@ pub(crate) fn make(git_dir: &Path, folder: &Path) -> Result<(), Error> {
     folder.parent().map_or(Ok(()), durable::sync)
 }
 
-/// Opens a file to lock, and creates it if it does not exist. Only users who may write the repository can open it: whoever can read a
-/// file can keep it locked.
+/// Opens a file to lock, and creates it if it does not exist. Only users who can write the repository can open it: a user who can
+/// read a file can keep it locked.
 ///
 /// # Errors
 /// [`Error`].

@@ -288,7 +288,7 @@ async fn after_a_later_cut_reflogs_do_not_lead_to_what_an_earlier_one_removed() 
     now(&start(&git, &bare)).await.unwrap();
     assert!(!bare.has(&line[2]) && !bare.has(&line[3]) && bare.has(&tip));
     bare.git(&["fsck", "--full", "--strict"]);
-    // The former boundary goes with the next cut that removes something.
+    // The next cut that removes something also removes the former boundary.
     let newer = bare.commit("6", &[&last]);
     for name in REFERENCES {
         bare.git(&["update-ref", name, &newer]);
