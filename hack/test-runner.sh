@@ -82,8 +82,8 @@ watch() { # FOLDER
   if [[ $held == 'test result: FAILED'* ]]; then printf '%s\n' ${names[@]+"${names[@]}"} >"$1/failed"; else : >"$1/failed"; fi
 }
 
-# Prints how long the binary took, and how many processors it used: what mostly waits can run beside something else.
-usage() {
+# Prints how long the binary took, and how much time of processors: what mostly waits can run beside something else.
+print_resources() {
   local user system
   # Not in a pipe, whose processes have no children. The second line is for children: `0m1.234s 0m0.567s`.
   times >"$folder/times"
@@ -97,7 +97,7 @@ run "$@" | watch "$folder"
 status=${PIPESTATUS[0]}
 
 result=$(cat "$folder/result" 2>/dev/null) || result=
-usage
+print_resources
 if ((status == 0)); then
   [[ -z $result ]] || printf '%s\n' "$result"
   exit 0

@@ -45,6 +45,7 @@ run() { # ARGUMENT...
     --config "target.'cfg(all())'.runner=['$PWD/hack/test-runner.sh']" "$@" 2>&1
 }
 
+# Runs the binaries of the second lane. The documentation tests are run by the first one.
 second_lane() {
   local status=0
   run "${first[@]/#/--test=}" || status=$?
@@ -60,13 +61,12 @@ if ((${#first[@]} > 0)); then
   status=${PIPESTATUS[0]}
 fi
 if ((status == 0 && ${#first[@]} > 0)); then
-  export TEST_CLAIMS=$folder/claims GIT_TERMINAL_PROMPT=0
+  export TEST_CLAIMS=$folder/claims
   mkdir "$TEST_CLAIMS"
   # A process group of its own, so that all of it can be ended.
   set -m
-  # Without a terminal: what reads from one in the background is stopped, and never ends. `--tests` leaves out the documentation
-  # tests, which the first lane runs.
-  second_lane </dev/null >"$folder/second" 2>&1 &
+  # Without a terminal: what reads from one in the background is stopped, and never ends.
+  GIT_TERMINAL_PROMPT=0 second_lane </dev/null >"$folder/second" 2>&1 &
   second_group=$!
   set +m
 fi
