@@ -18,7 +18,7 @@ use crate::plane::components::Blueprint;
 use crate::plane::home::{Home, HomeError};
 use crate::plane::kubeconfig;
 use crate::plane::leftovers::{self, LeftoverError};
-use crate::plane::ports::Ports;
+use crate::plane::ports::{Allotted, Ports};
 use crate::plane::process::Identity;
 use crate::plane::state::{Settings, State, StateError};
 use crate::plane::supervisor::{Notice, StartError, Stop, Supervisor};
@@ -131,7 +131,7 @@ impl Past<'_> {
         // Without it, a later command could not find what a killed one left behind.
         state.save(&home.state_file())?;
         let forked = forked(fork, &home)?;
-        let (ports, _) = Ports::choose(None).map_err(PastError::Ports)?;
+        let Allotted { ports, reservations: _reservations, .. } = Ports::choose(None).map_err(PastError::Ports)?;
         certs::ensure(&home.keys(), OffsetDateTime::now_utc())?;
         kubeconfig::write_impersonating(&home.kubeconfig(), &home.keys(), ("admin", READER), ports.apiserver)?;
         let policy = home.dir().join("policy.jsonl");

@@ -22,7 +22,7 @@ use crate::plane::components::{Blueprint, Component};
 use crate::plane::file;
 use crate::plane::home::Home;
 use crate::plane::leftovers::{self, Leftover, LeftoverError};
-use crate::plane::ports::{Moved, Ports};
+use crate::plane::ports::{Allotted, Moved, Ports, Reservations};
 use crate::plane::process::Identity;
 use crate::plane::registry::Registry;
 use crate::plane::state::{Form, State, Store};
@@ -102,6 +102,13 @@ pub enum Progress {
     Plane(Notice),
 }
 
+/// What is ready to be started.
+struct Prepared<'a> {
+    components: Vec<Component>,
+    periodic_work: PeriodicWork<'a>,
+    reservations: Reservations,
+}
+
 impl Up {
     /// Starts the control plane and supervises it until it is asked to stop; on return none of its processes run.
     ///
@@ -132,7 +139,8 @@ impl Up {
         state.settings = self.settle(&state)?;
         state.manifests = self.adaptations().map(Adaptations::digest).transpose()?;
         state.supervisor = Identity::of(std::process::id()).map_err(UpError::Identity)?;
-        let (components, periodic_work) = match state.settings.form {
+        // The ports stay reserved until all components have ended.
+        let Prepared { components, periodic_work, reservations: _reservations } = match state.settings.form {
             Form::Headless(topology) => self.heavens(Some(topology), &assets, &mut state, &mut notify)?,
             Form::Manifests => self.heavens(None, &assets, &mut state, &mut notify)?,
             Form::Undecided | Form::Central => self.central(&assets, &mut state, &mut notify)?,
@@ -166,12 +174,12 @@ impl Up {
         assets: &Assets,
         state: &mut State,
         notify: &mut impl FnMut(Progress),
-    ) -> Result<(Vec<Component>, PeriodicWork<'_>), UpError> {
+    ) -> Result<Prepared<'_>, UpError> {
         let store = match state.settings.store {
             Store::Gitcd => assets::find_gitcd(self.gitcd.as_deref())?,
             Store::Etcd => assets.program("etcd"),
         };
-        let (ports, moved) = Ports::choose(state.ports).map_err(UpError::Ports)?;
+        let Allotted { ports, moved, reservations } = Ports::choose(state.ports).map_err(UpError::Ports)?;
         moved.into_iter().map(Progress::PortMoved).for_each(&mut *notify);
         state.ports = Some(ports);
         let issued = self.equip(ports)?;
@@ -193,7 +201,8 @@ impl Up {
             let connected = audit::connect(&mut components, ("gitcd", "kube-apiserver"), &folder, ports.audit);
             connected.map_err(|(path, source)| CertsError::File { path, source })?;
         }
-        Ok((components, PeriodicWork { due_in: CHECK_EVERY, run: Box::new(run) }))
+        let periodic_work = PeriodicWork { due_in: CHECK_EVERY, run: Box::new(run) };
+        Ok(Prepared { components, periodic_work, reservations })
     }
 
     /// Prepares heavens and merges: those of a headless cluster, changed by files, or those of files alone.
@@ -203,7 +212,7 @@ impl Up {
         assets: &Assets,
         state: &mut State,
         notify: &mut impl FnMut(Progress),
-    ) -> Result<(Vec<Component>, PeriodicWork<'_>), UpError> {
+    ) -> Result<Prepared<'_>, UpError> {
         let home = &self.home;
         let nothing = Adaptations::default();
         let adaptations = self.adaptations().unwrap_or(&nothing);
@@ -256,7 +265,7 @@ impl Up {
         let periodic_work = periodic_work(home.keys(), rendered.renewal, &rendered.components);
         state.allotted = rendered.ports;
         state.heavens = rendered.records;
-        Ok((rendered.components, periodic_work))
+        Ok(Prepared { components: rendered.components, periodic_work, reservations: rendered.reservations })
     }
 
     /// Issues missing certificates and writes the kubeconfigs.

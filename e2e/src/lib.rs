@@ -24,7 +24,7 @@ pub mod wait;
 pub mod watch;
 
 pub use cluster::{Cluster, Options, Shape};
-pub use scenario::{Order, Scenario, Shared, run, run_on};
+pub use scenario::{Order, Scenario, Shared, Start, run, run_groups, run_on};
 
 /// Whether the long forms of scenarios are requested.
 #[must_use]

@@ -72,8 +72,21 @@ pub enum Order {
 #[must_use]
 pub fn run(options: &Options, order: Order, scenarios: Vec<Scenario>) -> ExitCode {
     let options = options.clone();
+    run_groups(order, vec![(Box::new(move || Cluster::start(options.clone())), scenarios)])
+}
+
+/// Starts a control plane.
+pub type Start = Box<dyn Fn() -> anyhow::Result<Cluster> + Send + Sync>;
+
+/// Like [`run`], on several control planes: each group has its own. The order applies within a group, and with
+/// [`Order::InTurns`], the groups run beside each other.
+#[must_use]
+pub fn run_groups(order: Order, groups: Vec<(Start, Vec<Scenario>)>) -> ExitCode {
+    let arguments = Arguments::from_args();
     let is_ignored = |scenario: &Scenario| scenario.needs_git && !Cluster::is_on_git();
-    run_on(move || Cluster::start(options.clone()), order, scenarios, is_ignored)
+    let of_group = |(start, scenarios)| trials(start, &arguments, order, scenarios, is_ignored);
+    let trials = groups.into_iter().flat_map(of_group).collect();
+    run_trials(arguments, order, trials)
 }
 
 /// Like [`run`], on any shared resource.
@@ -84,27 +97,40 @@ pub fn run_on<S: Shared>(
     scenarios: Vec<Scenario<S>>,
     is_ignored: impl Fn(&Scenario<S>) -> bool,
 ) -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    let in_turns = order == Order::InTurns && !arguments.ignored;
+    let arguments = Arguments::from_args();
+    let trials = trials(start, &arguments, order, scenarios, is_ignored);
+    run_trials(arguments, order, trials)
+}
+
+fn run_trials(mut arguments: Arguments, order: Order, trials: Vec<Trial>) -> ExitCode {
     match order {
         Order::AtOnce => {}
-        Order::InTurns if in_turns => arguments.test_threads = Some(2),
+        // One for each, since most of them wait for their turn; one thread alone would print each name at its start.
+        Order::InTurns if !arguments.ignored => arguments.test_threads = Some(trials.len().max(2)),
         Order::InTurns | Order::OneByOne => arguments.test_threads = Some(1),
     }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The trials of one group. Only they hold the shared resource, so it is stopped when the last one is done.
+fn trials<S: Shared>(
+    start: impl Fn() -> anyhow::Result<S> + Send + Sync + 'static,
+    arguments: &Arguments,
+    order: Order,
+    scenarios: Vec<Scenario<S>>,
+    is_ignored: impl Fn(&Scenario<S>) -> bool,
+) -> Vec<Trial> {
+    let in_turns = order == Order::InTurns && !arguments.ignored;
     let (shared, start, turns) = (Arc::new(OnceLock::new()), Arc::new(start), Arc::new(Turns::default()));
     let mut number = 0;
     let trials = scenarios.into_iter().map(|scenario| {
         let is_ignored = is_ignored(&scenario);
-        let is_run = is_selected(&arguments, &scenario.name) && (!is_ignored || arguments.include_ignored);
+        let is_run = is_selected(arguments, &scenario.name) && (!is_ignored || arguments.include_ignored);
         let turn = (in_turns && is_run).then(|| Turn { turns: turns.clone(), number });
         number += usize::from(is_run);
         trial(&scenario, start.clone(), shared.clone(), turn).with_ignored_flag(is_ignored)
     });
-    let trials = trials.collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    // Stops the shared resource: the trials, which had the only other handles, are done.
-    drop(shared);
-    conclusion.exit_code()
+    trials.collect()
 }
 
 /// Whether the command line selects a scenario.

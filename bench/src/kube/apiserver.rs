@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use trishanku::plane::components::Blueprint;
+use trishanku::plane::ports::{Allotted, Ports, Reservations};
 use trishanku::plane::state::{Form, Settings, Store};
-use trishanku::plane::{Assets, Home, Ports, certs};
+use trishanku::plane::{Assets, Home, certs};
 
 use super::http::Http;
 use crate::child::Child;
@@ -28,6 +29,7 @@ pub(crate) struct ApiServer {
     // Dropped before the folder.
     process: Child,
     _folder: TempDir,
+    _reservations: Reservations,
 }
 
 impl ApiServer {
@@ -47,7 +49,7 @@ impl ApiServer {
         let home = Home::at(folder.path());
         home.create()?;
         certs::ensure(&home.keys(), SystemTime::now().into())?;
-        let (ports, _) = Ports::choose(None).context("no free ports")?;
+        let Allotted { ports, reservations, .. } = Ports::choose(None).context("no free ports")?;
         let ports = Ports { store: target.server.address().port(), ..ports };
         let store = match target.server.kind {
             Kind::Gitcd => Store::Gitcd,
@@ -73,7 +75,7 @@ impl ApiServer {
             }
             let refused = match http.connect().await {
                 Ok(()) => match http.get(0, "/readyz").await {
-                    Ok(_) => return Ok(Self { http, process, _folder: folder }),
+                    Ok(_) => return Ok(Self { http, process, _folder: folder, _reservations: reservations }),
                     Err(error) => error,
                 },
                 Err(error) => error,

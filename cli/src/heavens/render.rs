@@ -22,7 +22,7 @@ use super::site::Site;
 use super::users::UsersPod;
 use crate::plane::audit;
 use crate::plane::components::Component;
-use crate::plane::ports::{self, Moved};
+use crate::plane::ports::{self, Moved, Reservations};
 use crate::plane::{Assets, Home};
 use crate::record::{HeavenRecord, Kind, RemoteRecord};
 
@@ -62,6 +62,8 @@ pub struct Rendered {
     pub ports: BTreeMap<String, u16>,
     /// Ports that changed because another program uses the old ones.
     pub moved: Vec<Moved>,
+    /// Keeps the ports from other control planes.
+    pub reservations: Reservations,
     /// Secrets with new certificates.
     pub issued: Vec<String>,
     /// Remarks for the user.
@@ -125,8 +127,10 @@ impl Rendered {
             job.forget_missing_credentials(&secrets, &mut rendered.remarks);
         }
         let names: Vec<String> = jobs.iter().flat_map(Job::port_names).collect();
-        (rendered.ports, rendered.moved) = ports::allot(&names, request.ports)
+        let allotted = ports::allot(&names, request.ports)
             .map_err(|source| super::SecretError::File { path: "a loopback port".into(), source })?;
+        (rendered.ports, rendered.moved, rendered.reservations) =
+            (allotted.ports, allotted.moved, allotted.reservations);
         let context = RenderContext {
             home: request.home,
             assets: request.assets,

@@ -1,10 +1,19 @@
 //! Loopback ports: chosen once, kept while they are free.
+//!
+//! Seconds pass between the choice of a port and the start of its server. Until then, nothing listens on it, and another
+//! control plane could choose it, too. On Linux, each port is therefore reserved for as long as its control plane runs: by a
+//! Unix socket with an abstract name, which belongs to the same network namespace as the port and ends with its process.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
+#[cfg(target_os = "linux")]
+use std::os::{
+    linux::net::SocketAddrExt,
+    unix::net::{SocketAddr, UnixListener},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,21 +44,53 @@ pub struct Moved {
     pub to: u16,
 }
 
+/// The chosen ports.
+#[derive(Debug)]
+pub struct Allotted<P> {
+    /// The ports.
+    pub ports: P,
+    /// Those that are not the previous ones.
+    pub moved: Vec<Moved>,
+    /// Keeps other control planes from choosing them.
+    pub reservations: Reservations,
+}
+
+/// Reserved ports: no other control plane of this machine chooses them until this is dropped. Only on Linux.
+#[derive(Debug, Default)]
+pub struct Reservations(#[cfg(target_os = "linux")] Vec<UnixListener>);
+
+impl Reservations {
+    /// Binds a port for a moment, and reserves it.
+    fn claim(&mut self, port: u16) -> io::Result<TcpListener> {
+        #[cfg(target_os = "linux")]
+        {
+            let address = SocketAddr::from_abstract_name(format!("trishanku-port-{port}"))?;
+            let reservation = UnixListener::bind_addr(&address)?;
+            let bound = listen(port)?;
+            self.0.push(reservation);
+            Ok(bound)
+        }
+        #[cfg(not(target_os = "linux"))]
+        listen(port)
+    }
+}
+
 impl Ports {
     /// Chooses the ports of the previous run where they are free, otherwise new ones.
     ///
-    /// All ports are bound while choosing, so no two are equal; they are released on return.
+    /// All ports are bound while choosing, so no two are equal; on return they are only reserved.
     ///
     /// # Errors
     /// If the system has no free loopback port.
-    pub fn choose(previous: Option<Self>) -> io::Result<(Self, Vec<Moved>)> {
+    pub fn choose(previous: Option<Self>) -> io::Result<Allotted<Self>> {
         let named = |ports: Self| {
             let all = [ports.store, ports.apiserver, ports.controller_manager, ports.scheduler, ports.audit];
             NAMES.iter().map(ToString::to_string).zip(all).filter(|(_, port)| *port > 0).collect()
         };
-        let (ports, moved) = allot(&NAMES.map(ToOwned::to_owned), &previous.map(named).unwrap_or_default())?;
+        let Allotted { ports, moved, reservations } =
+            allot(&NAMES.map(ToOwned::to_owned), &previous.map(named).unwrap_or_default())?;
         let [store, apiserver, controller_manager, scheduler, audit] = NAMES.map(|name| ports[name]);
-        Ok((Self { store, apiserver, controller_manager, scheduler, audit }, moved))
+        Ok(Allotted { ports: Self { store, apiserver, controller_manager, scheduler, audit }, moved, reservations })
     }
 }
 
@@ -58,18 +99,19 @@ const NAMES: [&str; 5] =
 
 /// Chooses a port for each name: that of the previous run if it is free, otherwise another one.
 ///
-/// All ports are bound while choosing, so no two are equal; they are released on return.
+/// All ports are bound while choosing, so no two are equal; on return they are only reserved.
 ///
 /// # Errors
 /// If the system has no free loopback port.
-pub fn allot(names: &[String], previous: &BTreeMap<String, u16>) -> io::Result<(BTreeMap<String, u16>, Vec<Moved>)> {
+pub fn allot(names: &[String], previous: &BTreeMap<String, u16>) -> io::Result<Allotted<BTreeMap<String, u16>>> {
     let (mut held, mut moved, mut ports) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut reservations = Reservations::default();
     // Names with a previous port come first, so that no other name gets it.
     let (known, new): (Vec<_>, Vec<_>) = names.iter().partition(|name| previous.contains_key(*name));
     for name in known.into_iter().chain(new) {
         let before = previous.get(name).copied();
-        let kept = before.and_then(|port| listen(port).ok());
-        let listener = kept.map_or_else(listen_anywhere, Ok)?;
+        let kept = before.and_then(|port| reservations.claim(port).ok());
+        let listener = kept.map_or_else(|| claim_any(&mut reservations), Ok)?;
         let port = listener.local_addr()?.port();
         if let Some(from) = before.filter(|&from| from != port) {
             moved.push(Moved { component: name.clone(), from, to: port });
@@ -77,18 +119,18 @@ pub fn allot(names: &[String], previous: &BTreeMap<String, u16>) -> io::Result<(
         held.push(listener);
         ports.insert(name.clone(), port);
     }
-    Ok((ports, moved))
+    Ok(Allotted { ports, moved, reservations })
 }
 
 fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Binds a free port outside the range for outgoing connections.
+/// Claims a free port outside the range for outgoing connections.
 ///
 /// While a component restarts, its port is free and others try to connect to it. A port from the system's range could
 /// then become the local end of a connection, even of one to itself, and the component could not bind it again.
-fn listen_anywhere() -> io::Result<TcpListener> {
+fn claim_any(reservations: &mut Reservations) -> io::Result<TcpListener> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let candidates = candidates(range.as_deref().unwrap_or_default());
     // A random start keeps control planes apart that start at the same time.
@@ -96,7 +138,7 @@ fn listen_anywhere() -> io::Result<TcpListener> {
     let count = candidates.len();
     (0..count)
         .map(|step| candidates.start + (start.wrapping_add(step) % count) as u16)
-        .find_map(|port| listen(port).ok())
+        .find_map(|port| reservations.claim(port).ok())
         .map_or_else(|| listen(0), Ok)
 }
 
@@ -126,18 +168,32 @@ mod tests {
     #[test]
     fn free_ports_are_kept_and_taken_ones_are_replaced_with_a_notice() {
         let choose = || {
-            let (chosen, moved) = Ports::choose(None).unwrap();
+            let Allotted { ports, moved, reservations } = Ports::choose(None).unwrap();
             assert!(moved.is_empty());
+            drop(reservations);
             // Another process may bind it first.
-            Some((chosen, TcpListener::bind((Ipv4Addr::LOCALHOST, chosen.apiserver)).ok()?))
+            Some((ports, TcpListener::bind((Ipv4Addr::LOCALHOST, ports.apiserver)).ok()?))
         };
         let (first, taken) =
             std::iter::repeat_with(choose).take(20).flatten().next().expect("a port is free for a moment");
-        let (second, moved) = Ports::choose(Some(first)).unwrap();
+        let Allotted { ports: second, moved, .. } = Ports::choose(Some(first)).unwrap();
         drop(taken);
         assert_ne!(second.apiserver, first.apiserver);
         let notice = Moved { component: "kube-apiserver".to_owned(), from: first.apiserver, to: second.apiserver };
         // Another process may have bound one of the other ports, so this is not an equality.
         assert!(moved.contains(&notice), "{moved:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_control_plane_does_not_get_the_ports_of_one_whose_servers_start() {
+        let first = Ports::choose(None).unwrap();
+        let second = Ports::choose(Some(first.ports)).unwrap();
+        assert_eq!(second.moved.len(), NAMES.len(), "{:?}", second.moved);
+        // They end with their owner.
+        drop(first.reservations);
+        let third = Ports::choose(Some(first.ports)).unwrap();
+        // Another process may have bound one in the meantime.
+        assert!(third.moved.len() < NAMES.len(), "{:?}", third.moved);
     }
 }

@@ -11,7 +11,8 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, Order, Scenario, Shape, is_long, run, scenarios};
+use anyhow::Context as _;
+use trishanku_e2e::{Cluster, Options, Order, Shape, Start, is_long, run_groups, scenarios};
 
 fn main() -> ExitCode {
     let mut star = scenarios![
@@ -46,35 +47,19 @@ fn main() -> ExitCode {
         broken_star.extend(scenarios![apart::both_sides_work_on_while_one_is_cut_off_and_agree_after]);
         mesh.extend(scenarios![killed::mesh_every_process_is_killed_in_turn_and_nothing_acknowledged_is_lost]);
     }
-    let groups = [(Shape::Star, star), (Shape::Star, broken_star), (Shape::Mesh, mesh)];
-    let outcomes = if is_long() {
-        // Counting commits requires an otherwise idle machine.
-        groups.map(|(shape, scenarios)| show(shape, scenarios))
-    } else {
-        // Each scenario waits most of the time.
-        groups
-            .map(|(shape, scenarios)| std::thread::spawn(move || show(shape, scenarios)))
-            // A panic has already been reported.
-            .map(|shown| shown.join().unwrap_or(ExitCode::FAILURE))
-    };
-    if outcomes.iter().all(|outcome| *outcome == ExitCode::SUCCESS) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // Concurrently, unless there is time: each scenario waits most of the time. Counting commits requires an otherwise idle
+    // machine.
+    let order = if is_long() { Order::OneByOne } else { Order::InTurns };
+    run_groups(order, vec![(on(Shape::Star), star), (on(Shape::Star), broken_star), (on(Shape::Mesh), mesh)])
 }
 
-/// Runs scenarios on a cluster of their own.
-fn show(shape: Shape, scenarios: Vec<Scenario>) -> ExitCode {
-    let arguments = match shape {
-        Shape::Mesh => any::arguments(),
-        Shape::Central | Shape::Star => Ok(Vec::new()),
-    };
-    match arguments {
-        Ok(arguments) => {
-            // Concurrently, unless there is time.
-            let order = if is_long() { Order::OneByOne } else { Order::InTurns };
-            run(&Options { shape, arguments, ..Options::default() }, order, scenarios)
-        }
-        Err(error) => {
-            eprintln!("cannot build the sample controller: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+/// Starts a cluster.
+fn on(shape: Shape) -> Start {
+    Box::new(move || {
+        let arguments = match shape {
+            Shape::Mesh => any::arguments().context("cannot build the sample controller")?,
+            Shape::Central | Shape::Star => Vec::new(),
+        };
+        Cluster::start(Options { shape, arguments, ..Options::default() })
+    })
 }
