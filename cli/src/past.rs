@@ -201,7 +201,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PastEr
 
 /// Runs `gitcd fork` into the repository of a control plane.
 fn forked(mut fork: Command, home: &Home) -> Result<Forked, PastError> {
-    fork.arg("--json").arg(home.repository());
+    fork.args(["--json", "--shared"]).arg(home.repository());
     let output = fork.output().map_err(|source| PastError::Start { program: fork.get_program().into(), source })?;
     if !output.status.success() {
         let said = complaint::of(&output.stderr);

@@ -20,6 +20,7 @@ mod prepare;
 mod progress;
 mod pull;
 mod restore;
+mod retain;
 mod serve;
 mod status;
 mod stop;
@@ -88,6 +89,10 @@ enum Command {
     ///
     /// The branch may be served meanwhile, and is not changed.
     Fork(Box<fork::Args>),
+    /// Remove the older history of a branch, after a copy of it to an archive
+    ///
+    /// The branch may be served meanwhile.
+    Retain(Box<retain::Args>),
     /// Show the status of served branches and of their remotes
     ///
     /// Prints a line for each branch, and below it one for each of its remotes.
@@ -144,8 +149,8 @@ enum Command {
 impl Command {
     /// Returns whether the command creates or changes a repository.
     fn writes(&self) -> bool {
-        use Command::{Fork, Host, Init, Prepare, Pull, Restore, Serve};
-        matches!(self, Init(_) | Fork(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_))
+        use Command::{Fork, Host, Init, Prepare, Pull, Restore, Retain, Serve};
+        matches!(self, Init(_) | Fork(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_) | Retain(_))
     }
 }
 
@@ -269,6 +274,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         Command::Host(args) => host::run(&args)?,
         Command::Restore(args) => restore::run(&args)?,
         Command::Fork(args) => fork::run(&args)?,
+        Command::Retain(args) => retain::run(&args)?,
         Command::Status(args) => return status::run(&args),
         Command::Log(args) => history::log::run(&args)?,
         Command::Blame(args) => history::blame::run(&args)?,

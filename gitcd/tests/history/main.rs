@@ -10,6 +10,7 @@ mod existing;
 mod fork;
 mod go;
 mod past;
+mod retain;
 mod secrets;
 mod verify;
 

@@ -48,6 +48,8 @@ pub(crate) struct Launch {
     program: PathBuf,
     /// The folder of its state, prepared by the caller; a new one unless set.
     folder: Option<PathBuf>,
+    /// The folder of a state to copy.
+    copied: Option<PathBuf>,
     port: Option<u16>,
     secure: Option<u16>,
     /// Words put before the program, such as `setpriv --reuid=…`.
@@ -63,6 +65,7 @@ impl Launch {
             kind,
             program: kind.program(),
             folder: None,
+            copied: None,
             port: None,
             secure: None,
             wrapper: Vec::new(),
@@ -74,6 +77,12 @@ impl Launch {
     /// Serves the state in `folder`, which outlives the server.
     pub(crate) fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Serves a copy of the state in `folder`.
+    pub(crate) fn copy_of(mut self, folder: &Path) -> Self {
+        self.copied = Some(folder.to_owned());
         self
     }
 
@@ -122,7 +131,11 @@ impl Launch {
     pub(crate) fn spawn(self) -> Server {
         let temporary = tempfile::tempdir().expect("the temporary folder is writable");
         let folder = self.folder.unwrap_or_else(|| {
-            if self.kind == Kind::Gitcd {
+            if let Some(folder) = &self.copied {
+                let to = temporary.path();
+                let copied = Command::new("cp").arg("-a").arg(folder.join(".")).arg(to).status();
+                assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", folder.display());
+            } else if self.kind == Kind::Gitcd {
                 Repository::init(&temporary.path().join("repo.git"));
             }
             temporary.path().to_owned()

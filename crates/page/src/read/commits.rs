@@ -164,7 +164,7 @@ impl Branch {
         let Brought { commits, has_more } = match self.history.brought_by(&step, MERGED) {
             Ok(brought) => brought,
             // The history of the other branch is cut.
-            Err(HistoryError::Object { .. }) if self.history.repository().is_shallow() => {
+            Err(HistoryError::Object { .. } | HistoryError::Graph(_)) if self.history.repository().is_shallow() => {
                 Brought { commits: Vec::new(), has_more: true }
             }
             Err(error) => return Err(error.into()),

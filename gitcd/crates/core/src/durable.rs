@@ -4,9 +4,9 @@
 //! crash at any moment leaves either the old state or the new one.
 //! A failed fsync is never retried: the kernel may have dropped the dirty pages, and would report success.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// A failed file-system operation.
@@ -65,6 +65,62 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
 pub const PRIVATE_FILE: u32 = 0o600;
 /// Permissions of folders that only their owner can access.
 const PRIVATE_FOLDER: u32 = 0o700;
+
+/// Who can access a file or folder: its permissions and its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    mode: u32,
+    owner: Option<(u32, u32)>,
+}
+
+impl Access {
+    /// Access for the user of this process only.
+    pub const PRIVATE: Self = Self { mode: PRIVATE_FILE, owner: None };
+
+    /// Returns the access of an existing file, for others beside it; [`Self::PRIVATE`] if the file does not exist.
+    ///
+    /// # Errors
+    /// [`Error`] if its metadata cannot be read.
+    pub fn of(model: &Path) -> Result<Self, Error> {
+        match fs::metadata(model) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::PRIVATE),
+            Err(error) => Err(Error::of("read", model)(error)),
+            Ok(found) => {
+                Ok(Self { mode: (found.mode() & 0o666) | PRIVATE_FILE, owner: Some((found.uid(), found.gid())) })
+            }
+        }
+    }
+
+    /// Returns the access only for users who can also write: for a file that is locked.
+    #[must_use]
+    pub fn of_writers(self) -> Self {
+        let write = self.mode & 0o222;
+        Self { mode: write | (write << 1) | PRIVATE_FILE, ..self }
+    }
+
+    /// Gives a file or folder that this process has just created this access, as far as the system allows: only root changes owners, and
+    /// some file systems have none. Users who can read a folder can also open what is in it.
+    pub fn grant(self, file: &File, path: &Path) {
+        let Ok(found) = file.metadata() else { return };
+        let logged = |result: io::Result<()>| {
+            if let Err(error) = result {
+                tracing::debug!(path = %path.display(), %error, "the access is not changed");
+            }
+        };
+        if let Some((user, group)) = self.owner {
+            if group != found.gid() {
+                logged(fchown(file, None, Some(group)));
+            }
+            if user != found.uid() {
+                logged(fchown(file, Some(user), None));
+            }
+        }
+        let mode = if found.is_dir() { self.mode | ((self.mode & 0o444) >> 2) } else { self.mode };
+        if found.mode() & 0o777 != mode {
+            logged(file.set_permissions(Permissions::from_mode((found.mode() & 0o7000) | mode)));
+        }
+    }
+}
 
 /// Creates a folder and its missing parents, which only their owner can access. One fsync for each that was missing.
 ///
@@ -139,11 +195,28 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// [`Error`], as for [`replace`]; also if `write` fails.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
+    replace_as(path, Access::PRIVATE, write)
+}
+
+/// Does the same as [`replace_with`], with the given access from the first moment on.
+///
+/// # Errors
+/// [`Error`], as for [`replace_with`].
+pub fn replace_as(path: &Path, access: Access, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     let temporary = path.with_extension("new");
-    // Overwrites what a crash left of an earlier attempt.
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-    let mut file = options.open(&temporary).map_err(Error::of("create", &temporary))?;
+    let file = if access == Access::PRIVATE {
+        // Overwrites what a crash left of an earlier attempt.
+        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&temporary)
+    } else {
+        // What gets another owner is a file of this process, and nothing that a link leads to.
+        let _left = fs::remove_file(&temporary);
+        options.write(true).create_new(true).mode(PRIVATE_FILE).open(&temporary)
+    };
+    let mut file = file.map_err(Error::of("create", &temporary))?;
+    if access != Access::PRIVATE {
+        access.grant(&file, &temporary);
+    }
     write(&mut file).map_err(Error::of("write", &temporary))?;
     file.sync_all().map_err(Error::of("fsync", &temporary))?;
     rename(&temporary, path)?;
@@ -221,6 +294,24 @@ mod tests {
         assert_eq!([mode(&folder.path().join("a")), mode(&below)], [PRIVATE_FOLDER; 2]);
         replace(&below.join("file"), b"content").unwrap();
         assert_eq!(mode(&below.join("file")), PRIVATE_FILE);
+    }
+
+    #[test]
+    fn a_file_can_have_the_access_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let [model, path, below] = ["HEAD", "file", "below"].map(|name| folder.path().join(name));
+        assert_eq!(Access::of(&model).unwrap(), Access::PRIVATE);
+        fs::write(&model, "").unwrap();
+        fs::set_permissions(&model, Permissions::from_mode(0o640)).unwrap();
+        let access = Access::of(&model).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        replace_as(&path, access, |file| file.write_all(b"content")).unwrap();
+        assert_eq!(mode(&path), 0o640);
+        access.of_writers().grant(&File::open(&path).unwrap(), &path);
+        assert_eq!(mode(&path), 0o600);
+        fs::create_dir(&below).unwrap();
+        access.grant(&File::open(&below).unwrap(), &below);
+        assert_eq!(mode(&below), 0o750);
     }
 
     #[test]

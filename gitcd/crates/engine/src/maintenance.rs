@@ -16,6 +16,7 @@ mod index;
 mod join;
 mod prune;
 mod record;
+pub mod retain;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use tokio::sync::{Notify, watch};
 use self::choose::Pack;
 pub use self::join::JoinError;
 use self::join::MaintenancePaths;
+use self::prune::PruneScope;
 use self::record::Record;
 
 /// How often packs are counted.
@@ -148,8 +150,8 @@ impl Maintenance {
         }
         let failed = |error: &JoinError| {
             self.failed(error);
-            // A search takes long, and repositories rarely repair themselves.
-            *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
+            // Repositories rarely repair themselves.
+            self.prune_later();
         };
         let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
         let due = tokio::task::spawn_blocking(move || due(&repository, all, uptime, now));
@@ -169,7 +171,7 @@ impl Maintenance {
                 Some(grace) => grace,
                 None => prune::grace(&git, &turn.place, stopped).await?,
             };
-            prune::prune(&git, &turn.place, grace, now, stopped).await
+            prune::prune(&git, &turn.place, PruneScope::Since(grace), now, stopped).await
         };
         let pruned = pruned.await;
         drop(running);
@@ -184,8 +186,17 @@ impl Maintenance {
             Err(JoinError::Moved) => {
                 tracing::debug!("an object to be pruned is referenced again; the next run keeps it");
             }
+            Err(error @ JoinError::InUse(_)) => {
+                self.prune_later();
+                tracing::info!(%error, "pruned nothing");
+            }
             Err(error) => failed(&error),
         }
+    }
+
+    /// Defers the next search, which takes long, because this one had no success.
+    fn prune_later(&self) {
+        *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
     }
 
     async fn round(&self, all: bool, stopped: &watch::Receiver<bool>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use git2::Oid;
 use gitcd_repo::changes::{self, Changes};
-use gitcd_repo::graph::{Commit, Graph, GraphError};
+use gitcd_repo::graph::{Commit, Graph};
 
 use super::moment::Moment;
 use super::{CommitInfo, History, HistoryError, Revisions};
@@ -89,15 +89,19 @@ impl History {
         let Some(before) = merge.before.filter(|before| parents.len() > 1 && !self.is_cut(&odb, *before)) else {
             return Ok(Some(brought));
         };
-        let failed = |error: GraphError| HistoryError::object(error.oid, error.problem);
         let mut graph = Graph::default();
         for theirs in parents.iter().filter(|parent| **parent != before && !self.is_cut(&odb, **parent)) {
             self.proceed()?;
-            let Some(apart) = graph.apart(&self.repository, *theirs, before, most).map_err(failed)? else {
+            let apart = match graph.apart(&self.repository, *theirs, before, most) {
+                // They begin before the cut.
+                Err(error) if error.is_cut() => None,
+                apart => apart?,
+            };
+            let Some(apart) = apart else {
                 return Ok(None);
             };
             for oid in apart.one {
-                brought.insert(oid, graph.commit(&self.repository, oid).map_err(failed)?);
+                brought.insert(oid, graph.commit(&self.repository, oid)?);
             }
         }
         Ok(Some(brought))

@@ -19,6 +19,7 @@ pub mod managers;
 pub mod moment;
 mod named;
 pub mod neighbours;
+pub mod retention;
 mod stop;
 pub mod versions;
 pub mod when;
@@ -31,10 +32,12 @@ use git2::{Odb, Oid, Repository};
 use gitcd_core::keyspace::{COMPACT_REVISION_KEY, KeySpace};
 use gitcd_merge::form::{self, Form};
 
+use gitcd_repo::boundary::{Boundary, BoundaryError};
 use gitcd_repo::branch::Config;
 use gitcd_repo::changes::{self, TreeError};
 use gitcd_repo::git_dir;
 use gitcd_repo::go;
+use gitcd_repo::graph::GraphError;
 use gitcd_repo::lookup::{self, Known, Lookup};
 use gitcd_repo::object;
 use gitcd_repo::reader::LoadError;
@@ -57,8 +60,10 @@ pub struct History {
     tip: Flush,
     /// The target of the data reference, which may have external commits since the last flush.
     head: Oid,
-    /// Whether this is a shallow clone.
+    /// Whether this is a shallow clone, or the history was cut.
     is_shallow: bool,
+    /// Where gitcd cut the history.
+    boundary: Boundary,
     stop: Stop,
 }
 
@@ -131,12 +136,33 @@ pub enum HistoryError {
     #[error(
         "{asked} is before revision {first}, at which this shallow clone begins; `git fetch --unshallow` brings the rest"
     )]
-    Cut {
+    Shallow {
         /// The requested moment.
         asked: String,
         /// The first revision in the clone.
         first: i64,
     },
+    /// The history was cut.
+    #[error(
+        "{asked} is before revision {first}, at which the history begins: older history was cut on {date}, {archive_status}; read it there, \
+         or fetch it with `git fetch --unshallow`"
+    )]
+    Cut {
+        /// The requested moment.
+        asked: String,
+        /// The first revision that was kept.
+        first: i64,
+        /// The date of the cut.
+        date: String,
+        /// Where the removed commits are.
+        archive_status: String,
+    },
+    /// The ancestry of commits cannot be read.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The end of the history cannot be read.
+    #[error(transparent)]
+    Boundary(#[from] BoundaryError),
     /// The revision has not happened yet, or is not committed yet.
     #[error("revision {asked} is not in Git; the last one is {last}")]
     TooLate {
@@ -189,6 +215,7 @@ impl History {
         }
         let odb = repository.odb().map_err(|error| HistoryError::object(metadata, error.message()))?;
         let tip = Flush::read(&odb, metadata)?;
+        let boundary = Boundary::read(repository.commondir())?;
         // The last flush may have no key.
         let mut flush = Some(tip.clone()).filter(|_| find_prefix);
         for _ in 0..MAX_PREFIX {
@@ -196,12 +223,13 @@ impl History {
             if let Some(prefix) = prefix(&repository, &odb, &found)? {
                 config.keys = KeySpace::new(&prefix, [""; 0]);
             } else {
-                flush = found.previous.filter(|oid| odb.exists(*oid)).map(|oid| Flush::read(&odb, oid)).transpose()?;
+                let is_there = |oid: &Oid| odb.exists(*oid) && !boundary.removed(*oid).unwrap_or(true);
+                flush = found.previous.filter(is_there).map(|oid| Flush::read(&odb, oid)).transpose()?;
             }
         }
         drop(odb);
         let is_shallow = repository.is_shallow();
-        Ok(Self { repository, config, tip, head, is_shallow, stop: Stop::default() })
+        Ok(Self { repository, config, tip, head, is_shallow, boundary, stop: Stop::default() })
     }
 
     /// Returns the last revision in Git.

@@ -65,6 +65,10 @@ impl History {
 
     /// Returns the parent on this branch; for an external merge, a parent that descends from this branch.
     fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, until: Option<Oid>, joins: &[HistoryLink]) -> Option<Oid> {
+        // A parent that is here, of several, may be that of another branch.
+        if self.boundary.has(commit.oid) {
+            return None;
+        }
         let there: Vec<Oid> = commit.parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
         if there.len() < 2 {
             return there.first().copied();
@@ -73,15 +77,12 @@ impl History {
             HistoryLink::Merged { ours, theirs } => (there.contains(ours) && there.contains(theirs)).then_some(*ours),
             _ => None,
         });
-        let leads_to = |parent: &Oid| {
-            let descends = |until| self.repository.graph_descendant_of(*parent, until).unwrap_or(false);
-            until.is_some_and(|until| *parent == until || descends(until))
-        };
+        let leads_to = |parent: &Oid| until.is_some_and(|until| self.has(*parent, until));
         own.or_else(|| there.iter().copied().find(leads_to)).or(there.first().copied())
     }
 
-    /// Returns whether a shallow clone lacks this commit.
+    /// Returns whether a shallow clone lacks this commit, or gitcd removed it, although its object may still exist.
     pub(super) fn is_cut(&self, odb: &Odb<'_>, commit: Oid) -> bool {
-        self.is_shallow && !odb.exists(commit)
+        self.is_shallow && (self.boundary.removed(commit).unwrap_or(true) || !odb.exists(commit))
     }
 }

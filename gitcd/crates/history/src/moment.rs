@@ -67,7 +67,7 @@ impl History {
     /// Returns the last state of the branch at or before `when`.
     ///
     /// # Errors
-    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::Cut`], [`HistoryError::TooLate`], or the history
+    /// [`HistoryError::TooEarly`], [`HistoryError::BeforeInit`], [`HistoryError::Shallow`], [`HistoryError::Cut`], [`HistoryError::TooLate`], or the history
     /// cannot be read.
     pub fn at(&self, when: When) -> Result<Moment, HistoryError> {
         let odb = self.odb()?;
@@ -83,7 +83,7 @@ impl History {
         }
         let (mut newer, mut flush) = (None, self.tip.clone());
         while is_after(&flush) {
-            let Some(older) = self.before(&odb, &flush)? else { return Err(too_early(when, &flush)) };
+            let Some(older) = self.before(&odb, &flush)? else { return Err(self.too_early(when, &flush)) };
             newer = Some(std::mem::replace(&mut flush, older));
         }
         let found = match &newer {
@@ -212,22 +212,27 @@ impl History {
     }
 }
 
-fn too_early(when: When, first: &Flush) -> HistoryError {
-    let is_adopted = first.joins.iter().any(|join| matches!(join, HistoryLink::Adopted { .. }));
-    let asked = match when {
-        When::Revision(revision) => format!("revision {revision}"),
-        When::Time(time) => {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
-            humantime::format_rfc3339_seconds(time).to_string()
+impl History {
+    fn too_early(&self, when: When, first: &Flush) -> HistoryError {
+        let is_adopted = first.joins.iter().any(|join| matches!(join, HistoryLink::Adopted { .. }));
+        let asked = match when {
+            When::Revision(revision) => format!("revision {revision}"),
+            When::Time(time) => {
+                let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
+                humantime::format_rfc3339_seconds(time).to_string()
+            }
+            When::Now => "now".into(),
+        };
+        let (is_cut, first) = (first.previous.is_some(), first.revision);
+        if is_adopted {
+            HistoryError::BeforeInit { asked, first }
+        } else if is_cut {
+            match self.boundary.cut() {
+                Some(cut) => HistoryError::Cut { asked, first, date: cut.date(), archive_status: cut.archive_status() },
+                None => HistoryError::Shallow { asked, first },
+            }
+        } else {
+            HistoryError::TooEarly { asked, first }
         }
-        When::Now => "now".into(),
-    };
-    let (is_cut, first) = (first.previous.is_some(), first.revision);
-    if is_adopted {
-        HistoryError::BeforeInit { asked, first }
-    } else if is_cut {
-        HistoryError::Cut { asked, first }
-    } else {
-        HistoryError::TooEarly { asked, first }
     }
 }

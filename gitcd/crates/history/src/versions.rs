@@ -199,7 +199,7 @@ impl History {
         while let Some(oid) = next.filter(|next| until != Some(*next)) {
             self.proceed()?;
             let commit = CommitInfo::read(odb, oid)?;
-            match commit.revisions() {
+            match commit.revisions().filter(|_| !self.boundary.has(oid)) {
                 Some(own) if own.first > revision && commit.parents.len() == 1 => next = Some(commit.parents[0]),
                 Some(own) if own.first <= revision && revision <= own.last && commit.parents.len() == 1 => {
                     let before = CommitInfo::read(odb, commit.parents[0])?.tree;
@@ -260,6 +260,10 @@ impl History {
         // Follows the parents like `git log -- PATH`.
         'commits: loop {
             self.proceed()?;
+            if self.boundary.has(commit.oid) {
+                // Its parents may be here, but not what leads to them.
+                return Ok(commit);
+            }
             for parent in &commit.parents {
                 if self.is_cut(odb, *parent) {
                     continue;

@@ -47,8 +47,8 @@ use bytes::Bytes;
 use git2::{Oid, Repository};
 use gitcd_core::keyspace::KeySpace;
 
+use super::alternates::ObjectsInUse;
 use super::entries::Entries;
-use super::graph::Graph;
 use super::history_link::HistoryLink;
 use super::load::{Names, Snapshot};
 use super::pack::{self, Placed};
@@ -60,8 +60,10 @@ mod adopt;
 mod commit;
 mod convert;
 mod error;
+mod external;
 mod flush;
 mod fork;
+mod link;
 mod merge;
 mod open;
 mod repository;
@@ -81,8 +83,9 @@ pub use super::trie::ShapeError;
 pub use adopt::{Check, Takeover};
 pub use convert::Converted;
 pub use error::{AdoptError, CommitError, CreateError, FlushError, OpenError};
+use external::is_to_be_merged;
 pub use flush::Flushed;
-pub use fork::{ForkError, ForkPoint, PastWrite};
+pub use fork::{ForkError, ForkObjects, ForkPoint, PastWrite};
 pub use merge::{Joined, Merging};
 pub use repository::is_absent;
 pub use repository::{init as init_repository, open_repository};
@@ -218,6 +221,8 @@ pub struct Branch {
     failed: bool,
     /// Whether the local file records `head`.
     is_recorded: bool,
+    /// Keeps the records of a temporary fork locked.
+    _in_use: ObjectsInUse,
 }
 
 struct Value {
@@ -281,13 +286,6 @@ impl Branch {
     pub fn load(&self, metadata: Oid) -> Result<Loaded, LoadError> {
         Snapshot::read(&self.repository, &self.names, metadata)?.load(&self.repository, &self.names, &self.config.keys)
     }
-}
-
-/// Returns whether a commit on the data reference has to be merged: it can be read, and is not one of our older commits that the
-/// reference was moved back to.
-fn is_to_be_merged(repository: &Repository, found: Oid, ours: Oid) -> bool {
-    let mut graph = Graph::default();
-    matches!(graph.is_ancestor(repository, found, ours), Ok(false))
 }
 
 /// Formats the target of a reference.

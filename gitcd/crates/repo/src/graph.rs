@@ -3,6 +3,9 @@
 //! Source: Git's algorithm in `commit-reach.c` (`paint_down_to_common`), except that some edges do not count. A merge that left
 //! keys out has the other branch as a parent without having those keys; for these keys its history does not include that parent
 //! ([`gitcd_core::scope`]).
+//!
+//! A walk ends at the [boundary](crate::boundary) of a history that gitcd cut. If a merge base may be beyond it, that is an error,
+//! never a merge without a base: the other side would bring back every key that was deleted meanwhile.
 
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,11 +15,19 @@ use git2::{Odb, Oid, Repository};
 
 use gitcd_core::scope::Scope;
 
+use self::ended::ParentView;
+use super::boundary::Boundary;
+
+mod cut;
 mod edited;
+mod ended;
+mod error;
 mod missing;
 mod symmetric_difference;
 
+pub use cut::CutPlan;
 pub use edited::Edit;
+pub use error::GraphError;
 pub use missing::Missing;
 pub use symmetric_difference::SymmetricDifference;
 
@@ -31,30 +42,40 @@ pub struct Commit {
     pub time: i64,
     /// The parent that was not merged whole, and the scope of the merge.
     pub partial: Option<(Oid, Arc<Scope>)>,
+    /// Whether the history ends here although the commit has parents, which are not listed then.
+    pub is_boundary: bool,
 }
 
-/// A commit that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("commit {oid}: {problem}")]
-pub struct GraphError {
-    /// The commit.
-    pub oid: Oid,
-    /// What is wrong.
-    pub problem: String,
+impl Commit {
+    /// Returns whether the edge to a parent does not count, because the merge left keys out.
+    fn leaves_out(&self, parent: Oid, left_out: &impl Fn(&Scope) -> bool) -> bool {
+        self.partial.as_ref().is_some_and(|(of, scope)| *of == parent && left_out(scope))
+    }
 }
 
-/// The commits read so far. Commits are immutable, so the graph may live as long as its repository.
+/// Counts all edges.
+fn none_left_out(_: &Scope) -> bool {
+    false
+}
+
+/// The commits read so far. Commits are immutable, so the graph may live as long as its repository. If the boundary of the history
+/// moves, the next search for merge bases starts afresh.
 #[derive(Debug, Default)]
 pub struct Graph {
+    boundary: Option<Boundary>,
+    parents: ParentView,
     commits: HashMap<Oid, Arc<Commit>>,
     /// Merge bases of pairs that were computed.
     meetings: HashMap<(Oid, Oid), Arc<MergeBases>>,
     filtered: HashMap<(Oid, Oid), Vec<Filtered>>,
     edits: edited::Remembered,
+    /// Number of commits that were read from the repository.
+    #[cfg(test)]
+    reads: usize,
 }
 
-/// Limit of cached commits.
-const REMEMBERED: usize = 200_000;
+/// Limit of cached commits. Tests have fewer, and exceed it nevertheless.
+const REMEMBERED: usize = if cfg!(test) { 100 } else { 200_000 };
 /// Limit of cached pairs.
 const REMEMBERED_PAIRS: usize = 20_000;
 
@@ -81,10 +102,21 @@ struct Filtered {
 }
 
 impl Graph {
+    /// Returns a graph whose commits have all parents that they name, also those beyond the boundary of the history.
+    pub fn raw() -> Self {
+        Self { parents: ParentView::All, ..Self::default() }
+    }
+
+    /// Returns a graph in which removed commits that are here again, as ancestors of what another branch sent, end the history like
+    /// those on the boundary.
+    pub fn lenient() -> Self {
+        Self { parents: ParentView::Here, ..Self::default() }
+    }
+
     /// Returns a commit.
     ///
     /// # Errors
-    /// [`GraphError`] if it does not exist or is not a commit.
+    /// [`GraphError`] if it does not exist, is not a commit, or was removed when the history was cut.
     pub fn commit(&mut self, repository: &Repository, oid: Oid) -> Result<Arc<Commit>, GraphError> {
         if let Some(commit) = self.commits.get(&oid) {
             return Ok(commit.clone());
@@ -92,9 +124,15 @@ impl Graph {
         if self.commits.len() >= REMEMBERED {
             self.commits.clear();
         }
-        let failed = |error: git2::Error| GraphError { oid, problem: error.message().to_owned() };
-        let odb = repository.odb().map_err(failed)?;
-        let commit = Arc::new(read(&odb, oid)?);
+        #[cfg(test)]
+        {
+            self.reads += 1;
+        }
+        let odb = repository.odb().map_err(|error| GraphError::unreadable(oid, error.message()))?;
+        let is_removed = self.check_removed(repository, oid)?;
+        let mut commit = read(&odb, oid).map_err(|error| self.pruned_or(error, &odb, oid))?;
+        self.end_at_boundary(oid, is_removed, &mut commit);
+        let commit = Arc::new(commit);
         self.commits.insert(oid, commit.clone());
         Ok(commit)
     }
@@ -104,7 +142,13 @@ impl Graph {
     /// # Errors
     /// [`GraphError`].
     pub fn is_ancestor(&mut self, repository: &Repository, ancestor: Oid, commit: Oid) -> Result<bool, GraphError> {
-        Ok(ancestor == commit || self.meet(repository, ancestor, commit, |_| false)?.bases == [ancestor])
+        if ancestor == commit {
+            return Ok(true);
+        }
+        match self.meet(repository, ancestor, commit, none_left_out) {
+            Err(error) if error.is_cut() => self.is_kept_ancestor(repository, ancestor, commit, error),
+            meeting => Ok(meeting?.bases == [ancestor]),
+        }
     }
 
     /// Returns the merge bases of two commits, counting all edges, and caches them: a merge with several bases needs them for
@@ -113,11 +157,12 @@ impl Graph {
     /// # Errors
     /// [`GraphError`].
     pub fn meeting(&mut self, repository: &Repository, one: Oid, other: Oid) -> Result<Arc<MergeBases>, GraphError> {
+        self.refresh(repository)?;
         let pair = (one.min(other), one.max(other));
         if let Some(meeting) = self.meetings.get(&pair) {
             return Ok(meeting.clone());
         }
-        let meeting = Arc::new(self.meet(repository, pair.0, pair.1, |_| false)?);
+        let meeting = Arc::new(self.meet(repository, pair.0, pair.1, none_left_out)?);
         if self.meetings.len() >= REMEMBERED_PAIRS {
             self.meetings.clear();
         }
@@ -173,14 +218,21 @@ impl Graph {
         other: Oid,
         left_out: impl Fn(&Scope) -> bool,
     ) -> Result<MergeBases, GraphError> {
+        let left_out = &left_out;
+        self.refresh(repository)?;
         if one == other {
             return Ok(MergeBases { bases: vec![one], scopes: Vec::new() });
         }
-        let (found, flags) = self.paint(repository, one, other, &left_out)?;
+        let (found, flags) = self.paint(repository, [one, other], left_out)?;
+        self.check_ends(&flags)?;
+        if found.is_empty() {
+            // They may appear to be unrelated only because one of them ends at the boundary.
+            self.check_whole(&flags)?;
+        }
         let mut bases: Vec<Oid> = found.into_iter().filter(|oid| flags[oid] & STALE == 0).collect();
         bases.sort();
         if bases.len() > 1 {
-            bases = self.independent(repository, &bases, &left_out)?;
+            bases = self.independent(repository, &bases, left_out)?;
         }
         let mut scopes: Vec<Arc<Scope>> = Vec::new();
         for (oid, flags) in &flags {
@@ -198,8 +250,7 @@ impl Graph {
     fn paint(
         &mut self,
         repository: &Repository,
-        one: Oid,
-        other: Oid,
+        [one, other]: [Oid; 2],
         left_out: &impl Fn(&Scope) -> bool,
     ) -> Result<(Vec<Oid>, HashMap<Oid, u8>), GraphError> {
         let mut flags: HashMap<Oid, u8> = HashMap::new();
@@ -229,8 +280,7 @@ impl Graph {
             }
             let commit = self.commit(repository, oid)?;
             for parent in &commit.parents {
-                let partial = commit.partial.as_ref().filter(|(of, _)| of == parent);
-                if partial.is_some_and(|(_, scope)| left_out(scope)) {
+                if commit.leaves_out(*parent, left_out) {
                     continue;
                 }
                 let theirs = flags.entry(*parent).or_default();
@@ -247,10 +297,11 @@ impl Graph {
                 }
             }
         }
+        self.share_ends(repository, [one, other], left_out, &mut flags)?;
         Ok((found, flags))
     }
 
-    /// Drops bases that are ancestors of others, which clock skew can cause.
+    /// Drops bases that are ancestors of others, which clock skew can cause, and the boundary of the history can hide.
     fn independent(
         &mut self,
         repository: &Repository,
@@ -259,21 +310,39 @@ impl Graph {
     ) -> Result<Vec<Oid>, GraphError> {
         let mut kept = Vec::new();
         for base in bases {
-            let mut is_redundant = false;
-            for other in bases.iter().filter(|other| *other != base) {
-                let (found, flags) = self.paint(repository, *base, *other, left_out)?;
-                is_redundant |= found.contains(base) && flags[base] & STALE == 0;
-            }
-            if !is_redundant {
+            if !self.is_redundant(repository, *base, bases, left_out)? {
                 kept.push(*base);
             }
         }
         Ok(kept)
     }
+
+    fn is_redundant(
+        &mut self,
+        repository: &Repository,
+        base: Oid,
+        bases: &[Oid],
+        left_out: &impl Fn(&Scope) -> bool,
+    ) -> Result<bool, GraphError> {
+        // First, because the order of two commits on the boundary may be unknown.
+        for other in bases {
+            if self.is_before_cut_of(repository, base, *other, left_out)? {
+                return Ok(true);
+            }
+        }
+        for other in bases.iter().filter(|other| **other != base) {
+            let (found, flags) = self.paint(repository, [base, *other], left_out)?;
+            self.check_before_ends(base, &flags)?;
+            if found.contains(&base) && flags[&base] & STALE == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn read(odb: &Odb<'_>, oid: Oid) -> Result<Commit, GraphError> {
-    let problem = |problem: &str| GraphError { oid, problem: problem.to_owned() };
+    let problem = |problem: &str| GraphError::unreadable(oid, problem);
     let object = super::object::read(odb, oid).map_err(|error| problem(error.message()))?;
     if object.kind() != git2::ObjectType::Commit {
         return Err(problem("it is not a commit"));
@@ -301,7 +370,7 @@ pub fn parse(data: &[u8]) -> Option<Commit> {
     let message = data.get(end + 2..).unwrap_or_default();
     let partial = if parents.len() > 1 { Scope::parse(message) } else { None };
     let partial = partial.filter(|(of, _)| parents.contains(of)).map(|(of, scope)| (of, Arc::new(scope)));
-    Some(Commit { tree, parents, time, partial })
+    Some(Commit { tree, parents, time, partial, is_boundary: false })
 }
 
 #[cfg(test)]

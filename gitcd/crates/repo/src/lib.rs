@@ -5,6 +5,8 @@
 //! The [example](branch) creates a branch, and writes one commit.
 
 pub mod actor;
+pub mod alternates;
+pub mod boundary;
 pub mod branch;
 pub mod changes;
 mod committed_heads;
@@ -22,6 +24,7 @@ pub mod lookup;
 pub(crate) mod loose;
 pub mod message;
 pub mod object;
+mod own_folder;
 pub mod owner;
 mod pack;
 mod pack_file;

@@ -6,6 +6,7 @@ use git2::{ObjectType, Odb, Oid, Repository};
 use gitcd_merge::form;
 
 use super::entries::{Entries, Entry, ParseError};
+use super::graph;
 use super::key_record::{KeyRecord, LineError};
 use super::object;
 use super::tree::{Directory, Tree};
@@ -115,7 +116,6 @@ struct Unfinished {
 
 /// Reads the objects of a commit, and locates errors by path.
 pub(super) struct Reader<'r> {
-    repository: &'r Repository,
     odb: Odb<'r>,
     reference: &'r str,
     commit: Oid,
@@ -129,7 +129,7 @@ impl<'r> Reader<'r> {
             path: String::new(),
             problem: Problem::Unreadable { oid: commit, source },
         };
-        Ok(Reader { repository, odb: repository.odb().map_err(failed)?, reference, commit })
+        Ok(Reader { odb: repository.odb().map_err(failed)?, reference, commit })
     }
 
     pub(super) fn error(&self, path: &[u8], problem: impl Into<Problem>) -> LoadError {
@@ -141,15 +141,17 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Returns the commit's parents and the ID of its tree.
+    /// Returns the commit's parents, also those beyond the boundary of the history, and the ID of its tree.
     pub(super) fn commit(&self) -> Result<(Vec<Oid>, Oid), LoadError> {
         let unreadable = |source| self.error(b"", Problem::Unreadable { oid: self.commit, source });
-        let object = self.repository.find_object(self.commit, None).map_err(unreadable)?;
-        let Some(commit) = object.as_commit() else {
-            let found = object.kind().map_or("thing", |kind| kind.str()).into();
+        let object = self.odb.read(self.commit).map_err(unreadable)?;
+        if object.kind() != ObjectType::Commit {
+            let found = object.kind().str().into();
             return Err(self.error(b"", Problem::Kind { oid: self.commit, expected: ObjectType::Commit, found }));
-        };
-        Ok((commit.parent_ids().collect(), commit.tree_id()))
+        }
+        let malformed = || unreadable(git2::Error::from_str("the commit is malformed"));
+        let commit = graph::parse(object.data()).ok_or_else(malformed)?;
+        Ok((commit.parents, commit.tree))
     }
 
     pub(super) fn parents(&self) -> Result<Parents, LoadError> {

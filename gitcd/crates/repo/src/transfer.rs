@@ -11,6 +11,7 @@ use git2::{ObjectType, Odb, Oid, Repository, Sort};
 
 use super::changes::{self, Entry as TreeEntry};
 use super::delta;
+use super::graph::GraphError;
 use super::loose::Loose;
 use super::object;
 use super::pack::{self, Kind, Placed};
@@ -29,6 +30,9 @@ pub enum TransferError {
         /// What is wrong.
         said: String,
     },
+    /// The history was cut in one of the repositories, and the other one lacks what is before.
+    #[error(transparent)]
+    Cut(GraphError),
     /// The content exceeds the limit.
     #[error("it is too large to send in one pack")]
     TooLarge,

@@ -214,7 +214,7 @@ enum Backing {
     /// A branch that is written.
     Branch { writer: store::Handle, committer: std::thread::JoinHandle<bool>, _lock: StateLock },
     /// A fork of the past, which is removed with the server.
-    Past { _folder: scratch::ScratchFolder },
+    Past { _folder: scratch::ScratchFolder, _in_use: gitcd_repo::alternates::ObjectsInUse },
 }
 
 impl Server {

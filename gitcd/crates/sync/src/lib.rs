@@ -25,6 +25,7 @@ pub mod program;
 pub mod progress;
 mod puller;
 pub mod remote;
+mod restore;
 mod smart;
 pub mod status;
 mod transport;

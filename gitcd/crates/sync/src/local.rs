@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use git2::{Odb, OdbLookupFlags, Oid, Repository};
 
-use gitcd_repo::graph::Graph;
+use gitcd_repo::boundary::{Boundary, BoundaryError, RecordError};
+use gitcd_repo::graph::{self, Graph, GraphError};
+use gitcd_repo::object;
 use gitcd_repo::refs::Refs;
 use gitcd_repo::transfer::{self, TransferError};
 
@@ -45,7 +47,7 @@ impl Copier {
         let _stale = to_odb.refresh();
         // Without another refresh, which would list the folder of packs for each commit.
         let is_there = |oid| Ok(to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH));
-        self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())
+        self.add(from, to, wanted, (is_there, is_there)).inspect_err(|_| self.pack.restart())
     }
 
     /// Copies the objects that `wanted` needs to a repository that other programs write to. There, only commits that are
@@ -67,12 +69,9 @@ impl Copier {
         self.turn_to(to);
         let to_odb = odb(to)?;
         let _stale = to_odb.refresh();
-        let new = new_commits(from, wanted, tips).map_err(|error| failed(&error))?;
+        let new = new_commits(from, wanted, tips)?;
         let (pushed, all) = (std::mem::take(&mut self.pushed), OnceCell::new());
-        let is_there = |oid| {
-            if !new.contains(&oid) {
-                return Ok(true);
-            }
+        let is_whole = |oid| {
             if !to_odb.exists_ext(oid, OdbLookupFlags::NO_REFRESH) {
                 return Ok(false);
             }
@@ -81,7 +80,8 @@ impl Copier {
             }
             Ok(pushed.contains(&oid) || all.get().is_some_and(|all: &HashSet<Oid>| all.contains(&oid)))
         };
-        let bytes = self.add(from, to, wanted, is_there).inspect_err(|_| self.pack.restart())?;
+        let is_there = |oid| if new.contains(&oid) { is_whole(oid) } else { Ok(true) };
+        let bytes = self.add(from, to, wanted, (is_there, is_whole)).inspect_err(|_| self.pack.restart())?;
         self.pushed = if pushed.len() < REMEMBERED { pushed } else { HashSet::new() };
         self.pushed.extend(new);
         Ok(bytes)
@@ -110,36 +110,56 @@ impl Copier {
         self.turn_to(to);
         self.pack.restart();
         let there = history(to, whole).map_err(|error| failed(&error))?;
-        self.add(from, to, wanted, |oid| Ok(there.contains(&oid))).inspect_err(|_| self.pack.restart())
+        let is_there = |oid| Ok(there.contains(&oid));
+        self.add(from, to, wanted, (is_there, is_there)).inspect_err(|_| self.pack.restart())
     }
 
+    /// Adds the commits that are not there. What is before the boundary of a history that was cut in `from` cannot be sent: it must be
+    /// whole in `to`.
     fn add(
         &mut self,
         from: &Repository,
         to: &Repository,
         wanted: &[Oid],
-        is_there: impl Fn(Oid) -> Result<bool, TransferError>,
+        (is_there, is_whole): (
+            impl Fn(Oid) -> Result<bool, TransferError>,
+            impl Fn(Oid) -> Result<bool, TransferError>,
+        ),
     ) -> Result<u64, TransferError> {
         self.pack.distrust(from.commondir().join("objects"));
         let mut graph = Graph::default();
+        let there = Boundary::read(to.commondir()).map_err(cut_unknown)?;
+        let (mut restored, mut ends) = (Vec::new(), HashSet::new());
         let (mut started, mut done, mut commits) = (HashSet::new(), HashSet::new(), Vec::new());
         let mut stack = wanted.to_vec();
         // Parents first: objects that a commit shares with its parents are left out, so they must be copied before.
         while let Some(oid) = stack.last().copied() {
-            if done.contains(&oid) || is_there(oid)? {
+            // A prune may have started to delete a removed commit that exists.
+            let is_removed = there.removed(oid).map_err(cut_unknown)?;
+            if done.contains(&oid) || !is_removed && is_there(oid)? {
                 stack.pop();
                 continue;
             }
             self.pack.check(oid)?;
-            let commit =
-                graph.commit(from, oid).map_err(|error| TransferError::Read { oid, said: error.to_string() })?;
-            if started.insert(oid) {
+            let commit = graph.commit(from, oid).map_err(|error| unreadable(oid, error))?;
+            if is_removed || there.has(oid) {
+                // Another branch continues from it. What is before it does not come back.
+                restored.extend(is_removed.then_some(oid));
+                ends.insert(oid);
+            } else if commit.is_boundary {
+                for parent in parents(from, oid)? {
+                    // A removed one may exist, but not what is before it.
+                    if there.removed(parent).map_err(cut_unknown)? || !is_whole(parent)? {
+                        return Err(TransferError::Cut(graph.ended_at(oid)));
+                    }
+                }
+            } else if started.insert(oid) {
                 stack.extend(commit.parents.iter().copied());
-            } else {
-                stack.pop();
-                done.insert(oid);
-                commits.push((oid, commit));
+                continue;
             }
+            stack.pop();
+            done.insert(oid);
+            commits.push((oid, commit));
         }
         if commits.is_empty() {
             return Ok(0);
@@ -148,23 +168,48 @@ impl Copier {
         let from_odb = odb(from)?;
         for (at, (oid, commit)) in commits.iter().enumerate() {
             self.progress.commits(at, commits.len());
-            let before: Vec<Oid> =
-                commit.parents.iter().filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
+            // The trees of the parents of an end may not be there.
+            let parents = commit.parents.iter().filter(|_| !ends.contains(oid));
+            let before: Vec<Oid> = parents.filter_map(|parent| Some(graph.commit(from, *parent).ok()?.tree)).collect();
             self.pack.tree(&from_odb, &before, commit.tree)?;
             self.pack.commit(&from_odb, *oid)?;
+        }
+        if !restored.is_empty() {
+            // Before they are there: otherwise, a crash could leave commits whose parents are missing.
+            let failed = |error: RecordError| TransferError::Read { oid: restored[0], said: error.to_string() };
+            Boundary::restore(to.commondir(), &restored).map_err(failed)?;
         }
         self.pack.publish(to)
     }
 }
 
+fn unreadable(oid: Oid, error: GraphError) -> TransferError {
+    if error.is_cut() { TransferError::Cut(error) } else { TransferError::Read { oid, said: error.to_string() } }
+}
+
+fn cut_unknown(error: BoundaryError) -> TransferError {
+    TransferError::Cut(error.into())
+}
+
+/// Returns the parents of a commit, also those beyond the boundary of the history.
+fn parents(repository: &Repository, oid: Oid) -> Result<Vec<Oid>, TransferError> {
+    let odb = odb(repository)?;
+    let object = object::read(&odb, oid).map_err(|error| failed(&error))?;
+    Ok(graph::parse(object.data()).map(|commit| commit.parents).unwrap_or_default())
+}
+
 /// Returns the commits reachable from `wanted`, without those reachable from the `tips` that exist here.
-fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, git2::Error> {
-    let mut walk = here.revwalk()?;
-    wanted.iter().try_for_each(|oid| walk.push(*oid))?;
+fn new_commits(here: &Repository, wanted: &[Oid], tips: &[Oid]) -> Result<HashSet<Oid>, TransferError> {
+    let boundary = Boundary::read(here.commondir()).map_err(cut_unknown)?;
+    let mut walk = here.revwalk().map_err(|error| failed(&error))?;
+    wanted.iter().try_for_each(|oid| walk.push(*oid)).map_err(|error| failed(&error))?;
     for tip in tips.iter().filter(|tip| here.find_commit(**tip).is_ok()) {
-        walk.hide(*tip)?;
+        // What is before a removed commit may be gone.
+        if !boundary.removed(*tip).map_err(cut_unknown)? {
+            walk.hide(*tip).map_err(|error| failed(&error))?;
+        }
     }
-    walk.collect()
+    walk.collect::<Result<_, _>>().map_err(|error| failed(&error))
 }
 
 /// Returns the commits reachable from `tips`.
@@ -209,6 +254,7 @@ fn failed(error: &git2::Error) -> TransferError {
 #[cfg(test)]
 mod tests {
     use git2::{Signature, Time};
+    use gitcd_repo::boundary::Cut;
 
     use super::*;
 
@@ -243,6 +289,30 @@ mod tests {
         }
         let missing = Copier::default().copy(&from, &to, &[merged]).unwrap();
         assert_eq!(missing, 0, "everything is copied");
+    }
+
+    fn cut(repository: &Repository, oldest: Oid) {
+        let plan = Graph::lenient().plan_cut(repository, &[oldest], &[oldest]).unwrap();
+        let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
+        let cut = Cut { reference, revision: 1, data: oldest, at: 0, archive, boundary };
+        plan.before.record(repository.path(), &cut, &plan.removed, &plan.older).unwrap();
+        plan.before.apply(repository.path(), &cut).unwrap();
+    }
+
+    /// Its object may still exist, but what is before it is about to be pruned.
+    #[test]
+    fn a_parent_that_was_removed_does_not_count_as_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Repository::init_bare(folder.path().join("from")).unwrap();
+        let to = Repository::init_bare(folder.path().join("to")).unwrap();
+        let first = commit(&from, &["e"], &[]);
+        let second = commit(&from, &["e", "f"], &[first]);
+        let [third, other] = ["g", "h"].map(|file| commit(&from, &["e", "f", file], &[second]));
+        Copier::default().copy(&from, &to, &[other]).unwrap();
+        cut(&from, third);
+        cut(&to, other);
+        let copied = Copier::default().copy(&from, &to, &[third]);
+        assert!(matches!(copied, Err(TransferError::Cut(_))), "{copied:?}");
     }
 
     /// Simulates a crash of a program that unpacks objects in any order.

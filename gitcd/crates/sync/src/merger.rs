@@ -25,6 +25,7 @@ pub use self::options::{DryRun, HistoryLink, MergeError, MergeOptions, MergeOutc
 use super::dry_run::{ApiServer, Verdicts};
 use super::git_worker::{GitWorker, OpenError};
 use super::plan::{Plan, PlanError, Rules, plan};
+use super::restore::restoring;
 
 /// The merger of commits into one branch; one merge at a time.
 #[derive(Debug)]
@@ -251,7 +252,8 @@ impl Merger {
             };
             // An external push, or the remote's reference, may be an annotated tag.
             let theirs = git.repository.odb().map_or(theirs, |odb| object::peeled(&odb, theirs));
-            let plan = plan(&git.repository, &mut git.graph, &rules, head.data, theirs)?;
+            let git_dir = git.repository.commondir();
+            let plan = restoring(git_dir, || plan(&git.repository, &mut git.graph, &rules, head.data, theirs))?;
             let is_joined = |plan: &Plan| !wanted.is_needless(plan) && !wanted.defers_link(plan, head.data, theirs);
             // Rejected files are found again by each merge.
             let may_be_old = |plan: &Plan| plan.keys.is_empty() && !plan.rejected.is_empty();

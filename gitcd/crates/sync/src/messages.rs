@@ -3,6 +3,10 @@
 //! Git's protocols and programs report causes only as text. This is the only place that recognizes causes by words; everything
 //! else has types.
 
+use std::path::Path;
+
+use gitcd_repo::boundary::Boundary;
+
 use super::status::Condition;
 use super::wire::{Cause, TransportError};
 
@@ -13,6 +17,19 @@ impl TransportError {
     /// Classifies a message of a remote or of `git`.
     pub(super) fn of(said: &str) -> Self {
         Self { condition: condition(said), cause: cause(said), said: clean(said) }
+    }
+
+    /// Explains why a remote refused a push from this repository: receive-pack accepts a shallow history only if the remote has what is
+    /// before it.
+    pub(super) fn for_push_from(self, git_dir: &Path) -> Self {
+        let is_cut = || Boundary::read(git_dir).is_ok_and(|boundary| boundary.cut().is_some());
+        if !self.said.contains("shallow update not allowed") || !is_cut() {
+            return self;
+        }
+        let said = "gitcd retain removed older commits from this repository, and the remote does not have them either, so it cannot \
+                    accept the newer ones: push the older commits to the remote from the archive, or clone the remote again from this \
+                    repository";
+        Self { said: said.to_owned(), ..self }
     }
 }
 
@@ -108,6 +125,9 @@ fn clean(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gitcd_repo::boundary::Cut;
+    use gitcd_repo::graph::Graph;
+
     use super::*;
 
     #[test]
@@ -123,5 +143,29 @@ mod tests {
     fn messages_of_git_are_printed_without_credentials() {
         let said = "fatal: unable to access 'https://ann:secret@h/x.git/': 401\n";
         assert_eq!(clean(said), "fatal: unable to access 'https://h/x.git/': 401");
+    }
+
+    #[test]
+    fn a_refused_push_of_a_cut_history_says_what_to_do_and_that_of_another_shallow_one_is_in_words_of_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = git2::Repository::init_bare(folder.path()).unwrap();
+        let refused = || {
+            let said = " ! [remote rejected] main -> main (shallow update not allowed)";
+            TransportError::of(said).for_push_from(folder.path()).said
+        };
+        let tree = repository.find_tree(repository.treebuilder(None).unwrap().write().unwrap()).unwrap();
+        let author = git2::Signature::new("a", "a@b", &git2::Time::new(1, 0)).unwrap();
+        let root = repository.commit(None, &author, &author, "root", &tree, &[]).unwrap();
+        let parent = repository.find_commit(root).unwrap();
+        let oldest = repository.commit(None, &author, &author, "oldest", &tree, &[&parent]).unwrap();
+        std::fs::write(folder.path().join("shallow"), format!("{oldest}\n")).unwrap();
+        assert!(refused().contains("shallow update not allowed"), "{}", refused());
+        std::fs::remove_file(folder.path().join("shallow")).unwrap();
+        let plan = Graph::lenient().plan_cut(&repository, &[oldest], &[oldest]).unwrap();
+        let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
+        let cut = Cut { reference, revision: 1, data: oldest, at: 0, archive, boundary };
+        plan.before.record(folder.path(), &cut, &plan.removed, &plan.older).unwrap();
+        plan.before.apply(folder.path(), &cut).unwrap();
+        assert!(refused().contains("push the older commits to the remote from the archive"), "{}", refused());
     }
 }

@@ -134,6 +134,21 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// Returns whether the history that is needed was cut by gitcd.
+    pub fn is_cut(&self) -> bool {
+        self.cut_at().is_some()
+    }
+
+    /// Returns the commit at which a walk ended because gitcd cut the history there.
+    pub fn cut_at(&self) -> Option<Oid> {
+        match self {
+            Self::Graph(error) => error.cut_at(),
+            _ => None,
+        }
+    }
+}
+
 /// A history link is added once ours has more commits than this that theirs lacks, even if theirs has nothing new: each of them
 /// makes the search for merge bases slower.
 const APART: usize = 1000;
@@ -156,7 +171,7 @@ pub fn plan(
         return Ok(None);
     }
     let (our_commit, their_commit) = (graph.commit(repository, ours)?, graph.commit(repository, theirs)?);
-    let odb = repository.odb().map_err(|error| GraphError { oid: theirs, problem: error.message().to_owned() })?;
+    let odb = repository.odb().map_err(|error| GraphError::unreadable(theirs, error.message()))?;
     let follows = meeting.bases == [ours];
     let mut planner = Planner {
         repository,
@@ -292,6 +307,6 @@ impl Planner<'_, '_> {
     }
 
     fn failed(&self, error: &git2::Error) -> PlanError {
-        GraphError { oid: self.theirs, problem: error.message().to_owned() }.into()
+        GraphError::unreadable(self.theirs, error.message()).into()
     }
 }

@@ -62,20 +62,33 @@ pub enum PullError {
 }
 
 impl PullError {
+    /// Returns the commit at which the history that is needed was cut.
+    fn cut_at(&self) -> Option<git2::Oid> {
+        match self {
+            Self::Merge(MergeError::Plan(error)) => error.cut_at(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the history that is needed was cut on purpose, and must not be fetched again.
+    fn is_cut(&self) -> bool {
+        matches!(self, Self::Merge(MergeError::Plan(error)) if error.is_cut())
+    }
+
     /// Returns whether a commit is missing, as in a shallow repository.
     fn lacks_history(&self) -> bool {
-        matches!(self, Self::Merge(MergeError::Plan(PlanError::Graph(_))))
+        matches!(self, Self::Merge(MergeError::Plan(PlanError::Graph(_)))) && !self.is_cut()
     }
 
     /// Returns whether an object that a commit needs is missing.
     fn lacks_objects(&self) -> bool {
-        matches!(self, Self::Merge(MergeError::Plan(_)))
+        matches!(self, Self::Merge(MergeError::Plan(_))) && !self.is_cut()
     }
 
     fn condition(&self) -> Condition {
         match self {
             Self::Remote(error) => error.condition,
-            Self::Merge(MergeError::Plan(_)) => Condition::Damaged,
+            Self::Merge(MergeError::Plan(error)) if !error.is_cut() => Condition::Damaged,
             Self::Merge(MergeError::Store(store::Error::NoSpace)) => Condition::NoSpace,
             Self::Merge(_) => Condition::Failed,
         }

@@ -62,6 +62,7 @@ pub(super) fn read(repository: &Repository, starts: &[Oid]) -> Result<History, G
                 Err(_) => history.is_cut = true,
             }
         }
+        history.is_cut |= commit.is_boundary;
         history.commits.insert(oid, commit);
     }
     history.order = order(&history, tips);

@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use gitcd_core::durable;
+
 /// Removes the list of the parts if it is damaged. Nothing is lost: the graph only caches what is in the commits, and the next
 /// repack writes it again.
 pub fn mend(repository: &Path) {
@@ -29,6 +31,19 @@ pub fn mend(repository: &Path) {
             Err(error) => tracing::warn!(file = %list.display(), %error, "cannot remove a damaged commit-graph list"),
         }
     }
+}
+
+/// Removes the whole commit-graph: it names commits beyond the boundary of a history that was cut.
+pub(super) fn remove_all(repository: &Path) -> Result<(), durable::Error> {
+    let info = repository.join("objects/info");
+    for path in [info.join("commit-graph"), info.join("commit-graphs")] {
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.map_err(durable::Error::of("remove", &path))?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use gitcd_core::durable;
 use gitcd_core::program::{Program, Running, quoted, stderr_excerpt};
+use gitcd_repo::boundary::{Boundary, BoundaryError};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::choose::Pack;
+use super::graph;
 use super::index::{self, Id};
 
 /// The priority of `git`.
@@ -69,6 +71,15 @@ pub enum JoinError {
     /// An object became reachable during the prune.
     #[error("an unreachable object is referenced again")]
     Moved,
+    /// Another repository may need objects that are unreachable here.
+    #[error(
+        "a gitcd reads the objects of {0:?} for another repository (`gitcd serve --at`, `trishanku at`, or a server of a repository \
+         with objects/info/alternates), so none is deleted; stop it first"
+    )]
+    InUse(PathBuf),
+    /// It is not known whether the history was cut.
+    #[error(transparent)]
+    Boundary(#[from] BoundaryError),
 }
 
 impl JoinError {
@@ -178,6 +189,10 @@ pub(super) async fn write_commit_graph(
     all: bool,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
+    if Boundary::read(&place.repository)?.cut().is_some() {
+        // Git neither writes nor reads it in a repository with a boundary, and libgit2 would read beyond the boundary.
+        return graph::remove_all(&place.repository).map_err(JoinError::from);
+    }
     let lock = place.repository.join("objects/info/commit-graphs/commit-graph-chain.lock");
     let modified = lock.metadata().and_then(|metadata| metadata.modified()).ok();
     if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GRAPH_LIMIT) {

@@ -7,71 +7,66 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use gitcd_core::durable;
 use gitcd_core::program::Program;
+use gitcd_repo::alternates::ObjectsUnused;
+use gitcd_repo::boundary;
+use tokio::process::Command;
 use tokio::sync::watch;
 
-use super::choose::{self, Pack};
+use super::choose::Pack;
 use super::index::{self, Id};
 use super::join::{BOUNDS, JoinError, MaintenancePaths, make_pack, publish, run, write_commit_graph};
 use super::record::Record;
 
+mod cut_off;
+mod found;
+
+use found::{Found, Unreachable, reached_in};
+
+/// Which unreachable objects are pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PruneScope {
+    /// Those that were unreachable for so long, and since the last cut of the history.
+    Since(Duration),
+    /// Those that cuts of the history removed, immediately. No other process uses the repository.
+    CutOff,
+}
+
 /// Git touches a pack that has an object it was about to write, and may be about to refer to that object.
-const UNTOUCHED: Duration = Duration::from_hours(1);
-/// Length of a line of `git rev-list`: an ID and a line feed.
-const LINE_BYTES: usize = 41;
-/// Number of IDs compared at a time.
-const AT_A_TIME: usize = 1 << 20;
+pub(super) const UNTOUCHED: Duration = Duration::from_hours(1);
 /// The roots of all objects that must be kept.
 const ROOTS: [&str; 3] = ["--all", "--reflog", "--indexed-objects"];
-
-/// An unreachable object.
-struct Unreachable {
-    /// Numbers of the packs that have it.
-    packs: Vec<usize>,
-    /// Modification time of its loose file, if it has one.
-    loose: Option<SystemTime>,
-    /// Unreachable since this time, as far as is known.
-    since: SystemTime,
-    /// Written, or about to be written again, a moment ago.
-    is_touched: bool,
-}
-
-impl Unreachable {
-    fn since(since: SystemTime) -> Self {
-        Self { packs: Vec::new(), loose: None, since, is_touched: false }
-    }
-
-    /// Accounts for a file with this object and this modification time.
-    fn touch(&mut self, at: SystemTime, now: SystemTime) {
-        if !is_untouched(at, now) {
-            self.is_touched = true;
-            self.since = now;
-        }
-    }
-}
 
 fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified).is_ok_and(|age| age >= UNTOUCHED)
 }
 
-/// Prunes objects that were unreachable for `grace`, and returns their number.
+/// Prunes unreachable objects, and returns their number. Nothing is pruned while a gitcd reads the objects of the repository for
+/// another one: that may use what is unreachable here.
 ///
 /// Takes as long as `git rev-list --objects --all`, and rewrites the rest of the affected packs.
 pub(super) async fn prune(
     git: &Program,
     place: &MaintenancePaths,
-    grace: Duration,
+    which: PruneScope,
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
+    let repository = place.repository.clone();
+    let is_cut = blocking(move || {
+        // Checked again when objects are deleted; until then, a search would be in vain.
+        drop(alone(&repository)?);
+        Ok(boundary::is_cut(&repository)?)
+    });
+    let is_cut = is_cut.await?;
     place.clear()?;
-    let pruned = look_and_prune(git, place, grace, now, stopped).await;
+    let pruned = look_and_prune(git, place, (which, is_cut), now, stopped).await;
     if pruned.is_err() {
         place.give_back();
     }
@@ -81,7 +76,7 @@ pub(super) async fn prune(
 async fn look_and_prune(
     git: &Program,
     place: &MaintenancePaths,
-    grace: Duration,
+    (which, is_cut): (PruneScope, bool),
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
@@ -92,11 +87,17 @@ async fn look_and_prune(
     list(git, place, &walk, Vec::new(), &reached, stopped).await?;
 
     let (here, listed) = (place.clone(), reached.clone());
-    let (before, found) =
+    let (before, mut found) =
         blocking(move || Ok((known_tips(&tips, &listed)?, Found::look(&here, &listed, now)?))).await?;
+    if which == PruneScope::CutOff {
+        cut_off::mark(git, place, &mut found.unreachable, stopped).await?;
+    }
     let since = |unreachable: &Unreachable| now.duration_since(unreachable.since).unwrap_or_default();
-    let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        found.unreachable.iter().partition(|(_, it)| since(it) >= grace && !it.is_touched);
+    let is_old = |it: &Unreachable| match which {
+        PruneScope::Since(grace) => since(it) >= grace && !it.is_touched,
+        PruneScope::CutOff => it.is_cut_off,
+    };
+    let (mut old, young): (BTreeMap<_, _>, BTreeMap<_, _>) = found.unreachable.iter().partition(|(_, it)| is_old(it));
     if !old.is_empty() {
         // A new reference may be about to be made to a young object, and so to all that it refers to.
         let led_to = place.draft.join("led-to");
@@ -105,7 +106,12 @@ async fn look_and_prune(
         if !input.is_empty() {
             input.extend_from_slice(&before);
             let walk = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"];
-            list(git, place, &walk, input, &led_to, stopped).await?;
+            let mut command = listing(git, &walk, &led_to)?;
+            if is_cut {
+                // What is before a commit that was cut off need not be there.
+                command.env("GIT_SHALLOW_FILE", cut_off::ends(place, found.unreachable.keys().chain(&found.apart))?);
+            }
+            run(command, place, "rev-list", input, stopped).await?;
             for id in ids(&led_to)? {
                 old.remove(&id?);
             }
@@ -144,6 +150,7 @@ async fn look_and_prune(
     }
     let (here, loose) = (place.clone(), found.loose_of(&old));
     let removed = blocking(move || {
+        let _alone = alone(&here.repository)?;
         if !affected.is_empty() {
             publish(&here, &affected, name.as_deref(), &old)?;
         }
@@ -152,6 +159,12 @@ async fn look_and_prune(
         Ok(count)
     });
     removed.await
+}
+
+/// Returns the right to delete objects of a repository.
+pub(super) fn alone(repository: &Path) -> Result<ObjectsUnused, JoinError> {
+    let taken = ObjectsUnused::take(repository).map_err(JoinError::Read)?;
+    taken.ok_or_else(|| JoinError::InUse(repository.to_owned()))
 }
 
 /// Returns the grace period that the repository's `gc.pruneExpire` sets, in any of Git's formats.
@@ -181,17 +194,22 @@ async fn list(
     to: &Path,
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), JoinError> {
-    let file = File::create(to).map_err(durable::Error::of("create", to))?;
-    let mut command = git.command(&[&BOUNDS[..], words].concat());
-    command.stdout(Stdio::from(file));
-    // Git before 2.34 would skip references to missing objects, and all that is reachable from them.
-    command.env("GIT_REF_PARANOIA", "1");
     let name = match words[0] {
         "rev-list" => "rev-list",
         "config" => "config",
         _ => "for-each-ref",
     };
-    run(command, place, name, input, stopped).await.map(drop)
+    run(listing(git, words, to)?, place, name, input, stopped).await.map(drop)
+}
+
+/// Returns the command `git` with its output redirected to a file.
+fn listing(git: &Program, words: &[&str], to: &Path) -> Result<Command, JoinError> {
+    let file = File::create(to).map_err(durable::Error::of("create", to))?;
+    let mut command = git.command(&[&BOUNDS[..], words].concat());
+    command.stdout(Stdio::from(file));
+    // Git before 2.34 would skip references to missing objects, and all that is reachable from them.
+    command.env("GIT_REF_PARANOIA", "1");
+    Ok(command)
 }
 
 async fn blocking<T: Send + 'static>(
@@ -215,76 +233,6 @@ fn known_tips(tips: &Path, reached: &Path) -> Result<Vec<u8>, JoinError> {
     Ok(known.iter().flat_map(|id| ["^", &id.hex(), "\n"].concat().into_bytes()).collect())
 }
 
-/// The unreachable objects, and the packs that may be rewritten.
-struct Found {
-    packs: Vec<Pack>,
-    unreachable: BTreeMap<Id, Unreachable>,
-    /// Unreachable objects in packs that must not be rewritten: they count as roots.
-    apart: Vec<Id>,
-    folder: PathBuf,
-}
-
-impl Found {
-    fn look(place: &MaintenancePaths, reached: &Path, now: SystemTime) -> Result<Self, JoinError> {
-        let folder = place.packs();
-        let packs = choose::ordinary(&folder, now, super::SETTLED);
-        let others = choose::others(&folder, &packs);
-        let record = Record::read(place);
-        let (mut unreachable, mut apart): (BTreeMap<Id, Unreachable>, Vec<Id>) = Default::default();
-        let loose = loose(place);
-        let lines = fs::metadata(reached).map_err(JoinError::Read)?.len() / LINE_BYTES as u64;
-        let parts = lines.div_ceil(AT_A_TIME as u64).clamp(1, 256);
-        for part in 0..parts {
-            let is_here = |id: &Id| u64::from(id.first()) * parts / 256 == part;
-            let reached = reached_in(reached, is_here)?;
-            let is_unreachable = |id: &Id| is_here(id) && reached.binary_search(id).is_err();
-            for (number, pack) in packs.iter().enumerate() {
-                let index = folder.join(format!("{}.idx", pack.name));
-                for id in index::ids(&index).map_err(JoinError::Read)? {
-                    let id = id.map_err(JoinError::Read)?;
-                    if is_unreachable(&id) {
-                        let since = record.since(&id).unwrap_or(now);
-                        let found = unreachable.entry(id).or_insert_with(|| Unreachable::since(since));
-                        found.packs.push(number);
-                        found.touch(pack.modified, now);
-                    }
-                }
-            }
-            for (id, modified) in loose.iter().filter(|(id, _)| is_unreachable(id)) {
-                let since = record.since(id).unwrap_or(*modified);
-                let found = unreachable.entry(*id).or_insert_with(|| Unreachable::since(since));
-                found.loose = Some(*modified);
-                // Git touches a loose object's file when the same object is written again.
-                found.since = found.since.max(*modified);
-                found.touch(*modified, now);
-            }
-            for index in &others {
-                for id in index::ids(index).map_err(JoinError::Read)? {
-                    apart.extend(Some(id.map_err(JoinError::Read)?).filter(is_unreachable));
-                }
-            }
-        }
-        Ok(Self { packs, unreachable, apart, folder })
-    }
-
-    /// Returns the packs that have old objects and were not touched for a while, as numbers and as packs.
-    fn affected(&self, old: &BTreeSet<Id>, now: SystemTime) -> (BTreeSet<usize>, Vec<Pack>) {
-        let mut numbers: BTreeSet<usize> =
-            old.iter().flat_map(|id| self.unreachable[id].packs.iter().copied()).collect();
-        numbers.retain(|number| {
-            let path = self.folder.join(format!("{}.pack", self.packs[*number].name));
-            let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
-            modified.is_ok_and(|at| is_untouched(at, now))
-        });
-        let packs = numbers.iter().map(|number| self.packs[*number].clone()).collect();
-        (numbers, packs)
-    }
-
-    fn loose_of(&self, old: &BTreeSet<Id>) -> Vec<Id> {
-        old.iter().filter(|id| self.unreachable[*id].loose.is_some()).copied().collect()
-    }
-}
-
 /// Returns the objects of these packs that are kept, one ID per line.
 async fn rest_of(place: &MaintenancePaths, packs: &[Pack], old: &BTreeSet<Id>) -> Result<Vec<u8>, JoinError> {
     let (folder, packs, old) = (place.packs(), packs.to_vec(), old.clone());
@@ -304,41 +252,6 @@ async fn rest_of(place: &MaintenancePaths, packs: &[Pack], old: &BTreeSet<Id>) -
     .await
 }
 
-/// Returns the wanted IDs of a list, in order.
-fn reached_in(path: &Path, is_wanted: impl Fn(&Id) -> bool) -> Result<Vec<Id>, JoinError> {
-    let mut file = BufReader::with_capacity(256 << 10, File::open(path).map_err(JoinError::Read)?);
-    let (mut found, mut line) = (Vec::new(), [0; LINE_BYTES]);
-    loop {
-        match file.read_exact(&mut line) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(JoinError::Read(error)),
-        }
-        let id = str::from_utf8(&line[..40]).ok().and_then(Id::parse).ok_or_else(JoinError::listed)?;
-        if is_wanted(&id) {
-            found.push(id);
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// Returns the loose objects, and the modification time of each.
-fn loose(place: &MaintenancePaths) -> Vec<(Id, SystemTime)> {
-    let mut found = Vec::new();
-    for first in 0..=u8::MAX {
-        let folder = place.repository.join(format!("objects/{first:02x}"));
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let id = name.to_str().and_then(|name| Id::parse(&format!("{first:02x}{name}")));
-            if let (Some(id), Ok(modified)) = (id, entry.metadata().and_then(|metadata| metadata.modified())) {
-                found.push((id, modified));
-            }
-        }
-    }
-    found
-}
-
 /// Removes a loose object's file, unless it was just touched.
 fn remove_loose(place: &MaintenancePaths, id: &Id, now: SystemTime) {
     let hex = id.hex();
@@ -353,4 +266,4 @@ fn remove_loose(place: &MaintenancePaths, id: &Id, now: SystemTime) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,22 +6,21 @@ use std::sync::Arc;
 use gitcd_core::durable;
 use gitcd_core::revision::Revision;
 use gitcd_mvcc::snapshot::{Incarnation, hex};
-use gitcd_repo::branch::{Branch, Config, ForkPoint};
-use gitcd_repo::git_dir;
+use gitcd_repo::branch::{Branch, Config, ForkObjects, ForkPoint};
 
 use super::{OpenError, first_snapshot, start_journal, state_folder};
 
-/// Creates a branch in a new repository that continues from a moment of a branch in the
-/// repository `origin`; `gitcd serve` can serve it. Returns
-/// its first revision, before which everything is compacted. The time to live of leases starts again.
+/// Creates a branch in a new repository that continues from a moment of a branch in the Git directory `origin`; `gitcd serve` can
+/// serve it. Returns its first revision, before which everything is compacted. The time to live of leases starts again.
 ///
-/// The origin is not changed, and may be served meanwhile. The fork needs its objects.
+/// The origin is not changed, and may be served meanwhile. Its objects must have been
+/// [marked as being read](gitcd_repo::alternates::ObjectsInUse::all) before `point` was read.
 ///
 /// # Errors
 /// [`OpenError`]; an incomplete fork can be removed with its folder.
-pub fn fork(config: &Config, origin: &Path, point: ForkPoint) -> Result<Revision, OpenError> {
+pub fn fork(config: &Config, origin: &Path, objects: ForkObjects, point: ForkPoint) -> Result<Revision, OpenError> {
     let incarnation: Incarnation = rand::random();
-    let branch = Branch::fork(config.clone(), &git_dir(origin), point, hex(&incarnation)).map_err(Box::new)?;
+    let branch = Branch::fork(config.clone(), origin, objects, point, hex(&incarnation)).map_err(Box::new)?;
     let folder = state_folder(config);
     durable::make_folder(&folder)?;
     start_journal(&folder.join("journal"), incarnation, 0, 1 << 12, &Arc::default())?;

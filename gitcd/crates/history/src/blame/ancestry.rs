@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use git2::Oid;
-use gitcd_repo::graph::{Commit, Graph, GraphError};
+use gitcd_repo::graph::{Commit, Graph};
 
 use crate::{History, HistoryError};
 
@@ -58,18 +58,14 @@ pub(super) struct KeyGraph<'h> {
     graph: Graph,
 }
 
-fn failed(error: GraphError) -> HistoryError {
-    HistoryError::object(error.oid, error.problem)
-}
-
 impl<'h> KeyGraph<'h> {
     pub(super) fn new(history: &'h History, key: &[u8]) -> Self {
-        Self { history, key: key.to_vec(), graph: Graph::default() }
+        Self { history, key: key.to_vec(), graph: Graph::raw() }
     }
 
     pub(super) fn commit(&mut self, oid: Oid) -> Result<Arc<Commit>, HistoryError> {
         self.history.proceed()?;
-        self.graph.commit(&self.history.repository, oid).map_err(failed)
+        Ok(self.graph.commit(&self.history.repository, oid)?)
     }
 
     /// Returns the parents from which the key may come, also those that a shallow clone lacks.

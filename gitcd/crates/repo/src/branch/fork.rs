@@ -1,8 +1,7 @@
-//! Forks: a branch in a repository of its own that starts from a moment of another branch. It shares the objects of the other
-//! repository by `objects/info/alternates` (gitrepository-layout(5)), and writes only its own.
+//! Forks: a branch in a repository of its own that starts from a moment of another branch. It gets hard links to the objects of the
+//! other repository, or reads them there, and writes only its own.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,14 +10,27 @@ use git2::{Oid, Repository};
 use gitcd_core::durable;
 use gitcd_merge::form::{self, Form};
 
+use super::super::boundary::{Boundary, RecordError};
 use super::super::history_link::HistoryLink;
 use super::super::key_record::{KeyRecord, Location, Record};
 use super::super::load::{Names, Snapshot, join};
 use super::super::reader::{LoadError, Problem, Reader};
 use super::super::refs::Refs;
+use super::link::link_objects;
 use super::open::{Content, Data};
 use super::repository::{init, open_repository};
 use super::{Branch, CommittedHeads, Config, CreateError, FlushError, OpenError, State};
+
+/// How a fork gets the objects of its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkObjects {
+    /// By hard links, as `git clone --local` does: the fork has all that it needs, whatever happens to its origin. Copies them if the
+    /// file system does not allow links.
+    Linked,
+    /// By `objects/info/alternates`, as `git clone --shared` does: it needs them in its origin. A gitcd that serves it, or a caller
+    /// with [`ObjectsInUse::all`](crate::alternates::ObjectsInUse::all), keeps other gitcds from deleting them.
+    Shared,
+}
 
 /// A moment of a branch from which a fork starts.
 #[derive(Clone, Debug)]
@@ -76,22 +88,33 @@ pub enum ForkError {
     /// The file system returned an error.
     #[error(transparent)]
     Io(#[from] durable::Error),
+    /// The boundary of the history cannot be copied.
+    #[error(transparent)]
+    Boundary(#[from] RecordError),
     /// The metadata of the fork cannot be written.
     #[error(transparent)]
     Flush(#[from] FlushError),
 }
 
 impl Branch {
-    /// Creates the repository of `config`, which must not exist, with a branch that continues from a moment of a branch in the
-    /// repository `origin`. Its history before the moment is that of the origin; in etcd's sense it is compacted.
+    /// Creates the repository of `config`, which must not exist, with a branch that continues from a moment of a branch in the Git
+    /// directory `origin`. Its history before the moment is that of the origin; in etcd's sense it is compacted. The moment must have
+    /// been read while the objects of the origin were [marked as being read](crate::alternates::ObjectsInUse::all), and they still
+    /// must be.
     ///
-    /// Nothing is written to the origin. The fork needs its objects as long as it is used. Takes about 2 µs for each key, and
-    /// 100 µs for each key that was written since the metadata commit.
+    /// Nothing is written to the origin. Takes about 2 µs for each key, 100 µs for each key that was written since the metadata
+    /// commit, and a system call for each file with objects that is linked.
     ///
     /// # Errors
     /// [`ForkError`]; the folder may be left incomplete, and can be removed.
-    pub fn fork(config: Config, origin: &Path, point: ForkPoint, incarnation: String) -> Result<Branch, ForkError> {
-        let repository = create(&config, origin)?;
+    pub fn fork(
+        config: Config,
+        origin: &Path,
+        objects: ForkObjects,
+        point: ForkPoint,
+        incarnation: String,
+    ) -> Result<Branch, ForkError> {
+        let repository = create(&config, origin, objects)?;
         let names = Names { data: config.data_reference.clone(), metadata: config.metadata_reference.clone() };
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let ForkPoint { metadata, data, revision, writes, known, links } = point;
@@ -156,8 +179,8 @@ fn apply(trie: &mut super::super::trie::Trie, write: PastWrite) {
     trie.put(KeyRecord { key, record, form: Form::Raw, home: Location::Data });
 }
 
-/// Creates the repository, with the objects of `origin`.
-fn create(config: &Config, origin: &Path) -> Result<Repository, ForkError> {
+/// Creates the repository, with the objects of its origin.
+fn create(config: &Config, origin: &Path, how: ForkObjects) -> Result<Repository, ForkError> {
     let path = &config.repository;
     if open_repository(path).map_or(true, |found| found.is_some()) {
         return Err(ForkError::Exists { path: path.clone() });
@@ -165,20 +188,21 @@ fn create(config: &Config, origin: &Path) -> Result<Repository, ForkError> {
     let objects = origin.join("objects");
     let objects = objects.canonicalize().map_err(durable::Error::of("find", &objects))?;
     let mut line = objects.as_os_str().as_bytes().to_vec();
-    if line.contains(&b'\n') {
+    if line.contains(&b'\n') && how == ForkObjects::Shared {
         return Err(ForkError::Path { path: objects });
     }
     line.push(b'\n');
     durable::make_folder(path)?;
     let made = init(config)?;
-    let info = made.path().join("objects/info");
-    durable::make_folder(&info)?;
-    durable::replace(&info.join("alternates"), &line)?;
-    let shallow = origin.join("shallow");
-    if shallow.exists() {
-        let boundary = fs::read(&shallow).map_err(durable::Error::of("read", &shallow))?;
-        durable::replace(&made.path().join("shallow"), &boundary)?;
+    match how {
+        ForkObjects::Linked => link_objects(origin, &made.path().join("objects"))?,
+        ForkObjects::Shared => {
+            let info = made.path().join("objects/info");
+            durable::make_folder(&info)?;
+            durable::replace(&info.join("alternates"), &line)?;
+        }
     }
+    Boundary::copy(origin, made.path())?;
     // libgit2 reads the alternates when it opens a repository.
     open_repository(path)?.ok_or_else(|| ForkError::Exists { path: path.clone() })
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use git2::Oid;
 use gitcd_core::scope::Scope;
 
-use super::super::graph::Graph;
+use super::super::graph::{Graph, GraphError};
 use super::super::history_link::HistoryLink;
 use super::super::key_record::{KeyRecord, Location};
 use super::super::load;
@@ -59,19 +59,24 @@ impl Branch {
             self.repository = repository;
         }
         let mut graph = Graph::default();
-        let unreadable = |error: super::super::graph::GraphError| CommitError::Theirs { said: error.to_string() };
+        let unreadable = |error: GraphError| CommitError::Theirs { said: error.to_string() };
         let their_commit = graph.commit(&self.repository, *theirs).map_err(unreadable)?;
         // Commits in the open pack follow the last visible one, and no other branch can have them. Edges of earlier merges that
         // left out what is merged now do not count.
         let scope = Scope::parse::<Oid>(notes.as_bytes()).map(|(_, scope)| scope);
         let skip = |left_out: &Scope| scope.as_ref() != Some(left_out);
-        let meeting = graph.meet(&self.repository, *theirs, visible, skip).map_err(unreadable)?;
-        let is_joined = meeting.bases == [*theirs];
+        // Where a cut hides the answer, an additional merge commit or one instead of a fast-forward is correct, too.
+        let or_no = |answer: Result<bool, GraphError>| match answer {
+            Err(error) if error.is_cut() => Ok(false),
+            answer => answer.map_err(unreadable),
+        };
+        let meeting = graph.meet(&self.repository, *theirs, visible, skip);
+        let is_joined = or_no(meeting.map(|meeting| meeting.bases == [*theirs]))?;
         if is_joined {
             self.commit(revisions)?;
             return Ok(Joined::Contained);
         }
-        let follows = ours == visible && graph.is_ancestor(&self.repository, ours, *theirs).map_err(unreadable)?;
+        let follows = ours == visible && or_no(graph.is_ancestor(&self.repository, ours, *theirs))?;
         let mut subject = Subject::default();
         for change in &revisions.changes {
             match &change.action {

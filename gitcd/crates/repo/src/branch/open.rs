@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use git2::{Oid, Repository};
 use gitcd_core::durable;
 
+use super::super::alternates::ObjectsInUse;
 use super::super::entries::Entries;
 use super::super::graph::Graph;
 use super::super::load::{Names, Snapshot};
@@ -89,7 +90,7 @@ impl Branch {
     }
 
     /// Opens a branch and completes a move of its references that a crash interrupted; `None` if the branch or the repository
-    /// does not exist.
+    /// does not exist. If the repository reads objects of others, no gitcd deletes any there as long as the branch is open.
     ///
     /// Reads directories and metadata, not values.
     ///
@@ -99,6 +100,12 @@ impl Branch {
         let Some(repository) = open_repository(&config.repository)? else {
             return Ok(None);
         };
+        let in_use = ObjectsInUse::others(repository.commondir());
+        let branch = Branch::open_in(config, repository)?;
+        Ok(branch.map(|branch| Branch { _in_use: in_use, ..branch }))
+    }
+
+    fn open_in(config: Config, repository: Repository) -> Result<Option<Branch>, OpenError> {
         let names = names(&config);
         let file = pair_file(&repository, &config);
         let refs = Refs::open(repository.path())?;
@@ -203,6 +210,7 @@ impl Branch {
             scratch: Vec::new(),
             failed: false,
             is_recorded: true,
+            _in_use: ObjectsInUse::default(),
         }
     }
 

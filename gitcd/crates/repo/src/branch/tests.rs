@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod cut;
 mod errors;
 mod model;
 mod reading;

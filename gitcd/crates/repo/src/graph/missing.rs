@@ -4,7 +4,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 use git2::{Oid, Repository};
 
-use super::{Graph, GraphError, ONE, OTHER, STALE};
+use super::{Graph, GraphError, ONE, OTHER, STALE, none_left_out};
+use crate::boundary::Boundary;
 
 /// The number of commits that are in one history only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,12 +24,13 @@ const LOOKED_AT: usize = 200_000;
 const SLOP: usize = 256;
 
 impl Graph {
-    /// Counts the commits of `theirs` that `ours` does not have, up to about `limit`. Partial merges count as merges.
+    /// Counts the commits of `theirs` that `ours` does not have, up to about `limit`. Partial merges count as merges. If `theirs` starts
+    /// before the history was cut, there may be more.
     ///
     /// Reads the commits that are in one history only, and some more.
     ///
     /// # Errors
-    /// [`GraphError`].
+    /// [`GraphError`], also if `ours` may have some of them beyond the boundary of the history.
     pub fn missing(
         &mut self,
         repository: &Repository,
@@ -36,6 +38,7 @@ impl Graph {
         ours: Oid,
         limit: usize,
     ) -> Result<Missing, GraphError> {
+        self.refresh(repository)?;
         if theirs == ours {
             return Ok(Missing::default());
         }
@@ -83,7 +86,14 @@ impl Graph {
                 }
             }
         }
-        let more = counted.len() > limit || looked_at == LOOKED_AT;
+        self.share_ends(repository, [theirs, ours], &none_left_out, &mut flags)?;
+        self.check_ends(&flags)?;
+        // Of the commits that only `theirs` shows, `ours` may have those on the boundary, below another one that both have.
+        let [is_cut, _] = self.ends(&flags).map(|end| end.is_some());
+        for oid in self.boundary.iter().flat_map(Boundary::commits) {
+            counted.remove(&oid);
+        }
+        let more = counted.len() > limit || looked_at == LOOKED_AT || is_cut;
         let commits = counted.len().clamp(usize::from(more), limit);
         Ok(Missing { commits, more, oldest: counted.values().min().copied() })
     }

@@ -4,7 +4,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use git2::{Oid, Repository};
 
-use super::{Graph, GraphError, ONE, OTHER};
+use super::{Graph, GraphError, ONE, OTHER, none_left_out};
 
 /// Commits that are in one history only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Graph {
     /// Reads the commits that are in one history only, and those at least as recent as the oldest of them.
     ///
     /// # Errors
-    /// [`GraphError`].
+    /// [`GraphError`], also if the boundary of the history is among them: what it changed, and what precedes it, is not known.
     pub fn apart(
         &mut self,
         repository: &Repository,
@@ -30,6 +30,31 @@ impl Graph {
         other: Oid,
         limit: usize,
     ) -> Result<Option<SymmetricDifference>, GraphError> {
+        self.refresh(repository)?;
+        let (mut flags, is_complete) = self.separate(repository, one, other, limit)?;
+        if !is_complete {
+            return Ok(None);
+        }
+        self.share_ends(repository, [one, other], &none_left_out, &mut flags)?;
+        self.check_whole(&flags)?;
+        let of = |flag: u8| {
+            let mut commits: Vec<Oid> =
+                flags.iter().filter(|(_, flags)| **flags == flag).map(|(oid, _)| *oid).collect();
+            commits.sort();
+            commits
+        };
+        Ok(Some(SymmetricDifference { one: of(ONE), other: of(OTHER) }))
+    }
+
+    /// Returns the commits that the search for the symmetric difference found, with the histories that have each, and whether it
+    /// ended before `limit` commits were read.
+    pub(super) fn separate(
+        &mut self,
+        repository: &Repository,
+        one: Oid,
+        other: Oid,
+        limit: usize,
+    ) -> Result<(HashMap<Oid, u8>, bool), GraphError> {
         const BOTH: u8 = ONE | OTHER;
         let mut flags: HashMap<Oid, u8> = HashMap::new();
         let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
@@ -48,7 +73,7 @@ impl Graph {
                 break;
             }
             if looked_at == limit {
-                return Ok(None);
+                return Ok((flags, false));
             }
             looked_at += 1;
             single -= usize::from(was_single);
@@ -70,12 +95,6 @@ impl Graph {
                 queue.push((self.commit(repository, *parent)?.time, *parent));
             }
         }
-        let of = |flag: u8| {
-            let mut commits: Vec<Oid> =
-                flags.iter().filter(|(_, flags)| **flags == flag).map(|(oid, _)| *oid).collect();
-            commits.sort();
-            commits
-        };
-        Ok(Some(SymmetricDifference { one: of(ONE), other: of(OTHER) }))
+        Ok((flags, true))
     }
 }

@@ -1,7 +1,7 @@
 //! Serves a moment of a branch, read only.
 //!
 //! The moment is forked into a temporary folder (`docs/design/git.md`, *Forks*) and loaded into a store that never changes.
-//! Nothing is written into the repository of the branch, nothing in it is locked, and no task follows it.
+//! Nothing is written into the repository of the branch, and no task follows it. Its objects are marked as being read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use gitcd_history::when::When;
 use gitcd_history::{History, HistoryError};
 use gitcd_mvcc::Store;
 use gitcd_mvcc::snapshot::hex;
-use gitcd_repo::branch::{self, Branch, ForkError, Loaded};
+use gitcd_repo::alternates::ObjectsInUse;
+use gitcd_repo::branch::{self, Branch, ForkError, ForkObjects, Loaded};
 use gitcd_repo::git_dir;
 use gitcd_repo::reader::LoadError;
 use gitcd_sync::{self, MergeError, Merger, Puller};
@@ -66,6 +67,7 @@ pub enum PastError {
 /// A moment of a branch, as a branch of its own.
 struct LoadedMoment {
     folder: ScratchFolder,
+    in_use: ObjectsInUse,
     branch: branch::Config,
     store: Arc<Store>,
     merger: Merger,
@@ -94,7 +96,7 @@ pub(super) async fn start(
             return Err(ServeError::Stopped);
         }
     };
-    let LoadedMoment { folder, branch, store, merger, _heads } = loaded??;
+    let LoadedMoment { folder, in_use, branch, store, merger, _heads } = loaded??;
     let config = Config { branch, ..config };
     let addresses: Vec<_> = listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect();
     let (stop, stopped) = watch::channel(false);
@@ -106,7 +108,7 @@ pub(super) async fn start(
     let listeners = tasks::listen((listeners, pages), &face, with, &supervisor, &stopped)?;
     Ok(Server {
         store,
-        backing: Backing::Past { _folder: folder },
+        backing: Backing::Past { _folder: folder, _in_use: in_use },
         listeners,
         addresses,
         stop,
@@ -120,6 +122,8 @@ pub(super) async fn start(
 /// Forks the moment into a temporary folder, and loads it. Blocks: takes about 12 µs for each key.
 fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) -> Result<LoadedMoment, PastError> {
     scratch::remove_leftovers(PREFIX);
+    let origin_dir = git_dir(&origin.repository);
+    let in_use = ObjectsInUse::all(&origin_dir);
     let history = History::open(origin.clone(), past.find_prefix)?;
     let history = history.stopped_by(move || is_stopped.load(Ordering::Relaxed));
     let moment = history.at(past.when)?;
@@ -127,7 +131,8 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let folder = ScratchFolder::create(PREFIX)?;
     let branch = config(origin, &history, folder.path());
     // Nothing resumes from this fork.
-    let forked = Branch::fork(branch.clone(), &git_dir(&origin.repository), point, hex(&[0; 16])).map_err(Box::new)?;
+    let forked = Branch::fork(branch.clone(), &origin_dir, ForkObjects::Shared, point, hex(&[0; 16]));
+    let forked = forked.map_err(Box::new)?;
     let Loaded { state, keys } = forked.load(forked.head().metadata)?;
     let revision = Revision::new(state.revision);
     let shown = described(&moment, revision);
@@ -136,7 +141,7 @@ fn load(origin: &branch::Config, past: PastMoment, is_stopped: Arc<AtomicBool>) 
     let (heads, head) = watch::channel(Head { revision, data, next: data, merges: 0, foreign: None });
     let merger = Merger::new(store.clone(), head, branch.clone())?;
     log(past.when, &moment, revision);
-    Ok(LoadedMoment { folder, branch, store, merger, _heads: heads })
+    Ok(LoadedMoment { folder, in_use, branch, store, merger, _heads: heads })
 }
 
 /// Returns the configuration of the fork: that of the branch, in another repository.

@@ -219,7 +219,7 @@ type Known = std::collections::BTreeMap<String, RemoteStatus>;
 
 impl Git {
     fn count(&mut self, folder: &std::path::Path, theirs: Oid, ours: Oid) -> Result<Missing, GraphError> {
-        let problem = |error: git2::Error| GraphError { oid: theirs, problem: error.message().to_owned() };
+        let problem = |error: git2::Error| GraphError::unreadable(theirs, error.message());
         // Fetches and pushes add and remove packs, and an open repository keeps removed ones open.
         let repository = Repository::open(folder).map_err(problem)?;
         let graph = self.open.take().map(|(_, graph)| graph).unwrap_or_default();

@@ -6,7 +6,9 @@ use gitcd_core::scope::Scope;
 use gitcd_engine::committer::{Committer, Settings};
 use gitcd_engine::recovery;
 use gitcd_merge::Policy;
-use gitcd_repo::branch::{Action, Branch, Change, Record, Revisions, State};
+use gitcd_repo::boundary::{Boundary, Cut};
+use gitcd_repo::branch::{Action, Branch, Change, CommittedHeads, Record, Revisions, State};
+use gitcd_repo::graph::Graph;
 
 use super::*;
 use crate::plan::Provenance;
@@ -150,6 +152,71 @@ async fn a_merge_that_a_crash_interrupted_does_not_count_as_writes_of_clients() 
     let tree = repository.find_commit(merger.head().data).unwrap().tree().unwrap();
     let value = repository.find_blob(tree.get_name("k").unwrap().id()).unwrap();
     assert_eq!(value.content(), b"{\n  \"n\": 2\n}\n");
+    store.stop().await;
+    let ended = tokio::task::spawn_blocking(move || {
+        writer.join();
+        committer.join().unwrap()
+    });
+    assert!(ended.await.unwrap());
+}
+
+/// Writes another key, and flushes.
+fn flushed(config: &Config, revision: i64) -> CommittedHeads {
+    let mut branch = Branch::open(config.clone()).unwrap().unwrap();
+    let record = Record { create_revision: 3, mod_revision: revision, version: revision - 2, lease: 0 };
+    let value = format!("{{\"n\":{revision}}}\n").into();
+    let change = Change { key: "/registry/m".into(), action: Action::Put { value, record } };
+    let (time, clients, changes) = (SystemTime::now(), Vec::new(), vec![change]);
+    branch.commit(&Revisions { first: revision, last: revision, time, clients, changes }).unwrap();
+    branch.flush(&State { revision, incarnation: "a".into(), ..State::default() }).unwrap().pair
+}
+
+/// Cuts the history, as `gitcd retain` does.
+fn cut(repository: &Repository, oldest: CommittedHeads) {
+    let tips = ["refs/heads/main", "refs/gitcd/metadata/main"].map(|name| repository.refname_to_id(name).unwrap());
+    let plan = Graph::lenient().plan_cut(repository, &[oldest.data, oldest.metadata], &tips).unwrap();
+    let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
+    let cut = Cut { reference, revision: 4, data: oldest.data, at: 0, archive, boundary };
+    plan.before.record(repository.path(), &cut, &plan.removed, &plan.older).unwrap();
+    plan.before.apply(repository.path(), &cut).unwrap();
+}
+
+/// Merges two commits, and takes the key from the second one.
+fn merge_by_hand(repository: &Repository, ours: Oid, theirs: Oid) -> Oid {
+    let [ours, theirs] = [ours, theirs].map(|oid| repository.find_commit(oid).unwrap());
+    let blob = theirs.tree().unwrap().get_name("k").unwrap().id();
+    let mut tree = repository.treebuilder(Some(&ours.tree().unwrap())).unwrap();
+    tree.insert("k", blob, 0o100_644).unwrap();
+    let tree = repository.find_tree(tree.write().unwrap()).unwrap();
+    let author = Signature::now("other", "other@localhost").unwrap();
+    repository.commit(None, &author, &author, "merge", &tree, &[&ours, &theirs]).unwrap()
+}
+
+/// A person with a clone from before the cut merged a line of commits that starts at a removed one, and pushed the merge.
+#[tokio::test]
+async fn an_external_merge_restores_the_removed_commit_that_it_continues_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repo.git");
+    let config = config(&path);
+    branch(&config);
+    let repository = Repository::open(&path).unwrap();
+    let old = repository.refname_to_id(&config.data_reference).unwrap();
+    flushed(&config, 3);
+    let oldest = flushed(&config, 4);
+    let head = flushed(&config, 5).data;
+    cut(&repository, oldest);
+    assert!(Boundary::read(&path).unwrap().removed(old).unwrap());
+    let external = merge_by_hand(&repository, head, theirs(&repository, old, 1));
+    repository.reference(&config.data_reference, external, true, "an external commit").unwrap();
+    let (merger, committer, writer) = merger_of(&config);
+    let store = merger.store().clone();
+    let committer = committer.spawn().unwrap();
+    let outcome = merger.merge(external, &crate::external::options("test")).await.unwrap();
+    assert!(matches!(outcome, MergeOutcome::Done { keys: 1, .. }), "{outcome:?}");
+    assert!(Boundary::read(&path).unwrap().has(old));
+    let is_merged = merger.is_ancestor(external, merger.head().data).await;
+    assert!(is_merged.unwrap());
+    assert_eq!(repository.refname_to_id(&config.data_reference).unwrap(), merger.head().data);
     store.stop().await;
     let ended = tokio::task::spawn_blocking(move || {
         writer.join();

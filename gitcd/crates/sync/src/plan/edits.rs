@@ -80,7 +80,8 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         let found = match self.find_edits(theirs) {
-            Err(_) if self.repository.is_shallow() => None,
+            // In a clone with a limited depth, the merge bases alone decide. What gitcd cut must not change a result.
+            Err(_) if self.repository.is_shallow() && !self.graph.is_cut() => None,
             found => found?,
         };
         let Some(edits) = found else { return Ok(()) };

@@ -72,7 +72,7 @@ impl Planner<'_, '_> {
                 self.origins.ask(relative, blob);
                 return true;
             }
-            (Some(_), Some(brought)) => matches!(brought, Brought::By(_)),
+            (Some(_), Some(brought)) => matches!(brought, Brought::By(_) | Brought::Removed),
             // Nothing shows which commit deleted a file.
             (None, _) => self.rules.provenance == Provenance::External,
         };

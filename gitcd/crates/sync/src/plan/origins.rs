@@ -22,6 +22,8 @@ pub(super) enum Brought {
     Merged(Origin),
     /// A commit that is not here, as below the boundary of a shallow clone.
     Unknown,
+    /// A commit that gitcd removed when it cut the history. It counts as an external one, whose files are checked.
+    Removed,
 }
 
 /// The commits that brought files. A search costs as much as the changes in the commits on the path, however many files there
@@ -93,6 +95,9 @@ impl Walk<'_> {
     /// Passes files on to the parents that have them unchanged; returns the rest.
     fn look(&mut self, oid: Oid, mut files: Vec<usize>, asked: &[(Vec<u8>, Oid)]) -> Vec<(usize, Brought)> {
         let Ok(here) = self.graph.commit(self.repository, oid) else { return Vec::new() };
+        if here.is_boundary {
+            return files.into_iter().map(|file| (file, Brought::Removed)).collect();
+        }
         for parent in &here.parents {
             if files.is_empty() {
                 break;

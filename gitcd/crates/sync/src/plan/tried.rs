@@ -17,7 +17,9 @@ impl Planner<'_, '_> {
         merged: &mut Merged,
         (their_value, as_is): (&mut Option<Bytes>, &mut bool),
     ) -> Result<bool, PlanError> {
-        let (Some(verdicts), Some(Brought::By(_))) = (self.rules.verdicts, self.origins.get(relative)) else {
+        let (Some(verdicts), Some(Brought::By(_) | Brought::Removed)) =
+            (self.rules.verdicts, self.origins.get(relative))
+        else {
             return Ok(true);
         };
         let object: Bytes = match &merged.outcome {

@@ -17,6 +17,7 @@ use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
+use gitcd_repo::boundary::Boundary;
 use gitcd_repo::git_dir;
 
 use super::memory::{HistoryLinks, Memory};
@@ -26,6 +27,7 @@ use crate::git_worker::blocking;
 use crate::merger::{DryRun, HistoryLink, MergeOptions, MergeOutcome};
 use crate::plan::Provenance;
 use crate::remote::{Fetched, Link, Remote, RemoteError};
+use crate::restore::{MAX_RESTORED, Restored, restore};
 use crate::status::Condition;
 
 /// Attempts of an exchange that loses races before it backs off.
@@ -87,6 +89,8 @@ pub(super) struct Exchange<'p> {
     memory: &'p mut Memory,
     echoes: Echoes,
     races: usize,
+    /// How many removed commits were restored.
+    restored: usize,
     repairs: Repairs,
     exchanged: Exchanged,
 }
@@ -100,7 +104,7 @@ impl<'p> Exchange<'p> {
         echoes: Echoes,
     ) -> Self {
         let (repairs, exchanged) = (Repairs::default(), Exchanged::default());
-        Self { puller, remote, link, memory, echoes, races: 0, repairs, exchanged }
+        Self { puller, remote, link, memory, echoes, races: 0, restored: 0, repairs, exchanged }
     }
 
     /// Runs until the exchange is over.
@@ -196,11 +200,27 @@ impl<'p> Exchange<'p> {
             self.repairs = Repairs::default();
             return if self.races < RACES { State::Fetching } else { State::Settled(Err(error)) };
         }
-        let shallow = git_dir(&self.puller.merger.config().repository).join("shallow");
-        let is_shallow = blocking(move || shallow.exists()).await;
+        let repository = git_dir(&self.puller.merger.config().repository);
+        if let Some(oid) = error.cut_at()
+            && self.restored < MAX_RESTORED
+        {
+            // The merge restored those that are here.
+            self.restored += 1;
+            return match blocking(move || restore(&repository, oid)).await {
+                Restored::Yes => State::Fetching,
+                Restored::Missing if !self.repairs.refetched => State::Refetching(error),
+                Restored::Missing | Restored::No => State::Settled(Err(error)),
+            };
+        }
+        let looked = move || {
+            // What gitcd cut is not fetched again. After another program moved the boundary, this is a clone with a limited depth.
+            let is_cut = Boundary::read(&repository).map_or(true, |boundary| boundary.cut().is_some());
+            repository.join("shallow").exists() && !is_cut
+        };
+        let is_limited = blocking(looked).await;
         match DEEPENINGS.get(self.repairs.deepened) {
-            _ if error.lacks_objects() && !is_shallow && !self.repairs.refetched => State::Refetching(error),
-            Some(by) if error.lacks_history() && is_shallow => State::Deepening { failure: error, by: *by },
+            _ if error.lacks_objects() && !is_limited && !self.repairs.refetched => State::Refetching(error),
+            Some(by) if error.lacks_history() && is_limited => State::Deepening { failure: error, by: *by },
             _ => State::Settled(Err(error)),
         }
     }

@@ -31,6 +31,7 @@ impl ProgramTransport<'_> {
     pub(super) fn send(&self, push: &Push) -> Result<u64, TransportError> {
         program::push_within(self.local.limit, self.local.git_dir, self.url, self.local.credentials, &push.updates)
             .map(|()| 0)
+            .map_err(|error| error.for_push_from(self.local.git_dir))
     }
 }
 

@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering;
 use super::super::{Maintenance, OWN};
 use super::*;
 
-const DAY: Duration = Duration::from_hours(24);
+pub(in super::super) const DAY: Duration = Duration::from_hours(24);
 
 /// A bare repository for stock Git.
-struct Bare(tempfile::TempDir);
+pub(in super::super) struct Bare(tempfile::TempDir);
 
 impl Bare {
-    fn new() -> Self {
+    pub(in super::super) fn new() -> Self {
         let bare = Self(tempfile::tempdir().unwrap());
         bare.git(&["init", "-q", "--bare", "-b", "main", "."]);
         bare
     }
 
-    fn folder(&self) -> &Path {
+    pub(in super::super) fn folder(&self) -> &Path {
         self.0.path()
     }
 
-    fn run(&self, arguments: &[&str]) -> std::process::Output {
+    pub(in super::super) fn run(&self, arguments: &[&str]) -> std::process::Output {
         let mut command = Command::new("git");
         command.arg("-C").arg(self.folder()).args(arguments).env("GIT_CONFIG_GLOBAL", "/dev/null");
         for who in ["AUTHOR", "COMMITTER"] {
@@ -31,24 +31,24 @@ impl Bare {
         command.output().unwrap()
     }
 
-    fn git(&self, arguments: &[&str]) -> String {
+    pub(in super::super) fn git(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn has(&self, id: &str) -> bool {
+    pub(in super::super) fn has(&self, id: &str) -> bool {
         self.run(&["cat-file", "-e", id]).status.success()
     }
 
-    fn blob(&self, text: &str) -> String {
+    pub(in super::super) fn blob(&self, text: &str) -> String {
         let file = self.folder().join("text");
         fs::write(&file, text).unwrap();
         self.git(&["hash-object", "-w", file.to_str().unwrap()])
     }
 
     /// Creates a commit with one file and these parents.
-    fn commit(&self, text: &str, parents: &[&str]) -> String {
+    pub(in super::super) fn commit(&self, text: &str, parents: &[&str]) -> String {
         let blob = self.blob(text);
         self.git(&["read-tree", "--empty"]);
         self.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},file")]);
@@ -59,7 +59,7 @@ impl Bare {
     }
 
     /// Creates a line of commits, each in a separate pack, and moves the branch to its end.
-    fn line(&self, texts: &[&str]) -> Vec<String> {
+    pub(in super::super) fn line(&self, texts: &[&str]) -> Vec<String> {
         let mut line: Vec<String> = Vec::new();
         for text in texts {
             let parents: Vec<_> = line.last().map(String::as_str).into_iter().collect();
@@ -71,7 +71,7 @@ impl Bare {
     }
 
     /// Sets the age of all object files.
-    fn age(&self, age: Duration) {
+    pub(in super::super) fn age(&self, age: Duration) {
         let mut folders = vec![self.folder().join("objects")];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -99,7 +99,7 @@ impl Bare {
     }
 
     /// Prunes at a later time; returns the number of pruned objects and of failures.
-    async fn prune(&self, expire: Option<Duration>, later: Duration) -> (u64, u64) {
+    pub(in super::super) async fn prune(&self, expire: Option<Duration>, later: Duration) -> (u64, u64) {
         let maintenance = Maintenance::new(self.folder().to_owned(), expire);
         let (_going_on, stopped) = watch::channel(false);
         maintenance.prune(true, SystemTime::now() + later, &stopped).await;
@@ -107,7 +107,7 @@ impl Bare {
         (load(&maintenance.counters.pruned), load(&maintenance.counters.failures))
     }
 
-    fn is_sound(&self) {
+    pub(in super::super) fn is_sound(&self) {
         self.git(&["fsck", "--full", "--strict"]);
         self.git(&["commit-graph", "verify"]);
         let output = self.run(&["log", "--oneline", "--all"]);

@@ -25,7 +25,7 @@ impl Planner<'_, '_> {
         touching: &[Oid],
     ) -> Result<bool, PlanError> {
         match self.made_by_a_last_edit(side, relative, path, touching) {
-            Err(_) if self.repository.is_shallow() => Ok(true),
+            Err(_) if self.repository.is_shallow() && !self.graph.is_cut() => Ok(true),
             found => found,
         }
     }
@@ -49,7 +49,8 @@ impl Planner<'_, '_> {
                 return Ok(true);
             }
             let mut same = Vec::new();
-            for parent in &self.graph.commit(self.repository, at)?.parents {
+            let commit = self.graph.commit(self.repository, at)?;
+            for parent in &commit.parents {
                 if self.field_at(*parent, relative, path, &mut read)? == wanted {
                     same.push(*parent);
                 }
@@ -58,6 +59,10 @@ impl Planner<'_, '_> {
                 let mut is_seen = false;
                 for later in touching {
                     is_seen = is_seen || self.is_behind(at, *later)?;
+                }
+                if !is_seen && commit.is_boundary {
+                    // A removed commit made it, and its history is not known.
+                    return Err(self.graph.ended_at(at).into());
                 }
                 if !is_seen {
                     return Ok(true);

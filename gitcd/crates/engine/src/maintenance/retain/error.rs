@@ -1,0 +1,89 @@
+//! Why a history was not cut.
+
+use std::path::PathBuf;
+
+use gitcd_core::durable;
+use gitcd_mvcc::snapshot::SnapshotError;
+use gitcd_repo::boundary::{BoundaryError, RecordError, SetError};
+use gitcd_repo::graph::GraphError;
+use gitcd_repo::refs::RefError;
+
+use crate::maintenance::join::JoinError;
+
+/// Why a history was not cut.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetainError {
+    /// Maintenance is running.
+    #[error("maintenance of {0:?} is running; try again when it has finished")]
+    Busy(PathBuf),
+    /// `git gc` is running.
+    #[error("{0:?} exists: `git gc` is running; try again when it has finished")]
+    Collected(PathBuf),
+    /// The repository fetches objects on demand.
+    #[error("{0:?} is a partial clone, in which it is not known which objects are needed")]
+    Partial(PathBuf),
+    /// The repository reads objects of others.
+    #[error(
+        "{0:?} has objects/info/alternates: it reads objects of another repository, which are not removed there; cut the history of that \
+         one, or give this one its own objects first: `git -C {0:?} repack -a -d`, and then remove the file"
+    )]
+    Shared(PathBuf),
+    /// A gitcd serves the repository, or receives a push.
+    #[error("{0:?} is locked: stop every `gitcd serve` and `gitcd host` of the repository, and run the command again")]
+    Served(PathBuf),
+    /// The archive is not a repository of its own.
+    #[error("{0:?} is the repository itself, or shares its objects; an archive is another repository")]
+    Same(PathBuf),
+    /// The archive borrows objects.
+    #[error("{0:?} has objects/info/alternates: an archive must have every object itself; name another folder")]
+    Borrows(PathBuf),
+    /// The path of the archive cannot be given to Git, or not be recorded.
+    #[error("{0:?} is not an absolute path in UTF-8 without line breaks")]
+    Path(PathBuf),
+    /// The folder of the archive has something else in it.
+    #[error("{0:?} is neither empty nor a bare repository; name another folder")]
+    NoArchive(PathBuf),
+    /// The archive does not accept the commits.
+    #[error(
+        "the archive {folder:?} does not continue the history of this repository; nothing was cut; name a new folder, which then begins \
+         where the last cut was made: {source}"
+    )]
+    Archive {
+        /// Its folder.
+        folder: PathBuf,
+        /// What Git reports.
+        source: JoinError,
+    },
+    /// A reference may need more than the cut keeps.
+    #[error("{0} was moved while the cut was planned; nothing was cut; run the command again")]
+    Moved(String),
+    /// A step failed. Nothing is lost; run it again to continue.
+    #[error(transparent)]
+    Maintenance(#[from] JoinError),
+    /// The local state of a branch cannot be read, so it is not known which history it needs.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The history cannot be read.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The boundary cannot be read.
+    #[error(transparent)]
+    Boundary(#[from] BoundaryError),
+    /// The cut cannot be recorded or made.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The references cannot be read.
+    #[error(transparent)]
+    References(#[from] RefError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Durable(#[from] durable::Error),
+}
+
+impl RetainError {
+    /// Returns whether the repository was changed since the cut was planned, so that another plan may succeed.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Moved(_) | Self::Record(RecordError::Set(SetError::Changed(_))))
+    }
+}

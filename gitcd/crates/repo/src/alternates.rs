@@ -1,0 +1,172 @@
+//! Repositories that read the objects of others: Git's *alternates* (`objects/info/alternates`, gitrepository-layout(5)).
+//!
+//! A gitcd that reads objects of another repository has a shared lock (flock(2)) on the folder `objects` of that one. A process
+//! that deletes objects needs the lock alone. So what a running gitcd reads is not deleted. The lock ends with its process and leaves nothing
+//! behind, and it needs no permission to write.
+//!
+//! As for `git gc`, other repositories that share objects are not known.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Objects that are being read. Until this is dropped, no gitcd deletes objects there.
+#[derive(Debug, Default)]
+pub struct ObjectsInUse {
+    locks: Vec<FolderLock>,
+}
+
+/// The right to delete objects of a repository. Until this is dropped, no gitcd starts to read them for another repository.
+#[derive(Debug)]
+pub struct ObjectsUnused {
+    _lock: Option<FolderLock>,
+}
+
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // A process that is just being spawned may have inherited the descriptor for a moment.
+        let _ended = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl ObjectsInUse {
+    /// Marks the objects as being read that the repository in this Git directory has, and those that it reads from others. Waits while
+    /// a gitcd deletes some.
+    ///
+    /// Where a folder cannot be locked, nothing is marked: on some network file systems, and if the folder does not exist.
+    pub fn all(git_dir: &Path) -> Self {
+        Self::of(folders(git_dir))
+    }
+
+    /// Marks the objects as being read that the repository reads from others. Costs one system call if there are none.
+    pub fn others(git_dir: &Path) -> Self {
+        let mut folders = folders(git_dir);
+        folders.remove(0);
+        Self::of(folders)
+    }
+
+    fn of(folders: Vec<PathBuf>) -> Self {
+        let lock = |path: PathBuf| {
+            let locked = File::open(&path).and_then(|folder| {
+                rustix::fs::flock(&folder, FlockOperation::LockShared)?;
+                Ok(FolderLock(folder))
+            });
+            locked.inspect_err(|error| tracing::debug!(folder = %path.display(), %error, "cannot be locked")).ok()
+        };
+        Self { locks: folders.into_iter().filter_map(lock).collect() }
+    }
+
+    /// Returns how many folders of objects are marked.
+    pub fn count(&self) -> usize {
+        self.locks.len()
+    }
+}
+
+impl ObjectsUnused {
+    /// Returns the right to delete objects of the repository in this Git directory; `None` if a gitcd reads them for another repository.
+    ///
+    /// # Errors
+    /// The folder of the objects cannot be opened. Where it cannot be locked (on some network file systems), the right is
+    /// returned.
+    pub fn take(git_dir: &Path) -> io::Result<Option<Self>> {
+        let folder = File::open(git_dir.join("objects"))?;
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { _lock: Some(FolderLock(folder)) })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => {
+                tracing::debug!(repository = %git_dir.display(), %error, "the objects cannot be locked");
+                Ok(Some(Self { _lock: None }))
+            }
+        }
+    }
+}
+
+/// Returns the folder of the objects of a repository, and then those that it reads from others, each once.
+pub(crate) fn folders(git_dir: &Path) -> Vec<PathBuf> {
+    let inode = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let mut found = vec![git_dir.join("objects")];
+    let mut seen = vec![inode(&found[0])];
+    let mut at = 0;
+    while let Some(objects) = found.get(at) {
+        for path in named(objects) {
+            let inode = inode(&path);
+            if inode.is_some() && !seen.contains(&inode) {
+                seen.push(inode);
+                found.push(path);
+            }
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Returns whether the repository in this Git directory reads objects of others.
+pub fn has_any(git_dir: &Path) -> bool {
+    fs::metadata(git_dir.join("objects/info/alternates")).is_ok()
+}
+
+/// Returns the folders that a file `alternates` names. Git reports those that it cannot find.
+fn named(objects: &Path) -> Vec<PathBuf> {
+    let path = objects.join("info/alternates");
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            tracing::debug!(file = %path.display(), %error, "cannot be read");
+            Vec::new()
+        }
+        text => text.unwrap_or_default(),
+    };
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && line[0] != b'#');
+    // A relative path is meant from the objects.
+    lines.map(|line| objects.join(OsStr::from_bytes(line))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository(folder: &Path, name: &str, alternates: &str) -> PathBuf {
+        let path = folder.join(name);
+        fs::create_dir_all(path.join("objects/info")).unwrap();
+        if !alternates.is_empty() {
+            fs::write(path.join("objects/info/alternates"), alternates).unwrap();
+        }
+        path
+    }
+
+    #[test]
+    fn nothing_is_deleted_while_it_is_read_directly_or_through_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = repository(folder.path(), "origin", "");
+        let between = repository(folder.path(), "between", &format!("{}\n", origin.join("objects").display()));
+        let fork = repository(folder.path(), "fork", "# of people\n../../between/objects\n../../gone/objects\n");
+        let is_unused = |of: &Path| ObjectsUnused::take(of).unwrap().is_some();
+        assert_eq!(ObjectsInUse::others(&origin).count(), 0);
+        let reads = ObjectsInUse::others(&fork);
+        assert_eq!(reads.count(), 2);
+        assert!(!is_unused(&origin) && !is_unused(&between) && is_unused(&fork));
+        let reads_too = ObjectsInUse::all(&fork);
+        drop(reads);
+        assert!(!is_unused(&origin) && !is_unused(&between) && !is_unused(&fork));
+        drop(reads_too);
+        assert!(is_unused(&origin) && is_unused(&between) && is_unused(&fork));
+    }
+
+    #[test]
+    fn what_names_itself_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = repository(folder.path(), "one", "../../two/objects\n../../one/objects\n");
+        repository(folder.path(), "two", "../../one/objects\n");
+        assert_eq!(ObjectsInUse::all(&one).count(), 2);
+        assert_eq!(ObjectsInUse::others(&one).count(), 1);
+        assert!(ObjectsUnused::take(&folder.path().join("missing")).is_err());
+    }
+}
