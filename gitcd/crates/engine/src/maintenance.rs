@@ -19,6 +19,8 @@ mod record;
 pub mod retain;
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +28,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gitcd_core::durable;
 use gitcd_core::program::Program;
-use rustix::fs::FlockOperation;
+use gitcd_repo::partial::is_partial;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use tokio::sync::{Notify, watch};
 
 use self::choose::Pack;
@@ -41,6 +44,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const SETTLED: Duration = Duration::from_secs(30);
 /// How often unreachable objects are searched.
 const PRUNE_EVERY: Duration = Duration::from_hours(24);
+/// When they are searched again if the objects were in use.
+const PRUNE_AGAIN: Duration = Duration::from_hours(1);
 /// Uptime before the first prune of a repository, since a starting process is busy.
 const PRUNE_FIRST: Duration = Duration::from_hours(1);
 /// Delay before a retry after a failure.
@@ -151,7 +156,7 @@ impl Maintenance {
         let failed = |error: &JoinError| {
             self.failed(error);
             // Repositories rarely repair themselves.
-            self.prune_later();
+            self.prune_later(PRUNE_EVERY);
         };
         let (repository, uptime) = (self.repository.clone(), self.since.elapsed());
         let due = tokio::task::spawn_blocking(move || due(&repository, all, uptime, now));
@@ -187,7 +192,8 @@ impl Maintenance {
                 tracing::debug!("an object to be pruned is referenced again; the next run keeps it");
             }
             Err(error @ JoinError::InUse(_)) => {
-                self.prune_later();
+                // A slow push ends some time.
+                self.prune_later(PRUNE_AGAIN);
                 tracing::info!(%error, "pruned nothing");
             }
             Err(error) => failed(&error),
@@ -195,8 +201,8 @@ impl Maintenance {
     }
 
     /// Defers the next search, which takes long, because this one had no success.
-    fn prune_later(&self) {
-        *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PRUNE_EVERY);
+    fn prune_later(&self, after: Duration) {
+        *self.prunes_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + after);
     }
 
     async fn round(&self, all: bool, stopped: &watch::Receiver<bool>) {
@@ -336,12 +342,6 @@ fn due(
     MaintenanceLock::take(repository)
 }
 
-/// Returns whether the repository is a partial clone, in which reachability cannot be computed.
-fn is_partial(repository: &Path) -> bool {
-    let config = git2::Config::open(&repository.join("config"));
-    config.is_ok_and(|config| config.get_entry("extensions.partialclone").is_ok())
-}
-
 /// Removes what a killed process left, unless maintenance is running.
 pub fn clear(repository: &Path) -> Result<(), durable::Error> {
     if !repository.join(OWN).is_dir() {
@@ -356,11 +356,14 @@ pub fn clear(repository: &Path) -> Result<(), durable::Error> {
 impl MaintenanceLock {
     /// Takes the lock; `None` if another process holds it.
     fn take(repository: &Path) -> Result<Option<Self>, durable::Error> {
-        let own = repository.join(OWN);
-        durable::make_folder(&own)?;
+        let (own, owner) = (repository.join(OWN), owner(repository));
+        match owner {
+            Some(owner) if !own.is_dir() => make_folders(repository, owner)?,
+            _ => durable::make_folder(&own)?,
+        }
         let path = own.join("lock");
         let failed = |source| durable::Error::of("lock", &path)(source);
-        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        let lock = open_lock(&path, owner).map_err(failed)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -368,6 +371,51 @@ impl MaintenanceLock {
         }
         let place = MaintenancePaths { repository: repository.to_owned(), draft: own.join("objects") };
         Ok(Some(Self { place, lock }))
+    }
+}
+
+/// Returns the user and the group that own the repository, if this process is root: a server of that user needs the folder for
+/// maintenance, too.
+fn owner(repository: &Path) -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let head = std::fs::metadata(repository.join("HEAD")).ok()?;
+    Some((head.uid(), head.gid()))
+}
+
+/// Creates the folder for maintenance, with the folders in it, which only this owner can access. Some file systems have no owners.
+fn make_folders(repository: &Path, (user, group): (u32, u32)) -> Result<(), durable::Error> {
+    durable::make_folder(&repository.join(OWN).join("objects/pack"))?;
+    let give = || -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::open(repository, flags, Mode::empty())?;
+        for name in [OWN, "objects", "pack"] {
+            // Nothing that a symbolic link leads to gets another owner.
+            folder = rustix::fs::openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            fchown(&folder, Some(user), Some(group))?;
+        }
+        Ok(())
+    };
+    if let Err(error) = give() {
+        tracing::debug!(repository = %repository.display(), %error, "the owner of the folder for maintenance is not changed");
+    }
+    Ok(())
+}
+
+/// Opens the file to lock. Creates it for this owner if it does not exist.
+fn open_lock(path: &Path, owner: Option<(u32, u32)>) -> io::Result<File> {
+    match File::options().write(true).create_new(true).mode(durable::PRIVATE_FILE).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => File::options().write(true).open(path),
+        Err(error) => Err(error),
+        Ok(lock) => {
+            if let Some((user, group)) = owner
+                && let Err(error) = fchown(&lock, Some(user), Some(group))
+            {
+                tracing::debug!(path = %path.display(), %error, "the owner is not changed");
+            }
+            Ok(lock)
+        }
     }
 }
 

@@ -223,11 +223,12 @@ impl History {
             }
             When::Now => "now".into(),
         };
-        let (is_cut, first) = (first.previous.is_some(), first.revision);
+        let (is_cut, data, first) = (first.previous.is_some(), first.data, first.revision);
         if is_adopted {
             HistoryError::BeforeInit { asked, first }
         } else if is_cut {
-            match self.boundary.cut() {
+            let own = self.boundary.cuts().iter().rfind(|cut| cut.data == data);
+            match own.or_else(|| self.boundary.cut()) {
                 Some(cut) => HistoryError::Cut { asked, first, date: cut.date(), archive_status: cut.archive_status() },
                 None => HistoryError::Shallow { asked, first },
             }

@@ -1,7 +1,8 @@
 //! Pushes.
 //!
 //! The order makes crashes harmless: objects enter a quarantine that no reader sees, are checked there together with everything
-//! they refer to, become durable, join the repository as one pack, and only then references move to them.
+//! they refer to, become durable, join the repository as one pack, and only then references move to them. From the check until then,
+//! no gitcd prunes the repository.
 
 mod apply;
 mod commands;
@@ -21,6 +22,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use gitcd_core::blocking::Panicked;
 use gitcd_core::error::chain;
+use gitcd_repo::alternates::ObjectsInUse;
 use gitcd_repo::pkt_line;
 use gitcd_repo::refs::{RefError, Refs};
 use gitcd_sync::lease;
@@ -145,10 +147,15 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
         report.refuse(at, &reason);
     }
     let brings_objects = push.commands.iter().any(|command| command.new.is_some());
-    let mut quarantine = None;
+    let (mut quarantine, mut in_use) = (None, None);
     if report.is_hopeless() {
         input.drain(MAX_UNWANTED_BYTES).await;
     } else if brings_objects {
+        if created.is_none() {
+            // The new commits may need objects that no reference leads to.
+            let repository = repository.clone();
+            in_use = Some(blocking("lock the objects of a repository", move || ObjectsInUse::all(&repository)).await?);
+        }
         let made = Quarantine::make(&repository).await?;
         let outcome = unpack::unpack(host, &repository, &made, &push, &mut report, &mut input).await;
         match outcome {
@@ -189,6 +196,7 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
             quarantine::release(std::mem::take(&mut kept)).await;
         }
         apply::apply(host, &repository, created, &by, &push, &mut report).await;
+        drop(in_use);
         let has_packs = !kept.is_empty();
         quarantine::release(kept).await;
         if has_packs {

@@ -1,6 +1,7 @@
 //! Repositories that read the objects of others: Git's *alternates* (`objects/info/alternates`, gitrepository-layout(5)).
 //!
-//! A gitcd that reads objects of another repository has a shared lock (flock(2)) on the folder `objects` of that one. A process
+//! A gitcd that reads objects of another repository has a shared lock (flock(2)) on the folder `objects` of that one. So has one that
+//! receives objects, on its own folder, until references lead to them: what they need may be unreachable here. A process
 //! that deletes objects needs the lock alone. So what a running gitcd reads is not deleted. The lock ends with its process and leaves nothing
 //! behind, and it needs no permission to write.
 //!
@@ -12,9 +13,18 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+
+/// How long a folder is waited for that another process keeps locked. Every user who can read a folder can lock it.
+const WAIT: Duration = Duration::from_secs(30);
+/// After this time, the log has what is waited for.
+const LOGGED_AFTER: Duration = Duration::from_secs(1);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Objects that are being read. Until this is dropped, no gitcd deletes objects there.
 #[derive(Debug, Default)]
@@ -22,7 +32,8 @@ pub struct ObjectsInUse {
     locks: Vec<FolderLock>,
 }
 
-/// The right to delete objects of a repository. Until this is dropped, no gitcd starts to read them for another repository.
+/// The right to delete objects of a repository. Until this is dropped, no gitcd starts to read them for another repository, or to
+/// receive objects.
 #[derive(Debug)]
 pub struct ObjectsUnused {
     _lock: Option<FolderLock>,
@@ -38,31 +49,69 @@ impl Drop for FolderLock {
     }
 }
 
+impl FolderLock {
+    /// Locks a folder together with others who read it; `None` if it cannot be locked within this time, which the log has then.
+    fn shared(path: &Path, limit: Duration) -> Option<Self> {
+        let folder = File::open(path).inspect_err(|error| log_unlocked(path, error)).ok()?;
+        let (started, mut is_logged) = (Instant::now(), false);
+        loop {
+            match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
+                Ok(()) => return Some(Self(folder)),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(error) => {
+                    log_unlocked(path, &io::Error::from(error));
+                    return None;
+                }
+            }
+            let waited = started.elapsed();
+            if waited >= limit {
+                tracing::warn!(
+                    folder = %path.display(),
+                    ?waited,
+                    "another process keeps the folder locked; continuing without a lock: a prune elsewhere is not prevented, and may \
+                     delete objects that are read here"
+                );
+                return None;
+            }
+            if !is_logged && waited >= LOGGED_AFTER {
+                tracing::info!(folder = %path.display(), "waiting for another process that has locked the folder");
+                is_logged = true;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Logs why a folder is used without a lock. Some file systems have no locks, and a folder need not exist.
+fn log_unlocked(folder: &Path, error: &io::Error) {
+    let folder = folder.display();
+    let is_without_locks = matches!(Errno::from_io_error(error), Some(Errno::NOLCK | Errno::OPNOTSUPP));
+    if is_without_locks || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) {
+        tracing::debug!(%folder, %error, "cannot be locked");
+    } else {
+        tracing::warn!(%folder, %error, "cannot lock the folder; continuing without a lock: a prune elsewhere is not prevented");
+    }
+}
+
 impl ObjectsInUse {
-    /// Marks the objects as being read that the repository in this Git directory has, and those that it reads from others. Waits while
-    /// a gitcd deletes some.
+    /// Marks the objects as being read that the repository in this Git directory has, and those that it reads from others. Blocks
+    /// while a gitcd deletes some, for at most 30 seconds for each folder.
     ///
-    /// Where a folder cannot be locked, nothing is marked: on some network file systems, and if the folder does not exist.
+    /// Where a folder cannot be locked, nothing is marked: on some network file systems, if the folder does not exist, and if another
+    /// process keeps it locked. The log has every other reason.
     pub fn all(git_dir: &Path) -> Self {
-        Self::of(folders(git_dir))
+        Self::of(&folders(git_dir), WAIT)
     }
 
-    /// Marks the objects as being read that the repository reads from others. Costs one system call if there are none.
+    /// Does the same with those only that the repository reads from others. Costs one system call if there are none.
     pub fn others(git_dir: &Path) -> Self {
         let mut folders = folders(git_dir);
         folders.remove(0);
-        Self::of(folders)
+        Self::of(&folders, WAIT)
     }
 
-    fn of(folders: Vec<PathBuf>) -> Self {
-        let lock = |path: PathBuf| {
-            let locked = File::open(&path).and_then(|folder| {
-                rustix::fs::flock(&folder, FlockOperation::LockShared)?;
-                Ok(FolderLock(folder))
-            });
-            locked.inspect_err(|error| tracing::debug!(folder = %path.display(), %error, "cannot be locked")).ok()
-        };
-        Self { locks: folders.into_iter().filter_map(lock).collect() }
+    fn of(folders: &[PathBuf], limit: Duration) -> Self {
+        Self { locks: folders.iter().filter_map(|folder| FolderLock::shared(folder, limit)).collect() }
     }
 
     /// Returns how many folders of objects are marked.
@@ -72,7 +121,8 @@ impl ObjectsInUse {
 }
 
 impl ObjectsUnused {
-    /// Returns the right to delete objects of the repository in this Git directory; `None` if a gitcd reads them for another repository.
+    /// Returns the right to delete objects of the repository in this Git directory; `None` if a gitcd reads them for another repository, or
+    /// receives objects.
     ///
     /// # Errors
     /// The folder of the objects cannot be opened. Where it cannot be locked (on some network file systems), the right is
@@ -83,7 +133,7 @@ impl ObjectsUnused {
             Ok(()) => Ok(Some(Self { _lock: Some(FolderLock(folder)) })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => {
-                tracing::debug!(repository = %git_dir.display(), %error, "the objects cannot be locked");
+                log_unlocked(&git_dir.join("objects"), &io::Error::from(error));
                 Ok(Some(Self { _lock: None }))
             }
         }
@@ -158,6 +208,20 @@ mod tests {
         assert!(!is_unused(&origin) && !is_unused(&between) && !is_unused(&fork));
         drop(reads_too);
         assert!(is_unused(&origin) && is_unused(&between) && is_unused(&fork));
+    }
+
+    #[test]
+    fn a_folder_that_stays_locked_is_read_without_a_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = [repository(folder.path(), "one", "").join("objects"), folder.path().join("missing")];
+        let deletes = ObjectsUnused::take(&folder.path().join("one")).unwrap().unwrap();
+        assert_eq!(ObjectsInUse::of(&objects, Duration::ZERO).count(), 0);
+        let ends = thread::spawn(move || {
+            thread::sleep(PAUSE);
+            drop(deletes);
+        });
+        assert_eq!(ObjectsInUse::of(&objects, WAIT).count(), 1);
+        ends.join().unwrap();
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub use change::RecordError;
 pub use older::OlderCommits;
 pub(crate) use older::add_scope;
 pub use record::Cut;
+use record::Record;
 use removed::RemovedCommits;
 pub use set::SetError;
 
@@ -75,13 +76,11 @@ pub struct Boundary {
     seen: ShallowState,
 }
 
-/// What gitcd recorded of the cut that made the boundary.
+/// What gitcd recorded of the cuts that made the boundary.
 #[derive(Debug)]
 struct OwnCut {
-    cut: Cut,
+    record: Record,
     removed: RemovedCommits,
-    /// Scopes of the merges beyond the boundary that left keys out.
-    scopes: Vec<Scope>,
 }
 
 /// Which state of the file `shallow` was read; nothing if it does not exist.
@@ -109,8 +108,8 @@ impl Boundary {
             let found = record::find(git_dir).and_then(|found| {
                 let Some(found) = found else { return Ok(None) };
                 let path = record::folder(git_dir).join(&found.removed);
-                let removed = RemovedCommits::open(&path, found.listed)?;
-                Ok(Some(Arc::new(OwnCut { cut: found.cut, removed, scopes: found.scopes })))
+                let removed = RemovedCommits::open(&path, &found.listed)?;
+                Ok(Some(Arc::new(OwnCut { record: found, removed })))
             });
             // The record of a former boundary is removed soon after that boundary.
             if ShallowState::of(git_dir) == seen {
@@ -127,17 +126,35 @@ impl Boundary {
 
     /// Returns whether the parents of a commit are not read.
     pub fn has(&self, commit: Oid) -> bool {
-        self.cut().is_some_and(|cut| cut.boundary.contains(&commit))
+        self.own.as_deref().is_some_and(|own| own.record.boundary.contains(&commit))
     }
 
     /// Returns the commits whose parents are not read.
     pub fn commits(&self) -> impl Iterator<Item = Oid> {
-        self.cut().into_iter().flat_map(|cut| cut.boundary.iter().copied())
+        self.own.as_deref().into_iter().flat_map(|own| own.record.boundary.iter().copied())
     }
 
-    /// Returns the cut that made this boundary; `None` if the history is whole, or if this is a clone with a limited depth.
+    /// Returns the last cut; `None` if the history is whole, or if this is a clone with a limited depth.
     pub fn cut(&self) -> Option<&Cut> {
-        self.own.as_deref().map(|own| &own.cut)
+        self.cuts().last()
+    }
+
+    /// Returns the last cuts of all branches, oldest first, and earlier ones that have another archive.
+    pub fn cuts(&self) -> &[Cut] {
+        self.own.as_deref().map(|own| own.record.cuts.as_slice()).unwrap_or_default()
+    }
+
+    /// Returns the cut that removed what is before a commit, as far as that is known; otherwise the last one.
+    ///
+    /// # Errors
+    /// [`BoundaryError::Read`].
+    pub fn cut_at(&self, commit: Oid) -> Result<Option<&Cut>, BoundaryError> {
+        for (number, cut) in self.cuts().iter().enumerate().rev() {
+            if cut.data == commit || self.is_before_cut(number, commit)? {
+                return Ok(Some(cut));
+            }
+        }
+        Ok(self.cut())
     }
 
     /// Returns whether a cut removed this commit, and it was not restored as a part of the boundary. Its object may still exist, or
@@ -152,18 +169,18 @@ impl Boundary {
         }
     }
 
-    /// Returns whether a commit was removed, and maybe restored, and is an ancestor of the data commit of the cut. Costs as much as
-    /// [`Self::removed`].
+    /// Returns whether a commit was removed, and maybe restored, and is an ancestor of the data commit of the cut with this number in
+    /// [`Self::cuts`]. Costs as much as [`Self::removed`].
     ///
     /// # Errors
     /// [`BoundaryError::Read`].
-    pub fn is_before_cut(&self, commit: Oid) -> Result<bool, BoundaryError> {
-        self.own.as_deref().map_or(Ok(false), |own| own.removed.is_older(commit))
+    pub fn is_before_cut(&self, number: usize, commit: Oid) -> Result<bool, BoundaryError> {
+        self.own.as_deref().map_or(Ok(false), |own| own.removed.is_before(number, commit))
     }
 
     /// Returns the scopes of the merges beyond the boundary that left keys out.
     pub(crate) fn scopes(&self) -> &[Scope] {
-        self.own.as_deref().map(|own| own.scopes.as_slice()).unwrap_or_default()
+        self.own.as_deref().map(|own| own.record.scopes.as_slice()).unwrap_or_default()
     }
 
     /// Returns all commits that cuts removed, 20 bytes each.
@@ -172,8 +189,10 @@ impl Boundary {
     /// [`BoundaryError`].
     pub fn all_removed(&self) -> Result<Vec<Oid>, BoundaryError> {
         let Some(own) = self.own.as_deref() else { return Ok(Vec::new()) };
-        let (older, others) = own.removed.all()?;
-        let all = older.into_iter().chain(others).map(|id| Oid::from_bytes(&id).expect("an object ID has 20 bytes"));
+        let mut all = own.removed.all()?.concat();
+        all.sort_unstable();
+        all.dedup();
+        let all = all.into_iter().map(|id| Oid::from_bytes(&id).expect("an object ID has 20 bytes"));
         Ok(all.filter(|oid| !self.has(*oid)).collect())
     }
 }

@@ -29,6 +29,7 @@ pub mod owner;
 mod pack;
 mod pack_file;
 mod pack_spill;
+pub mod partial;
 pub mod pkt_line;
 pub mod reader;
 pub mod received;

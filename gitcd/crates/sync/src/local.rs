@@ -293,10 +293,9 @@ mod tests {
 
     fn cut(repository: &Repository, oldest: Oid) {
         let plan = Graph::lenient().plan_cut(repository, &[oldest], &[oldest]).unwrap();
-        let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
-        let cut = Cut { reference, revision: 1, data: oldest, at: 0, archive, boundary };
-        plan.before.record(repository.path(), &cut, &plan.removed, &plan.older).unwrap();
-        plan.before.apply(repository.path(), &cut).unwrap();
+        let cut = Cut { reference: "refs/heads/main".into(), revision: 1, data: oldest, at: 0, archive: String::new() };
+        plan.record(repository.path(), &cut).unwrap();
+        plan.apply(repository.path()).unwrap();
     }
 
     /// Its object may still exist, but what is before it is about to be pruned.

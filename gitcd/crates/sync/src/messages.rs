@@ -162,10 +162,9 @@ mod tests {
         assert!(refused().contains("shallow update not allowed"), "{}", refused());
         std::fs::remove_file(folder.path().join("shallow")).unwrap();
         let plan = Graph::lenient().plan_cut(&repository, &[oldest], &[oldest]).unwrap();
-        let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
-        let cut = Cut { reference, revision: 1, data: oldest, at: 0, archive, boundary };
-        plan.before.record(folder.path(), &cut, &plan.removed, &plan.older).unwrap();
-        plan.before.apply(folder.path(), &cut).unwrap();
+        let cut = Cut { reference: "refs/heads/main".into(), revision: 1, data: oldest, at: 0, archive: String::new() };
+        plan.record(folder.path(), &cut).unwrap();
+        plan.apply(folder.path()).unwrap();
         assert!(refused().contains("push the older commits to the remote from the archive"), "{}", refused());
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use git2::{Oid, Repository};
 use gitcd_core::scope::Scope;
 use gitcd_merge::Policy;
+use gitcd_repo::alternates::ObjectsInUse;
 use gitcd_repo::git_dir;
 use gitcd_repo::refs::{RefError, Refs};
 use gitcd_repo::{branch, object};
@@ -150,9 +151,13 @@ impl Remote {
         if wanted.is_empty() {
             return Ok(Fetched { theirs, own, own_metadata, bytes: 0 });
         }
+        // The remote does not send what our commits have as ancestors, also where our history was cut. What is here of that is not pruned
+        // until the tracking references lead to it.
+        let in_use = ObjectsInUse::all(&git_dir);
         let ours = self.read_own(&git_dir, &config.data_reference)?;
         let request = FetchRequest { wanted: &wanted, own: &ours, objects: Objects::Missing };
         let bytes = transport.fetch(&request).map_err(|failed| self.failed(failed))?;
+        drop(in_use);
         // A reference may have moved between list and fetch: the fetched value counts.
         let now = self.known(config)?;
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
@@ -188,6 +193,7 @@ impl Remote {
     /// [`RemoteError`].
     pub(super) fn fetch_again(&self, config: &branch::Config, link: &Link) -> Result<u64, RemoteError> {
         let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
+        let _in_use = ObjectsInUse::all(&git_dir);
         let whole = self.read_own(&git_dir, &config.data_reference)?;
         let known = self.known(config)?;
         let mut wanted: Vec<_> = [(&self.data_reference, known.theirs), (&config.data_reference, known.own)]

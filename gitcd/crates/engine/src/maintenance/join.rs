@@ -74,7 +74,7 @@ pub enum JoinError {
     /// Another repository may need objects that are unreachable here.
     #[error(
         "a gitcd reads the objects of {0:?} for another repository (`gitcd serve --at`, `trishanku at`, or a server of a repository \
-         with objects/info/alternates), so none is deleted; stop it first"
+         with objects/info/alternates), or a push or fetch takes long, so none is deleted; stop it first"
     )]
     InUse(PathBuf),
     /// It is not known whether the history was cut.

@@ -40,6 +40,10 @@ pub(super) enum PruneScope {
 
 /// Git touches a pack that has an object it was about to write, and may be about to refer to that object.
 pub(super) const UNTOUCHED: Duration = Duration::from_hours(1);
+/// Attempts to lock the objects, which a push or a fetch keeps locked for moments.
+const LOCK_ATTEMPTS: u32 = if cfg!(test) { 10 } else { 200 };
+/// The pause between two attempts.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The roots of all objects that must be kept.
 const ROOTS: [&str; 3] = ["--all", "--reflog", "--indexed-objects"];
 
@@ -48,7 +52,7 @@ fn is_untouched(modified: SystemTime, now: SystemTime) -> bool {
 }
 
 /// Prunes unreachable objects, and returns their number. Nothing is pruned while a gitcd reads the objects of the repository for
-/// another one: that may use what is unreachable here.
+/// another one, or receives some: it may use what is unreachable here.
 ///
 /// Takes as long as `git rev-list --objects --all`, and rewrites the rest of the affected packs.
 pub(super) async fn prune(
@@ -58,13 +62,10 @@ pub(super) async fn prune(
     now: SystemTime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<usize, JoinError> {
+    // Locked again before objects are deleted. If that is impossible now, a search would be in vain.
+    drop(wait_alone(&place.repository, stopped).await?);
     let repository = place.repository.clone();
-    let is_cut = blocking(move || {
-        // Checked again when objects are deleted; until then, a search would be in vain.
-        drop(alone(&repository)?);
-        Ok(boundary::is_cut(&repository)?)
-    });
-    let is_cut = is_cut.await?;
+    let is_cut = blocking(move || Ok(boundary::is_cut(&repository)?)).await?;
     place.clear()?;
     let pruned = look_and_prune(git, place, (which, is_cut), now, stopped).await;
     if pruned.is_err() {
@@ -139,7 +140,9 @@ async fn look_and_prune(
     let name = if named.is_empty() { None } else { Some(make_pack(git, place, &[], named, stopped).await?) };
     // The old graph names commits that are pruned now.
     write_commit_graph(git, place, true, stopped).await?;
-    // Objects may have become reachable meanwhile.
+    // Objects may have become reachable meanwhile. A push or a fetch holds the lock from before it looks for an object until references
+    // lead to that object. So either the walk finds the object, or they look for it after it was deleted.
+    let alone = wait_alone(&place.repository, stopped).await?;
     let recent = place.draft.join("recent");
     let walk = [&["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"], &ROOTS[..]].concat();
     list(git, place, &walk, before, &recent, stopped).await?;
@@ -150,12 +153,12 @@ async fn look_and_prune(
     }
     let (here, loose) = (place.clone(), found.loose_of(&old));
     let removed = blocking(move || {
-        let _alone = alone(&here.repository)?;
         if !affected.is_empty() {
             publish(&here, &affected, name.as_deref(), &old)?;
         }
         loose.iter().for_each(|id| remove_loose(&here, id, now));
         record.write(&here)?;
+        drop(alone);
         Ok(count)
     });
     removed.await
@@ -165,6 +168,23 @@ async fn look_and_prune(
 pub(super) fn alone(repository: &Path) -> Result<ObjectsUnused, JoinError> {
     let taken = ObjectsUnused::take(repository).map_err(JoinError::Read)?;
     taken.ok_or_else(|| JoinError::InUse(repository.to_owned()))
+}
+
+/// Returns the right to delete objects of a repository. Waits about ten seconds for pushes and fetches.
+async fn wait_alone(repository: &Path, stopped: &watch::Receiver<bool>) -> Result<ObjectsUnused, JoinError> {
+    let mut stopped = stopped.clone();
+    let mut attempts = 1;
+    loop {
+        let folder = repository.to_owned();
+        match blocking(move || alone(&folder)).await {
+            Err(JoinError::InUse(_)) if attempts < LOCK_ATTEMPTS => attempts += 1,
+            taken => return taken,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOCK_PAUSE) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return Err(JoinError::Stopped),
+        }
+    }
 }
 
 /// Returns the grace period that the repository's `gc.pruneExpire` sets, in any of Git's formats.

@@ -25,11 +25,12 @@ use gitcd_mvcc::snapshot::Snapshot;
 use gitcd_repo::alternates;
 use gitcd_repo::boundary::{self, Boundary};
 use gitcd_repo::graph::CutPlan;
+use gitcd_repo::partial::is_partial;
 use tokio::sync::watch;
 
 use super::join::JoinError;
 use super::prune::PruneScope;
-use super::{MaintenanceLock, graph, is_being_collected, is_partial, prune};
+use super::{MaintenanceLock, graph, is_being_collected, prune};
 
 mod archive;
 mod branch_locks;
@@ -129,9 +130,11 @@ impl Retention {
     /// [`RetainError`]. Unless the last step failed, nothing was cut. If the request [is outdated](RetainError::is_outdated), make
     /// another plan.
     pub async fn cut(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<(), RetainError> {
-        if let Some(archive) = archive {
-            archive::keep(self, cut, archive).await?;
-        }
+        // Until the cut is made, no other run changes the archive.
+        let _kept = match archive {
+            Some(archive) => Some(archive::keep(self, cut, archive).await?),
+            None => None,
+        };
         self.make(cut, archive)?;
         self.finish()
     }
@@ -139,13 +142,13 @@ impl Retention {
     /// Makes the cut.
     fn make(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<(), RetainError> {
         planned::check(self.repository(), cut)?;
-        let record = self.record(cut, archive)?;
+        self.record(cut, archive)?;
         // Git ignores it in such a repository, and libgit2 would read beyond the boundary.
         graph::remove_all(self.repository())?;
-        Ok(cut.plan.before.apply(self.repository(), &record)?)
+        Ok(cut.plan.apply(self.repository())?)
     }
 
-    fn record(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<boundary::Cut, RetainError> {
+    fn record(&self, cut: &CutRequest, archive: Option<&Path>) -> Result<(), RetainError> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let record = boundary::Cut {
             reference: cut.references[0].clone(),
@@ -153,10 +156,8 @@ impl Retention {
             data: cut.oldest[0],
             at: at.cast_signed(),
             archive: archive.map(|archive| archive.display().to_string()).unwrap_or_default(),
-            boundary: cut.plan.boundary.clone(),
         };
-        cut.plan.before.record(self.repository(), &record, &cut.plan.removed, &cut.plan.older)?;
-        Ok(record)
+        Ok(cut.plan.record(self.repository(), &record)?)
     }
 
     /// Removes what the boundary made useless.
@@ -187,9 +188,10 @@ impl Retention {
     /// its own grace period.
     ///
     /// # Errors
-    /// [`RetainError::Served`] if another process may be about to refer to a removed object.
+    /// [`RetainError::Served`], or [`JoinError::InUse`], if another process may be about to refer to a removed object.
     pub async fn prune(&self, locks: &mut BranchLocks) -> Result<usize, RetainError> {
-        // A push may have started.
+        // A push may have started. One that starts later has moved its references before the last walk, or waits until the objects
+        // are deleted, and then misses them.
         locks.extend()?;
         // No process uses the repository, so no object is about to be used again, however recent its file is.
         let now = SystemTime::now() + prune::UNTOUCHED;

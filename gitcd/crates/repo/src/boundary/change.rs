@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use git2::Oid;
@@ -37,6 +38,14 @@ impl ChangeLock {
     /// Waits for other processes, which need it only for a moment.
     fn start(git_dir: &Path) -> Result<Self, durable::Error> {
         record::make_folder(git_dir)?;
+        for folder in [git_dir.join(FOLDER), record::folder(git_dir)] {
+            // Files of another folder would be removed.
+            let is_folder = fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+            if !is_folder {
+                let error = io::Error::new(io::ErrorKind::NotADirectory, "it must be a folder, and no symbolic link");
+                return Err(durable::Error::of("use", &folder)(error));
+            }
+        }
         let path = git_dir.join(FOLDER).join("lock");
         let lock = own_folder::lock_file(git_dir, &path)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)
@@ -46,8 +55,9 @@ impl ChangeLock {
 }
 
 impl Boundary {
-    /// Records a cut before it is made: its description, and the removed commits (`gone`) together with those of earlier cuts. `older`
-    /// has the commits before the data commit of the cut, also those that stay. This changes nothing until [`Self::apply`].
+    /// Records a cut before it is made: its description, its `boundary`, and the removed commits (`gone`) together with those of earlier
+    /// cuts. `older` has the commits before the data commit of the cut, also those that stay. This changes nothing until
+    /// [`Self::apply`].
     ///
     /// # Errors
     /// [`RecordError`].
@@ -55,45 +65,56 @@ impl Boundary {
         &self,
         git_dir: &Path,
         cut: &Cut,
+        boundary: &BTreeSet<Oid>,
         gone: &BTreeSet<Oid>,
         older: &OlderCommits,
     ) -> Result<(), RecordError> {
         let _change = ChangeLock::start(git_dir)?;
         let is_older = |oid: &&Oid| older.commits.contains(*oid) && **oid != cut.data;
-        let (mut before, mut others) = (Vec::new(), Vec::new());
-        let (mut former_boundary, mut scopes) = (BTreeSet::new(), older.scopes.clone());
-        if let Some(OwnCut { cut: former, removed, scopes: former_scopes }) = self.own.as_deref() {
-            former_scopes.iter().for_each(|scope| add_scope(&mut scopes, scope));
-            let (former_older, former_others) = removed.all()?;
-            // What is before the former cut is before this one, unless they are of different branches.
-            let is_continued = former.data == cut.data || older.commits.contains(&former.data);
-            if is_continued {
-                before.extend(former_older);
-            } else {
-                others.extend(former_older);
+        let (mut cuts, mut parts) = (Vec::new(), Vec::new());
+        let (mut before, mut others, mut former_boundary) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut scopes = older.scopes.clone();
+        if let Some(OwnCut { record, removed }) = self.own.as_deref() {
+            record.scopes.iter().for_each(|scope| add_scope(&mut scopes, scope));
+            let mut former_parts = removed.all()?;
+            others.extend(former_parts.pop().unwrap_or_default());
+            for (number, (former, part)) in record.cuts.iter().zip(former_parts).enumerate() {
+                // What is before a cut of the same branch is before this one. Another one says only where the older commits are.
+                let is_continued = former.data == cut.data || older.commits.contains(&former.data);
+                let later = record.cuts[number + 1..].iter().chain([cut]);
+                let is_named = later.into_iter().any(|later| later.archive == former.archive);
+                if !is_continued || !is_named {
+                    cuts.push(former.clone());
+                    parts.push(if is_continued { Vec::new() } else { part.clone() });
+                }
+                if is_continued {
+                    before.extend(part);
+                }
             }
-            others.extend(former_others);
             // Also those that no reference leads to any more.
-            former_boundary = former.boundary.difference(&cut.boundary).copied().collect();
+            former_boundary = record.boundary.difference(boundary).copied().collect();
         }
         // The boundary itself is not removed as long as it is that, but walks ask which part of it is before the cut.
-        let sides = cut.boundary.iter().filter(is_older);
+        let sides = boundary.iter().filter(is_older);
         let (is_before, is_other): (Vec<&Oid>, Vec<&Oid>) =
             gone.iter().chain(&former_boundary).chain(sides).partition(is_older);
         before.extend(is_before.into_iter().map(|oid| object::bytes(*oid)));
         others.extend(is_other.into_iter().map(|oid| object::bytes(*oid)));
-        let mut record = Record::of(cut, scopes);
-        record.listed = removed::write(git_dir, &record::folder(git_dir).join(&record.removed), (before, others))?;
+        cuts.push(cut.clone());
+        parts.extend([before, others]);
+        let number = record::last_number(git_dir)? + 1;
+        let mut record = Record::new(number, cuts, boundary.clone(), scopes);
+        record.listed = removed::write(git_dir, &record::folder(git_dir).join(&record.removed), parts)?;
         Ok(record.write(git_dir)?)
     }
 
-    /// Makes the boundary of a recorded cut that of the repository in this folder, if it still has the boundary `self`.
+    /// Makes a recorded boundary that of the repository in this folder, if it still has the boundary `self`.
     ///
     /// # Errors
     /// [`RecordError`]; the boundary is as it was.
-    pub fn apply(&self, git_dir: &Path, cut: &Cut) -> Result<(), RecordError> {
+    pub fn apply(&self, git_dir: &Path, boundary: &BTreeSet<Oid>) -> Result<(), RecordError> {
         let _change = ChangeLock::start(git_dir)?;
-        Ok(set::set(git_dir, self.seen, &cut.lines())?)
+        Ok(set::set(git_dir, self.seen, &record::lines(boundary))?)
     }
 
     /// Makes removed commits, which exist again, a part of the boundary: another branch continues from them, so they are needed for
@@ -105,17 +126,18 @@ impl Boundary {
         let _change = ChangeLock::start(git_dir)?;
         let now = Self::read(git_dir)?;
         let Some(mut record) = record::find(git_dir)? else { return Ok(()) };
-        let before = record.cut.boundary.len();
+        let before = record.boundary.len();
         for oid in commits {
             if now.removed(*oid)? {
-                record.cut.boundary.insert(*oid);
+                record.boundary.insert(*oid);
             }
         }
-        if record.cut.boundary.len() == before {
+        if record.boundary.len() == before {
             return Ok(());
         }
+        record.number = record::last_number(git_dir)? + 1;
         record.write(git_dir)?;
-        set::set(git_dir, now.seen, &record.cut.lines())?;
+        set::set(git_dir, now.seen, &record::lines(&record.boundary))?;
         tidy(git_dir)
     }
 
@@ -137,14 +159,19 @@ impl Boundary {
         loop {
             let boundary = Self::read(from)?;
             let shallow = read(&from.join("shallow"))?;
-            if let Some(OwnCut { cut, removed, scopes }) = boundary.own.as_deref() {
+            if let Some(OwnCut { record, removed }) = boundary.own.as_deref() {
                 record::make_folder(to)?;
-                let mut record = Record::of(cut, scopes.clone());
+                let Record { number, cuts, boundary, scopes, .. } = record.clone();
+                let mut record = Record::new(number, cuts, boundary, scopes);
                 record.listed = removed::write(to, &record::folder(to).join(&record.removed), removed.all()?)?;
                 record.write(to)?;
             }
-            if let Some(shallow) = shallow {
-                own_folder::replace(to, &to.join("shallow"), &shallow)?;
+            let there = to.join("shallow");
+            match shallow {
+                Some(shallow) => own_folder::replace(to, &there, &shallow)?,
+                // Another program made the history whole since the last turn.
+                None if there.exists() => fs::remove_file(&there).map_err(durable::Error::of("remove", &there))?,
+                None => {}
             }
             if !boundary.is_outdated(from) {
                 return Ok(());
@@ -161,14 +188,15 @@ fn tidy(git_dir: &Path) -> Result<(), RecordError> {
         Some(record) => [record.name(), record.removed].into(),
         // Another program moved the boundary: the record lists the removed commits.
         None if is_limited => return Ok(()),
+        // The file `shallow` is lost: the record shows what it was.
+        None if !record::all(git_dir)?.iter().all(|record| record::is_whole(git_dir, record)) => return Ok(()),
         None => HashSet::new(),
     };
     let mut gone = Vec::new();
     for entry in fs::read_dir(&folder).map_err(durable::Error::of("read", &folder))? {
-        let path = entry.map_err(durable::Error::of("read", &folder))?.path();
-        if path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !stays.contains(name)) {
-            gone.push(path);
-        }
+        let name = entry.map_err(durable::Error::of("read", &folder))?.file_name();
+        // Not what another version of gitcd may have there.
+        gone.extend(name.to_str().filter(|name| is_own(name) && !stays.contains(*name)).map(|name| folder.join(name)));
     }
     gone.sort_by_key(|path| path.extension().is_some());
     for path in gone {
@@ -176,4 +204,11 @@ fn tidy(git_dir: &Path) -> Result<(), RecordError> {
         durable::sync(&folder)?;
     }
     Ok(())
+}
+
+/// Returns whether a file is a record, one with removed commits, or one that was not finished.
+fn is_own(name: &str) -> bool {
+    let (hash, kind) = name.split_once('.').unwrap_or((name, ""));
+    let is_hash = hash.len() == 40 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash && ["", "removed", "new", "removed.new"].contains(&kind)
 }

@@ -1,23 +1,22 @@
 //! The records of cuts, in the folder `cuts`.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use git2::{ObjectType, Oid};
+use git2::{ObjectType, Odb, Oid};
 use gitcd_core::durable;
 use gitcd_core::scope::Scope;
 
 use super::removed::RemovedSummary;
 use super::{BoundaryError, FOLDER, found, read, shallow};
-use crate::own_folder;
+use crate::{graph, object, own_folder};
 
 /// The first line of the file.
-const FORMAT: &str = "gitcd cut 2";
+const FORMAT: &str = "gitcd cuts 1";
 
-/// A cut of a history: its oldest commits, and where the removed ones are.
+/// A cut of the history of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The reference of the data.
@@ -30,14 +29,17 @@ pub struct Cut {
     pub at: i64,
     /// The repository with the removed commits; empty if they were not archived.
     pub archive: String,
-    /// The commits that lost their parents.
-    pub boundary: BTreeSet<Oid>,
 }
 
-/// A cut, and the file with the removed commits.
+/// A boundary, the cuts that made it, and the file with the removed commits.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    pub(super) cut: Cut,
+    /// A later record has a higher number, whatever the clock says.
+    pub(super) number: u64,
+    /// The last cuts of all branches, oldest first, and earlier ones with other archives. Never empty.
+    pub(super) cuts: Vec<Cut>,
+    /// The commits that lost their parents.
+    pub(super) boundary: BTreeSet<Oid>,
     pub(super) removed: String,
     pub(super) listed: RemovedSummary,
     /// Scopes of the merges beyond the boundary that left keys out.
@@ -68,38 +70,39 @@ impl Cut {
     pub fn archive_status(&self) -> String {
         if self.archive.is_empty() { "not archived".to_owned() } else { format!("archived in {}", self.archive) }
     }
-
-    /// Returns the file `shallow` of the boundary.
-    pub(super) fn lines(&self) -> String {
-        lines(&self.boundary)
-    }
 }
 
 impl Record {
-    /// Returns a record of a cut, whose file of removed commits is not written yet.
-    pub(super) fn of(cut: &Cut, scopes: Vec<Scope>) -> Self {
-        let listed = RemovedSummary { count: 0, older: 0, hash: Oid::ZERO_SHA1 };
-        Self { cut: cut.clone(), removed: removed_name(&cut.boundary), listed, scopes }
+    /// Returns a record of a boundary, whose file of removed commits is not written yet.
+    pub(super) fn new(number: u64, cuts: Vec<Cut>, boundary: BTreeSet<Oid>, scopes: Vec<Scope>) -> Self {
+        let listed = RemovedSummary { before: vec![0; cuts.len()], others: 0, hash: Oid::ZERO_SHA1 };
+        let removed = format!("{}.removed", name(&boundary));
+        Self { number, cuts, boundary, removed, listed, scopes }
     }
 
     /// Returns the name of the record.
     pub(super) fn name(&self) -> String {
-        name(&self.cut.boundary)
+        name(&self.boundary)
+    }
+
+    /// Returns the last cut.
+    pub(super) fn last(&self) -> &Cut {
+        self.cuts.last().expect("a record has a cut")
     }
 
     pub(super) fn write(&self, git_dir: &Path) -> Result<(), durable::Error> {
-        let Self { cut: Cut { reference, revision, data, at, archive, boundary }, removed, listed, scopes } = self;
-        let RemovedSummary { count, older, hash } = listed;
-        let head = format!(
-            "reference {reference}\nrevision {revision}\ndata {data}\nat {at}\narchive {archive}\nremoved {removed}"
-        );
+        let Self { number, cuts, boundary, removed, listed, scopes } = self;
+        let RemovedSummary { before, others, hash } = listed;
+        let head = format!("{FORMAT}\nnumber {number}\nremoved {removed}\nhash {hash}\nothers {others}");
+        let cuts = cuts.iter().zip(before).fold(String::new(), |text, (cut, before)| {
+            let Cut { reference, revision, data, at, archive } = cut;
+            text + &format!("cut {data} {revision} {at} {before} {reference}\narchive {archive}\n")
+        });
         // As paragraphs, in the form of a merge's message.
-        let paragraphs = scopes.iter().fold(String::new(), |text, scope| text + "\n" + &scope.trailers(data));
-        let text = format!(
-            "{FORMAT}\n{head}\ncount {count}\nolder {older}\nhash {hash}\nscopes {}\n{}{paragraphs}",
-            scopes.len(),
-            lines(boundary)
-        );
+        let paragraphs =
+            scopes.iter().fold(String::new(), |text, scope| text + "\n" + &scope.trailers(self.last().data));
+        let text =
+            format!("{head}\nscopes {}\ncuts {}\n{cuts}{}{paragraphs}", scopes.len(), self.cuts.len(), lines(boundary));
         own_folder::replace(git_dir, &folder(git_dir).join(self.name()), text.as_bytes())
     }
 
@@ -123,11 +126,6 @@ pub(super) fn folder(git_dir: &Path) -> PathBuf {
     git_dir.join(FOLDER).join("cuts")
 }
 
-/// Returns the name of the file with the commits that a cut to this boundary removed.
-pub(super) fn removed_name(boundary: &BTreeSet<Oid>) -> String {
-    format!("{}.removed", name(boundary))
-}
-
 /// Returns the names of the records in a folder.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>, BoundaryError> {
     let Some(entries) = found(folder, fs::read_dir(folder))? else { return Ok(Vec::new()) };
@@ -139,6 +137,18 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>, BoundaryError> {
         );
     }
     Ok(names)
+}
+
+/// Returns all records, also of boundaries that the repository does not have.
+pub(super) fn all(git_dir: &Path) -> Result<Vec<Record>, BoundaryError> {
+    let folder = folder(git_dir);
+    let read = |name: String| Record::read(&folder.join(name)).transpose();
+    names(&folder)?.into_iter().filter_map(read).collect()
+}
+
+/// Returns the highest number of a record; 0 if there is none.
+pub(super) fn last_number(git_dir: &Path) -> Result<u64, BoundaryError> {
+    Ok(all(git_dir)?.iter().map(|record| record.number).max().unwrap_or_default())
 }
 
 /// Returns the record of the boundary that the repository has now; `None` if the history is whole, or if another program made this
@@ -155,15 +165,38 @@ pub(super) fn find(git_dir: &Path) -> Result<Option<Record>, BoundaryError> {
     if let Some(record) = Record::read(&folder.join(name(&listed)))? {
         return Ok(Some(record));
     }
-    // `git gc` removes commits from the file that no reference leads to. Of several, the oldest one was made for certain.
-    let mut known = Vec::new();
-    for name in names(&folder)? {
-        known.extend(Record::read(&folder.join(name))?.filter(|record| listed.is_subset(&record.cut.boundary)));
-    }
-    Ok(known.into_iter().min_by_key(|record| (record.cut.at, Reverse(record.cut.boundary.len()))))
+    // `git gc` removes commits from the file that no reference leads to. Of several, the earliest one was made for certain.
+    let mut known = all(git_dir)?;
+    known.retain(|record| listed.is_subset(&record.boundary) && is_shrunk(git_dir, &listed, record));
+    Ok(known.into_iter().min_by_key(|record| record.number))
 }
 
-fn lines(boundary: &BTreeSet<Oid>) -> String {
+/// Returns whether `git gc` may have removed commits from the boundary of a record. It is different if the oldest commit of the branch
+/// has got its parents back: then another program fetched a part of what was removed.
+fn is_shrunk(git_dir: &Path, listed: &BTreeSet<Oid>, record: &Record) -> bool {
+    let data = record.last().data;
+    listed.contains(&data) || objects(git_dir).is_ok_and(|odb| !odb.exists(data))
+}
+
+/// Returns whether all parents of the commits on the boundary are here, as far as these are here themselves.
+pub(super) fn is_whole(git_dir: &Path, record: &Record) -> bool {
+    let Ok(odb) = objects(git_dir) else { return false };
+    let parents = |oid: &Oid| {
+        let commit = object::read(&odb, *oid).ok()?;
+        Some(graph::parse(commit.data())?.parents)
+    };
+    record.boundary.iter().filter_map(parents).flatten().all(|parent| odb.exists(parent))
+}
+
+/// Opens the objects of a repository without the rest of it.
+fn objects(git_dir: &Path) -> Result<Odb<'static>, git2::Error> {
+    let odb = Odb::new()?;
+    odb.add_disk_alternate(&git_dir.join("objects").to_string_lossy())?;
+    Ok(odb)
+}
+
+/// Returns the file `shallow` of a boundary.
+pub(super) fn lines(boundary: &BTreeSet<Oid>) -> String {
     boundary.iter().fold(String::new(), |mut text, oid| {
         writeln!(text, "{oid}").expect("writing to a string does not fail");
         text
@@ -182,16 +215,22 @@ fn parse(text: &str) -> Option<Record> {
         return None;
     }
     let mut value = |name: &str| Some(lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
-    let (reference, revision) = (value("reference")?, value("revision")?.parse().ok()?);
-    let data = Oid::from_str(&value("data")?).ok()?;
-    let (at, archive, removed) = (value("at")?.parse().ok()?, value("archive")?, value("removed")?);
-    let (count, older) = (value("count")?.parse().ok()?, value("older")?.parse().ok()?);
-    let listed = RemovedSummary { count, older, hash: Oid::from_str(&value("hash")?).ok()? };
-    let count: usize = value("scopes")?.parse().ok()?;
+    let (number, removed) = (value("number")?.parse().ok()?, value("removed")?);
+    let (hash, others) = (Oid::from_str(&value("hash")?).ok()?, value("others")?.parse().ok()?);
+    let (count, of_cuts): (usize, usize) = (value("scopes")?.parse().ok()?, value("cuts")?.parse().ok()?);
+    let (mut cuts, mut before) = (Vec::new(), Vec::new());
+    for _ in 0..of_cuts {
+        let line = value("cut")?;
+        let mut words = line.splitn(5, ' ');
+        let (data, revision) = (Oid::from_str(words.next()?).ok()?, words.next()?.parse().ok()?);
+        let at = words.next()?.parse().ok()?;
+        before.push(words.next()?.parse().ok()?);
+        cuts.push(Cut { reference: words.next()?.to_owned(), revision, data, at, archive: value("archive")? });
+    }
     let boundary = lines.map(|line| Oid::from_str(line).ok()).collect::<Option<_>>()?;
     let scopes = paragraphs.map(|text| Some(Scope::parse::<Oid>(text.as_bytes())?.1)).collect::<Option<Vec<_>>>()?;
     // A part of a record is none.
-    let is_whole = scopes.len() == count;
-    let cut = Cut { reference, revision, data, at, archive, boundary };
-    is_whole.then_some(Record { cut, removed, listed, scopes })
+    let is_whole = scopes.len() == count && !cuts.is_empty();
+    let listed = RemovedSummary { before, others, hash };
+    is_whole.then_some(Record { number, cuts, boundary, removed, listed, scopes })
 }

@@ -13,11 +13,13 @@ fn oid(number: u32) -> Oid {
     Oid::from_str(&format!("{number:040x}")).expect("it has 40 digits")
 }
 
-fn cut(boundary: &[u32]) -> Cut {
-    let data = boundary[0];
-    let boundary = boundary.iter().map(|number| oid(*number)).collect::<BTreeSet<_>>();
+fn cut(data: u32) -> Cut {
     let (reference, archive) = ("refs/heads/main".into(), "/a b".into());
-    Cut { reference, revision: 7, data: oid(data), at: 1_795_737_600, archive, boundary }
+    Cut { reference, revision: 7, data: oid(data), at: 1_795_737_600, archive }
+}
+
+fn ids(numbers: &[u32]) -> BTreeSet<Oid> {
+    numbers.iter().map(|number| oid(*number)).collect()
 }
 
 fn write_shallow(folder: &Path, boundary: &[u32]) {
@@ -32,6 +34,7 @@ fn older(commits: &BTreeSet<Oid>) -> OlderCommits {
 fn empty() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("HEAD"), "").unwrap();
+    fs::create_dir(folder.path().join("objects")).unwrap();
     folder
 }
 
@@ -39,8 +42,8 @@ fn empty() -> tempfile::TempDir {
 fn make(folder: &Path, boundary: &[u32], removed: &[Oid]) {
     let before = Boundary::read(folder).unwrap();
     let removed = removed.iter().copied().collect();
-    before.record(folder, &cut(boundary), &removed, &older(&removed)).unwrap();
-    before.apply(folder, &cut(boundary)).unwrap();
+    before.record(folder, &cut(boundary[0]), &ids(boundary), &removed, &older(&removed)).unwrap();
+    before.apply(folder, &ids(boundary)).unwrap();
 }
 
 fn files(folder: &Path) -> usize {
@@ -56,7 +59,7 @@ fn a_cut_comes_back_with_all_removed_commits() {
     make(folder, &[1, 2], &removed);
     make(folder, &[3, 2], &[oid(9)]);
     let found = Boundary::read(folder).unwrap();
-    assert_eq!(found.cut(), Some(&cut(&[3, 2])));
+    assert_eq!(found.cut(), Some(&cut(3)));
     assert_eq!(found.cut().unwrap().date(), "2026-11-27");
     assert!(found.has(oid(2)) && !found.has(oid(1)) && is_cut(folder).unwrap());
     for number in 0..600 {
@@ -68,7 +71,7 @@ fn a_cut_comes_back_with_all_removed_commits() {
     assert_eq!(files(folder), 4);
     Boundary::tidy(folder).unwrap();
     assert_eq!(files(folder), 2);
-    assert_eq!(Boundary::read(folder).unwrap().cut(), Some(&cut(&[3, 2])));
+    assert_eq!(Boundary::read(folder).unwrap().cut(), Some(&cut(3)));
 }
 
 /// A crash leaves what was there before each step.
@@ -77,24 +80,24 @@ fn until_shallow_is_replaced_everything_is_as_before() {
     let folder = empty();
     let folder = folder.path();
     let before = Boundary::read(folder).unwrap();
-    before.record(folder, &cut(&[1]), &[oid(10)].into(), &OlderCommits::default()).unwrap();
+    before.record(folder, &cut(1), &ids(&[1]), &ids(&[10]), &OlderCommits::default()).unwrap();
     assert!(Boundary::read(folder).unwrap().cut().is_none(), "the first cut is not made yet");
-    before.apply(folder, &cut(&[1])).unwrap();
+    before.apply(folder, &ids(&[1])).unwrap();
     let before = Boundary::read(folder).unwrap();
     assert!(before.removed(oid(10)).unwrap());
-    before.record(folder, &cut(&[2]), &[oid(1), oid(20)].into(), &OlderCommits::default()).unwrap();
+    before.record(folder, &cut(2), &ids(&[2]), &ids(&[1, 20]), &OlderCommits::default()).unwrap();
     for is_tidy in [false, true] {
         let now = Boundary::read(folder).unwrap();
-        assert_eq!(now.cut(), Some(&cut(&[1])), "the second cut is not made yet");
+        assert_eq!(now.cut(), Some(&cut(1)), "the second cut is not made yet");
         assert!(!now.removed(oid(20)).unwrap() && !now.removed(oid(1)).unwrap() && now.removed(oid(10)).unwrap());
         if !is_tidy {
             Boundary::tidy(folder).unwrap();
         }
     }
-    before.record(folder, &cut(&[2]), &[oid(1), oid(20)].into(), &OlderCommits::default()).unwrap();
-    before.apply(folder, &cut(&[2])).unwrap();
+    before.record(folder, &cut(2), &ids(&[2]), &ids(&[1, 20]), &OlderCommits::default()).unwrap();
+    before.apply(folder, &ids(&[2])).unwrap();
     let now = Boundary::read(folder).unwrap();
-    assert!([1, 10, 20].iter().all(|number| now.removed(oid(*number)).unwrap()) && now.cut() == Some(&cut(&[2])));
+    assert!([1, 10, 20].iter().all(|number| now.removed(oid(*number)).unwrap()) && now.cut() == Some(&cut(2)));
 }
 
 #[test]
@@ -205,19 +208,19 @@ fn the_boundary_is_replaced_under_the_lock_of_git_with_the_mode_of_the_repositor
         assert_eq!(fs::metadata(&shallow).unwrap().permissions().mode() & 0o777, mode);
         assert!(Boundary::read(folder).unwrap().has(oid(mode)) && !lock.exists());
     }
-    let changed = first.apply(folder, &cut(&[1]));
+    let changed = first.apply(folder, &ids(&[1]));
     assert!(matches!(changed, Err(RecordError::Set(SetError::Changed(_)))), "{changed:?}");
     assert!(!lock.exists());
     let now = Boundary::read(folder).unwrap();
     fs::write(&lock, "of Git").unwrap();
-    assert!(matches!(now.apply(folder, &cut(&[1])), Err(RecordError::Set(SetError::Locked(_)))));
+    assert!(matches!(now.apply(folder, &ids(&[1])), Err(RecordError::Set(SetError::Locked(_)))));
     assert_eq!(fs::read_to_string(&lock).unwrap(), "of Git");
     fs::remove_file(&lock).unwrap();
     // Left by a killed gitcd.
     let own = folder.join(FOLDER).join("shallow");
     fs::write(&own, "x").unwrap();
     fs::hard_link(&own, &lock).unwrap();
-    now.apply(folder, &cut(&[1])).unwrap();
+    now.apply(folder, &ids(&[1])).unwrap();
     assert!(!lock.exists() && !own.exists());
 }
 
@@ -225,21 +228,29 @@ fn the_boundary_is_replaced_under_the_lock_of_git_with_the_mode_of_the_repositor
 fn what_is_before_the_data_of_the_cut_is_known_as_long_as_later_cuts_continue_it() {
     let folder = empty();
     let folder = folder.path();
-    let ids = |numbers: &[u32]| numbers.iter().map(|number| oid(*number)).collect::<BTreeSet<_>>();
     let make = |data: u32, removed: &[u32], before_cut: &[u32]| {
         let before = Boundary::read(folder).unwrap();
-        before.record(folder, &cut(&[data]), &ids(removed), &older(&ids(before_cut))).unwrap();
-        before.apply(folder, &cut(&[data])).unwrap();
+        before.record(folder, &cut(data), &ids(&[data]), &ids(removed), &older(&ids(before_cut))).unwrap();
+        before.apply(folder, &ids(&[data])).unwrap();
         Boundary::read(folder).unwrap()
     };
-    let is_before = |found: &Boundary| [10, 20, 1, 30, 2].map(|number| found.is_before_cut(oid(number)).unwrap());
+    let is_before =
+        |found: &Boundary, cut: usize| [10, 20, 1, 30, 2].map(|number| found.is_before_cut(cut, oid(number)).unwrap());
     // 20 is metadata.
-    assert_eq!(is_before(&make(1, &[10, 20], &[1, 10])), [true, false, false, false, false]);
-    assert_eq!(is_before(&make(2, &[1, 30], &[2, 1, 30])), [true, false, true, true, false]);
-    // A cut of another branch.
+    assert_eq!(is_before(&make(1, &[10, 20], &[1, 10]), 0), [true, false, false, false, false]);
+    assert_eq!(is_before(&make(2, &[1, 30], &[2, 1, 30]), 0), [true, false, true, true, false]);
+    // A cut of another branch, and then one that continues the first.
     let found = make(3, &[40], &[3, 40]);
-    assert_eq!(is_before(&found), [false; 5]);
+    assert_eq!(found.cuts(), [cut(2), cut(3)]);
+    assert_eq!([is_before(&found, 0), is_before(&found, 1)], [[true, false, true, true, false], [false; 5]]);
     assert!([10, 20, 1, 30, 2, 40].iter().all(|number| found.removed(oid(*number)).unwrap()));
+    assert_eq!([1, 2, 40, 3].map(|number| found.cut_at(oid(number)).unwrap().unwrap().data), [2, 2, 3, 3].map(oid));
+    let found = make(4, &[2], &[4, 2]);
+    assert_eq!(found.cuts(), [cut(3), cut(4)]);
+    assert_eq!([is_before(&found, 0), is_before(&found, 1)], [[false; 5], [true, false, true, true, true]]);
+    assert!(found.is_before_cut(0, oid(40)).unwrap() && !found.is_before_cut(1, oid(40)).unwrap());
+    assert!([10, 20, 1, 30, 2, 40].iter().all(|number| found.removed(oid(*number)).unwrap()));
+    assert!(!found.is_before_cut(2, oid(20)).unwrap(), "there is no such cut");
 }
 
 #[test]
@@ -252,14 +263,14 @@ fn the_keys_that_merges_before_any_cut_left_out_are_known() {
     for (data, scopes) in [(1, vec![pods.clone()]), (2, vec![pods.clone(), rejected.clone()]), (3, Vec::new())] {
         let before = Boundary::read(folder).unwrap();
         let older = OlderCommits { commits: [oid(data)].into(), scopes };
-        before.record(folder, &cut(&[data]), &BTreeSet::new(), &older).unwrap();
-        before.apply(folder, &cut(&[data])).unwrap();
+        before.record(folder, &cut(data), &ids(&[data]), &BTreeSet::new(), &older).unwrap();
+        before.apply(folder, &ids(&[data])).unwrap();
     }
     Boundary::tidy(folder).unwrap();
     Boundary::copy(folder, copy.path()).unwrap();
     for folder in [folder, copy.path()] {
         let found = Boundary::read(folder).unwrap();
-        assert_eq!(found.cut(), Some(&cut(&[3])));
+        assert_eq!(found.cut(), Some(&cut(3)));
         assert!(found.scopes().len() == 2 && found.scopes().contains(&pods) && found.scopes().contains(&rejected));
     }
     let files = fs::read_dir(folder.join(FOLDER).join("cuts")).unwrap().map(|entry| entry.unwrap().path());
@@ -267,4 +278,71 @@ fn the_keys_that_merges_before_any_cut_left_out_are_known() {
     let text = fs::read_to_string(&record).unwrap();
     fs::write(&record, &text[..text.rfind("\n\n").unwrap()]).unwrap();
     assert!(Boundary::read(folder).is_err(), "a part of a record");
+}
+
+#[test]
+fn where_older_commits_are_archived_is_known_after_later_cuts() {
+    let folder = empty();
+    let folder = folder.path();
+    for (data, archive) in [(1, "/one"), (2, "/two"), (3, "/two"), (4, "")] {
+        let before = Boundary::read(folder).unwrap();
+        let made = Cut { archive: archive.into(), ..cut(data) };
+        let older = older(&(1..=data).map(oid).collect());
+        before.record(folder, &made, &ids(&[data]), &BTreeSet::new(), &older).unwrap();
+        before.apply(folder, &ids(&[data])).unwrap();
+    }
+    let found = Boundary::read(folder).unwrap();
+    assert_eq!(found.cuts().iter().map(|cut| cut.archive.as_str()).collect::<Vec<_>>(), ["/one", "/two", ""]);
+    assert_eq!((found.cut().unwrap().data, found.cuts()[1].data), (oid(4), oid(3)));
+}
+
+#[test]
+fn a_part_that_was_fetched_again_is_not_cut_off_again() {
+    let folder = empty();
+    let folder = folder.path();
+    let repository = git2::Repository::init_bare(folder).unwrap();
+    let data = repository.odb().unwrap().write(git2::ObjectType::Blob, b"any").unwrap();
+    let made = Cut { data, ..cut(1) };
+    let before = Boundary::read(folder).unwrap();
+    before.record(folder, &made, &[data, oid(1)].into(), &ids(&[2]), &OlderCommits::default()).unwrap();
+    before.apply(folder, &[data, oid(1)].into()).unwrap();
+    assert!(Boundary::read(folder).unwrap().removed(oid(2)).unwrap());
+    // As `git fetch --unshallow` does from an archive that begins at a former boundary.
+    write_shallow(folder, &[1]);
+    assert!(Boundary::read(folder).unwrap().cut().is_none());
+    Boundary::restore(folder, &[oid(2)]).unwrap();
+    Boundary::tidy(folder).unwrap();
+    assert_eq!(fs::read_to_string(folder.join("shallow")).unwrap(), format!("{}\n", oid(1)));
+    assert!(is_cut(folder).unwrap(), "the record stays");
+}
+
+#[test]
+fn records_stay_if_only_the_file_of_git_is_lost_and_so_do_other_files() {
+    let folder = empty();
+    let folder = folder.path();
+    let repository = git2::Repository::init_bare(folder).unwrap();
+    let tree = repository.treebuilder(None).unwrap().write().unwrap();
+    let person = "a <a@b> 1000 +0000";
+    let text = format!("tree {tree}\nparent {}\nauthor {person}\ncommitter {person}\n\nm", oid(9));
+    let data = repository.odb().unwrap().write(git2::ObjectType::Commit, text.as_bytes()).unwrap();
+    let made = Cut { data, ..cut(1) };
+    let before = Boundary::read(folder).unwrap();
+    before.record(folder, &made, &[data].into(), &ids(&[9]), &OlderCommits::default()).unwrap();
+    Boundary::tidy(folder).unwrap();
+    assert!(is_cut(folder).unwrap(), "the parent is not here");
+    before.apply(folder, &[data].into()).unwrap();
+    let other = folder.join(FOLDER).join("cuts").join("a file of a later version");
+    fs::write(&other, "").unwrap();
+    make(folder, &[5], &[]);
+    Boundary::tidy(folder).unwrap();
+    assert!(other.exists() && files(folder) == 3);
+}
+
+#[test]
+fn no_files_of_another_folder_are_removed() {
+    let (folder, other) = (empty(), empty());
+    let folder = folder.path();
+    std::os::unix::fs::symlink(other.path(), folder.join(FOLDER)).unwrap();
+    let refused = Boundary::tidy(folder).unwrap_err();
+    assert!(gitcd_core::error::chain(&refused).to_string().contains("symbolic link"), "{refused}");
 }

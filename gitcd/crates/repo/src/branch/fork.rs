@@ -14,6 +14,7 @@ use super::super::boundary::{Boundary, RecordError};
 use super::super::history_link::HistoryLink;
 use super::super::key_record::{KeyRecord, Location, Record};
 use super::super::load::{Names, Snapshot, join};
+use super::super::partial::is_partial;
 use super::super::reader::{LoadError, Problem, Reader};
 use super::super::refs::Refs;
 use super::link::link_objects;
@@ -76,6 +77,21 @@ pub enum ForkError {
         /// The folder of the objects.
         path: PathBuf,
     },
+    /// The origin fetches objects on demand.
+    #[error(
+        "{path:?} is a partial clone, so a fork may lack objects; fork a clone that was made without --filter, or fork this one with \
+         --shared"
+    )]
+    Partial {
+        /// The Git directory of the origin.
+        path: PathBuf,
+    },
+    /// The history of the origin was cut while the fork was made, and the moment was removed.
+    #[error("the history was cut meanwhile, and this moment was removed; remove {path:?}, and run the command again")]
+    CutMeanwhile {
+        /// The folder of the incomplete fork.
+        path: PathBuf,
+    },
     /// The repository cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
@@ -114,7 +130,7 @@ impl Branch {
         point: ForkPoint,
         incarnation: String,
     ) -> Result<Branch, ForkError> {
-        let repository = create(&config, origin, objects)?;
+        let repository = create(&config, origin, objects, [point.data, point.metadata])?;
         let names = Names { data: config.data_reference.clone(), metadata: config.metadata_reference.clone() };
         let refs = Refs::open(repository.path()).map_err(OpenError::from)?;
         let ForkPoint { metadata, data, revision, writes, known, links } = point;
@@ -179,9 +195,12 @@ fn apply(trie: &mut super::super::trie::Trie, write: PastWrite) {
     trie.put(KeyRecord { key, record, form: Form::Raw, home: Location::Data });
 }
 
-/// Creates the repository, with the objects of its origin.
-fn create(config: &Config, origin: &Path, how: ForkObjects) -> Result<Repository, ForkError> {
+/// Creates the repository, with the objects of its origin, for a moment with these commits.
+fn create(config: &Config, origin: &Path, how: ForkObjects, moment: [Oid; 2]) -> Result<Repository, ForkError> {
     let path = &config.repository;
+    if how == ForkObjects::Linked && is_partial(origin) {
+        return Err(ForkError::Partial { path: origin.to_owned() });
+    }
     if open_repository(path).map_or(true, |found| found.is_some()) {
         return Err(ForkError::Exists { path: path.clone() });
     }
@@ -203,6 +222,13 @@ fn create(config: &Config, origin: &Path, how: ForkObjects) -> Result<Repository
         }
     }
     Boundary::copy(origin, made.path())?;
+    // The origin may have been cut since the moment was read.
+    let boundary = Boundary::read(made.path()).map_err(RecordError::from)?;
+    for commit in moment {
+        if boundary.removed(commit).map_err(RecordError::from)? {
+            return Err(ForkError::CutMeanwhile { path: path.clone() });
+        }
+    }
     // libgit2 reads the alternates when it opens a repository.
     open_repository(path)?.ok_or_else(|| ForkError::Exists { path: path.clone() })
 }

@@ -10,7 +10,7 @@ use gitcd_core::durable;
 use super::super::alternates;
 
 /// Files that belong to a pack. The index is linked last: a pack is used once it has one.
-const OF_PACK: [&str; 4] = ["pack", "rev", "promisor", "idx"];
+const OF_PACK: [&str; 3] = ["pack", "rev", "idx"];
 /// How often the objects are listed again because maintenance moves them.
 const ATTEMPTS: usize = 100;
 
@@ -44,8 +44,9 @@ fn link_folder(from: &Path, to: &Path) -> Result<Option<PathBuf>, durable::Error
     }
     let (from, to) = (from.join("pack"), to.join("pack"));
     durable::make_folder(&to)?;
+    let is_there = |file: &PathBuf| file.symlink_metadata().is_ok();
     for pack in packs(&from)? {
-        for file in OF_PACK.iter().map(|extension| pack.with_extension(extension)).filter(|file| file.exists()) {
+        for file in OF_PACK.iter().map(|extension| pack.with_extension(extension)).filter(is_there) {
             gone = link(&file, &to)?.or(gone);
         }
     }
@@ -55,7 +56,19 @@ fn link_folder(from: &Path, to: &Path) -> Result<Option<PathBuf>, durable::Error
 }
 
 /// Links a file into a folder. Returns it if it does not exist any more.
+///
+/// A symbolic link is an error, as in `git clone --local` since CVE-2022-39253: it may lead to a file outside the repository, whose content
+/// would become a part of the fork.
 fn link(file: &Path, into: &Path) -> Result<Option<PathBuf>, durable::Error> {
+    match fs::symlink_metadata(file) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => {
+            let error = io::Error::new(ErrorKind::InvalidInput, "it is not a regular file");
+            return Err(durable::Error::of("link", file)(error));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(file.to_owned())),
+        Err(error) => return Err(durable::Error::of("read", file)(error)),
+    }
     let to = into.join(file.file_name().unwrap_or_default());
     match fs::hard_link(file, &to) {
         Ok(()) => Ok(None),
@@ -146,5 +159,28 @@ mod tests {
         fs::write(&file, "content").unwrap();
         assert_eq!(link(&file, &to).unwrap(), None);
         assert_eq!(link(&file, &to).unwrap(), None, "it is there");
+    }
+
+    #[test]
+    fn a_symbolic_link_is_neither_linked_nor_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "not of the repository").unwrap();
+        let loose = format!("objects/ab/{}", "c".repeat(38));
+        for name in [loose.as_str(), "objects/pack/pack-1.pack"] {
+            for target in [outside.clone(), folder.path().join("missing")] {
+                let origin = tempfile::tempdir_in(folder.path()).unwrap();
+                let to = origin.path().join("to");
+                write(&origin.path().join("objects/pack/pack-1.idx"), "idx");
+                let file = origin.path().join(name);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink(target, &file).unwrap();
+                let error = link_objects(origin.path(), &to).unwrap_err();
+                assert_eq!((error.action, &error.path), ("link", &file), "{name}");
+                assert_eq!(error.source.kind(), ErrorKind::InvalidInput, "{name}");
+                let linked = to.join(Path::new(name).strip_prefix("objects").unwrap());
+                assert!(fs::symlink_metadata(linked).is_err(), "{name}");
+            }
+        }
     }
 }

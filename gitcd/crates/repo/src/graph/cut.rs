@@ -1,11 +1,12 @@
 //! Which commits a cut of the history removes, and which it must keep.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 use git2::{Oid, Repository};
 
 use super::{Commit, Graph, GraphError};
-use crate::boundary::{Boundary, OlderCommits, add_scope};
+use crate::boundary::{Boundary, Cut, OlderCommits, RecordError, add_scope};
 
 /// The commits that a cut concerns.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,24 @@ pub struct CutPlan {
     pub removed: BTreeSet<Oid>,
     /// The first of the oldest commits, and what is before it, also if it stays.
     pub older: OlderCommits,
+}
+
+impl CutPlan {
+    /// Records the cut before it is made, see [`Boundary::record`].
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn record(&self, git_dir: &Path, cut: &Cut) -> Result<(), RecordError> {
+        self.before.record(git_dir, cut, &self.boundary, &self.removed, &self.older)
+    }
+
+    /// Makes the recorded cut, see [`Boundary::apply`].
+    ///
+    /// # Errors
+    /// [`RecordError`]; the boundary is as it was.
+    pub fn apply(&self, git_dir: &Path) -> Result<(), RecordError> {
+        self.before.apply(git_dir, &self.boundary)
+    }
 }
 
 impl Graph {

@@ -45,10 +45,7 @@ impl Graph {
         }
         let Some(boundary) = &self.boundary else { return Ok(false) };
         let is_removed = boundary.removed(oid)?;
-        match boundary.cut().filter(|_| is_removed && self.parents == ParentView::Kept) {
-            Some(cut) => Err(GraphError::ended(oid, cut)),
-            None => Ok(is_removed),
-        }
+        if is_removed && self.parents == ParentView::Kept { Err(self.ended_at(oid)) } else { Ok(is_removed) }
     }
 
     /// Removes the parents of a commit on the boundary.
@@ -68,20 +65,19 @@ impl Graph {
 
     /// Returns the error for a walk that ends at this commit of the boundary.
     pub fn ended_at(&self, oid: Oid) -> GraphError {
-        match self.boundary.as_ref().and_then(Boundary::cut) {
-            Some(cut) => GraphError::ended(oid, cut),
-            None => GraphError::unreadable(oid, "its parents are not here"),
+        match self.boundary.as_ref().map_or(Ok(None), |boundary| boundary.cut_at(oid)) {
+            Ok(Some(cut)) => GraphError::ended(oid, cut),
+            Ok(None) => GraphError::unreadable(oid, "its parents are not here"),
+            Err(error) => error.into(),
         }
     }
 
     /// Returns the error for a commit that cannot be read. A former boundary stays in the file `shallow` for a while after its objects
     /// were pruned; another branch that continues from it can send it again.
     pub(super) fn pruned_or(&self, error: GraphError, odb: &Odb<'_>, oid: Oid) -> GraphError {
-        let cut = self.boundary.as_ref().filter(|boundary| boundary.has(oid)).and_then(Boundary::cut);
-        match cut.filter(|cut| cut.data != oid && self.parents != ParentView::All && !odb.exists(oid)) {
-            Some(cut) => GraphError::ended(oid, cut),
-            None => error,
-        }
+        let Some(boundary) = self.boundary.as_ref().filter(|boundary| boundary.has(oid)) else { return error };
+        let is_former = boundary.cut().is_some_and(|cut| cut.data != oid);
+        if is_former && self.parents != ParentView::All && !odb.exists(oid) { self.ended_at(oid) } else { error }
     }
 
     /// Returns whether a commit is an ancestor of another one if a walk of both failed with this error. All commits beyond the boundary
@@ -116,24 +112,22 @@ impl Graph {
         flags: &mut HashMap<Oid, u8>,
     ) -> Result<(), GraphError> {
         let Some(boundary) = self.boundary.clone() else { return Ok(()) };
-        let Some(cut) = boundary.cut() else { return Ok(()) };
-        let is_single = |oid: &Oid| flags.get(oid).is_some_and(|flags| flags & (ONE | OTHER) != ONE | OTHER);
-        let mut shared = Vec::new();
-        for oid in boundary.commits().filter(is_single) {
-            if boundary.is_before_cut(oid)? {
-                shared.push(oid);
-            }
-        }
-        if shared.is_empty() || is_left_out_beyond(&boundary, left_out) {
+        if boundary.cuts().is_empty() || is_left_out_beyond(&boundary, left_out) {
             return Ok(());
         }
-        for tip in tips {
-            if !self.leads_to(repository, tip, cut.data, left_out)? {
-                return Ok(());
+        for (number, cut) in boundary.cuts().iter().enumerate() {
+            let mut shared = Vec::new();
+            for oid in boundary.commits() {
+                let is_single = flags.get(&oid).is_some_and(|flags| flags & (ONE | OTHER) != ONE | OTHER);
+                if is_single && boundary.is_before_cut(number, oid)? {
+                    shared.push(oid);
+                }
             }
-        }
-        for oid in shared {
-            flags.entry(oid).and_modify(|flags| *flags |= ONE | OTHER);
+            if !shared.is_empty() && self.both_lead_to(repository, tips, cut.data, left_out)? {
+                for oid in shared {
+                    flags.entry(oid).and_modify(|flags| *flags |= ONE | OTHER);
+                }
+            }
         }
         Ok(())
     }
@@ -147,11 +141,30 @@ impl Graph {
         left_out: &impl Fn(&Scope) -> bool,
     ) -> Result<bool, GraphError> {
         let Some(boundary) = self.boundary.clone() else { return Ok(false) };
-        let Some(cut) = boundary.cut() else { return Ok(false) };
-        if !boundary.has(oid) || !boundary.is_before_cut(oid)? || is_left_out_beyond(&boundary, left_out) {
+        if !boundary.has(oid) || is_left_out_beyond(&boundary, left_out) {
             return Ok(false);
         }
-        self.leads_to(repository, other, cut.data, left_out)
+        for (number, cut) in boundary.cuts().iter().enumerate() {
+            if boundary.is_before_cut(number, oid)? && self.leads_to(repository, other, cut.data, left_out)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn both_lead_to(
+        &mut self,
+        repository: &Repository,
+        tips: [Oid; 2],
+        wanted: Oid,
+        left_out: &impl Fn(&Scope) -> bool,
+    ) -> Result<bool, GraphError> {
+        for tip in tips {
+            if !self.leads_to(repository, tip, wanted, left_out)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns whether the history ends at this commit because gitcd cut it.
@@ -212,11 +225,12 @@ impl Graph {
     /// boundary itself, because all ancestors of the boundary are removed or a part of it.
     pub(super) fn check_before_ends(&self, oid: Oid, flags: &HashMap<Oid, u8>) -> Result<(), GraphError> {
         let Some(boundary) = self.boundary.as_ref().filter(|boundary| boundary.has(oid)) else { return Ok(()) };
-        let is_cut = boundary.cut().is_some_and(|cut| cut.data == oid);
+        let cut = boundary.cuts().iter().position(|cut| cut.data == oid);
         let is_theirs = |end: &Oid| flags.get(end).is_some_and(|flags| flags & (ONE | OTHER) == OTHER);
         for end in boundary.commits().filter(is_theirs) {
             // What is before the cut is not after it.
-            if !is_cut || !boundary.is_before_cut(end)? {
+            let is_before = cut.map_or(Ok(false), |number| boundary.is_before_cut(number, end))?;
+            if !is_before {
                 return Err(self.ended_at(oid));
             }
         }

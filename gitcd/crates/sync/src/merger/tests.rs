@@ -175,10 +175,10 @@ fn flushed(config: &Config, revision: i64) -> CommittedHeads {
 fn cut(repository: &Repository, oldest: CommittedHeads) {
     let tips = ["refs/heads/main", "refs/gitcd/metadata/main"].map(|name| repository.refname_to_id(name).unwrap());
     let plan = Graph::lenient().plan_cut(repository, &[oldest.data, oldest.metadata], &tips).unwrap();
-    let (reference, archive, boundary) = ("refs/heads/main".into(), String::new(), plan.boundary.clone());
-    let cut = Cut { reference, revision: 4, data: oldest.data, at: 0, archive, boundary };
-    plan.before.record(repository.path(), &cut, &plan.removed, &plan.older).unwrap();
-    plan.before.apply(repository.path(), &cut).unwrap();
+    let cut =
+        Cut { reference: "refs/heads/main".into(), revision: 4, data: oldest.data, at: 0, archive: String::new() };
+    plan.record(repository.path(), &cut).unwrap();
+    plan.apply(repository.path()).unwrap();
 }
 
 /// Merges two commits, and takes the key from the second one.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use git2::{Oid, Repository};
+use gitcd_repo::alternates::ObjectsInUse;
 use gitcd_repo::object;
 use gitcd_repo::refs::{RefError, Refs};
 
@@ -85,6 +86,8 @@ impl Transport for FolderTransport<'_> {
 
     fn push(&self, push: &Push) -> Result<u64, TransportError> {
         let (there, refs, here) = (self.repository()?, self.refs()?, self.here()?);
+        // What is copied may continue from commits that no reference leads to.
+        let _in_use = ObjectsInUse::all(there.commondir());
         let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
         let tips: Vec<Oid> =
             push.updates.iter().filter_map(|(.., old)| *old).chain(push.there.iter().copied()).collect();

@@ -64,7 +64,8 @@ impl Found {
         let others = choose::others(&folder, &packs);
         let record = Record::read(place);
         // What a cut removed was reachable until then, whatever else is known.
-        let cut = Boundary::read(&place.repository)?.cut().map_or(0, |cut| u64::try_from(cut.at).unwrap_or_default());
+        let cut = Boundary::read(&place.repository)?.cuts().iter().map(|cut| cut.at).max().unwrap_or_default();
+        let cut = u64::try_from(cut).unwrap_or_default();
         let cut = SystemTime::UNIX_EPOCH + Duration::from_secs(cut);
         let (mut unreachable, mut apart): (BTreeMap<Id, Unreachable>, Vec<Id>) = Default::default();
         let loose = loose(place);

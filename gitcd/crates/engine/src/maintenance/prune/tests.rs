@@ -3,6 +3,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
+use gitcd_repo::alternates::ObjectsInUse;
+
 use super::super::{Maintenance, OWN};
 use super::*;
 
@@ -265,6 +267,23 @@ async fn the_repository_says_when_and_whether() {
     fs::write(bare.folder().join("gc.pid"), "1 somewhere").unwrap();
     assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "another process holds the lock");
     assert!(bare.has(&loose));
+}
+
+#[tokio::test]
+async fn a_push_that_ends_soon_is_waited_for() {
+    let bare = Bare::new();
+    let loose = bare.blob("unreachable");
+    bare.age(20 * DAY);
+    let pushing = ObjectsInUse::all(bare.folder());
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (0, 0), "it does not end");
+    assert!(bare.has(&loose));
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(LOCK_PAUSE);
+        drop(pushing);
+    });
+    assert_eq!(bare.prune(None, Duration::ZERO).await, (1, 0));
+    ends.join().unwrap();
+    assert!(!bare.has(&loose));
 }
 
 #[tokio::test]

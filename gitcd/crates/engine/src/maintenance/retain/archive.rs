@@ -1,14 +1,16 @@
 //! The archive: an ordinary bare repository with the removed commits. It may soon have the only copy of them.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use git2::{Oid, Repository};
 use gitcd_core::durable;
-use gitcd_repo::refs::Refs;
+use gitcd_repo::partial::is_partial;
+use gitcd_repo::refs::{RefError, Refs};
+use rustix::fs::FlockOperation;
 
 use super::super::join::run;
 use super::{CutRequest, RetainError, Retention, entries};
@@ -24,13 +26,48 @@ const AT_MOST: usize = 3;
 /// A file in an archive that is being created.
 const STARTED: &str = "gitcd-new";
 
+/// The right to change an archive. Until this is dropped, no other `gitcd retain` uses it.
+#[derive(Debug)]
+pub(super) struct ArchiveLock(File);
+
+impl ArchiveLock {
+    /// Locks the folder of the archive, which must exist. Some network file systems cannot lock folders: there, nothing is locked.
+    fn take(archive: &Path) -> Result<Self, RetainError> {
+        let folder = File::open(archive).map_err(durable::Error::of("open", archive))?;
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(RetainError::ArchiveBusy(archive.to_owned())),
+            Err(error) => tracing::debug!(archive = %archive.display(), %error, "the archive cannot be locked"),
+        }
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for ArchiveLock {
+    fn drop(&mut self) {
+        // A process that is just being spawned may have inherited the descriptor for a moment.
+        let _ended = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Copies the commits that will be removed to the archive, under the names of their references here. Creates the archive if it does
 /// not exist. If an interrupted run archived more, that stays.
-pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Result<(), RetainError> {
+///
+/// Returns the lock of the archive, to be held until the cut is made.
+pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Result<ArchiveLock, RetainError> {
     let Some(folder) = archive.to_str().filter(|path| archive.is_absolute() && !path.contains('\n')) else {
         return Err(RetainError::Path(archive.to_owned()));
     };
+    // Before anything is created.
     check(of.repository(), archive)?;
+    durable::make_folder(archive)?;
+    let lock = ArchiveLock::take(archive)?;
+    fill(of, cut, archive, folder).await?;
+    Ok(lock)
+}
+
+/// Copies the commits to the archive, whose folder exists and is locked.
+pub(super) async fn fill(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) -> Result<(), RetainError> {
     if !archive.join("HEAD").exists() || archive.join(STARTED).exists() {
         create(of, cut, archive, folder).await?;
     }
@@ -43,6 +80,7 @@ pub(super) async fn keep(of: &Retention, cut: &CutRequest, archive: &Path) -> Re
         }
     }
     check(of.repository(), archive)?;
+    has_all(cut, archive)?;
     // Git syncs files, but not the folders that have them.
     sync_folders(archive)?;
     archive.parent().map_or(Ok(()), durable::sync)?;
@@ -91,7 +129,6 @@ async fn create(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) 
         if !entries(archive)?.is_empty() {
             return Err(RetainError::NoArchive(archive.to_owned()));
         }
-        durable::make_folder(archive)?;
         // It is whole at once, since it is empty: nothing of another name is left by a kill.
         durable::create(&started, durable::PRIVATE_FILE, b"")?;
         durable::sync(archive)?;
@@ -117,7 +154,23 @@ fn check(repository: &Path, archive: &Path) -> Result<(), RetainError> {
             return Err(RetainError::Borrows(archive.to_owned()));
         }
     }
+    if is_partial(archive) {
+        return Err(RetainError::PartialArchive(archive.to_owned()));
+    }
     Ok(())
+}
+
+/// Fails if the archive lacks a commit that will be removed. A push that only continues a shallow history succeeds, although older
+/// commits are missing there. A commit that exists has its objects, unless this is a partial clone.
+fn has_all(cut: &CutRequest, archive: &Path) -> Result<(), RetainError> {
+    let failed = |source| RefError::Open { path: archive.to_owned(), source };
+    let opened = Repository::open(archive).map_err(failed)?;
+    let odb = opened.odb().map_err(failed)?;
+    let mut missing = cut.plan.removed.iter().copied().filter(|oid| !odb.exists(*oid));
+    match missing.next() {
+        None => Ok(()),
+        Some(first) => Err(RetainError::Incomplete { folder: archive.to_owned(), missing: 1 + missing.count(), first }),
+    }
 }
 
 fn references(archive: &Path) -> Result<BTreeMap<String, Oid>, RetainError> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use git2::Oid;
 use gitcd_core::durable;
 use gitcd_mvcc::snapshot::SnapshotError;
 use gitcd_repo::boundary::{BoundaryError, RecordError, SetError};
@@ -38,6 +39,26 @@ pub enum RetainError {
     /// The archive borrows objects.
     #[error("{0:?} has objects/info/alternates: an archive must have every object itself; name another folder")]
     Borrows(PathBuf),
+    /// The archive fetches objects on demand.
+    #[error("{0:?} is a partial clone: an archive must have every object itself; name another folder")]
+    PartialArchive(PathBuf),
+    /// Another run uses the archive.
+    #[error("another `gitcd retain` uses the archive {0:?}; try again when it has finished")]
+    ArchiveBusy(PathBuf),
+    /// The archive lacks commits that it should have.
+    #[error(
+        "the archive {folder:?} lacks {missing} of the commits that would be removed, such as {first}: it is a shallow clone, or it is \
+         damaged; nothing was cut; name a new folder, or fetch the whole history into the archive with \
+         `git -C {folder:?} fetch --unshallow REPOSITORY`"
+    )]
+    Incomplete {
+        /// Its folder.
+        folder: PathBuf,
+        /// The number of missing commits.
+        missing: usize,
+        /// One of them.
+        first: Oid,
+    },
     /// The path of the archive cannot be given to Git, or not be recorded.
     #[error("{0:?} is not an absolute path in UTF-8 without line breaks")]
     Path(PathBuf),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use git2::{ObjectType, Odb, Oid, Repository};
+use gitcd_repo::boundary::Boundary;
 use gitcd_repo::changes;
 use gitcd_repo::graph::{self, Commit, Graph};
 use gitcd_repo::object;
@@ -70,6 +71,8 @@ impl<'r> Check<'r> {
         let target = |wanted: &Wanted| self.here.find_reference(&wanted.reference).ok()?.target();
         let now: Vec<Oid> = wanted.iter().filter_map(target).collect();
         let before_now = self.history.before(&now);
+        // Earlier pushes have commits in memory that may have been pruned after the history was cut.
+        let Ok(boundary) = Boundary::read(self.here.commondir()) else { return Ok(false) };
         for (number, Wanted { id, .. }) in wanted.iter().enumerate() {
             let (mut stack, mut seen, mut after) = (vec![*id], HashSet::new(), Vec::new());
             let mut commits: Vec<(Oid, Commit)> = Vec::new();
@@ -87,9 +90,13 @@ impl<'r> Check<'r> {
                         commits.push((oid, commit));
                     }
                     Some(_) => return Ok(false),
+                    // Git checks whether it still exists, with everything that it needs.
+                    None if boundary.removed(oid).unwrap_or(true) => return Ok(false),
                     None => {
+                        // A former boundary may have been pruned, too.
+                        let is_before = before_now.contains(&oid) && !boundary.has(oid);
                         let mut leads = |now: &Oid| self.graph.is_ancestor(self.here, oid, *now).unwrap_or(false);
-                        if !before_now.contains(&oid) && !now.iter().any(&mut leads) {
+                        if !is_before && !now.iter().any(&mut leads) {
                             return Ok(false);
                         }
                         after.push(oid);

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use git2::{Repository, Signature, Time};
+use gitcd_repo::boundary::Cut;
+use gitcd_repo::graph::Graph;
 use proptest::prelude::*;
 
 use super::super::super::recent::Recent;
@@ -102,6 +104,39 @@ fn a_branch_that_was_moved_back_is_not_taken_for_one_that_needs_nothing() {
     assert_eq!(history.pack(&[other], &[first], 1 << 20), None, "the commits in between are unknown");
     assert!(history.pack(&[other], &[second], 1 << 20).is_some());
     assert_eq!(history.pack(&[third], &[first], 1 << 20), None);
+}
+
+/// They may be pruned, although the host still has their pushes in memory.
+#[test]
+fn what_continues_from_a_removed_commit_is_left_to_git() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = Repository::init_bare(at("all")).unwrap();
+    let mut line = vec![commit(&all, &[], 0, &[(1, 1)])];
+    let host = with(&at("host"), all.path(), line[0]);
+    host.reference("refs/heads/main", line[0], true, "").unwrap();
+    let recent = Recent::default();
+    for number in 1..4 {
+        let before = line[number - 1];
+        let tip = commit(&all, &[before], number, &[(1, number as u8 + 1)]);
+        let pack = packed(&all, tip, before, false);
+        let (received, step) = push(&host, &recent, &pack, tip, &at(&format!("{number}"))).unwrap();
+        recent.add(host.path(), received, step);
+        line.push(tip);
+    }
+    let pushed_on = |parent: Oid, number: usize| {
+        let tip = commit(&all, &[parent], number, &[(2, number as u8)]);
+        let taken = push(&host, &recent, &packed(&all, tip, parent, false), tip, &at(&format!("{number}")));
+        host.reference("refs/heads/main", line[3], true, "").unwrap();
+        taken.is_some()
+    };
+    assert!(pushed_on(line[1], 4));
+    let plan = Graph::lenient().plan_cut(&host, &[line[2]], &[line[3]]).unwrap();
+    let (reference, archive) = ("refs/heads/main".to_owned(), String::new());
+    let cut = Cut { reference, revision: 1, data: line[2], at: 1, archive };
+    plan.record(host.path(), &cut).unwrap();
+    plan.apply(host.path()).unwrap();
+    assert!(!pushed_on(line[1], 5) && pushed_on(line[2], 6) && pushed_on(line[3], 7));
 }
 
 #[test]

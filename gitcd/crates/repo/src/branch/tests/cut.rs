@@ -17,10 +17,9 @@ fn cut() -> (Store, Oid) {
     let oldest = heads[2];
     let plan = Graph::lenient().plan_cut(&repository, &[oldest.data, oldest.metadata], &tips).unwrap();
     assert!(plan.removed.contains(&heads[0].data));
-    let (reference, archive, boundary) = (DATA.into(), String::new(), plan.boundary.clone());
-    let cut = Cut { reference, revision: 4, data: oldest.data, at: 0, archive, boundary };
-    plan.before.record(&store.path, &cut, &plan.removed, &plan.older).unwrap();
-    plan.before.apply(&store.path, &cut).unwrap();
+    let cut = Cut { reference: DATA.into(), revision: 4, data: oldest.data, at: 0, archive: String::new() };
+    plan.record(&store.path, &cut).unwrap();
+    plan.apply(&store.path).unwrap();
     (store, heads[0].data)
 }
 

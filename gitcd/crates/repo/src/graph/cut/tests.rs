@@ -22,22 +22,21 @@ fn commit(repository: &Repository, parents: &[Oid], time: i64, message: &str) ->
     repository.odb().unwrap().write(git2::ObjectType::Commit, text.as_bytes()).unwrap()
 }
 
-fn record(plan: &CutPlan, data: Oid) -> Cut {
-    let (reference, archive) = ("refs/heads/main".into(), String::new());
-    Cut { reference, revision: 1, data, at: 0, archive, boundary: plan.boundary.clone() }
+fn record(data: Oid) -> Cut {
+    Cut { reference: "refs/heads/main".into(), revision: 1, data, at: 0, archive: String::new() }
 }
 
 /// Plans a cut, and records it, as if gitcd were killed then.
 fn begin(repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> CutPlan {
     let plan = Graph::lenient().plan_cut(repository, oldest, tips).unwrap();
-    plan.before.record(repository.path(), &record(&plan, oldest[0]), &plan.removed, &plan.older).unwrap();
+    plan.record(repository.path(), &record(oldest[0])).unwrap();
     plan
 }
 
 /// Cuts the history, as `gitcd retain` does.
 fn cut(repository: &Repository, oldest: &[Oid], tips: &[Oid]) -> CutPlan {
     let plan = begin(repository, oldest, tips);
-    plan.before.apply(repository.path(), &record(&plan, oldest[0])).unwrap();
+    plan.apply(repository.path()).unwrap();
     plan
 }
 
@@ -128,7 +127,7 @@ proptest! {
                 prop_assert_eq!(&before.bases, &now.bases, "a cut that was only recorded changes nothing: {}", what);
                 prop_assert_eq!(&before.of_keys, &now.of_keys, "nor for one key: {}", what);
             }
-            plan.before.apply(repository.path(), &record(&plan, oldest)).unwrap();
+            plan.apply(repository.path()).unwrap();
             check(&whole, &walks(&mut graph, &repository, &all), skew, &what)?;
             check_success(&repository, &all, &walks(&mut graph, &repository, &all), skew, &what)?;
             let removed: Vec<Oid> = plan.removed.iter().copied().collect();
@@ -224,11 +223,12 @@ fn check_success(
 ) -> Result<(), TestCaseError> {
     let ends: Vec<(Oid, Option<BTreeSet<Oid>>)> = all.iter().map(|oid| (*oid, ends(repository, *oid))).collect();
     let boundary = Boundary::read(repository.path()).unwrap();
-    let data = boundary.cut().expect("it was cut").data;
-    let is_ordered = |ends: &BTreeSet<Oid>| {
-        let is_known = |oid: &Oid| *oid == data || boundary.is_before_cut(*oid).unwrap();
-        ends.len() == 1 || ends.contains(&data) && ends.iter().all(is_known)
+    let are_before = |ends: &BTreeSet<Oid>, (number, cut): (usize, &Cut)| {
+        let is_known = |oid: &Oid| *oid == cut.data || boundary.is_before_cut(number, *oid).unwrap();
+        ends.contains(&cut.data) && ends.iter().all(is_known)
     };
+    let is_ordered =
+        |ends: &BTreeSet<Oid>| ends.len() == 1 || boundary.cuts().iter().enumerate().any(|cut| are_before(ends, cut));
     let mut graph = Graph::lenient();
     let of = |oid: Oid| ends.iter().find(|(of, _)| *of == oid).and_then(|(_, ends)| ends.as_ref());
     for walks in now.iter().filter(|_| skew == 0) {
