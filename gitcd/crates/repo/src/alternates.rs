@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// How long a folder is waited for that another process keeps locked. Every user who can read a folder can lock it.
+/// Limit on the wait for a folder that another process has locked: every user who can read a folder can lock it.
 const WAIT: Duration = Duration::from_secs(30);
-/// After this time, the log has what is waited for.
+/// After this time, the wait is logged.
 const LOGGED_AFTER: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
