@@ -29,7 +29,7 @@ Starts a kube-apiserver on a fork of the branch of the desk (or of --heaven), se
 kube-apiserver, and removes the fork. Requests that write are refused. The branch may be served meanwhile; no server needs to run.
 Exits with the code of the command.")]
 pub(crate) struct At {
-    /// The moment: how long ago (10m), a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z), or a revision
+    /// The moment: how long ago (10m), a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z), a revision, or a commit
     #[arg(value_name = "WHEN")]
     when: String,
     /// Command with its arguments

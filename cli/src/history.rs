@@ -44,7 +44,7 @@ pub(crate) struct Log {
     /// Show which fields changed, and how merges decided
     #[arg(long, short, requires = "object")]
     patch: bool,
-    /// Only changes since this moment: how long ago (10m), a time, or a revision
+    /// Only changes since this moment: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Show at most N versions or commits
@@ -81,7 +81,7 @@ pub(crate) struct Blame {
     /// Only this field and those below it, such as spec.template or 'spec.containers[name=web].image'
     #[arg(long, value_name = "PATH")]
     field: Option<String>,
-    /// The object at this moment: how long ago (10m), a time, or a revision
+    /// The object at this moment: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN", default_value = "now")]
     at: String,
     /// Do not shorten long values
@@ -116,7 +116,7 @@ pub(crate) struct Diff {
     /// All namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// Start: how long ago (10m), a time, or a revision
+    /// Start: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN")]
     since: String,
     /// End, in the same form

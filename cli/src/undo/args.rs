@@ -24,7 +24,7 @@ pub(crate) struct Undo {
     /// Only changes of this user, field manager, client or author, as `trishanku log` shows them
     #[arg(long, value_name = "USER")]
     pub(super) by: Option<String>,
-    /// All changes since this moment: how long ago (10m), a time, or a revision
+    /// All changes since this moment: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN", value_parser = When::parse)]
     pub(super) since: Option<When>,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Restore {
     /// Everything
     #[arg(long, conflicts_with_all = ["objects", "namespace"])]
     pub(super) all: bool,
-    /// The moment: how long ago (10m), a time, or a revision
+    /// The moment: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN", value_parser = When::parse)]
     pub(super) to: When,
     /// Delete objects that were created since
@@ -70,7 +70,7 @@ pub(crate) struct Undelete {
     /// Objects: KIND/NAME, or KIND NAME
     #[arg(value_name = "OBJECT")]
     pub(super) objects: Vec<String>,
-    /// Without objects: everything that was deleted since this moment: how long ago (10m), a time, or a revision
+    /// Without objects: everything that was deleted since this moment: how long ago (10m), a time, a revision, or a commit
     #[arg(long, value_name = "WHEN", value_parser = When::parse, required_unless_present = "objects")]
     pub(super) since: Option<When>,
     #[command(flatten)]

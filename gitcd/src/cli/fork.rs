@@ -21,8 +21,8 @@ pub(super) struct Args {
     /// Folder of the fork's repository, which must not exist or be empty
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Fork the branch as of a revision (4711), how long ago (10m), or a time (2026-11-22, '2026-11-22 15:04',
-    /// 2026-11-22T15:04:05Z)
+    /// Fork the branch as of a revision (4711), how long ago (10m), a time (2026-11-22, '2026-11-22 15:04',
+    /// 2026-11-22T15:04:05Z), or a commit
     #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
     at: When,
     /// Read the objects in the origin, instead of linking or copying them: for a fork that is discarded soon. It is damaged if objects

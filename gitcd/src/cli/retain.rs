@@ -21,7 +21,7 @@ use super::progress::Step;
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Keep what was committed since this moment: how long ago (90d), a time (2026-11-22), or a revision (4711)
+    /// Keep what was committed since this moment: how long ago (90d), a time (2026-11-22), a revision (4711), or a commit
     #[arg(long, value_parser = When::parse, value_name = "WHEN", required_unless_present = "keep_commits")]
     keep: Option<When>,
     /// Keep at least so many commits

@@ -198,6 +198,19 @@ async fn every_version_and_every_moment_is_what_clients_wrote() {
         found.sort();
         assert_eq!(found, wanted, "seed {seed}, {from} to {to}");
     }
+    // A commit is a moment, too: of data, by its first digits, and of metadata.
+    let log = gitcd_json(repository, &["log", "--json", "--limit=1000"]);
+    for one in log.as_array().unwrap().choose_multiple(&mut rng, 10) {
+        let (commit, revision) = (one["commit"].as_str().unwrap(), one["revisions"]["last"].as_i64().unwrap());
+        let listed = gitcd_json(repository, &["at", &commit[..10], "list", "--json"]);
+        let wanted: Vec<_> = store.at(revision).into_keys().filter(|key| key.starts_with("/registry/")).collect();
+        assert_eq!((&listed["revision"], &listed["keys"]), (&json!(revision), &json!(wanted)), "seed {seed}, {one}");
+    }
+    let metadata = Repository::at(repository).git(&["rev-parse", "refs/gitcd/metadata/main~1"]);
+    let listed = gitcd_json(repository, &["at", metadata.trim(), "list", "--json"]);
+    let revision = listed["revision"].as_i64().unwrap();
+    let wanted: Vec<_> = store.at(revision).into_keys().filter(|key| key.starts_with("/registry/")).collect();
+    assert!(revision < last && listed["keys"] == json!(wanted), "seed {seed}, {listed}");
 }
 
 #[tokio::test]
@@ -261,6 +274,13 @@ async fn people_and_clients_are_distinguished_and_fields_are_shown() {
     assert!(text.contains("    ~ data.tea: \"3\" → \"4\"\n    + data.milk: \"1\"\n"), "{text}");
     assert!(lines.iter().any(|line| line.starts_with(&first.to_string()) && line.contains("create")), "{text}");
 
+    let by_hand = work.git(&["rev-parse", "HEAD"]);
+    let found = gitcd_json(repository.path(), &["show", &format!("--at={}", by_hand.trim()), key]);
+    assert_eq!(found["data"]["tea"], "5");
+    let found =
+        gitcd_json(repository.path(), &["show", &format!("--at={}", work.git(&["rev-parse", "HEAD~1"]).trim()), key]);
+    assert_eq!(found["data"]["tea"], "4");
+
     let branch = gitcd(repository.path(), &["log"]);
     let text = String::from_utf8(branch.stdout).unwrap();
     assert!(text.contains("create configmaps/shop/prices") && text.contains("tea is 5"), "{text}");
@@ -293,6 +313,7 @@ async fn impossible_requests_are_refused_with_the_remedy() {
         (repository, &["diff", "--since=nothing", "b"], "there is no \"b\" at revision 2: the branch has a"),
         (repository, &["at", "4711", "list"], "revision 4711 is not in Git; the last one is 2"),
         (repository, &["at", "1970-01-01", "list"], "is before the first revision in Git"),
+        (repository, &["at", "1a2b3c4", "list"], "there is no commit \"1a2b3c4\" in the repository"),
         (repository, &["at", "soon", "list"], "give a revision (4711), how long ago (10m, 2h, 3days)"),
         (repository, &["log", "--branch=other"], "refs/gitcd/metadata/other is not in"),
         (empty.path(), &["log"], "is not a Git repository"),

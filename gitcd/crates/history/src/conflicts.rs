@@ -29,7 +29,7 @@ impl History {
     /// # Errors
     /// [`HistoryError`]. The history of a shallow clone ends where the clone does.
     pub fn decisions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<ResolvedMerge>, HistoryError> {
-        let odb = self.odb()?;
+        let (odb, since) = (self.odb()?, self.with_revision(since)?);
         let key = escape(key);
         let mut found = Vec::new();
         let mut newer = Some(self.tip.clone());

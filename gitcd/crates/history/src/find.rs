@@ -116,7 +116,7 @@ impl History {
     }
 
     /// Returns the only commit whose ID begins with a text.
-    fn resolve(&self, id: &str) -> Result<Oid, FindCommitError> {
+    pub(super) fn resolve(&self, id: &str) -> Result<Oid, FindCommitError> {
         let may_be = (4..=40).contains(&id.len()) && id.chars().all(|c| c.is_ascii_hexdigit());
         let object = if may_be { self.repository.revparse_single(id) } else { Err(git2::Error::from_str("no ID")) };
         let commit = object.and_then(|object| object.peel_to_commit()).map_err(|error| match error.code() {

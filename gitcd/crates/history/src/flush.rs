@@ -47,7 +47,8 @@ impl Flush {
         match when {
             When::Revision(revision) => self.revision < revision,
             When::Time(time) => self.time < time,
-            When::Now => false,
+            // Replaced by its revision before.
+            When::Commit(_) | When::Now => false,
         }
     }
 }

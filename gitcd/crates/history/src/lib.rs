@@ -157,6 +157,14 @@ pub enum HistoryError {
         /// Where the removed commits are.
         archive_status: String,
     },
+    /// No state of the branch has this commit.
+    #[error("{asked} is not a moment of this branch: {problem}")]
+    NoMoment {
+        /// The requested commit.
+        asked: String,
+        /// Why not.
+        problem: String,
+    },
     /// The ancestry of commits cannot be read.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -7,10 +7,11 @@ use gitcd_repo::changes::{self, Changes};
 pub use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::{Known, Lookup};
 
+use super::find::{FindCommitError, FoundCommit};
 use super::flush::Flush;
 use super::line::Step;
 use super::versions::local;
-use super::when::When;
+use super::when::{CommitName, When};
 use super::{CommitInfo, History, HistoryError, Revisions};
 
 /// A state of a branch: that after one commit.
@@ -74,8 +75,11 @@ impl History {
         let is_after = |flush: &Flush| match when {
             When::Revision(revision) => flush.revision > revision,
             When::Time(time) => flush.time > time,
-            When::Now => false,
+            When::Commit(_) | When::Now => false,
         };
+        if let When::Commit(name) = when {
+            return self.after(&odb, name);
+        }
         if let When::Revision(asked) = when
             && asked > self.tip.revision
         {
@@ -99,6 +103,49 @@ impl History {
             _ => revision,
         };
         Ok(Moment { revision, commit, until, older: flush, newer })
+    }
+
+    /// Returns the state after a commit of this branch. A metadata commit stands for the data commit that it describes.
+    ///
+    /// Reads one object for each commit of the branch that is newer.
+    fn after(&self, odb: &Odb<'_>, name: CommitName) -> Result<Moment, HistoryError> {
+        let none = |problem| HistoryError::NoMoment { asked: name.as_str().to_owned(), problem };
+        let wanted = self.resolve(name.as_str()).map_err(|error| none(error.to_string()))?;
+        let (mut newer, mut flush) = (None, self.tip.clone());
+        loop {
+            if flush.metadata == wanted || flush.data == wanted {
+                let (revision, commit) = (flush.revision, CommitInfo::read(odb, flush.data)?);
+                return Ok(Moment { revision, commit, until: revision, older: flush, newer });
+            }
+            let Some(older) = self.before(odb, &flush)? else { break };
+            let steps = self.line(odb, Some(&older), Some(&flush), flush.data, usize::MAX)?;
+            if let Some(place) = steps.iter().position(|step| step.commit.oid == wanted) {
+                // A merge or an external commit has no revision of its own.
+                let revision = steps[place..].iter().find_map(Step::revisions).map_or(older.revision, |own| own.last);
+                let commit = steps[place].commit.clone();
+                return Ok(Moment { revision, commit, until: revision, older, newer: Some(flush) });
+            }
+            newer = Some(std::mem::replace(&mut flush, older));
+        }
+        match self.find_commits(&[name.as_str()]).map(|mut found| found.pop()) {
+            Ok(Some(FoundCommit { merge: Some(merge), .. })) => {
+                Err(none(format!("it was merged from another branch, by {}; give that commit", merge.commit.oid)))
+            }
+            Ok(_) => Err(none("gitcd has not merged it yet".to_owned())),
+            Err(FindCommitError::History(error)) => Err(error),
+            Err(error) => Err(none(error.to_string())),
+        }
+    }
+
+    /// Returns the moment with a revision in place of a commit.
+    pub(super) fn with_revision(&self, when: Option<When>) -> Result<Option<When>, HistoryError> {
+        match when {
+            Some(When::Commit(_)) => when
+                .map(|when| self.at(when))
+                .transpose()
+                .map(|found| found.map(|found| When::Revision(found.revision))),
+            when => Ok(when),
+        }
     }
 
     /// Returns the last commit between two flushes that is at or before `when`, if any.
@@ -195,7 +242,7 @@ impl History {
         limit: usize,
         since: Option<When>,
     ) -> Result<Vec<(Option<Revisions>, CommitInfo)>, HistoryError> {
-        let odb = self.odb()?;
+        let (odb, since) = (self.odb()?, self.with_revision(since)?);
         // External commits since the last flush.
         let people = self.line(&odb, Some(&self.tip), None, self.head, limit)?;
         let mut found: Vec<_> = people.into_iter().map(|step| (None, step.commit)).collect();
@@ -221,6 +268,7 @@ impl History {
                 let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
                 humantime::format_rfc3339_seconds(time).to_string()
             }
+            When::Commit(name) => format!("commit {}", name.as_str()),
             When::Now => "now".into(),
         };
         let (is_cut, data, first) = (first.previous.is_some(), first.data, first.revision);

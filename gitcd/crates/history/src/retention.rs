@@ -130,11 +130,15 @@ impl History {
     /// Returns all flushes, newest first, and the index of the newest one that keeps what is requested.
     fn flushes(&self, keep: Keep) -> Result<(Vec<Flush>, usize), HistoryError> {
         let odb = self.odb()?;
+        let keep = match keep {
+            Keep::Since(when) => Keep::Since(self.with_revision(Some(when))?.unwrap_or(when)),
+            keep @ Keep::Commits(_) => keep,
+        };
         let (mut line, mut wanted, mut commits) = (vec![self.tip.clone()], None, 0);
         loop {
             let newest = &line[line.len() - 1];
             let is_enough = match keep {
-                Keep::Since(When::Now) => true,
+                Keep::Since(When::Commit(_) | When::Now) => true,
                 Keep::Since(When::Time(time)) => newest.time <= time,
                 Keep::Since(When::Revision(revision)) => newest.revision <= revision,
                 Keep::Commits(wanted) => commits >= wanted,

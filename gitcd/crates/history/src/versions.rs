@@ -82,7 +82,7 @@ impl History {
     /// # Errors
     /// [`HistoryError`] if a part of the history cannot be read. The history of a shallow clone ends where the clone does.
     pub fn versions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Version>, HistoryError> {
-        let odb = self.odb()?;
+        let (odb, since) = (self.odb()?, self.with_revision(since)?);
         let key = Key { whole: key, relative: self.relative(key) };
         let (mut lookup, mut found) = (Lookup::new(key.whole), Vec::new());
         let mut newer = self.tip.clone();

@@ -12,7 +12,7 @@ use super::{Place, note, print_json, show, text_or_base64};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// A revision (4711), how long ago (10m), or a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z)
+    /// A revision (4711), how long ago (10m), a time (2026-11-22, '2026-11-22 15:04', 2026-11-22T15:04:05Z), or a commit
     #[arg(value_parser = When::parse)]
     when: When,
     #[command(subcommand)]

@@ -19,7 +19,7 @@ use super::{Place, Printing, print_json, text_or_base64};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// From when: a revision, how long ago (10m), a time, or "nothing" to show all keys as new
+    /// From when: a revision, how long ago (10m), a time, a commit, or "nothing" to show all keys as new
     #[arg(long, value_parser = Since::parse, value_name = "WHEN")]
     since: Since,
     /// Until when

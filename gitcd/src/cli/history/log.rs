@@ -21,7 +21,7 @@ pub(in super::super) struct Args {
     /// Show at most N
     #[arg(long, short = 'n', default_value = "40", value_name = "N")]
     limit: std::num::NonZeroUsize,
-    /// Only changes since: a revision, how long ago (10m), or a time
+    /// Only changes since: a revision, how long ago (10m), a time, or a commit
     #[arg(long, value_parser = When::parse, value_name = "WHEN")]
     since: Option<When>,
     /// Show which fields changed, and conflicts of merges

@@ -15,7 +15,7 @@ use super::{Place, note, print_json, text_or_base64};
 pub(in super::super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// When: a revision, how long ago (10m), or a time
+    /// When: a revision, how long ago (10m), a time, or a commit
     #[arg(long, value_parser = When::parse, default_value = "now", value_name = "WHEN")]
     at: When,
     /// Print JSON: the key, its revisions and the value

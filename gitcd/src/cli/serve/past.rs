@@ -6,8 +6,8 @@ use gitcd_server::server::PastMoment;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PastFlags {
-    /// Serve the branch as it was at a moment, read only: a revision (4711), how long ago (10m), or a time (2026-11-22,
-    /// '2026-11-22 15:04', 2026-11-22T15:04:05Z). The branch may be served meanwhile, and is not changed
+    /// Serve the branch as it was at a moment, read only: a revision (4711), how long ago (10m), a time (2026-11-22,
+    /// '2026-11-22 15:04', 2026-11-22T15:04:05Z), or a commit. The branch may be served meanwhile, and is not changed
     #[arg(long, env = "GITCD_AT", value_parser = When::parse, value_name = "WHEN")]
     at: Option<When>,
     /// Answer reads at compacted revisions from Git, which takes longer than a read from memory. A revision that Git does not
