@@ -115,8 +115,26 @@ impl History {
         ordered.into_iter().map(found).collect()
     }
 
+    /// Returns the commit that names a moment.
+    pub(super) fn resolve_moment(&self, id: &str) -> Result<Oid, HistoryError> {
+        self.resolve(id).map_err(|error| HistoryError::NoMoment { asked: id.to_owned(), problem: error.to_string() })
+    }
+
+    /// Returns why a commit is not a state of the branch.
+    pub(super) fn no_moment(&self, id: &str) -> HistoryError {
+        let problem = match self.find_commits(&[id]).map(|mut found| found.pop()) {
+            Ok(Some(FoundCommit { merge: Some(merge), .. })) => {
+                format!("it was merged from another branch, by {}; give that commit", merge.commit.oid)
+            }
+            Ok(_) => "gitcd has not merged it yet".to_owned(),
+            Err(FindCommitError::History(error)) => return error,
+            Err(error) => error.to_string(),
+        };
+        HistoryError::NoMoment { asked: id.to_owned(), problem }
+    }
+
     /// Returns the only commit whose ID begins with a text.
-    pub(super) fn resolve(&self, id: &str) -> Result<Oid, FindCommitError> {
+    fn resolve(&self, id: &str) -> Result<Oid, FindCommitError> {
         let may_be = (4..=40).contains(&id.len()) && id.chars().all(|c| c.is_ascii_hexdigit());
         let object = if may_be { self.repository.revparse_single(id) } else { Err(git2::Error::from_str("no ID")) };
         let commit = object.and_then(|object| object.peel_to_commit()).map_err(|error| match error.code() {

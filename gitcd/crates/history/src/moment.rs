@@ -7,7 +7,6 @@ use gitcd_repo::changes::{self, Changes};
 pub use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::lookup::{Known, Lookup};
 
-use super::find::{FindCommitError, FoundCommit};
 use super::flush::Flush;
 use super::line::Step;
 use super::versions::local;
@@ -109,8 +108,7 @@ impl History {
     ///
     /// Reads one object for each commit of the branch that is newer.
     fn after(&self, odb: &Odb<'_>, name: CommitName) -> Result<Moment, HistoryError> {
-        let none = |problem| HistoryError::NoMoment { asked: name.as_str().to_owned(), problem };
-        let wanted = self.resolve(name.as_str()).map_err(|error| none(error.to_string()))?;
+        let wanted = self.resolve_moment(name.as_str())?;
         let (mut newer, mut flush) = (None, self.tip.clone());
         loop {
             if flush.metadata == wanted || flush.data == wanted {
@@ -127,14 +125,7 @@ impl History {
             }
             newer = Some(std::mem::replace(&mut flush, older));
         }
-        match self.find_commits(&[name.as_str()]).map(|mut found| found.pop()) {
-            Ok(Some(FoundCommit { merge: Some(merge), .. })) => {
-                Err(none(format!("it was merged from another branch, by {}; give that commit", merge.commit.oid)))
-            }
-            Ok(_) => Err(none("gitcd has not merged it yet".to_owned())),
-            Err(FindCommitError::History(error)) => Err(error),
-            Err(error) => Err(none(error.to_string())),
-        }
+        Err(self.no_moment(name.as_str()))
     }
 
     /// Returns the moment with a revision in place of a commit.

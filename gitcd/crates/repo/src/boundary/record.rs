@@ -11,7 +11,7 @@ use gitcd_core::scope::Scope;
 
 use super::removed::RemovedSummary;
 use super::{BoundaryError, FOLDER, found, read, shallow};
-use crate::{graph, object, own_folder};
+use crate::{object, own_folder};
 
 /// The first line of the file.
 const FORMAT: &str = "gitcd cuts 1";
@@ -181,11 +181,14 @@ fn is_shrunk(git_dir: &Path, listed: &BTreeSet<Oid>, record: &Record) -> bool {
 /// Returns whether all parents of the commits on the boundary are here, as far as these are here themselves.
 pub(super) fn is_whole(git_dir: &Path, record: &Record) -> bool {
     let Ok(odb) = objects(git_dir) else { return false };
-    let parents = |oid: &Oid| {
-        let commit = object::read(&odb, *oid).ok()?;
-        Some(graph::parse(commit.data())?.parents)
+    let has_parents = |oid: &Oid| {
+        let Ok(commit) = object::read(&odb, *oid) else { return true };
+        let text = String::from_utf8_lossy(commit.data());
+        let mut parents =
+            text.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("parent "));
+        parents.all(|parent| Oid::from_str(parent).is_ok_and(|parent| odb.exists(parent)))
     };
-    record.boundary.iter().filter_map(parents).flatten().all(|parent| odb.exists(parent))
+    record.boundary.iter().all(has_parents)
 }
 
 /// Opens the objects of a repository without the rest of it.
