@@ -313,6 +313,7 @@ async fn impossible_requests_are_refused_with_the_remedy() {
         (repository, &["diff", "--since=nothing", "b"], "there is no \"b\" at revision 2: the branch has a"),
         (repository, &["at", "4711", "list"], "revision 4711 is not in Git; the last one is 2"),
         (repository, &["at", "1970-01-01", "list"], "is before the first revision in Git"),
+        (repository, &["retain", "--keep=4711", "--no-archive"], "revision 4711 is not in Git; the last one is 2"),
         (repository, &["at", "1a2b3c4", "list"], "there is no commit \"1a2b3c4\" in the repository"),
         (repository, &["at", "soon", "list"], "give a revision (4711), how long ago (10m, 2h, 3days)"),
         (repository, &["log", "--branch=other"], "refs/gitcd/metadata/other is not in"),

@@ -117,7 +117,17 @@ impl History {
 
     /// Returns the commit that names a moment.
     pub(super) fn resolve_moment(&self, id: &str) -> Result<Oid, HistoryError> {
-        self.resolve(id).map_err(|error| HistoryError::NoMoment { asked: id.to_owned(), problem: error.to_string() })
+        let resolved = self.resolve(id);
+        let whole = (id.len() == 40).then(|| Oid::from_str(id).ok()).flatten();
+        if let Some(oid) = resolved.as_ref().ok().copied().or(whole)
+            && self.boundary.removed(oid)?
+            && let Some(cut) = self.boundary.cut_at(oid)?
+        {
+            let (asked, first) = (format!("commit {id}"), cut.revision);
+            let (date, archive_status) = (cut.date(), cut.archive_status());
+            return Err(HistoryError::Cut { asked, first, date, archive_status });
+        }
+        resolved.map_err(|error| HistoryError::NoMoment { asked: id.to_owned(), problem: error.to_string() })
     }
 
     /// Returns why a commit is not a state of the branch.

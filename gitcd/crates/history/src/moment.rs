@@ -111,11 +111,14 @@ impl History {
         let wanted = self.resolve_moment(name.as_str())?;
         let (mut newer, mut flush) = (None, self.tip.clone());
         loop {
-            if flush.metadata == wanted || flush.data == wanted {
+            let older = self.before(odb, &flush)?;
+            // Several flushes have one data commit if only keys that are stored with the metadata changed.
+            let is_first = older.as_ref().is_none_or(|older| older.data != wanted);
+            if flush.metadata == wanted || (flush.data == wanted && is_first) {
                 let (revision, commit) = (flush.revision, CommitInfo::read(odb, flush.data)?);
                 return Ok(Moment { revision, commit, until: revision, older: flush, newer });
             }
-            let Some(older) = self.before(odb, &flush)? else { break };
+            let Some(older) = older else { break };
             let steps = self.line(odb, Some(&older), Some(&flush), flush.data, usize::MAX)?;
             if let Some(place) = steps.iter().position(|step| step.commit.oid == wanted) {
                 // A merge or an external commit has no revision of its own.
@@ -259,7 +262,7 @@ impl History {
                 let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
                 humantime::format_rfc3339_seconds(time).to_string()
             }
-            When::Commit(name) => format!("commit {}", name.as_str()),
+            When::Commit(name) => name.as_str().to_owned(),
             When::Now => "now".into(),
         };
         let (is_cut, data, first) = (first.previous.is_some(), first.data, first.revision);

@@ -134,6 +134,12 @@ impl History {
             Keep::Since(when) => Keep::Since(self.with_revision(Some(when))?.unwrap_or(when)),
             keep @ Keep::Commits(_) => keep,
         };
+        // The digits of a commit may be those of a number.
+        if let Keep::Since(When::Revision(asked)) = keep
+            && asked > self.tip.revision
+        {
+            return Err(HistoryError::TooLate { asked, last: self.tip.revision });
+        }
         let (mut line, mut wanted, mut commits) = (vec![self.tip.clone()], None, 0);
         loop {
             let newest = &line[line.len() - 1];

@@ -171,11 +171,14 @@ pub(super) fn find(git_dir: &Path) -> Result<Option<Record>, BoundaryError> {
     Ok(known.into_iter().min_by_key(|record| record.number))
 }
 
-/// Returns whether `git gc` may have removed commits from the boundary of a record. It is different if the oldest commit of the branch
+/// Returns whether `git gc` may have removed commits from the boundary of a record. It is different if the oldest commit of a branch
 /// has got its parents back: then another program fetched a part of what was removed.
 fn is_shrunk(git_dir: &Path, listed: &BTreeSet<Oid>, record: &Record) -> bool {
-    let data = record.last().data;
-    listed.contains(&data) || objects(git_dir).is_ok_and(|odb| !odb.exists(data))
+    // An earlier cut of the same branch has no part of the removed commits, and its commit is not the oldest one.
+    let is_oldest = |(number, before): &(usize, &u64)| **before > 0 || number + 1 == record.cuts.len();
+    let oldest = record.listed.before.iter().enumerate().filter(is_oldest).map(|(number, _)| record.cuts[number].data);
+    let gone: Vec<Oid> = oldest.filter(|data| !listed.contains(data)).collect();
+    gone.is_empty() || objects(git_dir).is_ok_and(|odb| gone.iter().all(|data| !odb.exists(*data)))
 }
 
 /// Returns whether all parents of the commits on the boundary are here, as far as these are here themselves.

@@ -304,12 +304,21 @@ fn a_part_that_was_fetched_again_is_not_cut_off_again() {
     let data = repository.odb().unwrap().write(git2::ObjectType::Blob, b"any").unwrap();
     let made = Cut { data, ..cut(1) };
     let before = Boundary::read(folder).unwrap();
-    before.record(folder, &made, &[data, oid(1)].into(), &ids(&[2]), &OlderCommits::default()).unwrap();
+    before.record(folder, &made, &[data, oid(1)].into(), &ids(&[2]), &older(&ids(&[2]))).unwrap();
     before.apply(folder, &[data, oid(1)].into()).unwrap();
     assert!(Boundary::read(folder).unwrap().removed(oid(2)).unwrap());
     // As `git fetch --unshallow` does from an archive that begins at a former boundary.
     write_shallow(folder, &[1]);
     assert!(Boundary::read(folder).unwrap().cut().is_none());
+    // Also if it is that of another branch than the last cut.
+    fs::write(folder.join("shallow"), format!("{}\n{data}\n", oid(1))).unwrap();
+    let before = Boundary::read(folder).unwrap();
+    before.record(folder, &cut(3), &[data, oid(1), oid(3)].into(), &ids(&[4]), &older(&ids(&[3, 4]))).unwrap();
+    before.apply(folder, &[data, oid(1), oid(3)].into()).unwrap();
+    assert_eq!(Boundary::read(folder).unwrap().cuts(), [made, cut(3)]);
+    write_shallow(folder, &[1, 3]);
+    assert!(Boundary::read(folder).unwrap().cut().is_none());
+    write_shallow(folder, &[1]);
     Boundary::restore(folder, &[oid(2)]).unwrap();
     Boundary::tidy(folder).unwrap();
     assert_eq!(fs::read_to_string(folder.join("shallow")).unwrap(), format!("{}\n", oid(1)));

@@ -225,7 +225,7 @@ impl Graph {
     /// boundary itself, because all ancestors of the boundary are removed or a part of it.
     pub(super) fn check_before_ends(&self, oid: Oid, flags: &HashMap<Oid, u8>) -> Result<(), GraphError> {
         let Some(boundary) = self.boundary.as_ref().filter(|boundary| boundary.has(oid)) else { return Ok(()) };
-        let cut = boundary.cuts().iter().position(|cut| cut.data == oid);
+        let cut = boundary.cuts().iter().rposition(|cut| cut.data == oid);
         let is_theirs = |end: &Oid| flags.get(end).is_some_and(|flags| flags & (ONE | OTHER) == OTHER);
         for end in boundary.commits().filter(is_theirs) {
             // What is before the cut is not after it.

@@ -81,6 +81,7 @@ pub(super) async fn fill(of: &Retention, cut: &CutRequest, archive: &Path, folde
     }
     check(of.repository(), archive)?;
     has_all(cut, archive)?;
+    reaches_all(of, cut, archive, folder).await?;
     // Git syncs files, but not the folders that have them.
     sync_folders(archive)?;
     archive.parent().map_or(Ok(()), durable::sync)?;
@@ -106,7 +107,8 @@ async fn push(
         return Ok(());
     }
     // What an earlier cut removed without an archive, or to another one, is not there: a new archive begins at that cut.
-    let may_begin_later = cut.plan.before.cut().is_some() && known.is_empty();
+    let may_begin_later =
+        cut.plan.before.cut().is_some() && !cut.references.iter().any(|reference| known.contains_key(reference));
     let receive = if may_begin_later { format!("{RECEIVE} -c receive.shallowUpdate=true") } else { RECEIVE.to_owned() };
     let receive = format!("--receive-pack={receive} receive-pack");
     let hooks = "core.hooksPath=/dev/null";
@@ -161,7 +163,7 @@ fn check(repository: &Path, archive: &Path) -> Result<(), RetainError> {
 }
 
 /// Fails if the archive lacks a commit that will be removed. A push that only continues a shallow history succeeds, although older
-/// commits are missing there. A commit that exists has its objects, unless this is a partial clone.
+/// commits are missing there.
 fn has_all(cut: &CutRequest, archive: &Path) -> Result<(), RetainError> {
     let failed = |source| RefError::Open { path: archive.to_owned(), source };
     let opened = Repository::open(archive).map_err(failed)?;
@@ -181,6 +183,22 @@ fn references(archive: &Path) -> Result<BTreeMap<String, Oid>, RetainError> {
 fn has(archive: &Path, tip: Oid, commit: Oid) -> bool {
     let Ok(opened) = Repository::open(archive) else { return false };
     tip == commit || opened.graph_descendant_of(tip, commit).unwrap_or(false)
+}
+
+/// Fails if the archive has a commit that will be removed only as an unreachable object, as a shallow repository may until `git gc`. A
+/// commit that a reference reaches has its objects, unless this is a partial clone.
+async fn reaches_all(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) -> Result<(), RetainError> {
+    let known = references(archive)?;
+    let tips = cut.references.iter().filter_map(|reference| known.get(reference));
+    let lines = cut.plan.removed.iter().map(|oid| format!("{oid}\n")).chain(tips.map(|tip| format!("^{tip}\n")));
+    let input = lines.collect::<String>().into_bytes();
+    let there = format!("--git-dir={folder}");
+    let words = [there.as_str(), "rev-list", "--max-count=1", "--stdin"];
+    let found = run(of.git.command(&words), &of.turn.place, "rev-list", input, &of.stopped).await?;
+    match Oid::from_str(found.trim()) {
+        Ok(first) => Err(RetainError::Unreachable { folder: archive.to_owned(), first }),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Syncs a folder and those in it. One that vanishes meanwhile is a temporary one of another `git`.

@@ -59,6 +59,18 @@ pub enum RetainError {
         /// One of them.
         first: Oid,
     },
+    /// The archive is about to lose commits that it should have.
+    #[error(
+        "no reference of the archive {folder:?} reaches commit {first}, so `git gc` deletes it there: the archive is a shallow clone; \
+         nothing was cut; name a new folder, or fetch the whole history into the archive with \
+         `git -C {folder:?} fetch --unshallow REPOSITORY`"
+    )]
+    Unreachable {
+        /// Its folder.
+        folder: PathBuf,
+        /// One of the commits.
+        first: Oid,
+    },
     /// The path of the archive cannot be given to Git, or not be recorded.
     #[error("{0:?} is not an absolute path in UTF-8 without line breaks")]
     Path(PathBuf),

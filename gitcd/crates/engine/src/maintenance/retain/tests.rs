@@ -355,6 +355,22 @@ async fn an_archive_that_lacks_older_commits_is_refused_until_it_has_them() {
     }
 }
 
+/// The commits are there until `git gc`.
+#[tokio::test]
+async fn an_archive_that_is_about_to_lose_older_commits_is_refused() {
+    let Some(git) = git().await else { return };
+    let (bare, line) = filled(&["0", "1", "2", "3", "4", "5"]);
+    let archive = shallow(&bare, &line[4], 4);
+    archive.git(&["fetch", "-q", "--unshallow", bare.folder().to_str().unwrap(), REFERENCES[0]]);
+    fs::write(archive.folder().join("shallow"), format!("{}\n", line[2])).unwrap();
+    assert!(line[..5].iter().all(|oid| archive.has(oid)));
+    let retention = start(&git, &bare);
+    let refused = retention.cut(&plan(&bare, &line[4]), Some(archive.folder())).await.unwrap_err();
+    assert!(matches!(&refused, RetainError::Unreachable { .. }), "{refused}");
+    assert!(!boundary::is_cut(bare.folder()).unwrap());
+    check(&bare, &line, 0, "it is refused");
+}
+
 #[tokio::test]
 async fn a_partial_clone_is_refused_as_an_archive() {
     let Some(git) = git().await else { return };
