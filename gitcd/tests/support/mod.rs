@@ -27,7 +27,7 @@ pub(crate) use transcript::Transcript;
 use std::time::{Duration, Instant};
 
 /// An upper bound for any wait, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Waits until `condition` returns a value, polling it every 20 ms.
 ///
