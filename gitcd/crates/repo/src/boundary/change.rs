@@ -94,7 +94,7 @@ impl Boundary {
             // Also those that no reference leads to any more.
             former_boundary = record.boundary.difference(boundary).copied().collect();
         }
-        // The boundary itself is not removed as long as it is that, but walks ask which part of it is before the cut.
+        // Commits on the boundary are not removed, but walks need to know which of them are ancestors of the cut.
         let sides = boundary.iter().filter(is_older);
         let (is_before, is_other): (Vec<&Oid>, Vec<&Oid>) =
             gone.iter().chain(&former_boundary).chain(sides).partition(is_older);

@@ -17,8 +17,8 @@ pub struct OlderCommits {
     pub scopes: Vec<Scope>,
 }
 
-/// Adds a scope to a list of different ones. If there would be too many, a scope without keys replaces all: for a walk, each key was
-/// left out then.
+/// Adds a scope to a list without duplicates. If the list is full, one scope without keys replaces it: walks then treat every key as
+/// left out.
 pub(crate) fn add_scope(scopes: &mut Vec<Scope>, scope: &Scope) {
     if scopes.contains(scope) {
         return;

@@ -118,7 +118,7 @@ async fn push(
     pushed.map(drop).map_err(|source| RetainError::Archive { folder: archive.to_owned(), source })
 }
 
-/// Creates the archive, or creates one again of which a killed run created a part.
+/// Creates the archive. Starts over if a killed run left an incomplete one.
 async fn create(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) -> Result<(), RetainError> {
     let started = archive.join(STARTED);
     if started.exists() {
@@ -131,7 +131,7 @@ async fn create(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) 
         if !entries(archive)?.is_empty() {
             return Err(RetainError::NoArchive(archive.to_owned()));
         }
-        // It is whole at once, since it is empty: nothing of another name is left by a kill.
+        // An empty file is created in one step, so a kill leaves no temporary file.
         durable::create(&started, durable::PRIVATE_FILE, b"")?;
         durable::sync(archive)?;
     }

@@ -22,7 +22,9 @@ pub enum RetainError {
     #[error("{0:?} exists: `git gc` is running; try again when it has finished")]
     Collected(PathBuf),
     /// The repository fetches objects on demand.
-    #[error("{0:?} is a partial clone, in which it is not known which objects are needed")]
+    #[error(
+        "{0:?} is a partial clone, so gitcd cannot compute which objects are needed; cut the history of a full clone instead"
+    )]
     Partial(PathBuf),
     /// The repository reads objects of others.
     #[error(
@@ -34,7 +36,7 @@ pub enum RetainError {
     #[error("{0:?} is locked: stop every `gitcd serve` and `gitcd host` of the repository, and run the command again")]
     Served(PathBuf),
     /// The archive is not a repository of its own.
-    #[error("{0:?} is the repository itself, or shares its objects; an archive is another repository")]
+    #[error("the archive {0:?} is the repository itself, or shares its objects; name another folder")]
     Same(PathBuf),
     /// The archive borrows objects.
     #[error("{0:?} has objects/info/alternates: an archive must have every object itself; name another folder")]
@@ -72,7 +74,9 @@ pub enum RetainError {
         first: Oid,
     },
     /// The path of the archive cannot be given to Git, or not be recorded.
-    #[error("{0:?} is not an absolute path in UTF-8 without line breaks")]
+    #[error(
+        "the path of the archive, {0:?}, must be absolute, valid UTF-8, and without line breaks; name another folder"
+    )]
     Path(PathBuf),
     /// The folder of the archive has something else in it.
     #[error("{0:?} is neither empty nor a bare repository; name another folder")]
