@@ -253,9 +253,11 @@ impl Api {
 
     /// Deletes an object if it has the uid and the resource version of `current`.
     pub(super) async fn delete(&self, object: &ObjectRef, current: &Value, dry_run: bool) -> Result<Value, ApiError> {
-        let path = format!("{}?{}", self.path(object).await?, parameters(dry_run));
+        let path = self.path(object).await?;
+        // With a body, kube-apiserver reads no option from the query (`DeleteResource` in `endpoints/handlers/delete.go`).
+        let all: &[&str] = if dry_run { &["All"] } else { &[] };
         let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "dryRun": all,
             "preconditions": {
                 "uid": text(current, "/metadata/uid"), "resourceVersion": text(current, "/metadata/resourceVersion"),
             },

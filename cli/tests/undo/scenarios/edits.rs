@@ -151,6 +151,30 @@ async fn a_dry_run_prints_fields_and_rejections_and_changes_nothing() {
     assert_eq!(world.get("secrets/s").await, secret);
 }
 
+/// kube-apiserver reads the options of a deletion from its body only.
+#[tokio::test]
+async fn a_dry_run_and_a_preview_delete_nothing() {
+    let world = World::new("drydelete").await;
+    world.create("configmaps", map("older", "4")).await;
+    let since = world.revision().await;
+    let created = world.create("configmaps", map("a", "4")).await;
+    let commit = world.last_commit("configmaps/NS/a").await;
+    for line in [format!("undo --since={since} -n NS"), format!("restore -n NS --to={since} --prune")] {
+        world.ask(&format!("{line} --dry-run")).await.ok().says("1 to delete");
+        assert_eq!(world.get("configmaps/a").await, created, "{line}");
+    }
+    // Writes of other scenarios may be in the same commit.
+    let plan = world.ask(&format!("undo {commit} configmap/a -n NS --dry-run")).await.ok();
+    assert!(plan.stdout.contains("1 to delete"), "{}", plan.stdout);
+    assert_eq!(world.get("configmaps/a").await, created);
+    let ui = crate::page::serve(&world, None, &[]).await;
+    let preview = ui.client.page(&format!("/commit/{commit}/undo?object=configmaps/{}/a", world.namespace)).await;
+    assert!(preview.body.contains("delete"), "{}", preview.body);
+    assert_eq!(world.get("configmaps/a").await, created);
+    world.run(&format!("undo --since={since} -n NS")).await.ok();
+    assert!(world.get("configmaps/a").await.is_null());
+}
+
 #[tokio::test]
 async fn errors_name_what_is_wrong_and_what_to_do() {
     let world = World::new("errors").await;

@@ -45,7 +45,8 @@ impl Claim {
     pub fn of(event: &Event) -> Option<Self> {
         let code = event.response_status.as_ref().map_or(0, |status| status.code);
         let object = event.object_ref.as_ref()?;
-        let is_dry_run = event.request_object.is_dry_run || has_dry_run(&event.uri);
+        // Of a deletion with options in its body, kube-apiserver does not read the query.
+        let is_dry_run = event.request_object.dry_run.unwrap_or_else(|| has_dry_run(&event.uri));
         if event.stage != "ResponseComplete" || !(200..300).contains(&code) || is_dry_run {
             return None;
         }
@@ -277,6 +278,15 @@ mod tests {
         ] {
             assert!(claim(&[replace]).is_none(), "{replace:?}");
         }
+    }
+
+    #[test]
+    fn the_body_of_a_deletion_decides_whether_it_is_a_dry_run() {
+        let deletion = (r#""verb":"patch""#, r#""verb":"delete""#);
+        let options = (r#""requestObject":{"data":{"tea":"5"}}"#, r#""requestObject":{"kind":"DeleteOptions"}"#);
+        let query = ("fieldManager=kubectl-edit", "fieldManager=x&dryRun=All");
+        assert!(claim(&[deletion, query]).is_none());
+        assert!(claim(&[deletion, query, options]).is_some());
     }
 
     #[test]

@@ -130,8 +130,8 @@ pub struct Body {
     pub resource_version: Option<String>,
     /// Whether `metadata` has a `deletionTimestamp` and no finalizers: the request may have removed the object.
     pub is_terminating: bool,
-    /// Whether these are `DeleteOptions` with `dryRun`.
-    pub is_dry_run: bool,
+    /// Of `DeleteOptions`: whether they have `dryRun`.
+    pub dry_run: Option<bool>,
 }
 
 /// A time in milliseconds since 1970, rounded down; `None` if it is missing or invalid.
@@ -351,7 +351,7 @@ impl Kept for BodyFields {
             name: metadata.name,
             resource_version: metadata.resource_version,
             is_terminating: metadata.deletion_timestamp.is_some() && metadata.finalizers.unwrap_or_default() == 0,
-            is_dry_run: kind.as_deref() == Some("DeleteOptions") && dry_run.unwrap_or_default() > 0,
+            dry_run: (kind.as_deref() == Some("DeleteOptions")).then_some(dry_run.unwrap_or_default() > 0),
         }
     }
 }
@@ -371,8 +371,9 @@ mod tests {
         let kept = body(secret);
         assert_eq!(kept, Body { name: Some("a".into()), resource_version: Some("7".into()), ..Body::default() });
         assert!(!format!("{kept:?}").contains("aHVzaA"));
-        assert!(body(r#"{"kind":"DeleteOptions","dryRun":["All"]}"#).is_dry_run);
-        assert!(!body(r#"{"kind":"Custom","dryRun":["All"]}"#).is_dry_run);
+        assert_eq!(body(r#"{"kind":"DeleteOptions","dryRun":["All"]}"#).dry_run, Some(true));
+        assert_eq!(body(r#"{"kind":"DeleteOptions","dryRun":[]}"#).dry_run, Some(false));
+        assert_eq!(body(r#"{"kind":"Custom","dryRun":["All"]}"#).dry_run, None);
         assert!(body(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":[]}}"#).is_terminating);
         assert!(
             !body(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a"]}}"#).is_terminating
