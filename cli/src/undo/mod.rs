@@ -192,7 +192,7 @@ impl<'a> Running<'a> {
 
     /// Prints a plan with what kube-apiserver would reject.
     async fn show(&self, plan: &Plan) -> anyhow::Result<ExitCode> {
-        let rejected = self.session.rejected(plan).await;
+        let rejected = self.session.rejected(plan, self.options.recreate).await;
         let mut out = trishanku_stdio::stdout();
         if self.options.json {
             let json = json!({ "dryRun": true, "steps": print::to_json(plan, &rejected, &[]) });

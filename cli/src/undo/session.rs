@@ -148,8 +148,8 @@ impl<'a> Session<'a> {
     }
 
     /// Returns why kube-apiserver would reject steps, by key.
-    pub(super) async fn rejected(&self, plan: &Plan) -> BTreeMap<String, String> {
-        trial::run(&self.api, plan).await
+    pub(super) async fn rejected(&self, plan: &Plan, recreate: bool) -> BTreeMap<String, String> {
+        trial::run(&self.api, plan, recreate).await
     }
 
     /// Sends the steps of a plan. Calls `report` for each outcome.

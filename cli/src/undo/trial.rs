@@ -11,8 +11,9 @@ use super::rejection;
 /// Concurrent requests.
 const AT_A_TIME: usize = 8;
 
-/// Dry-runs each step whose namespace, kind and owners exist. Returns why kube-apiserver would reject steps, by key.
-pub(super) async fn run(api: &Api, plan: &Plan) -> BTreeMap<String, String> {
+/// Dry-runs each step whose namespace, kind and owners exist. Returns why kube-apiserver would reject steps, by key. With `recreate`,
+/// objects with fields that cannot be changed are deleted and created again, so those are no reason.
+pub(super) async fn run(api: &Api, plan: &Plan, recreate: bool) -> BTreeMap<String, String> {
     let created: HashSet<&str> =
         plan.requests().filter(|step| is_creation(step)).map(|step| &*step.object.key).collect();
     let uids: HashSet<String> = plan.requests().filter_map(Step::old_uid).collect();
@@ -23,7 +24,7 @@ pub(super) async fn run(api: &Api, plan: &Plan) -> BTreeMap<String, String> {
             .is_some_and(|object| trishanku_undo::owners::of(object).iter().any(|(_, uid)| uids.contains(uid)));
         !waits_for_owner && !namespace.is_some_and(|namespace| created.contains(&*namespace))
     });
-    let tried = tried.map(async |step: &Step| Some((step.object.key.clone(), problem(api, step).await?)));
+    let tried = tried.map(async |step: &Step| Some((step.object.key.clone(), problem(api, step, recreate).await?)));
     futures::stream::iter(tried).buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect().await
 }
 
@@ -31,7 +32,7 @@ fn is_creation(step: &Step) -> bool {
     matches!(step.action, Action::Create { .. })
 }
 
-async fn problem(api: &Api, step: &Step) -> Option<String> {
+async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<String> {
     let identity = &step.object;
     let mut target = step.target()?.clone();
     loop {
@@ -44,6 +45,9 @@ async fn problem(api: &Api, step: &Step) -> Option<String> {
             // The definition of the kind is in the plan, or the object changed since: the real step handles both.
             Ok(_) | Err(ApiError::NotServed { .. }) => return None,
             Err(error) if error.is_reason("Conflict") => return None,
+            Err(error) if rejection::is_immutable(&error) && recreate && rejection::may_recreate(identity) => {
+                return None;
+            }
             Err(error) if rejection::is_immutable(&error) => return Some(rejection::immutable(identity, &error)),
             Err(error) if rejection::without_allocation(&error, &mut target).is_some() => {}
             Err(error) => return Some(rejection::explained(&error)),

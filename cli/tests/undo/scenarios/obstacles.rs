@@ -17,6 +17,8 @@ async fn a_changed_role_reference_needs_a_recreation() {
     world.ask(&format!("{line} --dry-run")).await.fails_with("would be rejected: ").fails_with("--recreate");
     world.run(&line).await.fails_with("give --recreate");
     assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("admin"));
+    world.ask(&format!("{line} --recreate --dry-run")).await.ok();
+    assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("admin"));
     world.run(&format!("{line} --recreate")).await.ok().says("recreated RoleBinding");
     assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("view"));
 }
