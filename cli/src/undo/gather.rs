@@ -59,6 +59,12 @@ pub(super) fn of_commits(
     let mut found = Found::new();
     let (mut others, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for asked in commits {
+        if by.is_none() && branch.history.is_oldest(&asked.commit)? {
+            bail!(
+                "the history here begins with commit {}, so what it changed is not known; `restore --to` brings back a later moment",
+                &asked.commit.commit.oid.to_string()[..10]
+            );
+        }
         let brought = match by {
             Some(_) => branch.history.brought_by(&asked.commit, usize::MAX)?.commits,
             None => Vec::new(),

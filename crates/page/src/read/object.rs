@@ -132,10 +132,12 @@ impl Branch {
             }
             let values = change.each_ref().map(Option::as_deref);
             let name = actor::key_name(self.history.keys(), key);
+            let by = || Who::of(&version.commit, Some(name), values).text(DEFAULT_COMMITTER);
             entries.push(ObjectVersion {
                 what: version.what.word(),
                 revision: version.revision,
-                by: Who::of(&version.commit, Some(name), values).text(DEFAULT_COMMITTER),
+                // Who wrote what the history begins with is not known.
+                by: if version.what == ChangeKind::Boundary { String::new() } else { by() },
                 fields: differences(values, exposure),
                 commit: version.commit,
                 conflicts,

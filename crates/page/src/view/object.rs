@@ -1,6 +1,7 @@
 //! An object, its fields and its versions.
 
 use gitcd_history::blame::{Blame, Line, Origin, on_one_line};
+use gitcd_history::versions::ChangeKind;
 use gitcd_merge::secrecy::HIDDEN;
 use maud::{Markup, html};
 
@@ -26,7 +27,8 @@ pub(crate) fn object(object: &Object, is_whole: bool, can_undo: bool) -> Rendere
             h2 { "Versions" }
             ol.versions {
                 @for version in &object.versions {
-                    @let undo = if can_undo { super::undo::link(&version.commit.oid.to_string(), Some(&object.key)) } else { None };
+                    @let is_change = version.what != ChangeKind::Boundary.word();
+                    @let undo = if can_undo && is_change { super::undo::link(&version.commit.oid.to_string(), Some(&object.key)) } else { None };
                     (entry(version, size, undo.as_deref()))
                 }
             }

@@ -107,15 +107,30 @@ impl History {
         Ok(Some(brought))
     }
 
-    /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after.
+    /// Returns whether the history begins with a commit although it has parents: they were removed, or are not in a clone with a limited
+    /// depth. What such a commit changed is not known.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn is_oldest(&self, commit: &BranchCommit) -> Result<bool, HistoryError> {
+        let BranchCommit { commit, before, .. } = commit;
+        let odb = self.odb()?;
+        let is_gone = before.is_none_or(|before| self.is_cut(&odb, before));
+        Ok(!commit.parents.is_empty() && (is_gone || self.boundary.has(commit.oid)))
+    }
+
+    /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after; none if the history
+    /// [begins with it](Self::is_oldest).
     ///
     /// # Errors
     /// [`HistoryError`].
     pub fn changes_of(&self, commit: &BranchCommit) -> Result<Changes, HistoryError> {
         self.proceed()?;
+        if self.is_oldest(commit)? {
+            return Ok(Changes::default());
+        }
         let odb = self.odb()?;
-        let before = commit.before.filter(|before| !self.is_cut(&odb, *before));
-        let before = before.map(|before| CommitInfo::read(&odb, before)).transpose()?;
+        let before = commit.before.map(|before| CommitInfo::read(&odb, before)).transpose()?;
         Ok(changes::between(&self.repository, before.map(|before| before.tree), Some(commit.commit.tree))?)
     }
 

@@ -21,9 +21,14 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// Returns whether the history begins here although the commit has parents.
+    pub(super) fn is_oldest(&self) -> bool {
+        self.before.is_none() && !self.commit.parents.is_empty()
+    }
+
     /// Returns whether the commit may change the key, judged by its subject.
     pub(super) fn may_have(&self, key: &Named) -> bool {
-        let is_plain = self.revisions().is_some() && self.commit.parents.len() == 1;
+        let is_plain = self.revisions().is_some() && self.commit.parents.len() == 1 && !self.is_oldest();
         !is_plain || key.may_be_in(self.commit.subject())
     }
 

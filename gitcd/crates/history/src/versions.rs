@@ -27,15 +27,19 @@ pub enum ChangeKind {
     Update,
     /// The key was deleted.
     Delete,
+    /// The key has this value where the history begins: older commits were removed, or are not in a clone with a limited depth. So
+    /// when it was written is not known.
+    Boundary,
 }
 
 impl ChangeKind {
-    /// Returns the word that commit subjects use.
+    /// Returns the word that commit subjects use, and Git's word for the commits with which a history begins.
     pub fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Update => "update",
             Self::Delete => "delete",
+            Self::Boundary => "boundary",
         }
     }
 }
@@ -149,14 +153,17 @@ impl History {
             form: now.map(|known| known.form),
             trees,
         };
+        let is_oldest = window.older.is_none() && window.newer.previous.is_some();
         let what = match (before, now) {
+            (None, Some(_)) if is_oldest => ChangeKind::Boundary,
             (None, _) => ChangeKind::Create,
             (Some(_), Some(_)) => ChangeKind::Update,
             (Some(_), None) => ChangeKind::Delete,
         };
         let of_metadata = || CommitInfo::read(odb, window.newer.metadata);
         let (Some(relative), false) = (key.relative, is_local) else {
-            let trees = [window.older.map(|older| older.tree), Some(window.newer.tree)];
+            let before = if is_oldest { Some(window.newer) } else { window.older };
+            let trees = [before.map(|before| before.tree), Some(window.newer.tree)];
             return Ok(vec![last(what, of_metadata()?, Some(trees))]);
         };
         if let Some(known) = now
@@ -234,11 +241,13 @@ impl History {
             let there = before.map(|before| finder.find(before)).transpose()?.flatten();
             let what = match (there, here) {
                 (there, here) if there == here => continue,
+                (None, _) if step.is_oldest() => ChangeKind::Boundary,
                 (None, _) => ChangeKind::Create,
                 (_, Some(_)) => ChangeKind::Update,
                 (_, None) => ChangeKind::Delete,
             };
             let brought = self.brought(odb, relative, step, here)?;
+            let before = if step.is_oldest() { Some(step.commit.tree) } else { before };
             let trees = [before, Some(step.commit.tree)];
             found.push(Walked { what, revisions: step.revisions(), brought, trees });
         }

@@ -1,7 +1,7 @@
 //! `gitcd log`.
 
 use gitcd_history::fields::{self, Field};
-use gitcd_history::versions::Version;
+use gitcd_history::versions::{ChangeKind, Version};
 use gitcd_history::when::When;
 use gitcd_history::who::Who;
 use gitcd_history::{CommitInfo, History, ResolvedMerge};
@@ -150,8 +150,10 @@ fn entries(versions: Vec<Version>, changes: Vec<Change>, decisions: Vec<Resolved
             entries.push(alone(decision));
         }
         let commit = version.commit.clone();
-        let by = by(&who);
+        let is_known = version.what != ChangeKind::Boundary;
+        let by = if is_known { by(&who) } else { "-".to_owned() };
         let Who { actors, managers, .. } = who;
+        let actors = if is_known { actors } else { Vec::new() };
         entries.push(Entry { version: Some(version), commit, by, actors, managers, fields, conflicts });
     }
     entries.extend(decisions.map(alone));

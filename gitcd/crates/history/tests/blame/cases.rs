@@ -7,6 +7,7 @@ use git2::Oid;
 use gitcd_core::keyspace::KeySpace;
 use gitcd_history::History;
 use gitcd_history::blame::{Blame, BlameError, Options};
+use gitcd_history::versions::ChangeKind;
 use gitcd_history::when::When;
 use gitcd_merge::Policy;
 use gitcd_merge::value::Syntax;
@@ -272,14 +273,18 @@ impl ShallowClone {
         self.git(&[&["-c", "safe.directory=*", "fetch", "-q", &depth, &self.url], references].concat());
     }
 
-    fn blame(&self) -> Blame {
+    fn history(&self) -> History {
         let config = Config {
             data_reference: "refs/heads/b0".into(),
             metadata_reference: "refs/gitcd/metadata/b0".into(),
             keys: KeySpace::new("/registry", [""; 0]),
             ..Config::named(self.folder.path().to_owned(), "b0")
         };
-        let history = History::open(config, false).expect("the clone has the branch");
+        History::open(config, false).expect("the clone has the branch")
+    }
+
+    fn blame(&self) -> Blame {
+        let history = self.history();
         let moment = history.at(When::Now).expect("the clone has its last state");
         history.blame(&moment, MAP.as_bytes(), &Options::default()).expect("the key exists")
     }
@@ -321,4 +326,28 @@ fn a_shallow_clone_ends_at_commits_marked_as_boundaries() {
     };
     assert_eq!((of("data.z"), of("data.x")), ((false, true), (true, false)));
     assert_eq!(of("data.y"), of("data.x"), "which commit before the boundary wrote it is not in the clone");
+}
+
+/// Otherwise an undo of the oldest commit would delete all objects.
+#[test]
+fn what_the_oldest_commit_of_a_shallow_clone_changed_is_not_known() {
+    let mut world = World::new(1);
+    for value in ["1", "2", "3"] {
+        put(&mut world, 0, MAP, &map("u", &format!(r#"{{"x":"{value}"}}"#)));
+    }
+    let clone = ShallowClone::new(&world);
+    clone.fetch(2, &["+refs/heads/*:refs/heads/*", "+refs/gitcd/*:refs/gitcd/*"]);
+    let history = clone.history();
+    let commits = history.commits_after(None).expect("the clone can be read");
+    let [newest, oldest] = &commits[..] else { panic!("two commits: {commits:?}") };
+    let seen = [newest, oldest].map(|commit| {
+        let changes = history.changes_of(commit).expect("the clone can be read");
+        (history.is_oldest(commit).expect("the clone can be read"), changes.keys.len())
+    });
+    assert_eq!(seen, [(false, 1), (true, 0)]);
+    let versions = history.versions(MAP.as_bytes(), 10, None).expect("the clone can be read");
+    let kinds: Vec<_> = versions.iter().map(|version| version.what).collect();
+    assert_eq!(kinds, [ChangeKind::Update, ChangeKind::Boundary]);
+    let [before, after] = history.change(MAP.as_bytes(), &versions[1]).expect("the clone can be read");
+    assert!(before.is_some() && before == after);
 }
