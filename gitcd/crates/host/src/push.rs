@@ -148,14 +148,20 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
     }
     let brings_objects = push.commands.iter().any(|command| command.new.is_some());
     let (mut quarantine, mut in_use) = (None, None);
+    if brings_objects && !report.is_hopeless() && created.is_none() {
+        // The new commits may need objects that no reference leads to.
+        let repository = repository.clone();
+        match blocking("lock the objects of a repository", move || ObjectsInUse::to_receive(&repository)).await? {
+            Ok(locked) => in_use = Some(locked),
+            Err(error) => {
+                tracing::warn!(%error, "a push is refused");
+                report.refuse_all("objects are being deleted from the repository; try again");
+            }
+        }
+    }
     if report.is_hopeless() {
         input.drain(MAX_UNWANTED_BYTES).await;
     } else if brings_objects {
-        if created.is_none() {
-            // The new commits may need objects that no reference leads to.
-            let repository = repository.clone();
-            in_use = Some(blocking("lock the objects of a repository", move || ObjectsInUse::all(&repository)).await?);
-        }
         let made = Quarantine::make(&repository).await?;
         let outcome = unpack::unpack(host, &repository, &made, &push, &mut report, &mut input).await;
         match outcome {

@@ -26,6 +26,16 @@ const LOGGED_AFTER: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Another process has kept the objects of a repository locked for too long.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another process keeps {folder:?} locked, as one does that deletes objects; try again, and look for that process if this persists"
+)]
+pub struct StaysLocked {
+    /// The folder of the objects.
+    pub folder: PathBuf,
+}
+
 /// Objects that are being read. Until this is dropped, no gitcd deletes objects there.
 #[derive(Debug, Default)]
 pub struct ObjectsInUse {
@@ -50,28 +60,23 @@ impl Drop for FolderLock {
 }
 
 impl FolderLock {
-    /// Locks a folder together with others who read it; `None` if it cannot be locked within this time, which the log has then.
-    fn shared(path: &Path, limit: Duration) -> Option<Self> {
-        let folder = File::open(path).inspect_err(|error| log_unlocked(path, error)).ok()?;
+    /// Locks a folder together with others who read it; `None` if it cannot be locked at all, which the log has then.
+    fn shared(path: &Path, limit: Duration) -> Result<Option<Self>, StaysLocked> {
+        let opened = File::open(path).inspect_err(|error| log_unlocked(path, error));
+        let Ok(folder) = opened else { return Ok(None) };
         let (started, mut is_logged) = (Instant::now(), false);
         loop {
             match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
-                Ok(()) => return Some(Self(folder)),
+                Ok(()) => return Ok(Some(Self(folder))),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(error) => {
                     log_unlocked(path, &io::Error::from(error));
-                    return None;
+                    return Ok(None);
                 }
             }
             let waited = started.elapsed();
             if waited >= limit {
-                tracing::warn!(
-                    folder = %path.display(),
-                    ?waited,
-                    "another process keeps the folder locked; continuing without a lock: a prune elsewhere is not prevented, and may \
-                     delete objects that are read here"
-                );
-                return None;
+                return Err(StaysLocked { folder: path.to_owned() });
             }
             if !is_logged && waited >= LOGGED_AFTER {
                 tracing::info!(folder = %path.display(), "waiting for another process that has locked the folder");
@@ -110,8 +115,33 @@ impl ObjectsInUse {
         Self::of(&folders, WAIT)
     }
 
+    /// Does the same as [`Self::all`] before objects are received. They may continue from what a process deletes that has locked a folder,
+    /// so a folder that stays locked is an error here.
+    ///
+    /// # Errors
+    /// [`StaysLocked`] after 30 seconds; nothing is marked.
+    pub fn to_receive(git_dir: &Path) -> Result<Self, StaysLocked> {
+        Self::try_of(&folders(git_dir), WAIT)
+    }
+
     fn of(folders: &[PathBuf], limit: Duration) -> Self {
-        Self { locks: folders.iter().filter_map(|folder| FolderLock::shared(folder, limit)).collect() }
+        let lock = |folder: &PathBuf| match FolderLock::shared(folder, limit) {
+            Ok(lock) => lock,
+            Err(StaysLocked { folder }) => {
+                tracing::warn!(
+                    folder = %folder.display(),
+                    "another process keeps the folder locked; continuing without a lock: a prune elsewhere is not prevented, and may \
+                     delete objects that are read here"
+                );
+                None
+            }
+        };
+        Self { locks: folders.iter().filter_map(lock).collect() }
+    }
+
+    fn try_of(folders: &[PathBuf], limit: Duration) -> Result<Self, StaysLocked> {
+        let locks = folders.iter().filter_map(|folder| FolderLock::shared(folder, limit).transpose());
+        Ok(Self { locks: locks.collect::<Result<_, _>>()? })
     }
 
     /// Returns how many folders of objects are marked.
@@ -211,16 +241,18 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_stays_locked_is_read_without_a_lock() {
+    fn a_folder_that_stays_locked_is_read_without_a_lock_and_receives_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let objects = [repository(folder.path(), "one", "").join("objects"), folder.path().join("missing")];
         let deletes = ObjectsUnused::take(&folder.path().join("one")).unwrap().unwrap();
         assert_eq!(ObjectsInUse::of(&objects, Duration::ZERO).count(), 0);
+        let refused = ObjectsInUse::try_of(&objects, Duration::ZERO).unwrap_err();
+        assert_eq!(refused.folder, objects[0]);
         let ends = thread::spawn(move || {
             thread::sleep(PAUSE);
             drop(deletes);
         });
-        assert_eq!(ObjectsInUse::of(&objects, WAIT).count(), 1);
+        assert_eq!(ObjectsInUse::try_of(&objects, WAIT).unwrap().count(), 1);
         ends.join().unwrap();
     }
 

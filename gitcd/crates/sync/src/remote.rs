@@ -153,7 +153,7 @@ impl Remote {
         }
         // The remote does not send what our commits have as ancestors, also where our history was cut. What is here of that is not pruned
         // until the tracking references lead to it.
-        let in_use = ObjectsInUse::all(&git_dir);
+        let in_use = self.to_receive(&git_dir)?;
         let ours = self.read_own(&git_dir, &config.data_reference)?;
         let request = FetchRequest { wanted: &wanted, own: &ours, objects: Objects::Missing };
         let bytes = transport.fetch(&request).map_err(|failed| self.failed(failed))?;
@@ -161,6 +161,11 @@ impl Remote {
         // A reference may have moved between list and fetch: the fetched value counts.
         let now = self.known(config)?;
         Ok(Fetched { theirs: theirs.and(now.theirs), own: own.and(now.own), own_metadata, bytes })
+    }
+
+    /// Marks the objects of the repository in this folder as being read while commits are fetched into it.
+    pub(super) fn to_receive(&self, git_dir: &Path) -> Result<ObjectsInUse, RemoteError> {
+        ObjectsInUse::to_receive(git_dir).map_err(|error| self.error(Condition::Failed, error.to_string()))
     }
 
     /// Returns the local side of exchanges with the remote.
@@ -193,7 +198,7 @@ impl Remote {
     /// [`RemoteError`].
     pub(super) fn fetch_again(&self, config: &branch::Config, link: &Link) -> Result<u64, RemoteError> {
         let (git_dir, location) = (git_dir(&config.repository), self.location(&config.repository)?);
-        let _in_use = ObjectsInUse::all(&git_dir);
+        let _in_use = self.to_receive(&git_dir)?;
         let whole = self.read_own(&git_dir, &config.data_reference)?;
         let known = self.known(config)?;
         let mut wanted: Vec<_> = [(&self.data_reference, known.theirs), (&config.data_reference, known.own)]
@@ -225,6 +230,7 @@ impl Remote {
         };
         let mut references = vec![self.data_reference.clone(), config.data_reference.clone()];
         references.dedup();
+        let _in_use = self.to_receive(&here)?;
         program::deepen(&here, &url, &self.credentials, &references, by).map_err(|failed| self.failed(failed))?;
         Ok(true)
     }

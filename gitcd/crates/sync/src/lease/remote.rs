@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use git2::{Oid, Repository};
-use gitcd_repo::alternates::ObjectsInUse;
 use gitcd_repo::branch;
 use gitcd_repo::git_dir;
 use gitcd_repo::graph::Graph;
@@ -84,7 +83,7 @@ impl LeaseRemote {
         let wanted: Vec<(&str, Oid)> = wanted.iter().filter_map(|(name, oid)| Some((*name, (*oid)?))).collect();
         let here = self.here()?;
         // Until the references lead to them.
-        let _in_use = ObjectsInUse::all(here.commondir());
+        let _in_use = self.remote.to_receive(here.commondir())?;
         let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
         if !missing.is_empty() {
             let one = |(name, oid): &(&str, Oid)| Wanted {

@@ -87,7 +87,8 @@ impl Transport for FolderTransport<'_> {
     fn push(&self, push: &Push) -> Result<u64, TransportError> {
         let (there, refs, here) = (self.repository()?, self.refs()?, self.here()?);
         // What is copied may continue from commits that no reference leads to.
-        let _in_use = ObjectsInUse::all(there.commondir());
+        let in_use = ObjectsInUse::to_receive(there.commondir());
+        let _in_use = in_use.map_err(|error| TransportError::new(Condition::Failed, error))?;
         let wanted: Vec<Oid> = push.updates.iter().map(|(_, new, _)| *new).collect();
         let tips: Vec<Oid> =
             push.updates.iter().filter_map(|(.., old)| *old).chain(push.there.iter().copied()).collect();
