@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use gitcd_core::program::Program;
 use gitcd_engine::maintenance::retain::{self as maintenance, CutRequest, Retention};
-use gitcd_history::retention::{Keep, PlannedCut};
+use gitcd_history::retention::{Cuttable, Keep};
 use gitcd_history::when::When;
 use gitcd_repo::git_dir;
 use serde_json::json;
@@ -76,17 +76,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 struct Done<'a> {
     args: &'a Args,
     repository: &'a Path,
-    cut: Option<PlannedCut>,
+    planned: Cuttable,
     pruned: Option<usize>,
 }
 
 async fn retain(args: &Args) -> anyhow::Result<()> {
     let repository = git_dir(&args.place.config()?.repository);
+    // Its errors name the flags.
+    drop(args.place.open()?);
     let keep = match (args.keep, args.keep_commits) {
         (Some(when), _) => Keep::Since(when),
         (None, commits) => Keep::Commits(commits.unwrap_or_default()),
     };
-    let done = |cut, pruned| Done { args, repository: &repository, cut, pruned };
+    let done = |planned, pruned| Done { args, repository: &repository, planned, pruned };
     if args.dry_run {
         Retention::check(&repository)?;
         return done(plan(args, &repository, keep)?.1, None).report();
@@ -99,14 +101,14 @@ async fn retain(args: &Args) -> anyhow::Result<()> {
     retention.prepare()?;
     let archive = args.archive.as_deref().map(std::path::absolute).transpose()?;
     let mut attempt = 1;
-    let cut = loop {
-        let (request, cut) = plan(args, &repository, keep)?;
-        let Some(request) = request else { break cut };
+    let planned = loop {
+        let (request, planned) = plan(args, &repository, keep)?;
+        let Some(request) = request else { break planned };
         let _shown = Step::start("cutting the history");
         match retention.cut(&request, archive.as_deref()).await {
             // The archive has most of it now, so the next attempt is short.
             Err(error) if error.is_outdated() && attempt < ATTEMPTS => attempt += 1,
-            made => break made.map(|()| cut)?,
+            made => break made.map(|()| planned)?,
         }
     };
     let pruned = match &mut locks {
@@ -116,42 +118,46 @@ async fn retain(args: &Args) -> anyhow::Result<()> {
         }
         None => None,
     };
-    if cut.is_some() && locks.is_none() {
+    if planned.cut.is_some() && locks.is_none() {
         retention.search().await?;
     }
-    done(cut, pruned).report()
+    done(planned, pruned).report()
 }
 
 /// Plans a cut; nothing if there is nothing to remove.
-fn plan(args: &Args, repository: &Path, keep: Keep) -> anyhow::Result<(Option<CutRequest>, Option<PlannedCut>)> {
+fn plan(args: &Args, repository: &Path, keep: Keep) -> anyhow::Result<(Option<CutRequest>, Cuttable)> {
     let _shown = Step::start("reading the history");
     let config = args.place.config()?;
     let planned = maintenance::references(repository)?;
     let needed = maintenance::replayed_from(repository)?;
     let needed = needed.into_iter().map(|(branch, oid)| (format!("the journal of branch {branch:?}"), oid));
-    let cut = args.place.open()?.cut(keep, &needed.collect::<Vec<_>>())?;
-    let request = cut.as_ref().map(|cut| CutRequest {
+    let cuttable = args.place.open()?.cut(keep, &needed.collect::<Vec<_>>())?;
+    let request = cuttable.cut.as_ref().map(|cut| CutRequest {
         revision: cut.revision,
         oldest: [cut.data, cut.metadata],
         references: [config.data_reference, config.metadata_reference],
         plan: cut.plan.clone(),
         planned,
     });
-    Ok((request, cut))
+    Ok((request, cuttable))
 }
 
 impl Done<'_> {
     fn report(&self) -> anyhow::Result<()> {
         let remotes = remotes(self.repository);
-        let Self { args, cut, pruned, .. } = self;
-        let commits = cut.as_ref().map_or(0, |cut| cut.plan.removed.len());
+        let Self { args, planned: Cuttable { cut, kept_for }, pruned, .. } = self;
+        let cut = cut.as_ref();
+        let commits = cut.map_or(0, |cut| cut.plan.removed.len());
         if args.json {
             return print_json(&json!({
-                "revision": cut.as_ref().map(|cut| cut.revision), "time": cut.as_ref().map(|cut| cut.time),
-                "commit": cut.as_ref().map(|cut| cut.data.to_string()), "commits": commits,
-                "keptFor": cut.as_ref().and_then(|cut| cut.kept_for.clone()), "prunedObjects": pruned,
+                "revision": cut.map(|cut| cut.revision), "time": cut.map(|cut| cut.time),
+                "commit": cut.map(|cut| cut.data.to_string()), "commits": commits,
+                "keptFor": kept_for, "prunedObjects": pruned,
                 "dryRun": args.dry_run, "remotes": remotes,
             }));
+        }
+        if let Some(what) = kept_for {
+            trishanku_stdio::println!("more is kept than requested, because {what} needs it");
         }
         let Some(cut) = cut else {
             match pruned {
@@ -164,9 +170,6 @@ impl Done<'_> {
             }
             return Ok(());
         };
-        if let Some(what) = &cut.kept_for {
-            trishanku_stdio::println!("more is kept than requested, because {what} needs it");
-        }
         let verb = if args.dry_run { "would remove" } else { "removed" };
         trishanku_stdio::println!("{verb} {commits} commits before revision {}", cut.revision);
         if !args.dry_run {

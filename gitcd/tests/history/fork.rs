@@ -109,7 +109,7 @@ async fn a_fork_between_two_flushes_has_the_values_of_its_commit() {
 /// The commit before a merge has its own values, although the merge wrote the same key in the same flush.
 #[tokio::test]
 async fn a_fork_before_a_merge_has_nothing_of_the_merge() {
-    let (_folder, [mut one, mut other]) = super::pair().await;
+    let (_folder, [mut one, mut other]) = super::merges::pair().await;
     let key = "/registry/configmaps/shop/prices";
     let value = |round: u32, side: &str| {
         format!(

@@ -140,6 +140,13 @@ async fn older_commits_are_only_in_the_archive_and_all_else_stays() {
     let (old, new) = (logged(&archive, key), logged(repository.path(), key));
     let known: Vec<i64> = store.versions(key).iter().map(|(revision, ..)| *revision).collect();
     assert_eq!([&new[..new.len() - 1], &old[..]].concat(), known, "{new:?} {old:?}");
+    // Of keys that the oldest kept commit changed or not, it is not known how they came about.
+    for key in KEYS {
+        let log = gitcd_json(repository.path(), &["log", "--json", "-p", "--limit=10000", key]);
+        let (oldest, newer) = log.as_array().and_then(|log| log.split_last()).expect("the log has a version");
+        assert_eq!((&oldest["what"], &oldest["fields"]), (&"boundary".into(), &Value::Array(Vec::new())), "{key}");
+        assert!(newer.iter().all(|version| version["what"] == "update"), "{key}: {log:#}");
+    }
     // A moment before the cut is refused, with the remedy.
     let early = gitcd(repository.path(), &["show", "--at=5", key]);
     let said = String::from_utf8_lossy(&early.stderr).into_owned();
@@ -190,6 +197,21 @@ async fn a_served_branch_is_cut_while_it_is_written() {
     store.committed().await;
     repository.fsck();
     repository.verify();
+}
+
+#[tokio::test]
+async fn what_needs_the_whole_history_is_named() {
+    let mut store = Store::start(&FLAGS).await;
+    put(&mut store, KEYS[0]).await;
+    put(&mut store, KEYS[1]).await;
+    let repository = store.committed().await;
+    let words = ["--keep=now", "--no-archive", "--dry-run"];
+    let planned = retain(repository.path(), &words);
+    assert_eq!((&planned["revision"], &planned["commits"]), (&Value::Null, &0.into()), "{planned:#}");
+    assert_eq!(planned["keptFor"], "the journal of branch \"default\"", "{planned:#}");
+    let said = gitcd(repository.path(), &[&["retain"], &words[..]].concat());
+    let wanted = "more is kept than requested, because the journal of branch \"default\" needs it\nnothing older can be removed\n";
+    assert_eq!(String::from_utf8_lossy(&said.stdout), wanted);
 }
 
 #[tokio::test]

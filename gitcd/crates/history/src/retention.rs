@@ -40,6 +40,13 @@ pub struct PlannedCut {
     pub metadata: Oid,
     /// The commits that lose their parents, and those that are removed.
     pub plan: CutPlan,
+}
+
+/// What can be removed of a history.
+#[derive(Clone, Debug)]
+pub struct Cuttable {
+    /// The cut before which everything can be removed; `None` if nothing can.
+    pub cut: Option<PlannedCut>,
     /// For what more is kept than was requested: a reference, or one of `needed`.
     pub kept_for: Option<String>,
 }
@@ -84,14 +91,14 @@ const MAX_PAIRS: usize = 40;
 type Needed = BTreeMap<Oid, String>;
 
 impl History {
-    /// Finds the latest cut that keeps a part of the history, or `None` if nothing is before it. All references keep what merges of
-    /// them read. The commits in `needed`, each with what needs it, stay as well.
+    /// Finds the latest cut that keeps a part of the history. All references keep what merges of them read. The commits in `needed`,
+    /// each with what needs it, stay as well.
     ///
     /// Reads each flush once, and each commit a few times. Memory: some 100 bytes for each commit.
     ///
     /// # Errors
     /// [`CutError`].
-    pub fn cut(&self, keep: Keep, needed: &[(String, Oid)]) -> Result<Option<PlannedCut>, CutError> {
+    pub fn cut(&self, keep: Keep, needed: &[(String, Oid)]) -> Result<Cuttable, CutError> {
         let mut graph = Graph::lenient();
         if self.is_shallow && self.boundary.cut().is_none() {
             return Err(CutError::Shallow);
@@ -113,18 +120,18 @@ impl History {
             }
         }
         // Even the first flush may be too late: history that was there before gitcd is cut as well.
-        let Some(flush) = line.get(low) else { return Ok(None) };
+        let Some(flush) = line.get(low) else { return Ok(Cuttable { cut: None, kept_for }) };
         let tips: Vec<Oid> = tips.iter().map(|(_, oid)| *oid).collect();
         let plan = graph.plan_cut(&self.repository, &[flush.data, flush.metadata], &tips)?;
         if plan.removed.is_empty() {
-            return Ok(None);
+            return Ok(Cuttable { cut: None, kept_for });
         }
         // What is only there until it is pruned does not count.
         if plan.boundary.len() - plan.former.len() > MAX_BOUNDARY {
             return Err(CutError::Wide { revision: flush.revision });
         }
         let Flush { revision, time, data, metadata, .. } = *flush;
-        Ok(Some(PlannedCut { revision, time, data, metadata, plan, kept_for }))
+        Ok(Cuttable { cut: Some(PlannedCut { revision, time, data, metadata, plan }), kept_for })
     }
 
     /// Returns all flushes, newest first, and the index of the newest one that keeps what is requested.
