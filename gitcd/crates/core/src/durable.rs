@@ -61,6 +61,19 @@ pub fn sync_all(paths: &[&Path]) -> Result<(), Error> {
     })
 }
 
+/// Returns the paths of what is in a folder, in no order; nothing if the folder does not exist.
+///
+/// # Errors
+/// [`Error`] if it cannot be read.
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error: io::Error| Error::of("read", folder)(error);
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error)),
+        Ok(entries) => entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect(),
+    }
+}
+
 /// Permissions of files that only their owner can access.
 pub const PRIVATE_FILE: u32 = 0o600;
 /// Permissions of folders that only their owner can access.

@@ -13,9 +13,7 @@
 //! Source: `docs/design/retention.md`.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use git2::Oid;
@@ -205,23 +203,13 @@ impl Retention {
 /// [`RetainError`]: a snapshot that cannot be read may need any commit.
 pub fn replayed_from(repository: &Path) -> Result<Vec<(String, Oid)>, RetainError> {
     let mut found = Vec::new();
-    for path in entries(&repository.join("gitcd"))?.into_iter().filter(|path| path.is_dir()) {
+    for path in durable::entries(&repository.join("gitcd"))?.into_iter().filter(|path| path.is_dir()) {
         if let Some(snapshot) = Snapshot::read(&path)? {
             let oid = Oid::from_bytes(&snapshot.metadata).expect("an object ID has 20 bytes");
             found.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), oid));
         }
     }
     Ok(found)
-}
-
-/// Returns what is in a folder; nothing if there is none.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, durable::Error> {
-    let failed = |error: io::Error| durable::Error::of("read", folder)(error);
-    match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(failed(error)),
-        Ok(entries) => entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect(),
-    }
 }
 
 #[cfg(test)]

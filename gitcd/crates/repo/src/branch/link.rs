@@ -27,7 +27,7 @@ pub(super) fn link_objects(origin: &Path, to: &Path) -> Result<(), durable::Erro
             attempt += 1;
         }
     }
-    let folders = list(to)?.into_iter().filter(|path| path.is_dir());
+    let folders = durable::entries(to)?.into_iter().filter(|path| path.is_dir());
     folders.chain([to.to_owned()]).try_for_each(|folder| durable::sync(&folder))
 }
 
@@ -35,10 +35,10 @@ pub(super) fn link_objects(origin: &Path, to: &Path) -> Result<(), durable::Erro
 fn link_folder(from: &Path, to: &Path) -> Result<Option<PathBuf>, durable::Error> {
     let mut gone = None;
     // Before packs: an object that is packed meanwhile is in a pack then.
-    for folder in list(from)?.into_iter().filter(|path| is_hex(path, 2)) {
+    for folder in durable::entries(from)?.into_iter().filter(|path| is_hex(path, 2)) {
         let into = to.join(folder.file_name().unwrap_or_default());
         durable::make_folder(&into)?;
-        for file in list(&folder)?.into_iter().filter(|path| is_hex(path, 38)) {
+        for file in durable::entries(&folder)?.into_iter().filter(|path| is_hex(path, 38)) {
             gone = link(&file, &into)?.or(gone);
         }
     }
@@ -93,22 +93,12 @@ fn packs(folder: &Path) -> Result<Vec<PathBuf>, durable::Error> {
         let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         stem.starts_with("pack-") && path.extension().is_some_and(|extension| extension == "idx")
     };
-    Ok(list(folder)?.into_iter().filter(is_index).collect())
+    Ok(durable::entries(folder)?.into_iter().filter(is_index).collect())
 }
 
 fn is_hex(path: &Path, length: usize) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.len() == length && name.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Returns what is in a folder; nothing if there is none.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, durable::Error> {
-    let failed = |error: io::Error| durable::Error::of("read", folder)(error);
-    match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(failed(error)),
-        Ok(entries) => entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect(),
-    }
 }
 
 #[cfg(test)]
@@ -140,7 +130,7 @@ mod tests {
         link_objects(&origin, &to.join("objects")).unwrap();
         let mut found: Vec<String> = Vec::new();
         for folder in ["ab", "pack"] {
-            let files = list(&to.join("objects").join(folder)).unwrap();
+            let files = durable::entries(&to.join("objects").join(folder)).unwrap();
             found.extend(files.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()));
         }
         found.sort();

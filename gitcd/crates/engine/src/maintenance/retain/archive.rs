@@ -13,7 +13,7 @@ use gitcd_repo::refs::{RefError, Refs};
 use rustix::fs::FlockOperation;
 
 use super::super::join::run;
-use super::{CutRequest, RetainError, Retention, entries};
+use super::{CutRequest, RetainError, Retention};
 
 /// Settings of the receiving side, which does not get those of the sending side: every file is synced, no hook runs, and it waits
 /// for the lock of a reference.
@@ -123,12 +123,12 @@ async fn create(of: &Retention, cut: &CutRequest, archive: &Path, folder: &str) 
     let started = archive.join(STARTED);
     if started.exists() {
         // Nothing was archived yet. Git would not start with the lock of a killed one.
-        for path in entries(archive)?.into_iter().filter(|path| *path != started) {
+        for path in durable::entries(archive)?.into_iter().filter(|path| *path != started) {
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(durable::Error::of("remove", &path))?;
         }
     } else {
-        if !entries(archive)?.is_empty() {
+        if !durable::entries(archive)?.is_empty() {
             return Err(RetainError::NoArchive(archive.to_owned()));
         }
         // An empty file is created in one step, so a kill leaves no temporary file.
@@ -203,7 +203,7 @@ async fn reaches_all(of: &Retention, cut: &CutRequest, archive: &Path, folder: &
 
 /// Syncs a folder and those in it. One that vanishes meanwhile is a temporary one of another `git`.
 fn sync_folders(folder: &Path) -> Result<(), durable::Error> {
-    for path in entries(folder)? {
+    for path in durable::entries(folder)? {
         if path.is_dir() && !path.is_symlink() {
             sync_folders(&path)?;
         }

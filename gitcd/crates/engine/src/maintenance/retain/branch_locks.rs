@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gitcd_core::durable;
 use rustix::fs::FlockOperation;
 
-use super::{RetainError, entries};
+use super::RetainError;
 
 /// Prefix of the folders in which a Git host receives pushes (`gitcd-host`, `push/quarantine.rs`).
 const QUARANTINE: &str = "tmp_objdir-";
@@ -29,8 +29,8 @@ impl BranchLocks {
     pub(super) fn extend(&mut self) -> Result<(), RetainError> {
         let is_push =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(QUARANTINE));
-        let pushes = entries(&self.repository.join("objects"))?.into_iter().filter(is_push);
-        for path in entries(&self.repository.join("gitcd/locks"))?.into_iter().chain(pushes) {
+        let pushes = durable::entries(&self.repository.join("objects"))?.into_iter().filter(is_push);
+        for path in durable::entries(&self.repository.join("gitcd/locks"))?.into_iter().chain(pushes) {
             if self.held.iter().any(|(held, _)| *held == path) {
                 continue;
             }
