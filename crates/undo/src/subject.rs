@@ -46,7 +46,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Protobuf => {
-                "it is stored as protobuf, which cannot be read; run kube-apiserver with --storage-media-type=application/json"
+                "a version of it is stored as protobuf, which cannot be read; kube-apiserver needs --storage-media-type=application/json, and versions before that cannot be undone"
             }
             Self::Encrypted => "it is encrypted in the store; restore it from another copy",
             Self::NoObject => "its stored value is not a Kubernetes object",

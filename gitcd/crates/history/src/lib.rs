@@ -115,12 +115,14 @@ pub enum HistoryError {
         problem: String,
     },
     /// The branch did not exist then.
-    #[error("{asked} is before the first revision in Git, {first}")]
+    #[error("{asked} is before the first revision in Git, {first}, of {time}")]
     TooEarly {
         /// The requested moment.
         asked: String,
         /// The first revision in Git.
         first: i64,
+        /// When it was committed.
+        time: String,
     },
     /// The data existed then, but without revisions.
     #[error(

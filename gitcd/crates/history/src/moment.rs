@@ -256,16 +256,17 @@ impl History {
 impl History {
     fn too_early(&self, when: When, first: &Flush) -> HistoryError {
         let is_adopted = first.joins.iter().any(|join| matches!(join, HistoryLink::Adopted { .. }));
+        let shown = |time: i64| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
+            humantime::format_rfc3339_seconds(time).to_string()
+        };
         let asked = match when {
             When::Revision(revision) => format!("revision {revision}"),
-            When::Time(time) => {
-                let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or_default());
-                humantime::format_rfc3339_seconds(time).to_string()
-            }
+            When::Time(time) => shown(time),
             When::Commit(name) => name.as_str().to_owned(),
             When::Now => "now".into(),
         };
-        let (is_cut, data, first) = (first.previous.is_some(), first.data, first.revision);
+        let (is_cut, data, time, first) = (first.previous.is_some(), first.data, shown(first.time), first.revision);
         if is_adopted {
             HistoryError::BeforeInit { asked, first }
         } else if is_cut {
@@ -275,7 +276,7 @@ impl History {
                 None => HistoryError::Shallow { asked, first },
             }
         } else {
-            HistoryError::TooEarly { asked, first }
+            HistoryError::TooEarly { asked, first, time }
         }
     }
 }

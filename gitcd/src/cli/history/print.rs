@@ -20,7 +20,8 @@ pub(super) fn fields(out: &mut impl Write, fields: &[Field], indent: &str, whole
     for Field { path, from, to } in fields {
         let name = if path.is_empty() { "(value)".to_owned() } else { plain(path) };
         // Line breaks stay; no other control character reaches the terminal.
-        let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join("\n");
+        let next = format!("\n{indent}  ");
+        let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join(&next);
         let short = |text: &String| lines(&if whole { text.clone() } else { cut(text) });
         match (from.as_ref().map(short), to.as_ref().map(short)) {
             (Some(from), Some(to))

@@ -45,7 +45,7 @@ impl PastFlags {
         let given: Vec<_> = flags.iter().filter(|(_, given)| *given).map(|(flag, _)| format!("--{flag}")).collect();
         if self.at.is_some() && !given.is_empty() {
             bail!(
-                "--at serves the past, read only, and cannot be combined with {}; remove --at, or these flags",
+                "--at serves the past, read only, and cannot be combined with {}; remove --at, or these flags, which may be from the environment or from --config",
                 given.join(", ")
             );
         }

@@ -58,7 +58,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// The file has another format, or a newer gitcd wrote it.
-    #[error("{path:?} does not start with {:?}: not a snapshot that this gitcd can read", String::from_utf8_lossy(MAGIC.trim_ascii_end()))]
+    #[error("{path:?} is no snapshot of etcd, nor one that this gitcd can read: it does not start with {:?}", String::from_utf8_lossy(MAGIC.trim_ascii_end()))]
     Foreign {
         /// The file.
         path: PathBuf,
