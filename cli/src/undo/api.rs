@@ -253,8 +253,9 @@ impl Api {
 
     /// Deletes an object if it has the uid and the resource version of `current`.
     pub(super) async fn delete(&self, object: &ObjectRef, current: &Value, dry_run: bool) -> Result<Value, ApiError> {
-        let path = self.path(object).await?;
-        // With a body, kube-apiserver reads no option from the query (`DeleteResource` in `endpoints/handlers/delete.go`).
+        // With a body, kube-apiserver reads no option from the query (`DeleteResource` in `endpoints/handlers/delete.go`), but audit
+        // events of level `Metadata` have only the query.
+        let path = format!("{}?{}", self.path(object).await?, parameters(dry_run));
         let all: &[&str] = if dry_run { &["All"] } else { &[] };
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "dryRun": all,

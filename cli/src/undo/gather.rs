@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
-use gitcd::history::commits::BranchCommit;
+use gitcd::history::commits::{BranchCommit, Brought};
 use gitcd::history::find::FoundCommit;
 use gitcd::history::moment::Moment;
 use gitcd::history::versions::{ChangeKind, Version};
@@ -17,6 +17,8 @@ use super::scope::Scope;
 
 /// Longest list of names in an error.
 const SHOWN: usize = 10;
+/// What to do if the history does not go back far enough.
+const FETCH_OLDER: &str = "fetch the older commits, from the archive of `gitcd retain` or with `git fetch --unshallow`";
 /// How many versions of a key are searched for its last deletion: usually it is one of the last.
 const VERSIONS: [usize; 3] = [8, 64, 1000];
 
@@ -59,16 +61,14 @@ pub(super) fn of_commits(
     let mut found = Found::new();
     let (mut others, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for asked in commits {
-        if by.is_none() && branch.history.is_oldest(&asked.commit)? {
-            bail!(
-                "the history here begins with commit {}, so what it changed is not known; `restore --to` brings back a later moment",
-                &asked.commit.commit.oid.to_string()[..10]
-            );
-        }
         let brought = match by {
-            Some(_) => branch.history.brought_by(&asked.commit, usize::MAX)?.commits,
-            None => Vec::new(),
+            Some(_) => branch.history.brought_by(&asked.commit, usize::MAX)?,
+            None => Brought::default(),
         };
+        if brought.has_more {
+            bail!("the history here begins after commits that merge {} brought: {FETCH_OLDER}", short(&asked.commit));
+        }
+        let brought = brought.commits;
         // What the merge itself decided has no user.
         let single = if brought.is_empty() { Some(asked.clone()) } else { None };
         let merge = asked.merge.as_ref().unwrap_or(&asked.commit);
@@ -76,6 +76,12 @@ pub(super) fn of_commits(
         for FoundCommit { commit, merge } in brought.chain(single) {
             if !seen.insert(commit.commit.oid) {
                 continue;
+            }
+            if branch.history.is_oldest(&commit)? {
+                bail!(
+                    "the history here begins with commit {}, so what it changed is not known: {FETCH_OLDER}",
+                    short(&commit)
+                );
             }
             let changes = branch.history.changes_of(&commit)?;
             for (key, values) in branch.values(&changes, |key| scope.may_have(key))? {
@@ -103,6 +109,10 @@ pub(super) fn of_commits(
         bail!("no change here is by {user:?}, but by {}", shown.join(", "));
     }
     Ok(found)
+}
+
+fn short(commit: &BranchCommit) -> String {
+    commit.commit.oid.to_string()[..10].to_owned()
 }
 
 fn who(branch: &Branch, commit: &BranchCommit, key: &str, values: [Option<&[u8]>; 2]) -> Who {

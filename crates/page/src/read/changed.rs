@@ -31,6 +31,12 @@ impl Branch {
     pub(crate) fn changed(&self, id: &str, name: Option<&str>) -> Result<Changed, Problem> {
         let step = self.history.find_commit(id)?;
         let commit = step.commit.oid.to_string();
+        if self.history.is_oldest(&step)? {
+            return Err(Problem::Missing(format!(
+                "the history here begins with commit {}, so what it changed is not known",
+                &commit[..10]
+            )));
+        }
         let changes = self.history.changes_of(&step)?.keys;
         let mut keys: Vec<Key> = changes.keys().map(|relative| self.key_of(relative)).collect();
         if let Some(name) = name {

@@ -31,6 +31,8 @@ pub(crate) struct Commit {
     pub(crate) count: usize,
     /// How many keys precede those of this page.
     pub(crate) skipped: usize,
+    /// Whether the history begins with it, so that its changes are not known.
+    pub(crate) is_oldest: bool,
 }
 
 /// A key that a commit changed.
@@ -61,6 +63,7 @@ impl Branch {
     /// Reads a commit by its ID, or the start of it.
     pub(crate) fn commit(&self, id: &str, skipped: usize, is_whole: bool) -> Result<Commit, Problem> {
         let step = self.history.find_commit(id)?;
+        let is_oldest = self.history.is_oldest(&step)?;
         let changes = self.history.changes_of(&step)?.keys;
         let count = changes.len();
         let mut keys = Vec::new();
@@ -84,7 +87,7 @@ impl Branch {
         let has_more_conflicts = recorded.next().is_some();
         drop(recorded);
         let (by, message) = (by(&step.commit), ConflictLine::without(&step.commit.message));
-        Ok(Commit { step, by, message, keys, conflicts: found, has_more_conflicts, count, skipped })
+        Ok(Commit { step, by, message, keys, conflicts: found, has_more_conflicts, count, skipped, is_oldest })
     }
 
     /// Finds the key of a conflict, which one of the merged commits or the merge has, and hides what must not be shown. If that is

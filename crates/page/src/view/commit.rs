@@ -34,15 +34,21 @@ pub(crate) fn commit(commit: &Commit, granted: &Granted, is_whole: bool, command
                 @if info.parents.is_empty() { "none" }
                 @for parent in &info.parents { (text::commit(&parent.to_string())) " " }
             }
-            dt { "Undo" }
-            dd {
-                @if can_undo && commit.count > 0 { a.action href={ "/commit/" (id) "/undo" } { "Preview the undo" } ", or " }
-                code.long { (command) " " (id[..10]) }
+            @if !commit.is_oldest {
+                dt { "Undo" }
+                dd {
+                    @if can_undo && commit.count > 0 { a.action href={ "/commit/" (id) "/undo" } { "Preview the undo" } ", or " }
+                    code.long { (command) " " (id[..10]) }
+                }
             }
         }
         @if !commit.conflicts.is_empty() { (conflicts(commit, granted, size)) }
-        h2 { (text::count(commit.count, "changed object")) }
-        @if commit.count == 0 { p { "This commit changes no object." } }
+        @if commit.is_oldest {
+            p { "The history here begins with this commit, so what it changed is not known." }
+        } @else {
+            h2 { (text::count(commit.count, "changed object")) }
+            @if commit.count == 0 { p { "This commit changes no object." } }
+        }
         @for changed in &commit.keys {
             @if granted.allows(changed.key.object.as_ref()) { (change(changed, size)) }
         }

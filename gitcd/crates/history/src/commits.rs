@@ -114,9 +114,11 @@ impl History {
     /// [`HistoryError`].
     pub fn is_oldest(&self, commit: &BranchCommit) -> Result<bool, HistoryError> {
         let BranchCommit { commit, before, .. } = commit;
+        if !self.is_shallow || commit.parents.is_empty() {
+            return Ok(false);
+        }
         let odb = self.odb()?;
-        let is_gone = before.is_none_or(|before| self.is_cut(&odb, before));
-        Ok(!commit.parents.is_empty() && (is_gone || self.boundary.has(commit.oid)))
+        Ok(self.boundary.has(commit.oid) || before.is_none_or(|before| self.is_cut(&odb, before)))
     }
 
     /// Returns the keys that a commit changed, without the key prefix, with their blobs before and after; none if the history

@@ -115,7 +115,7 @@ pub enum HistoryError {
         problem: String,
     },
     /// The branch did not exist then.
-    #[error("{asked} is before the first revision in Git, {first}, of {time}")]
+    #[error("{asked} is before the first revision in Git, {first}, committed at {time}")]
     TooEarly {
         /// The requested moment.
         asked: String,

@@ -74,16 +74,24 @@ impl History {
         if self.boundary.has(commit.oid) {
             return None;
         }
-        let there: Vec<Oid> = commit.parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
-        if there.len() < 2 {
+        let parents = &commit.parents;
+        let there: Vec<Oid> = parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
+        if parents.len() < 2 {
             return there.first().copied();
         }
         let own = joins.iter().find_map(|join| match join {
-            HistoryLink::Merged { ours, theirs } => (there.contains(ours) && there.contains(theirs)).then_some(*ours),
+            HistoryLink::Merged { ours, theirs } => {
+                (parents.contains(ours) && parents.contains(theirs)).then_some(*ours)
+            }
             _ => None,
         });
+        if let Some(own) = own {
+            return there.contains(&own).then_some(own);
+        }
         let leads_to = |parent: &Oid| until.is_some_and(|until| self.has(*parent, until));
-        own.or_else(|| there.iter().copied().find(leads_to)).or(there.first().copied())
+        let is_whole = there.len() == parents.len();
+        // Of a merge of which a parent is not here, the other one may be that of another branch.
+        there.iter().copied().find(leads_to).or(there.first().copied().filter(|_| is_whole))
     }
 
     /// Returns whether a shallow clone lacks this commit, or gitcd removed it, although its object may still exist.

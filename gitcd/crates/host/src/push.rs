@@ -155,7 +155,9 @@ async fn receive(host: &Arc<Inner>, target: Target, by: By, mut input: Input) ->
             Ok(locked) => in_use = Some(locked),
             Err(error) => {
                 tracing::warn!(%error, "a push is refused");
-                report.refuse_all("objects are being deleted from the repository; try again");
+                report.refuse_all(
+                    "another process has locked the objects of the repository, and may be pruning them; try again",
+                );
             }
         }
     }

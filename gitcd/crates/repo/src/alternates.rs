@@ -28,9 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Another process has kept the objects of a repository locked for too long.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "another process keeps {folder:?} locked, as one does that deletes objects; try again, and look for that process if this persists"
-)]
+#[error("another process has locked {folder:?} for {} seconds; it may be pruning objects: try again", WAIT.as_secs())]
 pub struct StaysLocked {
     /// The folder of the objects.
     pub folder: PathBuf,
@@ -115,7 +113,7 @@ impl ObjectsInUse {
         Self::of(&folders, WAIT)
     }
 
-    /// Does the same as [`Self::all`] before objects are received. They may continue from what a process deletes that has locked a folder,
+    /// Does the same as [`Self::all`] before objects are received. A process that has locked a folder may delete what they continue from,
     /// so a folder that stays locked is an error here.
     ///
     /// # Errors

@@ -165,10 +165,13 @@ fn word(version: Option<&Version>) -> &'static str {
 }
 
 fn to_json(Entry { version, commit, actors, managers, fields, conflicts, .. }: &Entry) -> serde_json::Value {
+    // Who wrote what the history begins with is not known.
+    let is_known = version.as_ref().is_none_or(|version| version.what != ChangeKind::Boundary);
     let mut entry = json!({
         "what": word(version.as_ref()), "revision": version.as_ref().and_then(|version| version.revision),
         "version": version.as_ref().and_then(|version| version.version),
-        "time": commit.time, "by": commit.by(), "actors": actors, "managers": managers, "author": commit.author, "commit": commit.oid.to_string(),
+        "time": commit.time, "by": if is_known { commit.by() } else { Vec::new() }, "actors": actors, "managers": managers,
+        "author": is_known.then_some(&commit.author), "commit": commit.oid.to_string(),
     });
     if let Some(fields) = fields {
         entry["fields"] = fields.iter().map(super::diff::to_json).collect();

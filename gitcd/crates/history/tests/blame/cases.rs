@@ -308,6 +308,12 @@ fn a_shallow_clone_that_lacks_one_parent_of_a_merge_ends_at_the_merge() {
         (origin.commit.oid, origin.is_boundary)
     };
     assert_eq!((of("data.x"), of("data.y"), of("kind")), ((merge, true), (theirs, true), (theirs, true)));
+    // The parent that is here is not that of this branch.
+    let history = clone.history();
+    let commits = history.commits_after(None).expect("the clone can be read");
+    let [oldest] = &commits[..] else { panic!("one commit: {commits:?}") };
+    assert!(oldest.commit.oid == merge && history.is_oldest(oldest).expect("the clone can be read"));
+    assert!(history.changes_of(oldest).expect("the clone can be read").keys.is_empty());
 }
 
 #[test]

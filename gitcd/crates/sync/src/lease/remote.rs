@@ -81,7 +81,14 @@ impl LeaseRemote {
     /// Fetches the commits that are missing here, and moves the tracking references ([`Remote::tracking`]) to them.
     pub(super) fn bring(&self, wanted: &[(&str, Option<Oid>)]) -> Result<(), RemoteError> {
         let wanted: Vec<(&str, Oid)> = wanted.iter().filter_map(|(name, oid)| Some((*name, (*oid)?))).collect();
-        let here = self.here()?;
+        let (here, refs) = (self.here()?, self.refs()?);
+        let is_known = |(name, oid): &(&str, Oid)| {
+            matches!(refs.read(&self.remote.tracking(name)), Ok(Some(known)) if known == *oid)
+                && here.find_commit(*oid).is_ok()
+        };
+        if wanted.iter().all(is_known) {
+            return Ok(());
+        }
         // Until the references lead to them.
         let _in_use = self.remote.to_receive(here.commondir())?;
         let missing: Vec<_> = wanted.iter().filter(|(_, oid)| here.find_commit(*oid).is_err()).copied().collect();
@@ -96,7 +103,6 @@ impl LeaseRemote {
             let request = FetchRequest { wanted: &missing, own: &own, objects: Objects::Missing };
             self.exchange(LIMIT, |transport| transport.fetch(&request))?;
         }
-        let refs = self.refs()?;
         for (name, oid) in wanted {
             // The reference may have moved between listing and fetch: the caller lists again.
             if self.here()?.find_commit(oid).is_err() {
