@@ -302,7 +302,9 @@ impl History {
             };
             blob.map(|blob| self.value(blob, form)).transpose()
         };
-        Ok([value(before, None)?, value(after, version.form)?])
+        // Where the history begins, both are the same value.
+        let form_before = version.form.filter(|_| version.what == ChangeKind::Boundary);
+        Ok([value(before, form_before)?, value(after, version.form)?])
     }
 }
 
