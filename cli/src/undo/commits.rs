@@ -1,6 +1,6 @@
 //! The commits to undo, and those that an undo makes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gitcd::history::commits::BranchCommit;
@@ -22,18 +22,27 @@ pub(super) fn with(branch: &Branch, since: &Moment, outcomes: &[Outcome]) -> any
         let done = outcomes.iter().filter(|outcome| outcome.result.as_ref().is_ok_and(|done| wanted(*done)));
         done.map(|outcome| outcome.object.key.as_str()).collect()
     };
-    let written = is_done(&|done| matches!(done, Done::Created | Done::Updated | Done::Recreated));
+    let is_written = |done| matches!(done, Done::Created | Done::Updated | Done::Recreated);
+    let written: BTreeMap<&str, Option<i64>> = outcomes
+        .iter()
+        .filter(|outcome| outcome.result.as_ref().is_ok_and(|done| is_written(*done)))
+        .map(|outcome| (outcome.object.key.as_str(), outcome.revision))
+        .collect();
     let deleted = is_done(&|done| matches!(done, Done::Deleted | Done::Recreated));
     let mut found = Vec::new();
     for commit in branch.history.commits_after(Some(since))? {
         let changes = branch.history.changes_of(&commit)?;
-        let values = branch.values(&changes, |key| written.contains(key) || deleted.contains(key))?;
+        let values = branch.values(&changes, |key| written.contains_key(key) || deleted.contains(key))?;
         let is_own = values.iter().any(|(key, [before, after])| match after {
             None => deleted.contains(key.as_str()),
             // A deletion that waits for finalizers has no field manager.
             Some(after) => {
                 deleted.contains(key.as_str()) && is_request_of_deletion(before.as_deref(), after)
-                    || managers::between(before.as_deref(), Some(after)).iter().any(|name| name == MANAGER)
+                    || match (written.get(key.as_str()).copied().flatten(), commit.revisions) {
+                        // An update that only removes fields has no field manager, and another undo may have the same one.
+                        (Some(revision), Some(own)) => (own.first..=own.last).contains(&revision),
+                        _ => managers::between(before.as_deref(), Some(after)).iter().any(|name| name == MANAGER),
+                    }
             }
         });
         if is_own {

@@ -9,7 +9,7 @@ use gitcd::history::moment::Moment;
 use gitcd::history::versions::{ChangeKind, Version};
 use gitcd::history::when::When;
 use gitcd::history::who::Who;
-use trishanku_undo::{Change, Unreadable, document};
+use trishanku_undo::{Change, Unreadable, document, fold};
 
 use super::branch::Branch;
 use super::merged;
@@ -149,10 +149,20 @@ pub(super) fn deletions(branch: &Branch, keys: &[String]) -> anyhow::Result<Foun
     for key in keys {
         match deletion(branch, key)? {
             Err(problem) => drop(found.insert(key.clone(), Err(problem.to_string()))),
-            Ok(None) => bail!(
-                "{key:?} was never deleted on this branch, or not within its last {} versions",
-                VERSIONS[VERSIONS.len() - 1]
-            ),
+            Ok(None) => match branch.object(key)? {
+                Some(object) if document::is_terminating(&object) => {
+                    found.insert(key.clone(), Err(fold::terminating(&object)));
+                }
+                _ => {
+                    let most = VERSIONS[VERSIONS.len() - 1];
+                    let older = if branch.history.is_shallow() {
+                        format!(". The history here is not whole: {FETCH_OLDER}")
+                    } else {
+                        String::new()
+                    };
+                    bail!("{key:?} was never deleted on this branch, or not within its last {most} versions{older}")
+                }
+            },
             Ok(Some(deletion)) => {
                 let contents = contents_of(key, &deletion.change);
                 found.insert(key.clone(), Ok(vec![deletion.change]));

@@ -8,6 +8,7 @@ mod apply;
 mod args;
 mod branch;
 mod commits;
+mod dependents;
 mod gather;
 mod merged;
 mod observe;
@@ -170,7 +171,10 @@ impl<'a> Running<'a> {
 
     /// Plans, asks, and applies.
     async fn run(&self, found: Found, mode: Mode, moment: Option<&Moment>) -> anyhow::Result<ExitCode> {
-        let planned = self.session.plan(found, mode, moment).await?;
+        let mut planned = self.session.plan(found, mode, moment).await?;
+        if self.options.recreate {
+            self.session.note_recreations(&mut planned.plan).await?;
+        }
         let plan = &planned.plan;
         if self.options.dry_run {
             return self.show(plan).await;

@@ -13,14 +13,14 @@ use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
-use trishanku_undo::{Live, Mode, ObjectRef, Plan, Planner};
+use trishanku_undo::{Action, Live, Mode, ObjectRef, Plan, Planner, Step};
 
 use super::api::Api;
 use super::apply::{self, Applier, Done, Outcome};
 use super::branch::Branch;
 use super::gather::Found;
 use super::selected::Selected;
-use super::{Place, commits, observe, trial};
+use super::{Place, commits, dependents, observe, trial};
 use crate::cluster::{Cluster, client_config, hiding_option};
 use crate::location::Location;
 
@@ -143,13 +143,24 @@ impl<'a> Session<'a> {
         let schemas = self.branch.schemas(&moments)?.with_secret_kinds(self.target.secrets.clone());
         let (subjects, live) = observe::subjects(&self.api, &self.branch, found).await?;
         let planner = Planner { schemas: &schemas, secrets: &self.target.secrets, live: &live };
-        let plan = planner.plan(subjects, mode);
+        let mut plan = planner.plan(subjects, mode);
+        dependents::note(&self.branch, &mut plan, |step| matches!(step.action, Action::Delete { .. }))?;
         Ok(Planned { plan, schemas, live })
     }
 
     /// Returns why kube-apiserver would reject steps, by key.
     pub(super) async fn rejected(&self, plan: &Plan, recreate: bool) -> BTreeMap<String, String> {
-        trial::run(&self.api, plan, recreate).await
+        trial::run(&self.api, plan, recreate).await.rejected
+    }
+
+    /// Adds a note to each step that deletes and creates its object, which only kube-apiserver knows.
+    pub(super) async fn note_recreations(&self, plan: &mut Plan) -> anyhow::Result<()> {
+        let recreated = trial::run(&self.api, plan, true).await.recreated;
+        let is_recreated = |step: &Step| recreated.contains(&step.object.key);
+        for step in plan.steps.iter_mut().filter(|step| is_recreated(step)) {
+            step.notes.push("fields that cannot be changed differ, so it is deleted and created again".to_owned());
+        }
+        dependents::note(&self.branch, plan, is_recreated)
     }
 
     /// Sends the steps of a plan. Calls `report` for each outcome.
@@ -192,7 +203,9 @@ impl<'a> Session<'a> {
     pub(super) fn hint(&self, commits: &[BranchCommit], outcomes: &[Outcome]) -> anyhow::Result<Option<String>> {
         let others = self.has_others(commits, outcomes)?;
         let hint = commits::hint(commits, &self.branch.tip, outcomes, others);
-        Ok(hint.map(|words| format!("{} {words}", self.target.command())))
+        let is_recreated = outcomes.iter().any(|outcome| matches!(outcome.result, Ok(Done::Recreated)));
+        let option = if is_recreated { " --recreate" } else { "" };
+        Ok(hint.map(|words| format!("{}{option} {words}", self.target.command())))
     }
 
     /// Returns the command line that undoes a commit with the deletion and creation of objects; with objects, only its changes of

@@ -1,6 +1,6 @@
 //! Asks kube-apiserver what it would reject, without changing anything.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::StreamExt as _;
 use trishanku_undo::{Action, Plan, Step};
@@ -11,9 +11,24 @@ use super::rejection;
 /// Concurrent requests.
 const AT_A_TIME: usize = 8;
 
-/// Dry-runs each step whose namespace, kind and owners exist. Returns why kube-apiserver would reject steps, by key. With `recreate`,
-/// objects with fields that cannot be changed are deleted and created again, so those are no reason.
-pub(super) async fn run(api: &Api, plan: &Plan, recreate: bool) -> BTreeMap<String, String> {
+/// What kube-apiserver would answer to the steps of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    /// Why it would reject steps, by key.
+    pub(super) rejected: BTreeMap<String, String>,
+    /// The keys of objects that are deleted and created again, because they have fields that cannot be changed.
+    pub(super) recreated: BTreeSet<String>,
+}
+
+/// The answer to a step.
+enum Answer {
+    Rejected(String),
+    Recreated,
+}
+
+/// Dry-runs each step whose namespace, kind and owners exist. With `recreate`, fields that cannot be changed are no reason for a
+/// rejection where the object may be deleted and created again.
+pub(super) async fn run(api: &Api, plan: &Plan, recreate: bool) -> Tried {
     let created: HashSet<&str> =
         plan.requests().filter(|step| is_creation(step)).map(|step| &*step.object.key).collect();
     let uids: HashSet<String> = plan.requests().filter_map(Step::old_uid).collect();
@@ -25,14 +40,23 @@ pub(super) async fn run(api: &Api, plan: &Plan, recreate: bool) -> BTreeMap<Stri
         !waits_for_owner && !namespace.is_some_and(|namespace| created.contains(&*namespace))
     });
     let tried = tried.map(async |step: &Step| Some((step.object.key.clone(), problem(api, step, recreate).await?)));
-    futures::stream::iter(tried).buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect().await
+    let mut answers = futures::stream::iter(tried).buffer_unordered(AT_A_TIME);
+    let mut all = Tried::default();
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Some((key, Answer::Rejected(reason))) => drop(all.rejected.insert(key, reason)),
+            Some((key, Answer::Recreated)) => drop(all.recreated.insert(key)),
+            None => {}
+        }
+    }
+    all
 }
 
 fn is_creation(step: &Step) -> bool {
     matches!(step.action, Action::Create { .. })
 }
 
-async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<String> {
+async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<Answer> {
     let identity = &step.object;
     let mut target = step.target()?.clone();
     loop {
@@ -46,11 +70,13 @@ async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<String> {
             Ok(_) | Err(ApiError::NotServed { .. }) => return None,
             Err(error) if error.is_reason("Conflict") => return None,
             Err(error) if rejection::is_immutable(&error) && recreate && rejection::may_recreate(identity) => {
-                return None;
+                return Some(Answer::Recreated);
             }
-            Err(error) if rejection::is_immutable(&error) => return Some(rejection::immutable(identity, &error)),
+            Err(error) if rejection::is_immutable(&error) => {
+                return Some(Answer::Rejected(rejection::immutable(identity, &error)));
+            }
             Err(error) if rejection::without_allocation(&error, &mut target).is_some() => {}
-            Err(error) => return Some(rejection::explained(&error)),
+            Err(error) => return Some(Answer::Rejected(rejection::explained(&error))),
         }
     }
 }

@@ -151,6 +151,18 @@ async fn a_dry_run_prints_fields_and_rejections_and_changes_nothing() {
     assert_eq!(world.get("secrets/s").await, secret);
 }
 
+/// Such an update has no field manager.
+#[tokio::test]
+async fn the_commit_of_an_undo_that_only_removes_a_field_is_named() {
+    let world = World::new("removes").await;
+    world.create("configmaps", map("a", "4")).await;
+    world.patch("configmaps/a", json!({"data": {"salt": "9"}})).await;
+    let commit = world.last_commit("configmaps/NS/a").await;
+    let made = world.commits(&format!("undo {commit} configmap/a -n NS")).await;
+    assert_eq!(world.get("configmaps/a").await["data"], json!({"tea": "4"}));
+    assert_eq!(made, [world.last_commit("configmaps/NS/a").await]);
+}
+
 /// kube-apiserver reads the options of a deletion from its body only.
 #[tokio::test]
 async fn a_dry_run_and_a_preview_delete_nothing() {

@@ -17,10 +17,39 @@ async fn a_changed_role_reference_needs_a_recreation() {
     world.ask(&format!("{line} --dry-run")).await.fails_with("would be rejected: ").fails_with("--recreate");
     world.run(&line).await.fails_with("give --recreate");
     assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("admin"));
-    world.ask(&format!("{line} --recreate --dry-run")).await.ok();
+    world.ask(&format!("{line} --recreate --dry-run")).await.ok().says("it is deleted and created again");
     assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("admin"));
-    world.run(&format!("{line} --recreate")).await.ok().says("recreated RoleBinding");
+    world.run(&format!("{line} --recreate")).await.ok().says("recreated RoleBinding").says(" --recreate ");
     assert_eq!(world.get("rolebindings/a").await["roleRef"], reference("view"));
+}
+
+#[tokio::test]
+async fn what_an_object_owns_is_named_before_it_is_deleted() {
+    let world = World::new("owned").await;
+    let since = world.revision().await;
+    let owner = world.create("configmaps", map("owner", "4")).await;
+    let mut dependent = map("owned", "4");
+    let uid = owner["metadata"]["uid"].clone();
+    dependent["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+    world.create("configmaps", dependent).await;
+    world.last_commit("configmaps/NS/owned").await;
+    let ran = world.ask(&format!("undo --since={since} configmap/owner -n NS --dry-run")).await.ok();
+    ran.says("it owns ConfigMap").says("/owned, which Kubernetes deletes with it");
+    // What the plan deletes itself needs no note.
+    let both = world.ask(&format!("undo --since={since} -n NS --dry-run")).await.ok();
+    assert!(both.stdout.contains("2 to delete") && !both.stdout.contains("it owns"), "{}", both.stdout);
+}
+
+#[tokio::test]
+async fn what_is_being_deleted_cannot_be_undeleted_yet() {
+    let world = World::new("waits").await;
+    let mut held = map("a", "4");
+    held["metadata"]["finalizers"] = json!(["example.org/clean"]);
+    world.create("configmaps", held).await;
+    world.request_deletion("configmaps/a").await;
+    world.ask("undelete configmap/a -n NS --dry-run").await.fails_with("waits for the finalizers example.org/clean");
+    world.patch("configmaps/a", json!({"metadata": {"finalizers": null}})).await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use git2::{ErrorCode, Oid};
+use gitcd_repo::boundary::Cut;
 use gitcd_repo::changes;
 
 use super::commits::{BranchCommit, newest_first};
@@ -80,7 +81,11 @@ impl History {
         let mut brought: BTreeMap<usize, BTreeSet<Oid>> = BTreeMap::new();
         for other in others {
             match line.partition_point(|commit| self.has(commit.commit.oid, other)) {
-                0 => return Err(FindCommitError::Elsewhere(other)),
+                0 => {
+                    return Err(self
+                        .removed(other)?
+                        .map_or(FindCommitError::Elsewhere(other), FindCommitError::History));
+                }
                 newer => brought.entry(newer - 1).or_default().insert(other),
             };
         }
@@ -120,14 +125,24 @@ impl History {
         let resolved = self.resolve(id);
         let whole = (id.len() == 40).then(|| Oid::from_str(id).ok()).flatten();
         if let Some(oid) = resolved.as_ref().ok().copied().or(whole)
-            && self.boundary.removed(oid)?
-            && let Some(cut) = self.boundary.cut_at(oid)?
+            && let Some(removed) = self.removed(oid)?
         {
-            let (asked, first) = (format!("commit {id}"), cut.revision);
-            let (date, archive_status) = (cut.date(), cut.archive_status());
-            return Err(HistoryError::Cut { asked, first, date, archive_status });
+            return Err(removed);
         }
         resolved.map_err(|error| HistoryError::NoMoment { asked: id.to_owned(), problem: error.to_string() })
+    }
+
+    /// Returns an error for a commit that a cut of the history removed, although its object may still exist.
+    fn removed(&self, oid: Oid) -> Result<Option<HistoryError>, HistoryError> {
+        if !self.boundary.removed(oid)? {
+            return Ok(None);
+        }
+        let error = |cut: &Cut| {
+            let asked = format!("commit {}", &oid.to_string()[..10]);
+            let (date, archive_status) = (cut.date(), cut.archive_status());
+            HistoryError::Cut { asked, first: cut.revision, date, archive_status }
+        };
+        Ok(self.boundary.cut_at(oid)?.map(error))
     }
 
     /// Returns why a commit is not a state of the branch.

@@ -247,6 +247,11 @@ impl History {
         self.tip.revision
     }
 
+    /// Returns whether the history is not whole: it was cut, or this is a clone with a limited depth.
+    pub fn is_shallow(&self) -> bool {
+        self.is_shallow
+    }
+
     /// Returns the incarnation of the store: a random name for one lifetime of its local state.
     ///
     /// # Errors
