@@ -11,11 +11,11 @@ use super::scope::Scope;
 /// Most objects in a note.
 const SHOWN: usize = 5;
 
-/// Adds a note to each of these steps, which delete their objects, if others are deleted with it that no step deletes. What
+/// Adds to each of these steps, which delete their objects, the others that are deleted with it and that no step deletes. What
 /// controllers made for the object is left out: it belongs to the object.
 ///
 /// Reads all objects in the namespaces of the objects; for an object in no namespace, all of the branch.
-pub(super) fn note(branch: &Branch, plan: &mut Plan, is_deleted: impl Fn(&Step) -> bool) -> anyhow::Result<()> {
+pub(super) fn add(branch: &Branch, plan: &mut Plan, is_deleted: impl Fn(&Step) -> bool) -> anyhow::Result<()> {
     let (mut deleted, mut scopes, mut keys) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for (at, step) in plan.steps.iter().enumerate().filter(|(_, step)| is_deleted(step)) {
         let Some(object) = step.target() else { continue };
@@ -27,7 +27,6 @@ pub(super) fn note(branch: &Branch, plan: &mut Plan, is_deleted: impl Fn(&Step) 
     if deleted.is_empty() {
         return Ok(());
     }
-    let mut found: BTreeMap<usize, Vec<ObjectRef>> = BTreeMap::new();
     let all = branch.history.between(None, &branch.tip)?;
     for (relative, change) in &all.keys {
         let is_candidate = |key: &String| !keys.contains(key) && scopes.values().any(|scope| scope.may_have(key));
@@ -42,15 +41,17 @@ pub(super) fn note(branch: &Branch, plan: &mut Plan, is_deleted: impl Fn(&Step) 
         if let (Some(Some(first)), true) = (of.first(), of.iter().all(Option::is_some))
             && custody::left_alone(&key, &object).is_none()
         {
-            found.entry(**first).or_default().push(ObjectRef::of(&key, &object));
+            plan.steps[**first].dependents.push(ObjectRef::of(&key, &object));
         }
-    }
-    for (at, dependents) in found {
-        let mut names: Vec<String> = dependents.iter().take(SHOWN).map(ToString::to_string).collect();
-        if dependents.len() > SHOWN {
-            names.push(format!("{} more", dependents.len() - SHOWN));
-        }
-        plan.steps[at].notes.push(format!("it owns {}, which Kubernetes deletes with it", names.join(", ")));
     }
     Ok(())
+}
+
+/// Describes the dependents of a step; `None` if there are none.
+pub(super) fn described(Step { dependents, .. }: &Step) -> Option<String> {
+    let mut names: Vec<String> = dependents.iter().take(SHOWN).map(ToString::to_string).collect();
+    if dependents.len() > SHOWN {
+        names.push(format!("{} more", dependents.len() - SHOWN));
+    }
+    (!names.is_empty()).then(|| format!("it owns {}, which Kubernetes deletes with it", names.join(", ")))
 }

@@ -255,12 +255,17 @@ fn described(step: &Step, rejected: &BTreeMap<String, String>) -> PreviewStep {
         Action::Nothing(reason) | Action::Left(reason) | Action::Blocked(reason) => Some(reason.clone()),
         _ => rejected.get(&step.object.key).cloned(),
     };
+    let dependents = match step.dependents.len() {
+        0 => None,
+        1 => Some("it owns another object, which Kubernetes deletes with it".to_owned()),
+        many => Some(format!("it owns {many} other objects, which Kubernetes deletes with it")),
+    };
     PreviewStep {
         action: step.word().to_owned(),
         object: step.object.to_string(),
         fields: step.fields.clone(),
         stays: step.stays.clone(),
-        notes: step.notes.clone(),
+        notes: step.notes.iter().cloned().chain(dependents).collect(),
         problem,
     }
 }

@@ -10,6 +10,7 @@ use trishanku_stdio::text::{MAX_CHARS, cut, plain};
 use trishanku_undo::{Action, Plan, Step};
 
 use super::apply::{Done, Outcome};
+use super::dependents;
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -41,7 +42,7 @@ pub(super) fn plan(
         for stays in &step.stays {
             writeln!(out, "    {FAINT}stays, edited later:{FAINT:#} {}", plain(stays))?;
         }
-        for note in &step.notes {
+        for note in step.notes.iter().chain(&dependents::described(step)) {
             writeln!(out, "    {FAINT}note:{FAINT:#} {}", plain(note))?;
         }
         if let Some(reason) = rejected.get(&step.object.key) {
@@ -136,7 +137,7 @@ pub(super) fn to_json(plan: &Plan, rejected: &BTreeMap<String, String>, outcomes
         let field = |field: &Field| json!({ "path": field.path, "from": field.from, "to": field.to });
         let mut json = json!({
             "action": step.word(), "object": step.object, "fields": step.fields.iter().map(field).collect::<Vec<_>>(),
-            "stays": step.stays, "notes": step.notes,
+            "stays": step.stays, "notes": step.notes, "dependents": step.dependents,
         });
         if let Action::Nothing(reason) | Action::Left(reason) | Action::Blocked(reason) = &step.action {
             json["reason"] = reason.as_str().into();

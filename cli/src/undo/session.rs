@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
         let (subjects, live) = observe::subjects(&self.api, &self.branch, found).await?;
         let planner = Planner { schemas: &schemas, secrets: &self.target.secrets, live: &live };
         let mut plan = planner.plan(subjects, mode);
-        dependents::note(&self.branch, &mut plan, |step| matches!(step.action, Action::Delete { .. }))?;
+        dependents::add(&self.branch, &mut plan, |step| matches!(step.action, Action::Delete { .. }))?;
         Ok(Planned { plan, schemas, live })
     }
 
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
         for step in plan.steps.iter_mut().filter(|step| is_recreated(step)) {
             step.notes.push("fields that cannot be changed differ, so it is deleted and created again".to_owned());
         }
-        dependents::note(&self.branch, plan, is_recreated)
+        dependents::add(&self.branch, plan, is_recreated)
     }
 
     /// Sends the steps of a plan. Calls `report` for each outcome.

@@ -75,6 +75,7 @@ impl Planner<'_> {
             stays: Vec::new(),
             notes: Vec::new(),
             contents: Vec::new(),
+            dependents: Vec::new(),
             wave: Wave::default(),
             old_uid: None,
         };

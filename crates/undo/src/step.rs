@@ -53,6 +53,8 @@ pub struct Step {
     pub notes: Vec<String>,
     /// The keys of what would be deleted with the object, because of which the step is blocked.
     pub contents: Vec<String>,
+    /// Other objects that Kubernetes deletes with the object, because nothing else owns them.
+    pub dependents: Vec<ObjectRef>,
     /// When the step is sent.
     pub wave: Wave,
     pub(crate) old_uid: Option<String>,

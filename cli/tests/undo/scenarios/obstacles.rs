@@ -25,7 +25,7 @@ async fn a_changed_role_reference_needs_a_recreation() {
 
 #[tokio::test]
 async fn what_an_object_owns_is_named_before_it_is_deleted() {
-    let world = World::new("owned").await;
+    let world = World::new("dependents").await;
     let since = world.revision().await;
     let owner = world.create("configmaps", map("owner", "4")).await;
     let mut dependent = map("owned", "4");
@@ -36,6 +36,13 @@ async fn what_an_object_owns_is_named_before_it_is_deleted() {
     world.last_commit("configmaps/NS/owned").await;
     let ran = world.ask(&format!("undo --since={since} configmap/owner -n NS --dry-run")).await.ok();
     ran.says("it owns ConfigMap").says("/owned, which Kubernetes deletes with it");
+    // On the page without its name: the user may not have the right to read it.
+    let commit = world.first_commit("configmaps/NS/owner").await;
+    let ui = crate::page::serve(&world, None, &[]).await;
+    let namespace = &world.namespace;
+    let preview = ui.client.page(&format!("/commit/{commit}/undo?object=configmaps/{namespace}/owner")).await;
+    assert!(preview.body.contains("it owns another object, which Kubernetes deletes with it"), "{}", preview.body);
+    assert!(!preview.body.contains("/owned"), "{}", preview.body);
     // What the plan deletes itself needs no note.
     let both = world.ask(&format!("undo --since={since} -n NS --dry-run")).await.ok();
     assert!(both.stdout.contains("2 to delete") && !both.stdout.contains("it owns"), "{}", both.stdout);
