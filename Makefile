@@ -213,5 +213,10 @@ e2e-kubernetes: build ## The API machinery's conformance specs of Kubernetes' ow
 schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI (needs Go); ARGS=--check only compares
 	@hack/schema.sh $(ARGS)
 
+.PHONY: workflows
+workflows: ## Check the workflows of GitHub Actions (needs Go)
+	@# The arguments of make are split into words, which shellcheck would report.
+	GOFLAGS=-mod=readonly GOWORK=off go -C hack/workflows tool actionlint -shellcheck= -pyflakes= "$(CURDIR)"/.github/workflows/*.yml
+
 assets: ## Get the Kubernetes and etcd binaries; prints their folder
 	@hack/assets.sh
