@@ -40,6 +40,7 @@ pub(crate) use self::page::PageUndo;
 use self::scope::Scope;
 pub(crate) use self::session::Target;
 use self::session::{Identity, Planned, Session, UNCHECKED};
+use self::trial::Tried;
 use crate::objects::{self, Object};
 
 /// Selects the control plane.
@@ -85,7 +86,7 @@ pub(crate) async fn undo(place: &Place, options: &Undo) -> anyhow::Result<ExitCo
             gather::of_commits(branch, &commits, by, &scope)?
         }
     };
-    running.run(found, Mode::Undo, since.as_ref()).await
+    running.run(found, &scope, Mode::Undo, since.as_ref()).await
 }
 
 /// Under load, a store makes one commit of the writes of several users.
@@ -110,7 +111,7 @@ pub(crate) async fn restore(place: &Place, options: &Restore) -> anyhow::Result<
     let then = running.session.branch.history.at(options.to)?;
     let scope = running.scope(&options.objects, Some(&then))?;
     let found = gather::between(&running.session.branch, &then, &scope)?;
-    running.run(found, Mode::Restore { prune: options.prune }, Some(&then)).await
+    running.run(found, &scope, Mode::Restore { prune: options.prune }, Some(&then)).await
 }
 
 /// Brings deleted objects back.
@@ -132,7 +133,7 @@ pub(crate) async fn undelete(place: &Place, options: &Undelete) -> anyhow::Resul
         (scope, Some(since)) => gather::deleted_since(&running.session.branch, since, scope)?,
         (_, None) => bail!("name objects, or give --since, such as --since=10m"),
     };
-    running.run(found, Mode::Undo, since.as_ref()).await
+    running.run(found, &scope, Mode::Undo, since.as_ref()).await
 }
 
 impl Common {
@@ -170,14 +171,19 @@ impl<'a> Running<'a> {
     }
 
     /// Plans, asks, and applies.
-    async fn run(&self, found: Found, mode: Mode, moment: Option<&Moment>) -> anyhow::Result<ExitCode> {
-        let mut planned = self.session.plan(found, mode, moment).await?;
-        if self.options.recreate {
-            self.session.note_recreations(&mut planned.plan).await?;
+    async fn run(&self, found: Found, scope: &Scope, mode: Mode, moment: Option<&Moment>) -> anyhow::Result<ExitCode> {
+        // A misspelt name must not look like an object that is as it should be.
+        for unchanged in scope.without_changes(|key| found.contains_key(key), found.is_empty()) {
+            trishanku_stdio::eprintln!("no change of {} is among those", plain(&unchanged));
         }
+        let Common { recreate, dry_run, .. } = *self.options;
+        let mut planned = self.session.plan(found, mode, moment).await?;
+        let tried =
+            if recreate || dry_run { self.session.tried(&planned.plan, recreate).await } else { Tried::default() };
+        self.session.note_recreations(&mut planned.plan, &tried)?;
         let plan = &planned.plan;
-        if self.options.dry_run {
-            return self.show(plan).await;
+        if dry_run {
+            return self.show(plan, &tried.rejected);
         }
         if self.options.json && !self.options.yes {
             bail!("--json prints the plan only with --dry-run: give that, or --yes");
@@ -195,14 +201,13 @@ impl<'a> Running<'a> {
     }
 
     /// Prints a plan with what kube-apiserver would reject.
-    async fn show(&self, plan: &Plan) -> anyhow::Result<ExitCode> {
-        let rejected = self.session.rejected(plan, self.options.recreate).await;
+    fn show(&self, plan: &Plan, rejected: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         let mut out = trishanku_stdio::stdout();
         if self.options.json {
-            let json = json!({ "dryRun": true, "steps": print::to_json(plan, &rejected, &[]) });
+            let json = json!({ "dryRun": true, "steps": print::to_json(plan, rejected, &[]) });
             writeln!(out, "{json:#}")?;
         } else {
-            print::plan(&mut out, plan, &rejected, self.options.whole)?;
+            print::plan(&mut out, plan, rejected, self.options.whole)?;
         }
         let is_whole = rejected.is_empty() && plan.blocked().next().is_none();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

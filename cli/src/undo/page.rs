@@ -147,7 +147,7 @@ impl Inner {
 
     /// Describes a plan, which can be confirmed from then on.
     async fn offer(&self, session: &Session<'_>, request: &UndoRequest, plan: &Plan, warnings: Vec<String>) -> Preview {
-        let rejected = session.rejected(plan, false).await;
+        let rejected = session.tried(plan, false).await.rejected;
         let id = self.count.fetch_add(1, Ordering::Relaxed).to_string();
         let offer = Offered { id: id.clone(), request: request.clone(), digest: self.digest(plan), undone: None };
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,18 @@ impl Scope {
         }
     }
 
+    /// Returns what is selected by name and has no change, if the keys in `is_changed` have one.
+    pub(super) fn without_changes(&self, is_changed: impl Fn(&str) -> bool, is_empty: bool) -> Vec<String> {
+        match self {
+            Self::Namespace(namespace) if is_empty => vec![format!("namespace {namespace}")],
+            Self::All | Self::Namespace(_) => Vec::new(),
+            Self::Keys(keys) => {
+                let is_unchanged = |key: &&String| if key.ends_with('/') { is_empty } else { !is_changed(key) };
+                keys.iter().filter(is_unchanged).cloned().collect()
+            }
+        }
+    }
+
     /// Returns whether a key may be selected, before its value is read.
     pub(super) fn may_have(&self, key: &str) -> bool {
         match self {

@@ -1,6 +1,5 @@
 //! A control plane, connected, with its history up to now: what all commands here plan and apply with.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -20,7 +19,8 @@ use super::apply::{self, Applier, Done, Outcome};
 use super::branch::Branch;
 use super::gather::Found;
 use super::selected::Selected;
-use super::{Place, commits, dependents, observe, trial};
+use super::trial::{self, Tried};
+use super::{Place, commits, dependents, observe};
 use crate::cluster::{Cluster, client_config, hiding_option};
 use crate::location::Location;
 
@@ -148,15 +148,14 @@ impl<'a> Session<'a> {
         Ok(Planned { plan, schemas, live })
     }
 
-    /// Returns why kube-apiserver would reject steps, by key.
-    pub(super) async fn rejected(&self, plan: &Plan, recreate: bool) -> BTreeMap<String, String> {
-        trial::run(&self.api, plan, recreate).await.rejected
+    /// Returns what kube-apiserver would answer to the steps of a plan.
+    pub(super) async fn tried(&self, plan: &Plan, recreate: bool) -> Tried {
+        trial::run(&self.api, plan, recreate).await
     }
 
     /// Adds a note to each step that deletes and creates its object, which only kube-apiserver knows.
-    pub(super) async fn note_recreations(&self, plan: &mut Plan) -> anyhow::Result<()> {
-        let recreated = trial::run(&self.api, plan, true).await.recreated;
-        let is_recreated = |step: &Step| recreated.contains(&step.object.key);
+    pub(super) fn note_recreations(&self, plan: &mut Plan, tried: &Tried) -> anyhow::Result<()> {
+        let is_recreated = |step: &Step| tried.recreated.contains(&step.object.key);
         for step in plan.steps.iter_mut().filter(|step| is_recreated(step)) {
             step.notes.push("fields that cannot be changed differ, so it is deleted and created again".to_owned());
         }

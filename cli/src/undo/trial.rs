@@ -69,11 +69,11 @@ async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<Answer> {
             // The definition of the kind is in the plan, or the object changed since: the real step handles both.
             Ok(_) | Err(ApiError::NotServed { .. }) => return None,
             Err(error) if error.is_reason("Conflict") => return None,
-            Err(error) if rejection::is_immutable(&error) && recreate && rejection::may_recreate(identity) => {
-                return Some(Answer::Recreated);
-            }
             Err(error) if rejection::is_immutable(&error) => {
-                return Some(Answer::Rejected(rejection::immutable(identity, &error)));
+                return Some(match recreate && rejection::may_recreate(identity) {
+                    true => Answer::Recreated,
+                    false => Answer::Rejected(rejection::immutable(identity, &error)),
+                });
             }
             Err(error) if rejection::without_allocation(&error, &mut target).is_some() => {}
             Err(error) => return Some(Answer::Rejected(rejection::explained(&error))),

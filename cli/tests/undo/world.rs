@@ -279,10 +279,17 @@ impl World {
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trishanku"));
         command.args(line.split_whitespace().map(|word| word.replace("NS", &self.namespace)));
-        command.arg("--repo").arg(self.shared.cluster.folder().join("repo.git"));
+        if !line.contains("--repo=") {
+            command.arg("--repo").arg(self.repository());
+        }
         command.arg("--kubeconfig").arg(&self.shared.kubeconfig);
         command.stdin(Stdio::null()).env_remove("GITCD_REPO").env_remove("TRISHANKU_DIR");
         command
+    }
+
+    /// Returns where the repository of the cluster is.
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.shared.cluster.folder().join("repo.git")
     }
 
     /// Runs a command without `--yes`.
@@ -311,9 +318,8 @@ impl World {
         let revision: i64 = self.revision().await.parse().expect("a number");
         let deadline = Instant::now() + WITHIN;
         loop {
-            let repo = self.shared.cluster.folder().join("repo.git");
             let keys = KeySpace::new("/registry", [""; 0]);
-            let history = History::open(Config { keys, ..Config::named(repo, "default") }, false);
+            let history = History::open(Config { keys, ..Config::named(self.repository(), "default") }, false);
             let history = history.expect("the branch can be read");
             if history.revision() >= revision {
                 return history;

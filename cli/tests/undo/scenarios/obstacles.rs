@@ -1,5 +1,7 @@
 //! What is in the way: immutable fields, finalizers, quotas, webhooks.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::world::{World, deployment, map};
@@ -46,6 +48,41 @@ async fn what_an_object_owns_is_named_before_it_is_deleted() {
     // What the plan deletes itself needs no note.
     let both = world.ask(&format!("undo --since={since} -n NS --dry-run")).await.ok();
     assert!(both.stdout.contains("2 to delete") && !both.stdout.contains("it owns"), "{}", both.stdout);
+}
+
+#[tokio::test]
+async fn a_name_without_changes_is_reported() {
+    let world = World::new("misspelt").await;
+    world.create("configmaps", map("a", "4")).await;
+    let since = world.revision().await;
+    world.patch("configmaps/a", json!({"data": {"tea": "5"}})).await;
+    let ran = world.ask(&format!("undo --since={since} configmap/a configmap/b -n NS --dry-run")).await.ok();
+    let reported = format!("no change of configmaps/{}/b is among those\n", world.namespace);
+    assert_eq!((ran.stderr, ran.stdout.contains("1 to update")), (reported, true), "{}", ran.stdout);
+    let ran = world.ask(&format!("undo --since={since} -n nosuch --dry-run")).await.ok();
+    assert_eq!(ran.stderr, "no change of namespace nosuch is among those\n", "{}", ran.stdout);
+}
+
+#[tokio::test]
+async fn the_commit_with_which_a_shallow_clone_begins_cannot_be_undone() {
+    let world = World::new("oldest").await;
+    world.create("configmaps", map("a", "4")).await;
+    world.patch("configmaps/a", json!({"data": {"tea": "5"}})).await;
+    world.last_commit("configmaps/NS/a").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let clone = folder.path().join("clone.git");
+    let from = format!("file://{}", world.repository().display());
+    let mut git = Command::new("git");
+    git.args(["clone", "--quiet", "--bare", "--depth=1", "--no-single-branch", &from]).arg(&clone);
+    assert!(git.status().expect("git is installed").success());
+    let mut git = Command::new("git");
+    let tip = git.arg("-C").arg(&clone).args(["rev-parse", "default"]).output().expect("git is installed");
+    let tip = String::from_utf8(tip.stdout).expect("an ID").trim().to_owned();
+    let repo = clone.display();
+    let ran = world.run(&format!("undo {tip} --repo={repo}")).await;
+    let reported = format!("the history here begins with commit {}, so what it changed is not known", &tip[..10]);
+    ran.fails_with(&reported).fails_with("git fetch --unshallow");
+    assert_eq!(world.get("configmaps/a").await["data"]["tea"], "5");
 }
 
 #[tokio::test]

@@ -115,7 +115,9 @@ pub enum HistoryError {
         problem: String,
     },
     /// The branch did not exist then.
-    #[error("{asked} is before the first revision in Git, {first}, committed at {time}")]
+    #[error(
+        "{asked} is before the first revision in Git, {first}, committed at {time}; give {first}, or a later revision or time"
+    )]
     TooEarly {
         /// The requested moment.
         asked: String,
