@@ -71,13 +71,17 @@ async fn the_commit_with_which_a_shallow_clone_begins_cannot_be_undone() {
     world.last_commit("configmaps/NS/a").await;
     let folder = tempfile::tempdir().expect("a folder");
     let clone = folder.path().join("clone.git");
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(folder.path()).args(arguments).output();
+        let output = output.expect("git is installed");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("an ID").trim().to_owned()
+    };
+    git(&["init", "--quiet", "--bare", "clone.git"]);
     let from = format!("file://{}", world.repository().display());
-    let mut git = Command::new("git");
-    git.args(["clone", "--quiet", "--bare", "--depth=1", "--no-single-branch", &from]).arg(&clone);
-    assert!(git.status().expect("git is installed").success());
-    let mut git = Command::new("git");
-    let tip = git.arg("-C").arg(&clone).args(["rev-parse", "default"]).output().expect("git is installed");
-    let tip = String::from_utf8(tip.stdout).expect("an ID").trim().to_owned();
+    let references = ["heads/main", "gitcd/metadata/main"].map(|name| format!("refs/{name}:refs/{name}"));
+    git(&["--git-dir=clone.git", "fetch", "--quiet", "--depth=1", &from, &references[0], &references[1]]);
+    let tip = git(&["--git-dir=clone.git", "rev-parse", "refs/heads/main"]);
     let repo = clone.display();
     let ran = world.run(&format!("undo {tip} --repo={repo}")).await;
     let reported = format!("the history here begins with commit {}, so what it changed is not known", &tip[..10]);
