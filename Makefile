@@ -100,6 +100,12 @@ bench-memory: ## Measure the memory of gitcd and etcd with 100,000 keys, and wit
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench memory --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-growth
+bench-growth: ## Measure how cost grows with keys, watchers and branches, beside etcd; writes docs/benchmarks.md and its pictures
+	@assets="$$(hack/assets.sh etcd)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd -p gitcd-bench && \
+	target/release/gitcd-bench growth --write docs/benchmarks.md $(ARGS)
+
 .PHONY: bench-kube
 bench-kube: ## Measure gitcd and etcd through a kube-apiserver each; writes docs/benchmarks.md
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \

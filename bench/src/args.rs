@@ -1,6 +1,7 @@
 //! The command line.
 
 mod compare;
+mod growth;
 mod hostile;
 mod memory;
 
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 use gitcd_bench::output::Output;
 
 pub(crate) use self::compare::Compare;
+pub(crate) use self::growth::Growth;
 pub(crate) use self::hostile::Hostile;
 pub(crate) use self::memory::Memory;
 use crate::bare_wire;
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     IdleCost(Idle),
     /// Measures the memory of both with many keys and a long history
     Memory(Memory),
+    /// Measures how cost grows with the number of keys, the length of a list, and the numbers of watchers and branches
+    Growth(Growth),
     /// Measures both behind a kube-apiserver each
     Kube(Kube),
     /// Measures Git as a database: size, repacks, a commit per revision, a large directory, starts

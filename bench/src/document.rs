@@ -22,6 +22,8 @@ pub enum Section {
     Kube,
     /// Memory of both with many keys.
     Memory,
+    /// How cost grows with keys, watchers and branches.
+    Growth,
     /// The cost of very few writes.
     IdleCost,
     /// Git as a database.
@@ -36,10 +38,11 @@ pub enum Section {
     Framework,
 }
 
-const ALL: [Section; 9] = [
+const ALL: [Section; 10] = [
     Section::Comparison,
     Section::Kube,
     Section::Memory,
+    Section::Growth,
     Section::IdleCost,
     Section::Storage,
     Section::Branches,
@@ -54,6 +57,7 @@ impl Section {
             Self::Comparison => "<!-- section: comparison -->\n",
             Self::Kube => "<!-- section: kube -->\n",
             Self::Memory => "<!-- section: memory -->\n",
+            Self::Growth => "<!-- section: growth -->\n",
             Self::IdleCost => "<!-- section: idle cost -->\n",
             Self::Storage => "<!-- section: storage -->\n",
             Self::Branches => "<!-- section: branches -->\n",

@@ -3,17 +3,19 @@
 //! [`server`] starts both as processes, and [`bare_wire`] beside them; [`run`] gives them turns under each [`workload`], and
 //! [`report`] formats the results. A [`driver`] is a client of a workload: the [`go_client`], or the Rust client, which sends
 //! requests through [`client`] and is driven by [`load`]. Both see a server as a [`target`]. The other measurements are
-//! [`idle`], [`memory`], [`kube`], [`storage`], [`branches`], [`headless`] and [`hostile`].
+//! [`idle`], [`memory`], [`growth`], [`kube`], [`storage`], [`branches`], [`headless`] and [`hostile`].
 
 mod args;
 mod bare_wire;
 mod branches;
+mod chart;
 mod client;
 mod compact;
 mod data;
 mod disk;
 mod driver;
 mod go_client;
+mod growth;
 mod headless;
 mod hostile;
 mod idle;
@@ -24,10 +26,12 @@ mod memory;
 mod report;
 mod run;
 mod server;
+mod steady;
 mod storage;
 mod storage_plan;
 mod target;
 mod workload;
+mod writers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +44,7 @@ use gitcd_bench::{child, machine, process};
 use tokio::signal::unix::{SignalKind, signal};
 use trishanku::plane::Assets;
 
-use crate::args::{Args, Branches, Command, Compare, Headless, Hostile, Idle, Kube, Memory, Storage};
+use crate::args::{Args, Branches, Command, Compare, Growth, Headless, Hostile, Idle, Kube, Memory, Storage};
 use crate::idle::IdleCost;
 use crate::machine::Machine;
 use crate::report::compare::Report;
@@ -75,6 +79,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
                 Some(Command::BareWire(_)) => unreachable!("it runs in a runtime of its own"),
                 Some(Command::IdleCost(idle)) => idle_cost(args, idle).await,
                 Some(Command::Memory(memory)) => memory_of_both(args, memory).await,
+                Some(Command::Growth(options)) => growing(args, options).await,
                 Some(Command::Kube(kube)) => through_kube_apiserver(args, kube).await,
                 Some(Command::Storage(options)) => git_as_a_database(args, options).await,
                 Some(Command::Branches(branches)) => following(args, branches).await,
@@ -204,6 +209,33 @@ async fn git_as_a_database(args: &Args, options: &Storage) -> Result<ExitCode> {
     };
     storage::run(args, &folder, plan, &options.only, &mut measured).await?;
     options.output.deliver(&measured, &measured.tables(), Section::Storage, &measured.section())?;
+    Ok(exit_code(measured.good()))
+}
+
+async fn growing(args: &Args, options: &Growth) -> Result<ExitCode> {
+    let folder = data_folder(args.dir.as_deref())?;
+    let own = args.program(Kind::Gitcd)?.own_version().unwrap_or_default();
+    let mut measured = growth::Measured {
+        command: options.command(args),
+        date: now(),
+        machine: look(&folder),
+        versions: vec![format!("gitcd {own}")],
+        plan: options.plan(),
+        keys: None,
+        lists: None,
+        watchers: None,
+        stars: Vec::new(),
+    };
+    growth::run(args, &folder, &options.only, &mut measured).await?;
+    options.output.deliver(&measured, &measured.tables(), Section::Growth, &measured.section())?;
+    if let Some(document) = &options.output.write {
+        let images = document.with_file_name("images");
+        fs::create_dir_all(&images).with_context(|| format!("cannot create {}", images.display()))?;
+        for (name, svg) in measured.charts() {
+            let path = images.join(format!("{name}.svg"));
+            fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
     Ok(exit_code(measured.good()))
 }
 

@@ -119,6 +119,8 @@ pub(crate) struct Program {
     kind: Kind,
     path: PathBuf,
     more: Vec<OsString>,
+    /// Arguments for `gitcd init`, and for `gitcd serve`.
+    branch: Vec<OsString>,
 }
 
 impl Program {
@@ -135,7 +137,7 @@ impl Program {
             }
             None => kind.find()?,
         };
-        Ok(Self { kind, path, more: more.to_vec() })
+        Ok(Self { kind, path, more: more.to_vec(), branch: Vec::new() })
     }
 
     /// The path of the program.
@@ -146,6 +148,13 @@ impl Program {
     /// Adds arguments before those of the user.
     pub(crate) fn with(mut self, arguments: &[String]) -> Self {
         self.more.splice(..0, arguments.iter().map(OsString::from));
+        self
+    }
+
+    /// Gives the branch of gitcd other references than its default ones.
+    pub(crate) fn with_branch(mut self, data: &str, metadata: &str) -> Self {
+        let names = [("data", data), ("metadata", metadata)];
+        self.branch = names.map(|(kind, name)| format!("--{kind}-reference-names=default={name}").into()).into();
         self
     }
 
@@ -186,7 +195,7 @@ impl Program {
     }
 
     fn init(&self, store: &Path) -> Result<()> {
-        let made = Command::new(&self.path).arg("init").arg(repo(store)).output();
+        let made = Command::new(&self.path).arg("init").arg(repo(store)).args(&self.branch).output();
         let made = made.with_context(|| format!("cannot start {}", self.path.display()))?;
         let said = String::from_utf8_lossy(&made.stderr);
         ensure!(made.status.success(), "gitcd init failed: {said}");
@@ -199,7 +208,8 @@ impl Program {
             .arg("serve")
             .arg(repo(store))
             .arg(format!("--listen-urls=default=http://{address}"))
-            .arg("--key-prefixes=default=/registry");
+            .arg("--key-prefixes=default=/registry")
+            .args(&self.branch);
         command
     }
 

@@ -62,3 +62,24 @@ fn all_clients_are_measured_and_every_row_is_in_the_report() {
     assert_eq!((rows("Rust"), rows("Go")), (2, 2 * (clients.len() - 1)), "{page}");
     assert!(page.contains("## bare-wire-1 and bare-wire-2 side by side"), "{page}");
 }
+
+#[test]
+fn the_curve_of_branches_is_measured_and_drawn() {
+    let gitcd = Path::new(PROGRAM).with_file_name("gitcd");
+    if !gitcd.exists() {
+        eprintln!("SKIPPED: {} is not built; run the tests of the workspace", gitcd.display());
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("benchmarks.md");
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["growth", "--only=branches", "--branches=2,3", "--branch-rate=5", "--seconds=4", "--gitcd"]).arg(gitcd);
+    bench.arg("--dir").arg(folder.path()).arg("--write").arg(&page);
+    let output = bench.output().expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(page).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| 2  ") || line.starts_with("| 3  ")).count();
+    assert_eq!(rows, 2, "{page}");
+    let picture = std::fs::read_to_string(folder.path().join("images/growth-branches.svg")).expect("the picture");
+    assert_eq!(picture.matches("<circle").count(), 4, "{picture}");
+}

@@ -18,8 +18,8 @@ use crate::machine::Machine;
 use crate::server::Program;
 
 pub(crate) use merge::Merges;
-pub(crate) use propagation::Propagation;
-pub(crate) use topology::Topology;
+pub(crate) use propagation::{Propagation, receive, watch};
+pub(crate) use topology::{Topology, add_remote, bare};
 
 /// The amount of load.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     Ok((version, propagations, merges))
 }
 
-fn git(repository: &Path, words: &[&str]) -> Result<()> {
+pub(crate) fn git(repository: &Path, words: &[&str]) -> Result<()> {
     let done = Command::new("git").arg("-C").arg(repository).args(words).output().context("cannot start git")?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "git {}: {said}", words.join(" "));
@@ -78,7 +78,7 @@ fn git(repository: &Path, words: &[&str]) -> Result<()> {
 }
 
 /// Waits until a condition holds, polling it every few milliseconds.
-async fn eventually(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let waited = async {
         while !holds().await? {
             tokio::time::sleep(Duration::from_millis(20)).await;

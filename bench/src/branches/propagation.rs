@@ -105,7 +105,7 @@ async fn write(target: &Target, space: KeySpace, plan: Plan, start: Instant) -> 
 }
 
 /// Opens a watch of a whole space.
-async fn watch(target: &Target, space: KeySpace) -> Result<Streaming<WatchResponse>> {
+pub(crate) async fn watch(target: &Target, space: KeySpace) -> Result<Streaming<WatchResponse>> {
     let (requests, outgoing) = mpsc::channel(1);
     let create =
         WatchCreateRequest { key: space.prefix().into(), range_end: space.end(), ..WatchCreateRequest::default() };
@@ -118,7 +118,7 @@ async fn watch(target: &Target, space: KeySpace) -> Result<Streaming<WatchRespon
 }
 
 /// Returns the latency of each write in milliseconds.
-async fn receive(mut events: Streaming<WatchResponse>, space: KeySpace, start: Instant) -> Result<Vec<f64>> {
+pub(crate) async fn receive(mut events: Streaming<WatchResponse>, space: KeySpace, start: Instant) -> Result<Vec<f64>> {
     let wanted = space.keys as usize;
     let mut latencies = Vec::with_capacity(wanted);
     while latencies.len() < wanted {

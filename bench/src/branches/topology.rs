@@ -167,11 +167,11 @@ pub(super) fn repository(target: &Target) -> PathBuf {
     target.server.repository()
 }
 
-pub(super) fn add_remote(target: &Target, name: &str, url: &str) -> Result<()> {
+pub(crate) fn add_remote(target: &Target, name: &str, url: &str) -> Result<()> {
     git(&repository(target), &["config", &format!("remote.{name}.url"), url])
 }
 
-fn bare(path: &Path) -> Result<()> {
+pub(crate) fn bare(path: &Path) -> Result<()> {
     let made = Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(path).status();
     anyhow::ensure!(made.context("cannot start git")?.success(), "git init failed");
     Ok(())

@@ -6,22 +6,20 @@
 mod attack;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
 use serde::Serialize;
-use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::attack::Attack;
 use self::attack::Attacker;
 use crate::child::free_address;
-use crate::client::{get, put};
 use crate::data::{CONFIG_MAPS, KeySpace};
 use crate::load::histogram;
 use crate::machine::Machine;
 use crate::process;
 use crate::server::Program;
+use crate::steady::{Latency, steady};
 use crate::target::Target;
 
 /// The amount of load.
@@ -46,15 +44,6 @@ pub(crate) struct Measured {
     /// All times without a hostile request.
     pub(crate) alone: Latency,
     pub(crate) beside: Vec<Beside>,
-}
-
-/// Latency of the steady load, in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Latency {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
-    pub(crate) requests: u64,
 }
 
 /// What a kind of hostile request costs the others.
@@ -113,47 +102,6 @@ pub(crate) async fn run(
     let version = target.server.version.clone();
     target.server.stop().await?;
     Ok((version, Latency::of(&alone), beside))
-}
-
-impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
-        let milliseconds = |value: u64| value as f64 / 1e6;
-        Self {
-            p50: milliseconds(histogram.value_at_quantile(0.5)),
-            p99: milliseconds(histogram.value_at_quantile(0.99)),
-            max: milliseconds(histogram.max()),
-            requests: histogram.len(),
-        }
-    }
-}
-
-/// Puts and gets at a steady rate; measured from the moment at which each was due.
-async fn steady(target: &Target, space: KeySpace, rate: u64, length: Duration) -> Result<Histogram<u64>> {
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate)?);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (start, mut running) = (Instant::now(), tokio::task::JoinSet::new());
-    let mut number = 0;
-    while start.elapsed() < length {
-        let due = ticks.tick().await.into_std();
-        let key = number * 7_919 % space.keys;
-        for writes in [true, false] {
-            let mut kv = target.client.kv(number as usize);
-            running.spawn(async move {
-                if writes {
-                    kv.put(put(space.key(key), space.value(key, number + 2, number))).await?;
-                } else {
-                    kv.range(get(space.key(key))).await?;
-                }
-                anyhow::Ok(due.elapsed().as_nanos() as u64)
-            });
-        }
-        number += 1;
-    }
-    let mut latency = histogram();
-    while let Some(done) = running.join_next().await {
-        latency.saturating_record(done.context("a client panicked")??);
-    }
-    Ok(latency)
 }
 
 /// Samples the memory of a process and its children.

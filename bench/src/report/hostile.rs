@@ -16,7 +16,7 @@ impl Measured {
     /// The table.
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new(["attack", "p50 ms", "p99 ms", "max ms", "p99 / baseline", "answered", "memory"]);
-        let times = |latency: &crate::hostile::Latency| [latency.p50, latency.p99, latency.max].map(number);
+        let times = |latency: &crate::steady::Latency| [latency.p50, latency.p99, latency.max].map(number);
         table.row(["none".to_owned()].into_iter().chain(times(&self.alone)));
         for one in &self.beside {
             let ratio = number(one.latency.p99 / self.alone.p99);

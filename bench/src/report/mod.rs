@@ -2,6 +2,7 @@
 
 mod branches;
 pub(crate) mod compare;
+mod growth;
 mod headless;
 mod hostile;
 mod kube;

@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::history::settle;
 use super::upkeep::{self, RepackRequest};
-use super::{Plan, spread, writers};
+use super::{Plan, spread};
 use crate::args::Args;
 use crate::client::put;
 use crate::data::{CONFIG_MAPS, KeySpace};
@@ -17,6 +17,7 @@ use crate::lag::Sampler;
 use crate::load::Tally;
 use crate::server::Kind;
 use crate::target::Target;
+use crate::writers;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Turns of each side, in alternating order.

@@ -10,12 +10,13 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::upkeep::{self, RepackRequest, git};
-use super::{Plan, spread, writers};
+use super::{Plan, spread};
 use crate::args::Args;
 use crate::lag::Sampler;
 use crate::load::Tally;
 use crate::server::Kind;
 use crate::target::Target;
+use crate::writers;
 
 const SETTLE_LIMIT: Duration = Duration::from_mins(5);
 /// Revisions between compactions.

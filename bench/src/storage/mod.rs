@@ -5,7 +5,6 @@ mod history;
 mod pace;
 mod start;
 mod upkeep;
-mod writers;
 
 use anyhow::Result;
 use serde::Serialize;

@@ -7,11 +7,12 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::history::settle;
-use super::{Plan, spread, writers};
+use super::{Plan, spread};
 use crate::args::Args;
 use crate::lag::Sampler;
 use crate::server::Kind;
 use crate::target::Target;
+use crate::writers;
 
 /// The results.
 #[derive(Debug, Serialize)]

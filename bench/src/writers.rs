@@ -14,7 +14,7 @@ use crate::load::{Done, Step, Tally, closed_loop};
 use crate::target::{Target, WRITERS};
 
 /// Puts to random keys of a space from 64 clients for `length`, with at most `rate` puts a second in total.
-pub(super) async fn write(target: &Target, space: KeySpace, length: Duration, rate: Option<u64>) -> Result<Tally> {
+pub(crate) async fn write(target: &Target, space: KeySpace, length: Duration, rate: Option<u64>) -> Result<Tally> {
     let start = Instant::now();
     let every = rate.map(|rate| Duration::from_secs_f64(WRITERS as f64 / rate as f64));
     let clients = (0..WRITERS).map(|number| Writer {

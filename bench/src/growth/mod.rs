@@ -1,0 +1,166 @@
+//! How cost grows: with the number of keys, the length of a list, the number of watchers, and the number of branches.
+//!
+//! gitcd and etcd are measured beside each other, in turns; branches are gitcd's alone. Each part has servers of its own.
+
+mod keys;
+mod list;
+mod star;
+mod watchers;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+
+#[cfg(test)]
+pub(crate) use self::keys::KeyCount;
+pub(crate) use self::keys::KeyCounts;
+pub(crate) use self::list::{Listed, Lists};
+pub(crate) use self::star::Star;
+#[cfg(test)]
+pub(crate) use self::watchers::WatcherCount;
+pub(crate) use self::watchers::WatcherCounts;
+use crate::args::Args;
+use crate::machine::Machine;
+use crate::server::{Kind, Server};
+use crate::target::Target;
+
+/// What grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    /// The number of keys
+    Keys,
+    /// The length of a list
+    List,
+    /// The number of watchers
+    Watchers,
+    /// The number of branches that one merge follows
+    Branches,
+}
+
+impl Part {
+    /// All, in the order in which they run.
+    pub(crate) const ALL: [Self; 4] = [Self::Keys, Self::List, Self::Watchers, Self::Branches];
+
+    /// The name for `--only`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::List => "list",
+            Self::Watchers => "watchers",
+            Self::Branches => "branches",
+        }
+    }
+}
+
+/// The amount of load.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Plan {
+    /// Numbers of keys, ascending.
+    pub(crate) keys: Vec<u64>,
+    /// Keys of the list.
+    pub(crate) listed: u64,
+    /// Numbers of watchers, ascending.
+    pub(crate) watchers: Vec<usize>,
+    /// Numbers of branches.
+    pub(crate) branches: Vec<usize>,
+    /// Writes a second to all branches together.
+    pub(crate) branch_rate: u64,
+    /// Seconds of each load.
+    pub(crate) seconds: u64,
+}
+
+/// The measurement.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    /// The command line, without paths of this machine.
+    pub(crate) command: String,
+    /// Start, UTC.
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// The version of each server.
+    pub(crate) versions: Vec<String>,
+    pub(crate) plan: Plan,
+    pub(crate) keys: Option<KeyCounts>,
+    pub(crate) lists: Option<Lists>,
+    pub(crate) watchers: Option<WatcherCounts>,
+    pub(crate) stars: Vec<Star>,
+}
+
+/// A value of each server.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Both<T> {
+    pub(crate) gitcd: T,
+    pub(crate) etcd: T,
+}
+
+impl Both<f64> {
+    /// The ratio to etcd.
+    pub(crate) fn ratio(self) -> f64 {
+        self.gitcd / self.etcd
+    }
+}
+
+/// The servers of a part.
+struct Pair(Both<Target>);
+
+impl Pair {
+    async fn start(args: &Args, folder: &Path, compact_every: i64) -> Result<Self> {
+        let start = async |kind: Kind| {
+            let server: Server = args.program(kind)?.start(kind.name().to_owned(), folder).await?;
+            Target::connect(server, args.connections, compact_every).await
+        };
+        Ok(Self(Both { gitcd: start(Kind::Gitcd).await?, etcd: start(Kind::Etcd).await? }))
+    }
+
+    fn versions(&self) -> Vec<String> {
+        let servers = [&self.0.gitcd, &self.0.etcd].map(|target| &target.server);
+        servers.map(|server| format!("{} {}", server.label, server.version)).into()
+    }
+
+    /// Calls `measure` with one server after the other, and then in the opposite order, `rounds` times in all. Returns the results
+    /// of each server.
+    async fn in_turns<T>(&self, rounds: usize, measure: impl AsyncFn(&Target) -> Result<T>) -> Result<Both<Vec<T>>> {
+        let mut all = Both { gitcd: Vec::new(), etcd: Vec::new() };
+        for round in 0..rounds {
+            for turn in 0..2 {
+                if (round + turn) % 2 == 0 {
+                    all.gitcd.push(measure(&self.0.gitcd).await?);
+                } else {
+                    all.etcd.push(measure(&self.0.etcd).await?);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn stop(self) -> Result<()> {
+        self.0.gitcd.server.stop().await?;
+        self.0.etcd.server.stop().await?;
+        Ok(())
+    }
+}
+
+/// Runs the parts one after the other.
+///
+/// # Errors
+/// If a server fails.
+pub(crate) async fn run(args: &Args, folder: &Path, parts: &[Part], measured: &mut Measured) -> Result<()> {
+    let (plan, versions) = (measured.plan.clone(), &mut measured.versions);
+    for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
+        eprintln!("{}:", part.name());
+        match part {
+            Part::Keys => measured.keys = Some(keys::measure(args, folder, &plan, versions).await?),
+            Part::List => measured.lists = Some(list::measure(args, folder, &plan, versions).await?),
+            Part::Watchers => measured.watchers = Some(watchers::measure(args, folder, &plan, versions).await?),
+            Part::Branches => {
+                for branches in plan.branches.iter().copied() {
+                    measured.stars.push(star::measure(args, folder, branches, &plan).await?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
