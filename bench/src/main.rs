@@ -16,6 +16,7 @@ mod disk;
 mod driver;
 mod go_client;
 mod growth;
+mod growth_plan;
 mod headless;
 mod hostile;
 mod idle;

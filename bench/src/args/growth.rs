@@ -5,7 +5,7 @@ use std::fmt::Display;
 use gitcd_bench::output::Output;
 
 use super::Args;
-use crate::growth::{Part, Plan};
+use crate::growth_plan::{Part, Plan};
 
 /// Options of the measurement of growth.
 #[derive(Debug, clap::Args)]

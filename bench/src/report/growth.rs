@@ -286,7 +286,8 @@ fn star_table(stars: &[Star]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::growth::{KeyCount, Plan, WatcherCount};
+    use crate::growth::{KeyCount, WatcherCount};
+    use crate::growth_plan::Plan;
     use crate::machine::Machine;
 
     fn measured(rates: [f64; 2], watched: [f64; 2]) -> Measured {
