@@ -1,8 +1,9 @@
 //! Starts, kills and restarts a store as an operating-system process.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -418,14 +419,22 @@ impl Drop for Server {
 }
 
 /// Returns a port below the ephemeral range: an outgoing connection could otherwise take the port while its server is down
-/// between a kill and a restart. No port is returned twice in a test program.
+/// between a kill and a restart. No other test program gets it as long as this one runs.
 pub(crate) fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     loop {
         let port = rand::random_range(12_000..32_000);
-        let is_new = GIVEN.lock().expect("no thread panics while holding the lock").insert(port);
-        if is_new && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let Ok(reserved) = reserve(port) else { continue };
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            RESERVED.lock().expect("no thread panics while holding the lock").push(reserved);
             return port;
         }
     }
+}
+
+/// Reserves a port, as `trishanku up` does: a Unix socket with an abstract name belongs to the same network namespace, and ends with
+/// its process.
+fn reserve(port: u16) -> std::io::Result<UnixListener> {
+    let name = std::os::unix::net::SocketAddr::from_abstract_name(format!("trishanku-port-{port}"))?;
+    UnixListener::bind_addr(&name)
 }
