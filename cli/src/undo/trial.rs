@@ -70,9 +70,10 @@ async fn problem(api: &Api, step: &Step, recreate: bool) -> Option<Answer> {
             Ok(_) | Err(ApiError::NotServed { .. }) => return None,
             Err(error) if error.is_reason("Conflict") => return None,
             Err(error) if rejection::is_immutable(&error) => {
-                return Some(match recreate && rejection::may_recreate(identity) {
-                    true => Answer::Recreated,
-                    false => Answer::Rejected(rejection::immutable(identity, &error)),
+                return Some(if recreate && rejection::may_recreate(identity) {
+                    Answer::Recreated
+                } else {
+                    Answer::Rejected(rejection::immutable(identity, &error))
                 });
             }
             Err(error) if rejection::without_allocation(&error, &mut target).is_some() => {}
