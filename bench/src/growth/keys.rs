@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{Both, Pair, Plan};
+use super::{Both, COMPACT_EVERY, Pair, SETTLE_LIMIT, p99, total};
 use crate::args::Args;
 use crate::data::{DEPLOYMENTS, KeySpace};
+use crate::growth_plan::Plan;
 use crate::load::Tally;
 use crate::process;
 use crate::target::Target;
@@ -16,9 +17,6 @@ use crate::writers;
 
 /// Turns of each server with each number of keys.
 const ROUNDS: usize = 4;
-const COMPACT_EVERY: i64 = 50_000;
-/// How long a server may work after a load before the other's turn begins in any case.
-const SETTLE_LIMIT: Duration = Duration::from_mins(2);
 
 /// The results, one for each number of keys.
 #[derive(Debug, Serialize)]
@@ -79,14 +77,4 @@ pub(super) async fn measure(args: &Args, folder: &Path, plan: &Plan, versions: &
 async fn settle(target: &Target) -> Result<()> {
     // With large directories, gitcd delays the last commits for longer.
     target.settle(SETTLE_LIMIT).await.map(drop)
-}
-
-fn total(turns: &[Tally]) -> Tally {
-    let mut total = Tally::new();
-    turns.iter().for_each(|turn| total.add(turn));
-    total
-}
-
-fn p99(tally: &Tally) -> f64 {
-    tally.latency.value_at_quantile(0.99) as f64 / 1e6
 }

@@ -9,10 +9,11 @@ use anyhow::{Context, Result, ensure};
 use gitcd::proto::etcdserverpb::RangeRequest;
 use serde::Serialize;
 
-use super::{Both, Pair, Plan};
+use super::{Both, Pair, SETTLE_LIMIT};
 use crate::NEVER;
 use crate::args::Args;
 use crate::data::{DEPLOYMENTS, KeySpace, SECRETS};
+use crate::growth_plan::Plan;
 use crate::load::histogram;
 use crate::steady::{Latency, steady};
 use crate::target::Target;
@@ -20,7 +21,6 @@ use crate::target::Target;
 /// Puts a second beside the lists, and as many gets.
 const RATE: u64 = 100;
 const ROUNDS: usize = 2;
-const SETTLE_LIMIT: Duration = Duration::from_mins(2);
 
 /// The results.
 #[derive(Debug, Serialize)]

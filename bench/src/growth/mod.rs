@@ -8,6 +8,7 @@ mod star;
 mod watchers;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -22,9 +23,15 @@ pub(crate) use self::watchers::WatcherCount;
 pub(crate) use self::watchers::WatcherCounts;
 use crate::args::Args;
 use crate::growth_plan::{Part, Plan};
+use crate::load::Tally;
 use crate::machine::Machine;
 use crate::server::{Kind, Server};
 use crate::target::Target;
+
+/// Revisions between compactions.
+const COMPACT_EVERY: i64 = 50_000;
+/// How long a server may work after a load before the other's turn begins in any case.
+const SETTLE_LIMIT: Duration = Duration::from_mins(2);
 
 /// The measurement.
 #[derive(Debug, Serialize)]
@@ -117,4 +124,15 @@ pub(crate) async fn run(args: &Args, folder: &Path, parts: &[Part], measured: &m
         }
     }
     Ok(())
+}
+
+fn total<'t>(turns: impl IntoIterator<Item = &'t Tally>) -> Tally {
+    let mut total = Tally::new();
+    turns.into_iter().for_each(|turn| total.add(turn));
+    total
+}
+
+/// Returns the p99 in milliseconds.
+fn p99(tally: &Tally) -> f64 {
+    tally.latency.value_at_quantile(0.99) as f64 / 1e6
 }

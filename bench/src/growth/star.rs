@@ -9,13 +9,13 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 
-use super::Plan;
 use crate::NEVER;
 use crate::args::Args;
 use crate::branches::{add_remote, bare, eventually, git, receive, watch};
 use crate::child::Child;
 use crate::client::put;
 use crate::data::{KeySpace, PODS};
+use crate::growth_plan::Plan;
 use crate::process;
 use crate::server::{Kind, Program};
 use crate::target::Target;

@@ -12,25 +12,24 @@ use gitcd::proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
-use super::{Both, Pair, Plan};
+use super::{Both, COMPACT_EVERY, Pair, SETTLE_LIMIT, p99, total};
 use crate::args::Args;
 use crate::client::{put, revision_in};
 use crate::data::{KeySpace, SLICES};
+use crate::growth_plan::Plan;
 use crate::load::{Done, Step, Tally, closed_loop};
 use crate::target::{Target, WRITERS};
 
 const ROUNDS: usize = 4;
-const COMPACT_EVERY: i64 = 50_000;
 /// Watchers of a stream, as kube-apiserver has one for each resource.
 const PER_STREAM: usize = 100;
 const CATCH_UP_LIMIT: Duration = Duration::from_mins(1);
-const SETTLE_LIMIT: Duration = Duration::from_mins(2);
 
 /// The results, one for each number of watchers.
 #[derive(Debug, Serialize)]
@@ -67,15 +66,11 @@ pub(super) async fn measure(
     for watchers in plan.watchers.iter().copied() {
         let length = Duration::from_secs(plan.seconds) / ROUNDS as u32;
         let turns = pair.in_turns(ROUNDS, async |target| turn(target, space, watchers, length).await).await?;
-        let total = |turns: &[(Tally, u64)]| {
-            let (mut total, mut events) = (Tally::new(), 0);
-            for (tally, received) in turns {
-                total.add(tally);
-                events += received;
-            }
-            (total.rate(), total.latency.value_at_quantile(0.99) as f64 / 1e6, events)
+        let side = |turns: &[(Tally, u64)]| {
+            let tally = total(turns.iter().map(|(tally, _)| tally));
+            (tally.rate(), p99(&tally), turns.iter().map(|(_, received)| received).sum())
         };
-        let (gitcd, etcd) = (total(&turns.gitcd), total(&turns.etcd));
+        let (gitcd, etcd) = (side(&turns.gitcd), side(&turns.etcd));
         eprintln!("  {watchers} watchers: {:.0} and {:.0} puts/s", gitcd.0, etcd.0);
         found.push(WatcherCount {
             watchers,
@@ -91,7 +86,7 @@ pub(super) async fn measure(
 /// Returns the puts, and the number of events that the watchers received: one for each put to one of their keys.
 async fn turn(target: &Target, space: KeySpace, watchers: usize, length: Duration) -> Result<(Tally, u64)> {
     let from = target.client.revision().await? + 1;
-    let received = Arc::new(AtomicU64::new(0));
+    let (received, mut arrived) = watch::channel(0);
     let (mut readers, mut open) = (JoinSet::new(), Vec::new());
     for first in (0..watchers).step_by(PER_STREAM) {
         let keys = first..watchers.min(first + PER_STREAM);
@@ -109,20 +104,15 @@ async fn turn(target: &Target, space: KeySpace, watchers: usize, length: Duratio
     });
     let tally = closed_loop(target, writers.collect(), length).await?;
     let expected = expected.load(Ordering::Relaxed);
-    let arrived = async {
-        while received.load(Ordering::Relaxed) < expected {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let arrived = tokio::time::timeout(CATCH_UP_LIMIT, arrived).await;
-    arrived.with_context(|| format!("{expected} events have not reached their watchers"))?;
+    let all = tokio::time::timeout(CATCH_UP_LIMIT, arrived.wait_for(|received| *received >= expected)).await;
+    drop(all.with_context(|| format!("{expected} events have not reached their watchers"))??);
     while let Some(ended) = readers.try_join_next() {
         ended.context("a watcher panicked")??;
     }
     readers.shutdown().await;
     drop(open);
     target.settle(SETTLE_LIMIT).await?;
-    let received = received.load(Ordering::Relaxed);
+    let received = *received.borrow();
     ensure!(received == expected, "{received} events instead of {expected}");
     Ok((tally, received))
 }
@@ -150,10 +140,10 @@ async fn opened(
     Ok((requests, answers))
 }
 
-async fn read(mut answers: Streaming<WatchResponse>, received: Arc<AtomicU64>) -> Result<()> {
+async fn read(mut answers: Streaming<WatchResponse>, received: watch::Sender<u64>) -> Result<()> {
     while let Some(answer) = answers.message().await? {
         ensure!(!answer.canceled, "a watcher was canceled: {}", answer.cancel_reason);
-        received.fetch_add(answer.events.len() as u64, Ordering::Relaxed);
+        received.send_modify(|received| *received += answer.events.len() as u64);
     }
     Ok(())
 }

@@ -174,7 +174,7 @@ impl<'a> Running<'a> {
     async fn run(&self, found: Found, scope: &Scope, mode: Mode, moment: Option<&Moment>) -> anyhow::Result<ExitCode> {
         // A misspelt name must not look like an object that is as it should be.
         for unchanged in scope.without_changes(|key| found.contains_key(key), found.is_empty()) {
-            trishanku_stdio::eprintln!("no change of {} is among those", plain(&unchanged));
+            trishanku_stdio::eprintln!("{} has no changes in the selected history", plain(&unchanged));
         }
         let Common { recreate, dry_run, .. } = *self.options;
         let mut planned = self.session.plan(found, mode, moment).await?;

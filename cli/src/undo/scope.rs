@@ -30,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// Returns what is selected by name and has no change, if the keys in `is_changed` have one.
+    /// Returns the selected names without changes. `is_changed` says which keys have changes, `is_empty` whether none has.
     pub(super) fn without_changes(&self, is_changed: impl Fn(&str) -> bool, is_empty: bool) -> Vec<String> {
         match self {
             Self::Namespace(namespace) if is_empty => vec![format!("namespace {namespace}")],

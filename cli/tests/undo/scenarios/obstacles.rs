@@ -57,10 +57,10 @@ async fn a_name_without_changes_is_reported() {
     let since = world.revision().await;
     world.patch("configmaps/a", json!({"data": {"tea": "5"}})).await;
     let ran = world.ask(&format!("undo --since={since} configmap/a configmap/b -n NS --dry-run")).await.ok();
-    let reported = format!("no change of configmaps/{}/b is among those\n", world.namespace);
+    let reported = format!("configmaps/{}/b has no changes in the selected history\n", world.namespace);
     assert_eq!((ran.stderr, ran.stdout.contains("1 to update")), (reported, true), "{}", ran.stdout);
     let ran = world.ask(&format!("undo --since={since} -n nosuch --dry-run")).await.ok();
-    assert_eq!(ran.stderr, "no change of namespace nosuch is among those\n", "{}", ran.stdout);
+    assert_eq!(ran.stderr, "namespace nosuch has no changes in the selected history\n", "{}", ran.stdout);
 }
 
 #[tokio::test]
