@@ -1,9 +1,10 @@
 //! Metadata and data commits, as far as the history needs them.
 
-use git2::{ObjectType, Odb, Oid};
+use git2::{Odb, Oid};
 use gitcd_repo::history_link::HistoryLink;
 use gitcd_repo::object;
 
+use super::commit_text::{self, CommitText};
 use super::when::When;
 use super::{History, HistoryError};
 
@@ -62,11 +63,6 @@ impl History {
     }
 }
 
-/// Returns the name in the value of an author or a committer.
-fn name(who: &str) -> &str {
-    who.split(" <").next().unwrap_or_default()
-}
-
 /// Reads the revision from the metadata itself.
 fn in_state(odb: &Odb<'_>, tree: Oid) -> Result<i64, HistoryError> {
     let wrong = || HistoryError::object(tree, "it is not the tree of a metadata commit");
@@ -107,31 +103,7 @@ pub struct CommitInfo {
 
 impl CommitInfo {
     pub(super) fn read(odb: &Odb<'_>, oid: Oid) -> Result<Self, HistoryError> {
-        let object = object::read(odb, oid).map_err(|error| HistoryError::object(oid, error.message()))?;
-        if object.kind() != ObjectType::Commit {
-            return Err(HistoryError::object(oid, format!("it is a {}", object.kind().str())));
-        }
-        Self::parse(oid, &String::from_utf8_lossy(object.data()))
-            .ok_or_else(|| HistoryError::object(oid, "it is a malformed commit"))
-    }
-
-    fn parse(oid: Oid, text: &str) -> Option<Self> {
-        let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
-        let (mut tree, mut parents, mut time, mut author, mut committer) = (None, Vec::new(), 0, "", "");
-        for line in head.lines() {
-            match line.split_once(' ') {
-                Some(("tree", id)) => tree = Oid::from_str(id).ok(),
-                Some(("parent", id)) => parents.push(Oid::from_str(id).ok()?),
-                Some(("author", who)) => author = name(who),
-                Some(("committer", who)) => {
-                    committer = name(who);
-                    time = who.rsplit(' ').nth(1)?.parse().ok()?;
-                }
-                _ => {}
-            }
-        }
-        let (author, committer) = (author.to_owned(), committer.to_owned());
-        Some(Self { oid, tree: tree?, parents, time, author, committer, message: message.to_owned() })
+        CommitText::read(odb, oid, |commit| commit.info())
     }
 
     /// Returns whether a gitcd made this merge: its message is a function of the parents (`docs/design/merge.md`, *The commit*).
@@ -143,18 +115,12 @@ impl CommitInfo {
 
     /// Returns the first line of the message.
     pub fn subject(&self) -> &str {
-        self.message.lines().next().unwrap_or_default()
-    }
-
-    fn trailers(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.message.lines().skip(1).filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
+        commit_text::subject(&self.message)
     }
 
     /// Returns the revisions that a store committed here. A commit from a fast-forward has those of another store.
     pub fn revisions(&self) -> Option<Revisions> {
-        let range = self.trailers("Revision").next()?;
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(Revisions { first: first.parse().ok()?, last: last.parse().ok()? })
+        commit_text::revisions(&self.message)
     }
 
     /// Returns who made the changes: the clients of a store, or the author.
@@ -165,6 +131,6 @@ impl CommitInfo {
 
     /// Returns the clients of a store that made the changes; empty if the commit was not made by a store for clients.
     pub fn clients(&self) -> Vec<&str> {
-        self.trailers("Client").collect()
+        commit_text::trailers(&self.message, "Client").collect()
     }
 }

@@ -7,6 +7,7 @@
 //! Source of the formats: `docs/design/git.md`.
 
 pub mod blame;
+mod commit_text;
 pub mod commits;
 pub mod conflicts;
 pub mod exact;

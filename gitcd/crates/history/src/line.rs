@@ -6,6 +6,7 @@
 use git2::{Odb, Oid};
 use gitcd_repo::history_link::HistoryLink;
 
+use super::commit_text::{self, CommitText};
 use super::flush::Flush;
 use super::named::Named;
 use super::{CommitInfo, History, HistoryError, Revisions};
@@ -28,14 +29,34 @@ impl Step {
 
     /// Returns whether the commit may change the key, judged by its subject.
     pub(super) fn may_have(&self, key: &Named) -> bool {
-        let is_plain = self.revisions().is_some() && self.commit.parents.len() == 1 && !self.is_oldest();
-        !is_plain || key.may_be_in(self.commit.subject())
+        let CommitInfo { parents, message, .. } = &self.commit;
+        may_have(key, message, parents, self.before, self.is_own)
     }
 
     /// Returns the commit's revisions here, if this store made it.
     pub(super) fn revisions(&self) -> Option<Revisions> {
         self.commit.revisions().filter(|_| self.is_own)
     }
+}
+
+/// A commit of the branch, of which nothing has been copied.
+pub(super) struct StepText<'t> {
+    commit: &'t CommitText<'t>,
+    before: Option<Oid>,
+    is_own: bool,
+}
+
+impl StepText<'_> {
+    /// Returns whether the commit may change the key, judged by its subject.
+    pub(super) fn may_have(&self, key: &Named) -> bool {
+        may_have(key, self.commit.message, &self.commit.parents, self.before, self.is_own)
+    }
+}
+
+/// Returns whether a commit of the branch may change a key. Only the subjects of this store's commits rule a key out.
+fn may_have(key: &Named, message: &str, parents: &[Oid], before: Option<Oid>, is_own: bool) -> bool {
+    let is_plain = || is_own && before.is_some() && parents.len() == 1 && commit_text::revisions(message).is_some();
+    key.may_be_in(commit_text::subject(message)) || !is_plain()
 }
 
 impl History {
@@ -49,6 +70,19 @@ impl History {
         head: Oid,
         limit: usize,
     ) -> Result<Vec<Step>, HistoryError> {
+        self.line_where(odb, older, newer, head, limit, |_| true)
+    }
+
+    /// Returns those commits of [`line`](Self::line) that are wanted, at most `limit`. The others are read, but not copied.
+    pub(super) fn line_where(
+        &self,
+        odb: &Odb<'_>,
+        older: Option<&Flush>,
+        newer: Option<&Flush>,
+        head: Oid,
+        limit: usize,
+        is_wanted: impl Fn(&StepText<'_>) -> bool,
+    ) -> Result<Vec<Step>, HistoryError> {
         let until = older.map(|older| older.data);
         let joins = newer.map_or(&[][..], |newer| &newer.joins);
         let (mut steps, mut next) = (Vec::new(), Some(head).filter(|head| Some(*head) != until));
@@ -60,25 +94,35 @@ impl History {
                 HistoryLink::FastForward { theirs: taken, .. } | HistoryLink::Adopted { data: taken } => *taken == oid,
                 HistoryLink::Merged { .. } | HistoryLink::Converted { .. } => false,
             });
-            let commit = CommitInfo::read(odb, oid)?;
-            let before = self.own_parent(odb, &commit, until, joins);
-            next = before.filter(|before| Some(*before) != until);
-            steps.push(Step { commit, before, is_own });
+            next = CommitText::read(odb, oid, |commit| {
+                let before = self.own_parent(odb, commit, until, joins);
+                if is_wanted(&StepText { commit, before, is_own }) {
+                    steps.push(Step { commit: commit.info(), before, is_own });
+                }
+                before
+            })?
+            .filter(|before| Some(*before) != until);
         }
         Ok(steps)
     }
 
     /// Returns the parent on this branch; for an external merge, a parent that descends from this branch.
-    fn own_parent(&self, odb: &Odb<'_>, commit: &CommitInfo, until: Option<Oid>, joins: &[HistoryLink]) -> Option<Oid> {
+    fn own_parent(
+        &self,
+        odb: &Odb<'_>,
+        commit: &CommitText<'_>,
+        until: Option<Oid>,
+        joins: &[HistoryLink],
+    ) -> Option<Oid> {
         // A parent that is here, of several, may be that of another branch.
         if self.boundary.has(commit.oid) {
             return None;
         }
         let parents = &commit.parents;
-        let there: Vec<Oid> = parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
-        if parents.len() < 2 {
-            return there.first().copied();
+        if let [only] = parents[..] {
+            return Some(only).filter(|only| !self.is_cut(odb, *only));
         }
+        let there: Vec<Oid> = parents.iter().copied().filter(|parent| !self.is_cut(odb, *parent)).collect();
         let own = joins.iter().find_map(|join| match join {
             HistoryLink::Merged { ours, theirs } => {
                 (parents.contains(ours) && parents.contains(theirs)).then_some(*ours)

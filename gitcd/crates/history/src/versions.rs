@@ -6,17 +6,20 @@
 //! flush are not read again. Data commits between two flushes are found by the revision in their message if there is one change
 //! in between, otherwise by their trees.
 
+mod windows;
+
 use git2::{Odb, Oid};
 use gitcd_core::path;
 use gitcd_merge::form::Form;
 use gitcd_repo::changes::{self, Finder};
-use gitcd_repo::lookup::{Known, Lookup};
+use gitcd_repo::lookup::Known;
 
-use super::flush::Flush;
-use super::line::Step;
+use super::line::{Step, StepText};
 use super::named::Named;
 use super::when::When;
 use super::{CommitInfo, History, HistoryError, Revisions};
+
+use self::windows::{Window, Windows};
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,64 +89,25 @@ impl History {
     /// # Errors
     /// [`HistoryError`] if a part of the history cannot be read. The history of a shallow clone ends where the clone does.
     pub fn versions(&self, key: &[u8], limit: usize, since: Option<When>) -> Result<Vec<Version>, HistoryError> {
-        let (odb, since) = (self.odb()?, self.with_revision(since)?);
+        let since = self.with_revision(since)?;
         let key = Key { whole: key, relative: self.relative(key) };
-        let (mut lookup, mut found) = (Lookup::new(key.whole), Vec::new());
-        let mut newer = self.tip.clone();
-        let mut now = super::known(&mut lookup, &odb, &newer)?;
+        let mut windows = Windows::new(self, &key, since)?;
+        let mut found = Vec::new();
         while found.len() < limit {
-            let (first, older) = self.back(&odb, &mut lookup, newer, now)?;
-            if since.is_some_and(|since| first.is_before(since)) {
-                break;
-            }
-            let before = match &older {
-                Some(older) => super::known(&mut lookup, &odb, older)?,
-                None => None,
-            };
-            if before.is_some() || now.is_some() || key.relative.is_some() {
-                let window = Window { older: older.as_ref(), newer: &first };
-                found.extend(self.changes(&odb, &key, &window, before, now)?);
-            }
-            let Some(older) = older else { break };
-            (newer, now) = (older, before);
+            let Some(window) = windows.next() else { break };
+            found.extend(self.changes(&key, &window?)?);
         }
         found.truncate(limit);
         Ok(found)
     }
 
-    /// Returns the first flush in which the key is as in `newer`, and the flush before it.
-    fn back(
-        &self,
-        odb: &Odb<'_>,
-        lookup: &mut Lookup,
-        newer: Flush,
-        now: Option<Known>,
-    ) -> Result<(Flush, Option<Flush>), HistoryError> {
-        let mut first = newer;
-        loop {
-            let Some(older) = self.before(odb, &first)? else { return Ok((first, None)) };
-            let is_same = match now {
-                // A store that resumes from Git jumps ahead; revisions only go back if the branch was created anew.
-                Some(known) => older.revision >= known.record.mod_revision && older.revision <= first.revision,
-                // The key may have been created and deleted in between.
-                None => super::known(lookup, odb, &older)?.is_none() && is_one_commit(odb, &older, &first)?,
-            };
-            if !is_same {
-                return Ok((first, Some(older)));
-            }
-            first = older;
-        }
-    }
-
     /// Returns the changes of a key between two flushes, newest first.
-    fn changes(
-        &self,
-        odb: &Odb<'_>,
-        key: &Key<'_>,
-        window: &Window<'_>,
-        before: Option<Known>,
-        now: Option<Known>,
-    ) -> Result<Vec<Version>, HistoryError> {
+    fn changes(&self, key: &Key<'_>, window: &Window) -> Result<Vec<Version>, HistoryError> {
+        let odb = &self.odb()?;
+        let Window { before, now, .. } = *window;
+        if before.is_none() && now.is_none() && key.relative.is_none() {
+            return Ok(Vec::new());
+        }
         let is_local = now.or(before).is_some_and(|known| known.is_local);
         let last = |what, commit, trees| Version {
             what,
@@ -162,7 +126,7 @@ impl History {
         };
         let of_metadata = || CommitInfo::read(odb, window.newer.metadata);
         let (Some(relative), false) = (key.relative, is_local) else {
-            let before = if is_oldest { Some(window.newer) } else { window.older };
+            let before = if is_oldest { Some(&window.newer) } else { window.older.as_ref() };
             let trees = [before.map(|before| before.tree), Some(window.newer.tree)];
             return Ok(vec![last(what, of_metadata()?, Some(trees))]);
         };
@@ -194,13 +158,13 @@ impl History {
         &self,
         odb: &Odb<'_>,
         relative: &[u8],
-        window: &Window<'_>,
+        window: &Window,
         revision: i64,
     ) -> Result<Option<(CommitInfo, Trees)>, HistoryError> {
         if !window.newer.joins.is_empty() {
             return Ok(None);
         }
-        let until = window.older.map(|older| older.data);
+        let until = window.older.as_ref().map(|older| older.data);
         let blob = |tree: Oid| changes::find(&self.repository, tree, relative);
         let mut next = Some(window.newer.data);
         while let Some(oid) = next.filter(|next| until != Some(*next)) {
@@ -224,13 +188,14 @@ impl History {
 
     /// Returns the commits of this branch between two flushes that changed a file, newest first, each with the commit that made
     /// the change.
-    fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window<'_>) -> Result<Vec<Walked>, HistoryError> {
-        let steps = self.line(odb, window.older, Some(window.newer), window.newer.data, usize::MAX)?;
+    fn walk(&self, odb: &Odb<'_>, relative: &[u8], window: &Window) -> Result<Vec<Walked>, HistoryError> {
+        let named = Named::new(relative);
+        let may_have = |step: &StepText<'_>| named.as_ref().is_none_or(|named| step.may_have(named));
+        let steps =
+            self.line_where(odb, window.older.as_ref(), Some(&window.newer), window.newer.data, usize::MAX, may_have)?;
         let mut finder = Finder::new(self.odb()?, relative);
         let mut found = Vec::new();
-        let named = Named::new(relative);
-        let may_have = |step: &Step| named.as_ref().is_none_or(|named| step.may_have(named));
-        for (at, step) in steps.iter().enumerate().filter(|(_, step)| may_have(step)) {
+        for (at, step) in steps.iter().enumerate() {
             self.proceed()?;
             let here = finder.find(step.commit.tree)?;
             let before = match (step.before, steps.get(at + 1)) {
@@ -323,18 +288,7 @@ pub(super) fn local(
     }
 }
 
-/// The interval between two flushes.
-struct Window<'f> {
-    older: Option<&'f Flush>,
-    newer: &'f Flush,
-}
-
 /// Returns whether `now` is the only change since `before`.
 fn is_one_change(before: Known, now: Known) -> bool {
     before.record.create_revision == now.record.create_revision && now.record.version == before.record.version + 1
-}
-
-/// Returns whether there is at most one data commit between two flushes.
-fn is_one_commit(odb: &Odb<'_>, older: &Flush, newer: &Flush) -> Result<bool, HistoryError> {
-    Ok(newer.data == older.data || CommitInfo::read(odb, newer.data)?.parents == [older.data])
 }

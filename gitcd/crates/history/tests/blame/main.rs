@@ -9,6 +9,7 @@ mod fields;
 mod found;
 mod graph;
 mod hostile;
+mod log;
 mod merges;
 mod model;
 mod revisions;
