@@ -219,6 +219,15 @@ e2e-kubernetes: build ## The API machinery's conformance specs of Kubernetes' ow
 schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI (needs Go); ARGS=--check only compares
 	@hack/schema.sh $(ARGS)
 
+.PHONY: dist
+dist: ## Make the files of a release: archive, Debian packages, SBOM, sums; ARGS="--sign KEY"; ARGS=--help says more
+	@hack/dist.sh $(ARGS)
+
+.PHONY: test-dist
+test-dist: ## Make the files of a release from the programs that `make test` has built, and install them on a machine without a toolchain (Linux, root); PROGRAMS= builds them as for a release
+	@$(if $(filter undefined,$(origin PROGRAMS)),$(CARGO) build --workspace --locked --bins && )\
+	hack/dist-test.sh "$(if $(filter undefined,$(origin PROGRAMS)),$${CARGO_TARGET_DIR:-target}/debug,$(PROGRAMS))" $(ARGS)
+
 .PHONY: workflows
 workflows: ## Check the workflows of GitHub Actions (needs Go)
 	@# The arguments of make are split into words, which shellcheck would report.

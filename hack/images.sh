@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+. hack/sbom.sh
+
 readonly OWN=(gitcd manager trishanku)
 readonly TEST=(pause kube-apiserver kube-controller-manager kube-scheduler etcd)
 readonly SOURCE=https://github.com/trishanku-org/trishanku
@@ -222,64 +224,6 @@ reference_of() { # NAME
   esac
 }
 
-# ---- SBOM --------------------------------------------------------------------
-
-package_of() { # NAME
-  case $1 in
-    manager) echo trishanku-manager ;;
-    *) echo "$1" ;;
-  esac
-}
-
-# Lines: kind, name, version, license, address, SHA-256.
-components() { # NAME
-  local name=$1 package packages=()
-  packages=("$(package_of "$name")")
-  [[ $name != trishanku ]] || packages+=(gitcd)
-  for package in "${packages[@]}"; do
-    cargo tree --locked --package "$package" --edges normal --prefix none --no-dedupe --format '{p}|{l}|{r}'
-  done | sort -u | awk -F'|' '
-    FNR == NR { if ($1 != "") sum[$1] = $2; next }
-    { split($1, words, " "); version = substr(words[2], 2); key = words[1] " " version
-      print "cargo|" words[1] "|" version "|" $2 "|" $3 "|" sum[key] }' \
-    <(awk '/^name = / { gsub(/"/, "", $3); name = $3 } /^version = / { gsub(/"/, "", $3); version = $3 }
-           /^checksum = / { gsub(/"/, "", $3); print name " " version "|" $3 }' Cargo.lock) -
-  # Files of the distribution, by their packages.
-  if command -v dpkg-query >/dev/null; then
-    printf '%s\n' "${sources[@]}" | sort -u | while read -r file; do
-      dpkg-query --search "$file" "$(readlink -f "$file")" "/usr$file" 2>/dev/null || :
-    done | sed -n 's/^\([^ ,:]*\).*: .*/\1/p' | sort -u | while read -r package; do
-      dpkg-query --show --showformat 'deb|${Package}|${Version}||${Homepage}|\n' "$package"
-    done
-  fi
-}
-
-sbom() { # NAME REFERENCE
-  components "$1" | sort -u | awk -F'|' -v name="$1" -v reference="$2" -v created="$created" -v source="$SOURCE" -v revision="$revision" '
-    function text(value) { gsub(/\\/, "\\\\", value); gsub(/"/, "\\\"", value); return "\"" value "\"" }
-    function id(kind, name, version) { version = kind "-" name "-" version; gsub(/[^A-Za-z0-9.-]/, "-", version); return "SPDXRef-" version }
-    # Cargo used to separate alternative licences with a slash.
-    function licence(value) { gsub(/\//, " OR ", value); gsub(/  +/, " ", value); return value == "" ? "NOASSERTION" : value }
-    BEGIN {
-      print "{\n  \"spdxVersion\": \"SPDX-2.3\",\n  \"dataLicense\": \"CC0-1.0\",\n  \"SPDXID\": \"SPDXRef-DOCUMENT\","
-      print "  \"name\": " text(reference) ",\n  \"documentNamespace\": " text(source "/sbom/" name "/" revision) ","
-      print "  \"creationInfo\": {\"created\": " text(created) ", \"creators\": [\"Tool: hack/images.sh\"]},"
-      print "  \"packages\": ["
-      print "    {\"SPDXID\": \"SPDXRef-image\", \"name\": " text(reference) ", \"downloadLocation\": \"NOASSERTION\", \"filesAnalyzed\": false, \"primaryPackagePurpose\": \"CONTAINER\"}"
-      relations = "    {\"spdxElementId\": \"SPDXRef-DOCUMENT\", \"relationshipType\": \"DESCRIBES\", \"relatedSpdxElement\": \"SPDXRef-image\"}"
-    }
-    {
-      purl = "pkg:" ($1 == "deb" ? "deb/debian/" : "cargo/") $2 "@" $3
-      gsub(/\+/, "%2B", purl)
-      printf "    ,{\"SPDXID\": %s, \"name\": %s, \"versionInfo\": %s, \"downloadLocation\": %s, \"filesAnalyzed\": false, \"licenseDeclared\": %s", \
-        text(id($1, $2, $3)), text($2), text($3), text($5 == "" ? "NOASSERTION" : $5), text(licence($4))
-      if ($6 != "") printf ", \"checksums\": [{\"algorithm\": \"SHA256\", \"checksumValue\": %s}]", text($6)
-      printf ", \"externalRefs\": [{\"referenceCategory\": \"PACKAGE-MANAGER\", \"referenceType\": \"purl\", \"referenceLocator\": %s}]}\n", text(purl)
-      relations = relations "\n    ,{\"spdxElementId\": \"SPDXRef-image\", \"relationshipType\": \"CONTAINS\", \"relatedSpdxElement\": " text(id($1, $2, $3)) "}"
-    }
-    END { print "  ],\n  \"relationships\": [\n" relations "\n  ]\n}" }'
-}
-
 # ---- Run ---------------------------------------------------------------------
 
 is_own() { [[ " ${OWN[*]} " == *" $1 "* ]]; }
@@ -296,7 +240,7 @@ make_image() { # NAME
       "org.opencontainers.image.created=$created" "org.opencontainers.image.source=$SOURCE"
       org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.vendor=Trishanku)
     mkdir -p "$context/root/usr/share/sbom"
-    sbom "$name" "$reference" >"$context/root/usr/share/sbom/$name.spdx.json"
+    sbom "$name" "$reference" CONTAINER >"$context/root/usr/share/sbom/$name.spdx.json"
   else
     { cat deploy/images/test/Containerfile && printf 'ENTRYPOINT ["/usr/local/bin/%s"]\n' "$name"; } >"$context/Containerfile"
   fi

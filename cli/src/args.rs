@@ -139,6 +139,12 @@ pub(crate) enum Command {
         /// Shell to complete for
         shell: Shell,
     },
+    /// Write the man pages of all commands to a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -340,7 +346,7 @@ pub(crate) struct Delete {
 }
 
 /// Commands that need no control plane.
-const WITHOUT_PLANE: [&str; 4] = ["allocations", "completion", "list", "new"];
+const WITHOUT_PLANE: [&str; 5] = ["allocations", "completion", "list", "man", "new"];
 
 /// The command line, with the options that select a control plane hidden where none is needed.
 pub(crate) fn command() -> clap::Command {

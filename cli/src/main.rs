@@ -136,5 +136,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             clap_complete::generate(*shell, &mut command, "trishanku", &mut trishanku_stdio::plain_stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { folder } => {
+            clap_mangen::generate_to(args::command(), folder).with_context(|| format!("cannot write to {folder:?}"))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

@@ -74,7 +74,8 @@ pub(crate) fn make_bare(folder: &Path, branch: &str) -> Result<(), SecretError> 
     make_folder(folder)?;
     let head = format!("--initial-branch={branch}");
     let made = Command::new("git").args(["init", "--quiet", "--bare", &head]).arg(folder).output();
-    let made = made.map_err(|error| failed(format!("cannot run git: {error}")))?;
+    let made =
+        made.map_err(|error| failed(format!("cannot run git: {error}; install Git (the package is called git)")))?;
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
 }
 

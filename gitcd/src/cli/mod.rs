@@ -28,6 +28,7 @@ mod stop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gitcd_repo::branch;
 use gitcd_repo::git_dir;
@@ -143,6 +144,12 @@ enum Command {
     Completion {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Write the man pages of all commands to a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, which must exist
+        dir: PathBuf,
     },
 }
 
@@ -299,6 +306,9 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
         }
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gitcd", &mut trishanku_stdio::plain_stdout());
+        }
+        Command::Man { dir } => {
+            clap_mangen::generate_to(Cli::command(), &dir).with_context(|| format!("cannot write to {dir:?}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)

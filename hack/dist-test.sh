@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# Makes the files of a release, and installs them on a machine without a toolchain: hack/dist-test.sh [PROGRAMS [PART]]
+# With --check, says whether this machine can run it.
+#
+# PROGRAMS is a folder with the programs to take instead of building them; PART is a part of the names of the cases to run. The machine is a Debian base system in namespaces of
+# its own, with Git, without a network. Needs Linux, root, apt-get.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly SIGNER=release@example.org
+
+say() { printf 'dist-test: %s\n' "$*" >&2; }
+
+scratch=$(mktemp -d)
+clean_up() {
+  umount --recursive "$scratch"/*/root 2>/dev/null || :
+  rm -rf --one-file-system "$scratch"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# ---- Cases -------------------------------------------------------------------
+
+files_are_the_same_wherever_and_whenever_they_are_made() {
+  (
+    umask 077
+    export TZ=Asia/Kolkata LC_ALL=C
+    hack/dist.sh --programs "$programs" --output "$scratch/again" >/dev/null
+  )
+  (cd "$dist" && sha256sum -- *.tar.gz *.deb *.json) >"$scratch/first"
+  (cd "$scratch/again" && sha256sum -- *.tar.gz *.deb *.json) >"$scratch/second"
+  diff "$scratch/first" "$scratch/second"
+}
+
+every_command_has_a_man_page() {
+  local program command
+  mkdir -p "$scratch/files"
+  tar -xzf "$dist"/trishanku-linux-*.tar.gz -C "$scratch/files"
+  for program in gitcd trishanku; do
+    while read -r command; do
+      [[ -s $scratch/files/man/$program-$command.1 ]] || { echo "no page for $program $command" && return 1; }
+    done < <("$scratch/files/$program" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && $1 != "help" && /^  [a-z]/ { print $1 }')
+  done
+  grep -q 'libgit2' "$scratch/files/NOTICES.txt"
+  grep -q 'GNU GENERAL PUBLIC LICENSE' "$scratch/files/NOTICES.txt"
+}
+
+# Runs install.sh, which must fail with a text and install nothing.
+is_refused() { # TEXT OPTION...
+  local text=$1 output
+  shift
+  if output=$(sh "$dist/install.sh" --prefix "$scratch/refused" "$@" 2>&1); then
+    echo "not refused: $*"
+    return 1
+  fi
+  [[ $output == *"$text"* ]] || { echo "refused with: $output" && return 1; }
+  [[ ! -e $scratch/refused ]] || { echo "something was installed: $*" && return 1; }
+}
+
+what_was_changed_or_not_signed_is_refused() {
+  local copy=$scratch/copy archive other=$scratch/other
+  archive=$(basename "$dist"/trishanku-linux-*.tar.gz)
+  cp -R "$dist" "$copy"
+  printf x >>"$copy/$archive"
+  is_refused "the SHA-256 of $archive is not the one in SHA256SUMS" --from "$copy"
+  # An attacker changes the sums, too.
+  (cd "$copy" && sha256sum -- "$archive" >SHA256SUMS)
+  is_refused 'the signature of SHA256SUMS is wrong' --from "$copy" --signers "$scratch/signers"
+  ssh-keygen -q -t ed25519 -N '' -C '' -f "$other"
+  ssh-keygen -q -Y sign -f "$other" -n trishanku-release "$copy/SHA256SUMS" </dev/null 2>/dev/null ||
+    { rm -f "$copy/SHA256SUMS.sig" && ssh-keygen -q -Y sign -f "$other" -n trishanku-release "$copy/SHA256SUMS"; }
+  is_refused 'was not signed by a key of' --from "$copy" --signers "$scratch/signers"
+  rm "$copy/SHA256SUMS.sig"
+  is_refused 'there is no' --from "$copy" --signers "$scratch/signers"
+  is_refused 'there is no' --from "$scratch/nowhere"
+  is_refused 'there is no file' --from "$dist" --signers "$scratch/missing"
+  is_refused "unknown argument '--frm'" --frm "$dist"
+}
+
+# Runs commands on the machine without a toolchain.
+on() { # MACHINE COMMANDS
+  unshare --mount --pid --net --ipc --uts --fork --kill-child bash -c '
+    set -euo pipefail
+    root=$1/root
+    mkdir -p "$root/dist" "$root/assets"
+    mount --bind "$1/root" "$root"
+    mount --bind -o ro "$2" "$root/dist"
+    mount --bind -o ro "$3" "$root/assets"
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount -t sysfs -o ro sysfs "$root/sys" 2>/dev/null || :
+    ip link set lo up
+    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -euo pipefail -c "$4"
+  ' - "$1" "$dist" "$assets" "$2"
+}
+
+machine() { # NAME
+  mkdir -p "$scratch/$1/root"
+  tar -xf "$scratch/base.tar" -C "$scratch/$1/root"
+  # An installer of Debian writes it.
+  printf '127.0.0.1 localhost\n' >"$scratch/$1/root/etc/hosts"
+  printf '%s\n' "$scratch/$1"
+}
+
+# The tour of docs/install.md, by the user who calls it.
+tour='
+  set -eu
+  started=$(date +%s%N)
+  trishanku up --assets /assets --detach | tee up.log
+  echo "time to the first cluster: $((($(date +%s%N) - started) / 1000000)) ms"
+  grep -q "^Ready in" up.log
+  trishanku demo --keep >demo.log
+  grep -q "All 3 pods had a node at the desk" demo.log
+  trishanku kubectl get pods
+  trishanku log -p deploy/demo | grep -q "replicas"
+  trishanku status
+  trishanku down
+  trishanku delete --yes
+'
+
+the_archive_installs_and_a_cluster_comes_up_without_a_toolchain() {
+  local at
+  at=$(machine archive)
+  on "$at" "
+    if command -v cargo || command -v go || command -v cc; then exit 1; fi
+    useradd --create-home you
+    find /usr/local -type f -o -type l >/tmp/before
+    sh /dist/install.sh --from /dist
+    su - you -c 'export KUBEBUILDER_ASSETS=/assets; $tour'
+    # A repository is made with Git.
+    su - you -c 'mkdir none && ln -s /usr/bin/env none/ && ! PATH=none /usr/local/bin/trishanku up --assets /assets 2>error && grep \"install Git\" error'
+    # A second run is an upgrade; nothing is left after --uninstall.
+    sh /dist/install.sh --from /dist
+    sh /dist/install.sh --uninstall
+    diff /tmp/before <(find /usr/local -type f -o -type l)
+    su you -c 'cd && sh /dist/install.sh --from /dist && .local/bin/trishanku --version'
+  "
+}
+
+the_packages_install_and_their_service_keeps_its_data() {
+  local at
+  at=$(machine packages)
+  on "$at" "
+    dpkg -i /dist/gitcd_*.deb /dist/trishanku_*.deb
+    useradd --create-home you
+    su - you -c 'export KUBEBUILDER_ASSETS=/assets; $tour'
+    export GITCD_CONFIG=/etc/gitcd/gitcd.yaml
+    mkdir -m 700 /var/lib/gitcd
+    gitcd init
+    gitcd serve --config=/etc/gitcd/gitcd.yaml 2>/tmp/log &
+    until gitcd health 2>/dev/null; do sleep 0.2; done
+    kill \$! && wait \$! || :
+    [ -f /usr/lib/systemd/system/gitcd.service ] && [ -f /usr/share/man/man1/gitcd-serve.1.gz ]
+    grep -q 'ExecStart=/usr/bin/gitcd serve' /usr/lib/systemd/system/gitcd.service
+    dpkg --purge trishanku gitcd
+    [ ! -e /usr/bin/gitcd ] && [ ! -e /etc/gitcd/gitcd.yaml ] && [ -d /var/lib/gitcd/store.git ]
+  "
+}
+
+# ---- Run ---------------------------------------------------------------------
+
+if [[ ${1:-} == --check ]]; then
+  [[ $(uname -s) == Linux && $(id -u) == 0 ]] || { echo 'It needs Linux and root.' && exit 1; }
+  command -v apt-get >/dev/null || { echo 'It needs apt-get, for a Debian base system.' && exit 1; }
+  unshare --mount --pid --net --ipc --uts --fork true || { echo 'It needs namespaces.' && exit 1; }
+  exit
+fi
+
+passed=0 failed=0
+try() { # CASE
+  local started=$SECONDS
+  [[ $1 == *$part* ]] || return 0
+  if (set -euo pipefail && "$1") >"$scratch/output" 2>&1; then
+    passed=$((passed + 1))
+    printf 'test %s ... ok (%d s)\n' "$1" "$((SECONDS - started))"
+    grep '^time to' "$scratch/output" || :
+  else
+    failed=$((failed + 1))
+    printf 'test %s ... FAILED\n' "$1"
+    cat "$scratch/output"
+    [[ -z ${TRISHANKU_TEST_REPORT:-} ]] || printf 'failed: hack/dist-test.sh %s\n' "$1" >>"$TRISHANKU_TEST_REPORT"
+  fi
+}
+
+assets=$(hack/assets.sh)
+command -v mmdebstrap >/dev/null || hack/apt.sh mmdebstrap
+command -v ssh-keygen >/dev/null || hack/apt.sh openssh-client
+ssh-keygen -q -t ed25519 -N '' -C '' -f "$scratch/key"
+printf '%s namespaces="trishanku-release" %s\n' "$SIGNER" "$(cat "$scratch/key.pub")" >"$scratch/signers"
+programs=${1:-} part=${2:-}
+say 'making the files of a release'
+dist=$(hack/dist.sh ${programs:+--programs "$programs"} --sign "$scratch/key" --output "$scratch/dist")
+programs=${programs:-${CARGO_TARGET_DIR:-target}/dist-build/release}
+# The base has no package manager but dpkg. `useradd` and `su` are for an ordinary user.
+say 'making a Debian base system with Git'
+mmdebstrap --quiet --variant=essential --include=git,passwd "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$scratch/base.tar"
+
+try files_are_the_same_wherever_and_whenever_they_are_made
+try every_command_has_a_man_page
+try what_was_changed_or_not_signed_is_refused
+try the_archive_installs_and_a_cluster_comes_up_without_a_toolchain
+try the_packages_install_and_their_service_keeps_its_data
+if ((failed)); then result=FAILED; else result=ok; fi
+printf '\ntest result: %s. %d passed; %d failed; 0 ignored; 0 measured; 0 filtered out\n' "$result" "$passed" "$failed"
+((failed == 0))
