@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use gitcd_core::blocking;
 use gitcd_net::listener::{Bound, Listen, ListenError, Ports, SharedSocket};
@@ -61,6 +63,16 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn start_on(config: Config, bound: Vec<Bound>) -> Result<Self, StartError> {
+        Self::starting(config, bound).await
+    }
+
+    /// Boxed, so that this crate compiles it, and not each program that awaits it.
+    #[inline(never)]
+    fn starting(config: Config, bound: Vec<Bound>) -> BoxFuture<'static, Result<Self, StartError>> {
+        Self::listen(config, bound).boxed()
+    }
+
+    async fn listen(config: Config, bound: Vec<Bound>) -> Result<Self, StartError> {
         let supervisor = config.supervisor.clone();
         let host = Host::start(config).await?;
         let (stop, stopped) = watch::channel(false);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::supervisor::{Supervisor, fail_point};
 use gitcd_engine::audit::Audit;
@@ -224,15 +225,25 @@ impl Server {
     /// [`ServeError`]; nothing was changed. The branch's lock and its lease are released, and no thread of it is left.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
         let (_running, stopped) = watch::channel(false);
-        // Boxed: it is large, and callers hold it.
-        Box::pin(Self::start_unless(config, stopped)).await
+        Self::starting(config, stopped).await
     }
 
     /// Does the same, unless `stopped` becomes true while the branch is opened, or waits for its lease.
     ///
     /// # Errors
     /// [`ServeError`], as for [`Server::start`]; [`ServeError::Stopped`].
-    pub async fn start_unless(config: Config, mut stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
+    pub async fn start_unless(config: Config, stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
+        Self::starting(config, stopped).await
+    }
+
+    /// Boxed, so that this crate compiles it: a caller that awaits a future of a named type compiles it again, and with it the HTTP
+    /// stack that it starts.
+    #[inline(never)]
+    fn starting(config: Config, stopped: watch::Receiver<bool>) -> BoxFuture<'static, Result<Self, ServeError>> {
+        Self::open_and_serve(config, stopped).boxed()
+    }
+
+    async fn open_and_serve(config: Config, mut stopped: watch::Receiver<bool>) -> Result<Self, ServeError> {
         if let Some(moment) = config.past {
             return Box::pin(past::start(config, moment, stopped)).await;
         }
@@ -337,6 +348,16 @@ impl Server {
     /// # Errors
     /// [`ServeError::Uncommitted`] if the last commit failed; nothing is lost.
     pub async fn stop(self) -> Result<(), ServeError> {
+        self.stopping().await
+    }
+
+    /// Boxed as the start is.
+    #[inline(never)]
+    fn stopping(self) -> BoxFuture<'static, Result<(), ServeError>> {
+        self.finish().boxed()
+    }
+
+    async fn finish(self) -> Result<(), ServeError> {
         let _ = self.stop.send(true);
         for task in &self.aborted {
             task.abort();
