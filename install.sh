@@ -1,6 +1,9 @@
 #!/bin/sh
 # Installs gitcd and trishanku from the archive of a release: install.sh [OPTION...]. See usage() below.
 set -eu
+unset CDPATH
+# All users may run the programs.
+umask 022
 
 RELEASES=https://github.com/trishanku-org/trishanku/releases
 # As hack/dist.sh signs.
@@ -13,13 +16,13 @@ Usage: install.sh [OPTION...]
 Installs gitcd and trishanku with their man pages and completions. Checks the SHA-256 of the
 archive first, and the signature of these sums if you name the keys that you trust.
 
-  --version TAG    release to install (default: the newest)
-  --from PLACE     folder or URL with the files of a release, instead of GitHub
+  --version TAG    release to install (default: the newest); with --from, refuses any other
+  --from SOURCE    folder or URL with the files of a release, instead of GitHub
   --prefix DIR     where to install (default: /usr/local for root, ~/.local for others)
   --signers FILE   keys that may sign releases, in the format of \`ssh-keygen\` (ALLOWED SIGNERS)
   --uninstall      remove what install.sh installed to the prefix; data stays
 
-Needs tar, gzip and sha256sum; for URLs curl or wget; for signatures ssh-keygen.
+Needs tar, gzip and sha256sum; for URLs curl; for signatures ssh-keygen.
 END
 }
 
@@ -35,42 +38,89 @@ has() { command -v "$1" >/dev/null 2>&1; }
 get() { # NAME
   case $from in
     *://*)
-      if has curl; then
-        curl --fail --silent --show-error --location --proto '=https,http' --output "$scratch/$1" "$from/$1"
-      elif has wget; then
-        wget --quiet --output-document="$scratch/$1" "$from/$1"
-      else
-        die 'curl or wget is needed to download; install one, or download the files and give their folder with --from'
-      fi || die "cannot download $from/$1"
+      has curl || die 'curl is needed to download; install it, or download the files and give their folder with --from'
+      # No redirection leaves TLS.
+      case $from in http://*) protocols='=http,https' ;; *) protocols='=https' ;; esac
+      curl --fail --silent --show-error --location --proto "$protocols" --output "$scratch/$1" "$from/$1" ||
+        die "cannot download $from/$1"
       ;;
-    *) cp "$from/$1" "$scratch/$1" 2>/dev/null || die "there is no $from/$1" ;;
+    *)
+      [ -f "$from/$1" ] || die "there is no $from/$1"
+      cp "$from/$1" "$scratch/$1"
+      ;;
   esac
 }
 
 # Checks the signature of the sums, then the sum of the archive.
 verify() {
-  if [ -n "$signers" ]; then
-    has ssh-keygen || die 'ssh-keygen is needed to check signatures; install openssh-client'
-    get SHA256SUMS.sig
-    # Of several names of a key, any will do.
-    signer=$(ssh-keygen -Y find-principals -s "$scratch/SHA256SUMS.sig" -f "$signers" 2>/dev/null | head -n 1)
-    [ -n "$signer" ] || die "SHA256SUMS was not signed by a key of $signers: nothing was installed"
-    ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$NAMESPACE" -s "$scratch/SHA256SUMS.sig" \
-      <"$scratch/SHA256SUMS" >/dev/null 2>&1 || die 'the signature of SHA256SUMS is wrong: nothing was installed'
-    say "signed by $signer"
-  fi
+  if [ -n "$signers" ]; then verify_signature; fi
   grep "  $archive\$" "$scratch/SHA256SUMS" >"$scratch/sum" || die "SHA256SUMS does not list $archive: nothing was installed"
   (cd "$scratch" && sha256sum -c sum >/dev/null 2>&1) ||
     die "the SHA-256 of $archive is not the one in SHA256SUMS: nothing was installed"
 }
 
-# Replaces a file at once, also that of a running program, and records it.
-put() { # MODE FILE PATH
+# A key may be listed several times, for other uses, too.
+verify_signature() {
+  has ssh-keygen || die 'ssh-keygen is needed to check signatures; install openssh-client'
+  get SHA256SUMS.sig
+  ssh-keygen -Y find-principals -s "$scratch/SHA256SUMS.sig" -f "$signers" >"$scratch/principals" 2>"$scratch/error" ||
+    die "SHA256SUMS was not signed by a key of $signers ($(cat "$scratch/error")): nothing was installed"
+  while IFS= read -r signer; do
+    if ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$NAMESPACE" -s "$scratch/SHA256SUMS.sig" \
+      <"$scratch/SHA256SUMS" >/dev/null 2>"$scratch/error"; then
+      say "signed by $signer"
+      return
+    fi
+  done <"$scratch/principals"
+  die "the signature of SHA256SUMS is wrong ($(cat "$scratch/error")): nothing was installed"
+}
+
+# ---- Files: all are copied beside their places first, so that little can fail once the first one is in place.
+
+# Copies a file to a temporary name beside its place. Others may be able to write there, so the name is not predictable.
+stage() { # MODE FILE PATH
   mkdir -p "$prefix/${3%/*}"
-  cp "$2" "$prefix/$3.new"
-  chmod "$1" "$prefix/$3.new"
-  mv -f "$prefix/$3.new" "$prefix/$3"
-  printf '%s\n' "$3" >>"$scratch/list"
+  [ ! -d "$prefix/$3" ] || die "$prefix/$3 is a folder; remove it first"
+  staged=$(mktemp "$prefix/$3.XXXXXX")
+  printf '%s\t%s\n' "$staged" "$3" >>"$scratch/staged"
+  cp "$2" "$staged"
+  chmod "$1" "$staged"
+}
+
+stage_all() {
+  for name in gitcd trishanku; do
+    stage 755 "$name" "bin/$name"
+    stage 644 "completions/$name.bash" "share/bash-completion/completions/$name"
+    stage 644 "completions/_$name" "share/zsh/site-functions/_$name"
+    stage 644 "completions/$name.fish" "share/fish/vendor_completions.d/$name.fish"
+  done
+  for page in man/*; do stage 644 "$page" "share/man/man1/${page#man/}"; done
+  for file in control-plane/* LICENSE NOTICES.txt trishanku.spdx.json; do stage 644 "$file" "share/trishanku/$file"; done
+}
+
+# Records what is installed, so that --uninstall finds it.
+record() { # FILE
+  installed=$(mktemp "$list.XXXXXX")
+  cp "$1" "$installed"
+  chmod 644 "$installed"
+  mv -f "$installed" "$list"
+}
+
+# Moves the staged files to their places, each atomically, and removes those that this release no longer contains.
+put_in_place() {
+  tab=$(printf '\t')
+  { cut -f 2 "$scratch/staged" && echo bin/kubectl-trishanku; } >"$scratch/new"
+  : >"$scratch/old"
+  if [ -f "$list" ]; then cp "$list" "$scratch/old"; fi
+  sort -u "$scratch/new" "$scratch/old" >"$scratch/both"
+  record "$scratch/both"
+  while IFS="$tab" read -r staged path; do mv -f "$staged" "$prefix/$path"; done <"$scratch/staged"
+  # kubectl finds its plugins by such names.
+  rm -f "$prefix/bin/kubectl-trishanku"
+  ln -s trishanku "$prefix/bin/kubectl-trishanku"
+  grep -Fvx -f "$scratch/new" "$scratch/old" >"$scratch/gone" || :
+  while IFS= read -r path; do rm -f "$prefix/$path"; done <"$scratch/gone"
+  record "$scratch/new"
 }
 
 uninstall() {
@@ -81,24 +131,12 @@ uninstall() {
   say "removed gitcd and trishanku from $prefix; repositories and clusters stay"
 }
 
-install_files() {
-  for name in gitcd trishanku; do
-    put 755 "$name" "bin/$name"
-    put 644 "completions/$name.bash" "share/bash-completion/completions/$name"
-    put 644 "completions/_$name" "share/zsh/site-functions/_$name"
-    put 644 "completions/$name.fish" "share/fish/vendor_completions.d/$name.fish"
-  done
-  # kubectl finds its plugins by such names.
-  ln -sf trishanku "$prefix/bin/kubectl-trishanku"
-  printf 'bin/kubectl-trishanku\n' >>"$scratch/list"
-  for page in man/*; do put 644 "$page" "share/man/man1/${page#man/}"; done
-  for file in control-plane/* LICENSE NOTICES.txt trishanku.spdx.json; do put 644 "$file" "share/trishanku/$file"; done
-  # What an older release had, and this one has not.
-  if [ -f "$list" ]; then
-    grep -Fvx -f "$scratch/list" "$list" >"$scratch/old" || :
-    while IFS= read -r path; do rm -f "$prefix/$path"; done <"$scratch/old"
+clean_up() {
+  tab=$(printf '\t')
+  if [ -f "$scratch/staged" ]; then
+    while IFS="$tab" read -r staged _; do rm -f "$staged"; done <"$scratch/staged"
   fi
-  cp "$scratch/list" "$list"
+  rm -rf "$scratch"
 }
 
 main() {
@@ -111,11 +149,11 @@ main() {
         ;;
       --uninstall) is_uninstall=1 ;;
       --version | --from | --prefix | --signers)
-        [ $# -gt 1 ] || die "$1 needs a value"
+        [ -n "${2:-}" ] || die "$1 needs a value"
         case $1 in
           --version) version=$2 ;;
-          --from) from=${2%/} ;;
-          --prefix) prefix=${2%/} ;;
+          --from) from=$2 ;;
+          --prefix) prefix=$2 ;;
           --signers) signers=$2 ;;
         esac
         shift
@@ -132,7 +170,7 @@ main() {
     uninstall
     exit
   fi
-  [ "$(uname -s)" = Linux ] || die 'there are programs for Linux only'
+  [ "$(uname -s)" = Linux ] || die "cannot install on $(uname -s): releases are for Linux"
   case $(uname -m) in
     x86_64 | amd64) archive=trishanku-linux-amd64.tar.gz ;;
     aarch64 | arm64) archive=trishanku-linux-arm64.tar.gz ;;
@@ -143,23 +181,33 @@ main() {
     if [ -n "$version" ]; then from=$RELEASES/download/$version; else from=$RELEASES/latest/download; fi
   fi
 
+  for name in tar gzip sha256sum; do has "$name" || die "$name is needed; install it"; done
   scratch=$(mktemp -d)
-  trap 'rm -rf "$scratch"' EXIT
+  trap clean_up EXIT
+  trap 'exit 129' HUP
   trap 'exit 130' INT
   trap 'exit 143' TERM
   get SHA256SUMS
   get "$archive"
   verify
-  mkdir -p "$prefix" "$scratch/files" || die "cannot write to $prefix: run as root, or give another --prefix"
+  mkdir -p "$prefix/share/trishanku" 2>/dev/null || die "cannot write to $prefix: run it as root, or give another --prefix"
+  mkdir "$scratch/files"
   # Relative to where it was called.
-  prefix=$(cd "$prefix" && pwd) list=$prefix/share/trishanku/installed
+  prefix=$(cd "$prefix" && pwd)
+  list=$prefix/share/trishanku/installed
   tar -xzf "$scratch/$archive" -C "$scratch/files"
   cd "$scratch/files"
   # A machine with an older C library keeps what it has.
-  ./gitcd version >/dev/null 2>"$scratch/error" || die "the programs do not run here: $(cat "$scratch/error")"
-  install_files
+  found=$(./gitcd version 2>"$scratch/error") ||
+    die "cannot run gitcd on this machine: $(cat "$scratch/error") (in $scratch; set TMPDIR if programs there cannot be run)"
+  case $found in
+    "gitcd ${version#v} "*) ;;
+    *) [ -z "$version" ] || die "the archive has $found, not $version: nothing was installed" ;;
+  esac
+  stage_all
+  put_in_place
 
-  say "$("$prefix/bin/gitcd" version) is in $prefix/bin"
+  say "$found is in $prefix/bin"
   case :$PATH: in *":$prefix/bin:"*) ;; *) say "add it to PATH: export PATH=\"$prefix/bin:\$PATH\"" ;; esac
   [ -n "$signers" ] || say 'the signature was not checked: --signers names the keys that you trust'
 }

@@ -2,7 +2,8 @@
 # Makes the files of a release, and installs them on a machine without a toolchain: hack/dist-test.sh [PROGRAMS [PART]]
 # With --check, says whether this machine can run it.
 #
-# PROGRAMS is a folder with the programs to take instead of building them; PART is a part of the names of the cases to run. The machine is a Debian base system in namespaces of
+# PROGRAMS is a folder with the programs to use instead of building them; PART is a part of the names of the cases to run.
+# The machine is a Debian base system in namespaces of
 # its own, with Git, without a network. Needs Linux, root, apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,10 +23,10 @@ trap 'exit 143' TERM
 
 # ---- Cases -------------------------------------------------------------------
 
-files_are_the_same_wherever_and_whenever_they_are_made() {
+the_same_programs_make_the_same_files() {
   (
     umask 077
-    export TZ=Asia/Kolkata LC_ALL=C
+    export TZ=Asia/Kolkata LC_ALL=C TMPDIR=/dev/shm
     hack/dist.sh --programs "$programs" --output "$scratch/again" >/dev/null
   )
   (cd "$dist" && sha256sum -- *.tar.gz *.deb *.json) >"$scratch/first"
@@ -38,12 +39,26 @@ every_command_has_a_man_page() {
   mkdir -p "$scratch/files"
   tar -xzf "$dist"/trishanku-linux-*.tar.gz -C "$scratch/files"
   for program in gitcd trishanku; do
+    "$scratch/files/$program" --help |
+      awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && $1 != "help" && /^  [a-z]/ { print $1 }' >"$scratch/commands"
+    (($(wc -l <"$scratch/commands") > 10))
     while read -r command; do
       [[ -s $scratch/files/man/$program-$command.1 ]] || { echo "no page for $program $command" && return 1; }
-    done < <("$scratch/files/$program" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && $1 != "help" && /^  [a-z]/ { print $1 }')
+    done <"$scratch/commands"
   done
-  grep -q 'libgit2' "$scratch/files/NOTICES.txt"
-  grep -q 'GNU GENERAL PUBLIC LICENSE' "$scratch/files/NOTICES.txt"
+}
+
+the_licences_of_libraries_are_there() {
+  mkdir -p "$scratch/licences"
+  tar -xzf "$dist"/trishanku-linux-*.tar.gz -C "$scratch/licences" NOTICES.txt trishanku.spdx.json
+  cd "$scratch/licences"
+  # libgit2 and its exception; crates with and without a text.
+  grep -q 'GNU GENERAL PUBLIC LICENSE' NOTICES.txt
+  grep -q 'unlimited permission to link the compiled' NOTICES.txt
+  grep -q '^tokio [0-9.]*: MIT$' NOTICES.txt
+  grep -q 'libgit2/COPYING' NOTICES.txt
+  grep -q '"name": "tokio"' trishanku.spdx.json
+  if grep -q 'pkg:deb' trishanku.spdx.json; then echo 'the SBOM has a package of this machine' && return 1; fi
 }
 
 # Runs install.sh, which must fail with a text and install nothing.
@@ -55,7 +70,7 @@ is_refused() { # TEXT OPTION...
     return 1
   fi
   [[ $output == *"$text"* ]] || { echo "refused with: $output" && return 1; }
-  [[ ! -e $scratch/refused ]] || { echo "something was installed: $*" && return 1; }
+  [[ -z $(find "$scratch/refused" -type f 2>/dev/null) ]] || { echo "something was installed: $*" && return 1; }
 }
 
 what_was_changed_or_not_signed_is_refused() {
@@ -67,15 +82,21 @@ what_was_changed_or_not_signed_is_refused() {
   # An attacker changes the sums, too.
   (cd "$copy" && sha256sum -- "$archive" >SHA256SUMS)
   is_refused 'the signature of SHA256SUMS is wrong' --from "$copy" --signers "$scratch/signers"
+  rm "$copy/SHA256SUMS.sig"
   ssh-keygen -q -t ed25519 -N '' -C '' -f "$other"
-  ssh-keygen -q -Y sign -f "$other" -n trishanku-release "$copy/SHA256SUMS" </dev/null 2>/dev/null ||
-    { rm -f "$copy/SHA256SUMS.sig" && ssh-keygen -q -Y sign -f "$other" -n trishanku-release "$copy/SHA256SUMS"; }
+  ssh-keygen -q -Y sign -f "$other" -n trishanku-release "$copy/SHA256SUMS"
   is_refused 'was not signed by a key of' --from "$copy" --signers "$scratch/signers"
+  rm "$copy/SHA256SUMS.sig"
+  # A signature for another use.
+  ssh-keygen -q -Y sign -f "$scratch/key" -n git "$copy/SHA256SUMS"
+  is_refused 'the signature of SHA256SUMS is wrong' --from "$copy" --signers "$scratch/signers"
   rm "$copy/SHA256SUMS.sig"
   is_refused 'there is no' --from "$copy" --signers "$scratch/signers"
   is_refused 'there is no' --from "$scratch/nowhere"
   is_refused 'there is no file' --from "$dist" --signers "$scratch/missing"
   is_refused "unknown argument '--frm'" --frm "$dist"
+  is_refused '--signers needs a value' --from "$dist" --signers ''
+  is_refused 'not v9.9.9' --from "$dist" --version v9.9.9
 }
 
 # Runs commands on the machine without a toolchain.
@@ -131,10 +152,24 @@ the_archive_installs_and_a_cluster_comes_up_without_a_toolchain() {
     # A repository is made with Git.
     su - you -c 'mkdir none && ln -s /usr/bin/env none/ && ! PATH=none /usr/local/bin/trishanku up --assets /assets 2>error && grep \"install Git\" error'
     # A second run is an upgrade; nothing is left after --uninstall.
-    sh /dist/install.sh --from /dist
+    echo bin/of-an-older-release >>/usr/local/share/trishanku/installed
+    touch /usr/local/bin/of-an-older-release
+    (umask 077 && sh /dist/install.sh --from /dist)
+    [ ! -e /usr/local/bin/of-an-older-release ]
+    su you -c 'gitcd version && man=/usr/local/share/man/man1/gitcd-serve.1 && [ -r \$man ]'
     sh /dist/install.sh --uninstall
     diff /tmp/before <(find /usr/local -type f -o -type l)
     su you -c 'cd && sh /dist/install.sh --from /dist && .local/bin/trishanku --version'
+    # A folder in the way; paths with spaces; links of others.
+    mkdir -p '/tmp/a b/bin/gitcd'
+    if sh /dist/install.sh --from /dist --prefix '/tmp/a b' 2>error; then exit 1; fi
+    grep 'is a folder; remove it first' error
+    [ -z \"\$(find '/tmp/a b' -type f)\" ]
+    rmdir '/tmp/a b/bin/gitcd'
+    ln -s /etc/passwd '/tmp/a b/bin/gitcd.new'
+    sh /dist/install.sh --from /dist --prefix '/tmp/a b' --version 0.1.0
+    '/tmp/a b/bin/gitcd' version
+    grep '^root:' /etc/passwd
   "
 }
 
@@ -146,15 +181,45 @@ the_packages_install_and_their_service_keeps_its_data() {
     useradd --create-home you
     su - you -c 'export KUBEBUILDER_ASSETS=/assets; $tour'
     export GITCD_CONFIG=/etc/gitcd/gitcd.yaml
-    mkdir -m 700 /var/lib/gitcd
     gitcd init
     gitcd serve --config=/etc/gitcd/gitcd.yaml 2>/tmp/log &
-    until gitcd health 2>/dev/null; do sleep 0.2; done
-    kill \$! && wait \$! || :
-    [ -f /usr/lib/systemd/system/gitcd.service ] && [ -f /usr/share/man/man1/gitcd-serve.1.gz ]
+    timeout 60 sh -c 'until gitcd health 2>/dev/null; do sleep 0.2; done' || { cat /tmp/log; exit 1; }
+    kill \$!
+    wait \$!
+    [ -f /usr/lib/systemd/system/gitcd.service ]
+    [ -f /usr/share/man/man1/gitcd-serve.1.gz ]
     grep -q 'ExecStart=/usr/bin/gitcd serve' /usr/lib/systemd/system/gitcd.service
     dpkg --purge trishanku gitcd
-    [ ! -e /usr/bin/gitcd ] && [ ! -e /etc/gitcd/gitcd.yaml ] && [ -d /var/lib/gitcd/store.git ]
+    [ ! -e /usr/bin/gitcd ]
+    [ ! -e /etc/gitcd/gitcd.yaml ]
+    [ -d /var/lib/gitcd/store.git ]
+  "
+}
+
+# With a record of the calls in place of systemd, which runs in no namespace.
+an_upgrade_keeps_the_configuration_and_restarts_the_service_once() {
+  local at old=$scratch/old
+  at=$(machine upgrade)
+  dpkg-deb --raw-extract "$dist"/gitcd_*.deb "$old"
+  sed -i 's/^Version: .*/Version: 0.0.9/' "$old/DEBIAN/control"
+  dpkg-deb --root-owner-group -Znone --build "$old" "$at/root/old.deb" >/dev/null
+  on "$at" "
+    mkdir -p /run/systemd/system
+    for name in systemctl deb-systemd-invoke; do
+      printf '#!/bin/sh\necho \$(basename \$0) \"\$@\" >>/calls\n' >/usr/local/bin/\$name
+      chmod 755 /usr/local/bin/\$name
+    done
+    dpkg -i /old.deb
+    diff /calls <(echo systemctl --system daemon-reload)
+    echo '# edited' >>/etc/gitcd/gitcd.yaml
+    rm /calls
+    dpkg -i /dist/gitcd_*.deb </dev/null
+    grep '# edited' /etc/gitcd/gitcd.yaml
+    [ \"\$(grep -c 'deb-systemd-invoke restart gitcd.service' /calls)\" = 1 ]
+    if grep stop /calls; then exit 1; fi
+    dpkg --remove gitcd
+    grep 'deb-systemd-invoke stop gitcd.service' /calls
+    [ -f /etc/gitcd/gitcd.yaml ]
   "
 }
 
@@ -171,7 +236,17 @@ passed=0 failed=0
 try() { # CASE
   local started=$SECONDS
   [[ $1 == *$part* ]] || return 0
-  if (set -euo pipefail && "$1") >"$scratch/output" 2>&1; then
+  local status
+  # Not in a condition, in which a failed command does not end the case.
+  set +e
+  (
+    set -euo pipefail
+    shopt -s inherit_errexit
+    "$1"
+  ) >"$scratch/output" 2>&1
+  status=$?
+  set -e
+  if ((status == 0)); then
     passed=$((passed + 1))
     printf 'test %s ... ok (%d s)\n' "$1" "$((SECONDS - started))"
     grep '^time to' "$scratch/output" || :
@@ -196,11 +271,14 @@ programs=${programs:-${CARGO_TARGET_DIR:-target}/dist-build/release}
 say 'making a Debian base system with Git'
 mmdebstrap --quiet --variant=essential --include=git,passwd "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$scratch/base.tar"
 
-try files_are_the_same_wherever_and_whenever_they_are_made
+try the_same_programs_make_the_same_files
 try every_command_has_a_man_page
+try the_licences_of_libraries_are_there
 try what_was_changed_or_not_signed_is_refused
 try the_archive_installs_and_a_cluster_comes_up_without_a_toolchain
 try the_packages_install_and_their_service_keeps_its_data
+try an_upgrade_keeps_the_configuration_and_restarts_the_service_once
+((passed + failed)) || { echo "no case has '$part' in its name" >&2 && exit 1; }
 if ((failed)); then result=FAILED; else result=ok; fi
 printf '\ntest result: %s. %d passed; %d failed; 0 ignored; 0 measured; 0 filtered out\n' "$result" "$passed" "$failed"
 ((failed == 0))

@@ -2,6 +2,7 @@
 # Makes the files of a release: hack/dist.sh [OPTION...]. See usage() below.
 
 set -euo pipefail
+readonly CALLED_FROM=$PWD
 cd "$(dirname "$0")/.."
 
 . hack/sbom.sh
@@ -31,8 +32,8 @@ standard output:
   --sign KEY      sign SHA256SUMS with an SSH key (\`ssh-keygen -Y sign\`)
   --output DIR    folder of the files (default: target/dist)
 
-The same commit makes the same files, built by the same toolchain on the same distribution: times
-are those of the commit, and paths of this machine do not enter the programs.
+The same commit makes the same files with the same toolchain on the same distribution: times are
+those of the commit, and the programs have no paths of this machine.
 
 The programs are linked against this machine's C library, and run with it and newer ones. Build on
 the oldest distribution that has to run them.
@@ -49,15 +50,20 @@ die() {
 # ---- Programs ----------------------------------------------------------------
 
 build() {
-  local flags cargo_home=${CARGO_HOME:-$HOME/.cargo}
+  local cargo_home=${CARGO_HOME:-$HOME/.cargo} separator=$'\x1f' program other
+  [[ $cargo_home != *' '* ]] || die "the path of Cargo's folder has a space, which CFLAGS cannot have: $cargo_home"
   say 'building the programs'
-  # Panics and backtraces have paths of sources.
-  flags="--remap-path-prefix=$PWD=. --remap-path-prefix=$cargo_home=/cargo"
-  # zlib is linked statically: the C library is all that the programs need. Other flags need a folder of their own.
-  RUSTFLAGS="${RUSTFLAGS:-} $flags" CFLAGS="${CFLAGS:-} -ffile-prefix-map=$cargo_home=/cargo" \
-    LIBZ_SYS_STATIC=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$target/dist-build \
-    cargo build --release --locked --package gitcd --package trishanku --bins >&2
   programs=$target/dist-build/release
+  # Panics and backtraces have paths of sources. All libraries but the C library are linked statically, also if this machine has
+  # them. Other flags need a folder of their own.
+  CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo$separator--remap-path-prefix=$target=target$separator--remap-path-prefix=$PWD=." \
+    CFLAGS="${CFLAGS:-} -ffile-prefix-map=$cargo_home=/cargo" \
+    LIBZ_SYS_STATIC=1 LIBGIT2_NO_PKG_CONFIG=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$target/dist-build \
+    cargo build --release --locked --package gitcd --package trishanku --bins >&2
+  for program in "${PROGRAMS[@]}"; do
+    other=$(objdump -p "$programs/$program" | awk '$1 == "NEEDED" && $2 !~ /^(lib(c|m|gcc_s)|ld-linux.*)\.so/ { print $2 }')
+    [[ -z $other ]] || die "$program needs $other, which it should contain"
+  done
 }
 
 # Copies the programs without debug information; names of functions stay, for backtraces.
@@ -68,6 +74,9 @@ strip_programs() {
     [[ -f $programs/$name ]] || die "there is no program $programs/$name"
     install -m 755 "$programs/$name" "$scratch/bin/$name"
     strip --strip-debug "$scratch/bin/$name"
+    if ((is_built)) && grep -qaF -e "$PWD/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$scratch/bin/$name"; then
+      die "$name has paths of this machine"
+    fi
   done
 }
 
@@ -90,18 +99,21 @@ notices() {
   local name version licence folder file key texts=$scratch/licences
   mkdir -p "$texts"
   printf 'The programs contain these libraries. Their licences follow.\n\n'
+  components trishanku | awk -F'|' '$1 == "cargo" && $6 != "" { print $2 "|" $3 "|" $4 }' | LC_ALL=C sort -u >"$scratch/crates"
   while IFS='|' read -r name version licence; do
-    printf '%s %s: %s\n' "$name" "$version" "$licence"
-    for folder in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/"$name-$version"; do
-      # C libraries within the crates, such as libgit2, have their own.
-      while IFS= read -r file; do
-        key=$(sha256sum <"$file" | cut -d' ' -f1)
-        [[ -f $texts/$key ]] || cp "$file" "$texts/$key"
-        printf '%s %s (%s)\n' "$name" "$version" "${file#"$folder/"}" >>"$texts/$key.of"
-      done < <(find "$folder" -type f \( -iname 'LICEN[CS]E*' -o -iname 'COPYING*' -o -iname 'NOTICE*' \) \
-        -not -iname '*.rs' -not -iname '*.py' | LC_ALL=C sort)
-    done
-  done < <(components trishanku | awk -F'|' '$1 == "cargo" && $6 != "" { print $2 "|" $3 "|" $4 }' | LC_ALL=C sort -u)
+    folder=$(compgen -G "${CARGO_HOME:-$HOME/.cargo}/registry/src/*/$name-$version" | head -n 1) || :
+    [[ -d $folder ]] || die "the source of $name $version is not in Cargo's folder: run \`cargo fetch --locked\`"
+    # C libraries within the crates, such as libgit2, have their own.
+    find "$folder" -type f \( -iname 'LICEN[CS]E*' -o -iname 'COPYING*' -o -iname 'NOTICE*' \) \
+      -not -iname '*.rs' -not -iname '*.py' | LC_ALL=C sort >"$scratch/found"
+    printf '%s %s: %s%s\n' "$name" "$version" "$licence" "$([[ -s $scratch/found ]] || echo ' (its package has no text of it)')"
+    while IFS= read -r file; do
+      key=$(sha256sum <"$file" | cut -d' ' -f1)
+      [[ -f $texts/$key ]] || cp "$file" "$texts/$key"
+      printf '%s %s (%s)\n' "$name" "$version" "${file#"$folder/"}" >>"$texts/$key.of"
+    done <"$scratch/found"
+  done <"$scratch/crates"
+  printf 'the standard library of Rust: MIT OR Apache-2.0\n'
   for file in "$texts"/*.of; do
     printf '\n%s\n' '--------------------------------------------------------------------------------'
     LC_ALL=C sort -u "$file"
@@ -173,10 +185,11 @@ make_package() { # NAME DESCRIPTION DEPENDS RECOMMENDS
     ln -s trishanku "$root/usr/bin/kubectl-trishanku"
   fi
   libraries=$(depends "$root/usr/bin/$name")
-  size=$(du --summarize --block-size=1024 --apparent-size "$root" | cut -f1)
+  # Without folders, whose sizes differ between file systems.
+  size=$(find "$root" -path "$root/DEBIAN" -prune -o -type f -printf '%s\n' | awk '{ n += int(($1 + 1023) / 1024) } END { print n + 0 }')
   cat >"$root/DEBIAN/control" <<EOF
 Package: $name
-Version: $version
+Version: $deb_version
 Architecture: $architecture
 Maintainer: $MAINTAINER
 Section: admin
@@ -188,7 +201,7 @@ Homepage: $SOURCE
 Description: $2
 EOF
   settle "$root"
-  dpkg-deb --root-owner-group -Zgzip --build "$root" "$output/${name}_${version}_$architecture.deb" >/dev/null
+  dpkg-deb --root-owner-group -Zgzip --build "$root" "$output/${name}_${deb_version}_$architecture.deb" >/dev/null
 }
 
 make_packages() {
@@ -200,7 +213,7 @@ make_packages() {
  Serves the etcd v3 API. Each write is a commit of a Git repository.' '' 'git, openssh-client'
   make_package trishanku 'headless Kubernetes, and the history of a cluster
  Runs Kubernetes controllers on Git branches of their own. Shows who changed
- what, and undoes changes of a cluster whose store is gitcd.' "gitcd (= $version), git" 'openssh-client'
+ what, and undoes changes of a cluster whose store is gitcd.' "gitcd (= $deb_version), git" 'openssh-client'
 }
 
 # ---- Run ---------------------------------------------------------------------
@@ -233,16 +246,27 @@ main() {
     aarch64) architecture=arm64 ;;
     *) die "unknown architecture $(uname -m); known are: x86_64 aarch64" ;;
   esac
+  for flag in programs sign output; do
+    # Relative to the caller's folder.
+    [[ -z ${!flag} || ${!flag} == /* ]] || printf -v "$flag" %s "$CALLED_FROM/${!flag}"
+  done
   [[ -z $sign || -f $sign ]] || die "there is no key $sign"
+  revision=$(git rev-parse HEAD) || die 'files of a release are those of a commit: run this in a checkout with Git'
+  if [[ -n $sign && -n $(git status --porcelain --untracked-files=no) ]]; then die 'there are changes that are not committed: commit them, or leave --sign out'; fi
   version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-  revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-  # Man pages have a date, too.
-  export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+  # Before the version that it precedes.
+  deb_version=${version/-/\~}
+  export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
   created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)
-  [[ -n $programs ]] || build
-  output=${output:-$target/dist}
-  mkdir -p "$output"
+  mkdir -p "$target" "${output:=$target/dist}"
+  target=$(cd "$target" && pwd)
   output=$(cd "$output" && pwd)
+  [[ -f $output/SHA256SUMS || -z $(ls -A "$output") ]] || die "$output has other files; name an empty folder"
+  is_built=0
+  if [[ -z $programs ]]; then
+    build
+    is_built=1
+  fi
   rm -f "$output"/*
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT

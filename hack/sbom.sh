@@ -24,7 +24,7 @@ components() { # NAME
     <(awk '/^name = / { gsub(/"/, "", $3); name = $3 } /^version = / { gsub(/"/, "", $3); version = $3 }
            /^checksum = / { gsub(/"/, "", $3); print name " " version "|" $3 }' Cargo.lock) -
   # Files of the distribution, by their packages.
-  if command -v dpkg-query >/dev/null; then
+  if ((${#sources[@]})) && command -v dpkg-query >/dev/null; then
     printf '%s\n' "${sources[@]}" | sort -u | while read -r file; do
       dpkg-query --search "$file" "$(readlink -f "$file")" "/usr$file" 2>/dev/null || :
     done | sed -n 's/^\([^ ,:]*\).*: .*/\1/p' | sort -u | while read -r package; do
@@ -34,14 +34,14 @@ components() { # NAME
 }
 
 sbom() { # NAME REFERENCE PURPOSE
-  components "$1" | sort -u | awk -F'|' -v name="$1" -v reference="$2" -v purpose="$3" -v tool="${0##*/}" -v created="$created" -v source="$SOURCE" -v revision="$revision" '
+  components "$1" | sort -u | awk -F'|' -v name="$1" -v reference="$2" -v purpose="$3" -v tool="${0##*/}" -v machine="$(uname -m)" -v created="$created" -v source="$SOURCE" -v revision="$revision" '
     function text(value) { gsub(/\\/, "\\\\", value); gsub(/"/, "\\\"", value); return "\"" value "\"" }
     function id(kind, name, version) { version = kind "-" name "-" version; gsub(/[^A-Za-z0-9.-]/, "-", version); return "SPDXRef-" version }
     # Cargo used to separate alternative licences with a slash.
     function licence(value) { gsub(/\//, " OR ", value); gsub(/  +/, " ", value); return value == "" ? "NOASSERTION" : value }
     BEGIN {
       print "{\n  \"spdxVersion\": \"SPDX-2.3\",\n  \"dataLicense\": \"CC0-1.0\",\n  \"SPDXID\": \"SPDXRef-DOCUMENT\","
-      print "  \"name\": " text(reference) ",\n  \"documentNamespace\": " text(source "/sbom/" name "/" revision) ","
+      print "  \"name\": " text(reference) ",\n  \"documentNamespace\": " text(source "/sbom/" tolower(purpose) "/" name "-" machine "/" revision) ","
       print "  \"creationInfo\": {\"created\": " text(created) ", \"creators\": [" text("Tool: hack/" tool) "]},"
       print "  \"packages\": ["
       print "    {\"SPDXID\": \"SPDXRef-root\", \"name\": " text(reference) ", \"downloadLocation\": \"NOASSERTION\", \"filesAnalyzed\": false, \"primaryPackagePurpose\": " text(purpose) "}"
