@@ -137,7 +137,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { folder } => {
-            clap_mangen::generate_to(args::command(), folder).with_context(|| format!("cannot write to {folder:?}"))?;
+            clap_mangen::generate_to(args::command(), folder)
+                .with_context(|| format!("cannot write to {}", folder.display()))?;
             Ok(ExitCode::SUCCESS)
         }
     }

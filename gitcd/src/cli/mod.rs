@@ -308,7 +308,8 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
             clap_complete::generate(shell, &mut Cli::command(), "gitcd", &mut trishanku_stdio::plain_stdout());
         }
         Command::Man { dir } => {
-            clap_mangen::generate_to(Cli::command(), &dir).with_context(|| format!("cannot write to {dir:?}"))?;
+            clap_mangen::generate_to(Cli::command(), &dir)
+                .with_context(|| format!("cannot write to {}", dir.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -28,18 +28,18 @@ impl CommitText<'_> {
         let commit = parse(oid, &text).ok_or_else(|| HistoryError::object(oid, "it is a malformed commit"))?;
         Ok(then(&commit))
     }
+}
 
-    /// Copies the commit.
-    pub(super) fn info(&self) -> CommitInfo {
-        CommitInfo {
-            oid: self.oid,
-            tree: self.tree,
-            parents: self.parents.clone(),
-            time: self.time,
-            author: self.author.to_owned(),
-            committer: self.committer.to_owned(),
-            message: self.message.to_owned(),
-        }
+/// Copies a commit.
+pub(super) fn info(commit: &CommitText<'_>) -> CommitInfo {
+    CommitInfo {
+        oid: commit.oid,
+        tree: commit.tree,
+        parents: commit.parents.clone(),
+        time: commit.time,
+        author: commit.author.to_owned(),
+        committer: commit.committer.to_owned(),
+        message: commit.message.to_owned(),
     }
 }
 

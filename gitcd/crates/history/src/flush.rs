@@ -103,7 +103,7 @@ pub struct CommitInfo {
 
 impl CommitInfo {
     pub(super) fn read(odb: &Odb<'_>, oid: Oid) -> Result<Self, HistoryError> {
-        CommitText::read(odb, oid, |commit| commit.info())
+        CommitText::read(odb, oid, commit_text::info)
     }
 
     /// Returns whether a gitcd made this merge: its message is a function of the parents (`docs/design/merge.md`, *The commit*).

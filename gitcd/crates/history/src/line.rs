@@ -97,7 +97,7 @@ impl History {
             next = CommitText::read(odb, oid, |commit| {
                 let before = self.own_parent(odb, commit, until, joins);
                 if is_wanted(&StepText { commit, before, is_own }) {
-                    steps.push(Step { commit: commit.info(), before, is_own });
+                    steps.push(Step { commit: commit_text::info(commit), before, is_own });
                 }
                 before
             })?
