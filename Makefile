@@ -219,6 +219,11 @@ e2e-kubernetes: build ## The API machinery's conformance specs of Kubernetes' ow
 schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI (needs Go); ARGS=--check only compares
 	@hack/schema.sh $(ARGS)
 
+.PHONY: alerts
+alerts: ## Test the alert rules and dashboards, with promtool and with servers that are broken; installs Prometheus on Debian as root
+	@test -x "$${CARGO_TARGET_DIR:-target}/debug/gitcd" || $(CARGO) build --workspace --locked --bins
+	@hack/alerts.sh $(ARGS)
+
 .PHONY: dist
 dist: ## Make the files of a release: archive, Debian packages, SBOM, sums; ARGS="--sign KEY"; ARGS=--help says more
 	@hack/dist.sh $(ARGS)

@@ -13,11 +13,11 @@ usage() {
   cat <<END
 Usage: install.sh [OPTION...]
 
-Installs gitcd and trishanku with their man pages and completions. Checks the SHA-256 of the
-archive first, and the signature of these sums if you name the keys that you trust.
+Installs gitcd and trishanku with their man pages and completions. Verifies the archive against
+SHA256SUMS first. With --signers, also verifies the signature of SHA256SUMS.
 
   --version TAG    release to install (default: the newest); with --from, refuses any other
-  --from SOURCE    folder or URL with the files of a release, instead of GitHub
+  --from SOURCE    folder or URL with the files of a release (default: GitHub)
   --prefix DIR     where to install (default: /usr/local for root, ~/.local for others)
   --signers FILE   keys that may sign releases, in the format of \`ssh-keygen\` (ALLOWED SIGNERS)
   --uninstall      remove what install.sh installed to the prefix; data stays
@@ -45,7 +45,8 @@ get() { # NAME
         die "cannot download $from/$1"
       ;;
     *)
-      [ -f "$from/$1" ] || die "there is no $from/$1"
+      [ -f "$from/$1" ] ||
+        die "$from/$1 does not exist: --from needs the folder or URL of a release's files; nothing was installed"
       cp "$from/$1" "$scratch/$1"
       ;;
   esac
@@ -59,12 +60,14 @@ verify() {
     die "the SHA-256 of $archive is not the one in SHA256SUMS: nothing was installed"
 }
 
-# A key may be listed several times, for other uses, too.
+# The key may be listed under several names, for other uses, too; `ssh-keygen` finds only the first line.
 verify_signature() {
   has ssh-keygen || die 'ssh-keygen is needed to check signatures; install openssh-client'
   get SHA256SUMS.sig
-  ssh-keygen -Y find-principals -s "$scratch/SHA256SUMS.sig" -f "$signers" >"$scratch/principals" 2>"$scratch/error" ||
+  ssh-keygen -Y find-principals -s "$scratch/SHA256SUMS.sig" -f "$signers" >/dev/null 2>"$scratch/error" ||
     die "SHA256SUMS was not signed by a key of $signers ($(cat "$scratch/error")): nothing was installed"
+  awk '!/^[[:space:]]*(#|$)/ { n = split($1, names, ","); for (i = 1; i <= n; i++) print names[i] }' "$signers" |
+    sort -u >"$scratch/principals"
   while IFS= read -r signer; do
     if ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$NAMESPACE" -s "$scratch/SHA256SUMS.sig" \
       <"$scratch/SHA256SUMS" >/dev/null 2>"$scratch/error"; then
@@ -96,6 +99,8 @@ stage_all() {
   done
   for page in man/*; do stage 644 "$page" "share/man/man1/${page#man/}"; done
   for file in control-plane/* LICENSE NOTICES.txt trishanku.spdx.json; do stage 644 "$file" "share/trishanku/$file"; done
+  # kubectl finds its plugins by such names.
+  [ ! -d "$prefix/bin/kubectl-trishanku" ] || die "$prefix/bin/kubectl-trishanku is a folder; remove it first"
 }
 
 # Records what is installed, so that --uninstall finds it.
@@ -115,9 +120,10 @@ put_in_place() {
   sort -u "$scratch/new" "$scratch/old" >"$scratch/both"
   record "$scratch/both"
   while IFS="$tab" read -r staged path; do mv -f "$staged" "$prefix/$path"; done <"$scratch/staged"
-  # kubectl finds its plugins by such names.
-  rm -f "$prefix/bin/kubectl-trishanku"
-  ln -s trishanku "$prefix/bin/kubectl-trishanku"
+  # `ln` fails if another one makes this name meanwhile.
+  link=$(mktemp -u "$prefix/bin/kubectl-trishanku.XXXXXX")
+  ln -s trishanku "$link"
+  mv -f "$link" "$prefix/bin/kubectl-trishanku"
   grep -Fvx -f "$scratch/new" "$scratch/old" >"$scratch/gone" || :
   while IFS= read -r path; do rm -f "$prefix/$path"; done <"$scratch/gone"
   record "$scratch/new"
@@ -174,9 +180,9 @@ main() {
   case $(uname -m) in
     x86_64 | amd64) archive=trishanku-linux-amd64.tar.gz ;;
     aarch64 | arm64) archive=trishanku-linux-arm64.tar.gz ;;
-    *) die "there are no programs for $(uname -m); known are: x86_64 aarch64" ;;
+    *) die "releases do not support $(uname -m); supported: x86_64, aarch64" ;;
   esac
-  [ -z "$signers" ] || [ -f "$signers" ] || die "there is no file $signers"
+  [ -z "$signers" ] || [ -f "$signers" ] || die "cannot read the signers file $signers: it does not exist"
   if [ -z "$from" ]; then
     if [ -n "$version" ]; then from=$RELEASES/download/$version; else from=$RELEASES/latest/download; fi
   fi
@@ -190,7 +196,8 @@ main() {
   get SHA256SUMS
   get "$archive"
   verify
-  mkdir -p "$prefix/share/trishanku" 2>/dev/null || die "cannot write to $prefix: run it as root, or give another --prefix"
+  { mkdir -p "$prefix/share/trishanku" 2>/dev/null && [ -w "$prefix/share/trishanku" ]; } ||
+    die "cannot write to $prefix: run install.sh as root, or choose another --prefix"
   mkdir "$scratch/files"
   # Relative to where it was called.
   prefix=$(cd "$prefix" && pwd)
@@ -199,7 +206,7 @@ main() {
   cd "$scratch/files"
   # A machine with an older C library keeps what it has.
   found=$(./gitcd version 2>"$scratch/error") ||
-    die "cannot run gitcd on this machine: $(cat "$scratch/error") (in $scratch; set TMPDIR if programs there cannot be run)"
+    die "cannot run gitcd on this machine: $(cat "$scratch/error"): nothing was installed (if $scratch is mounted noexec, set TMPDIR)"
   case $found in
     "gitcd ${version#v} "*) ;;
     *) [ -z "$version" ] || die "the archive has $found, not $version: nothing was installed" ;;
@@ -207,7 +214,7 @@ main() {
   stage_all
   put_in_place
 
-  say "$found is in $prefix/bin"
+  say "installed $found in $prefix/bin"
   case :$PATH: in *":$prefix/bin:"*) ;; *) say "add it to PATH: export PATH=\"$prefix/bin:\$PATH\"" ;; esac
   [ -n "$signers" ] || say 'the signature was not checked: --signers names the keys that you trust'
 }

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Makes the files of a release, and installs them on a machine without a toolchain: hack/dist-test.sh [PROGRAMS [PART]]
-# With --check, says whether this machine can run it.
+# Makes the files of a release and installs them on a Debian base system: hack/dist-test.sh [PROGRAMS [PART]]
 #
-# PROGRAMS is a folder with the programs to use instead of building them; PART is a part of the names of the cases to run.
-# The machine is a Debian base system in namespaces of
-# its own, with Git, without a network. Needs Linux, root, apt-get.
+# PROGRAMS: folder of prebuilt programs (default: build them). PART: run only the cases whose names contain it. --check: exit
+# with 0 if this machine can run the test. Needs Linux, root and apt-get. The system has Git, and neither a toolchain nor a
+# network; it runs in namespaces of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +25,10 @@ trap 'exit 143' TERM
 the_same_programs_make_the_same_files() {
   (
     umask 077
-    export TZ=Asia/Kolkata LC_ALL=C TMPDIR=/dev/shm
+    export TZ=Asia/Kolkata LC_ALL=C
+    # Another file system, if programs can be run there.
+    if cp /bin/true /dev/shm/dist-test-$$ && /dev/shm/dist-test-$$; then export TMPDIR=/dev/shm; fi 2>/dev/null
+    rm -f /dev/shm/dist-test-$$
     hack/dist.sh --programs "$programs" --output "$scratch/again" >/dev/null
   )
   (cd "$dist" && sha256sum -- *.tar.gz *.deb *.json) >"$scratch/first"
@@ -91,9 +93,9 @@ what_was_changed_or_not_signed_is_refused() {
   ssh-keygen -q -Y sign -f "$scratch/key" -n git "$copy/SHA256SUMS"
   is_refused 'the signature of SHA256SUMS is wrong' --from "$copy" --signers "$scratch/signers"
   rm "$copy/SHA256SUMS.sig"
-  is_refused 'there is no' --from "$copy" --signers "$scratch/signers"
-  is_refused 'there is no' --from "$scratch/nowhere"
-  is_refused 'there is no file' --from "$dist" --signers "$scratch/missing"
+  is_refused 'does not exist' --from "$copy" --signers "$scratch/signers"
+  is_refused 'does not exist' --from "$scratch/nowhere"
+  is_refused 'cannot read the signers file' --from "$dist" --signers "$scratch/missing"
   is_refused "unknown argument '--frm'" --frm "$dist"
   is_refused '--signers needs a value' --from "$dist" --signers ''
   is_refused 'not v9.9.9' --from "$dist" --version v9.9.9
@@ -124,7 +126,7 @@ machine() { # NAME
   printf '%s\n' "$scratch/$1"
 }
 
-# The tour of docs/install.md, by the user who calls it.
+# The commands of "A headless cluster" in docs/install.md, and checks of their results, as the current user.
 tour='
   set -eu
   started=$(date +%s%N)
@@ -143,11 +145,14 @@ tour='
 the_archive_installs_and_a_cluster_comes_up_without_a_toolchain() {
   local at
   at=$(machine archive)
+  cp "$scratch/signers" "$at/root/tmp/signers"
   on "$at" "
     if command -v cargo || command -v go || command -v cc; then exit 1; fi
     useradd --create-home you
     find /usr/local -type f -o -type l >/tmp/before
     sh /dist/install.sh --from /dist
+    su you -c 'sh /dist/install.sh --from /dist --signers /tmp/signers --prefix ~/signed' 2>error
+    grep 'signed by $SIGNER' error
     su - you -c 'export KUBEBUILDER_ASSETS=/assets; $tour'
     # A repository is made with Git.
     su - you -c 'mkdir none && ln -s /usr/bin/env none/ && ! PATH=none /usr/local/bin/trishanku up --assets /assets 2>error && grep \"install Git\" error'
@@ -167,7 +172,7 @@ the_archive_installs_and_a_cluster_comes_up_without_a_toolchain() {
     [ -z \"\$(find '/tmp/a b' -type f)\" ]
     rmdir '/tmp/a b/bin/gitcd'
     ln -s /etc/passwd '/tmp/a b/bin/gitcd.new'
-    sh /dist/install.sh --from /dist --prefix '/tmp/a b' --version 0.1.0
+    sh /dist/install.sh --from /dist --prefix '/tmp/a b' --version $version
     '/tmp/a b/bin/gitcd' version
     grep '^root:' /etc/passwd
   "
@@ -258,14 +263,19 @@ try() { # CASE
   fi
 }
 
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 assets=$(hack/assets.sh)
 command -v mmdebstrap >/dev/null || hack/apt.sh mmdebstrap
 command -v ssh-keygen >/dev/null || hack/apt.sh openssh-client
 ssh-keygen -q -t ed25519 -N '' -C '' -f "$scratch/key"
-printf '%s namespaces="trishanku-release" %s\n' "$SIGNER" "$(cat "$scratch/key.pub")" >"$scratch/signers"
+# The same key signs commits under another name, as in files that Git uses.
+printf '%s namespaces="%s" %s\n' me@example.org git "$(cat "$scratch/key.pub")" \
+  "$SIGNER" trishanku-release "$(cat "$scratch/key.pub")" >"$scratch/signers"
 programs=${1:-} part=${2:-}
 say 'making the files of a release'
-dist=$(hack/dist.sh ${programs:+--programs "$programs"} --sign "$scratch/key" --output "$scratch/dist")
+dist=$(hack/dist.sh ${programs:+--programs "$programs"} --output "$scratch/dist")
+# As the workflow of a release does; --sign refuses changes that are not committed.
+ssh-keygen -q -Y sign -f "$scratch/key" -n trishanku-release "$dist/SHA256SUMS"
 programs=${programs:-${CARGO_TARGET_DIR:-target}/dist-build/release}
 # The base has no package manager but dpkg. `useradd` and `su` are for an ordinary user.
 say 'making a Debian base system with Git'

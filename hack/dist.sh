@@ -32,8 +32,8 @@ standard output:
   --sign KEY      sign SHA256SUMS with an SSH key (\`ssh-keygen -Y sign\`)
   --output DIR    folder of the files (default: target/dist)
 
-The same commit makes the same files with the same toolchain on the same distribution: times are
-those of the commit, and the programs have no paths of this machine.
+The same programs give the same files on the same distribution: all times are the commit's. Paths
+of the checkout and of Cargo's folder are remapped in the programs that this script builds.
 
 The programs are linked against this machine's C library, and run with it and newer ones. Build on
 the oldest distribution that has to run them.
@@ -54,8 +54,8 @@ build() {
   [[ $cargo_home != *' '* ]] || die "the path of Cargo's folder has a space, which CFLAGS cannot have: $cargo_home"
   say 'building the programs'
   programs=$target/dist-build/release
-  # Panics and backtraces have paths of sources. All libraries but the C library are linked statically, also if this machine has
-  # them. Other flags need a folder of their own.
+  # Remaps source paths, which panics and backtraces contain. Links all libraries but the C library statically, even if this
+  # machine has shared ones. A separate target folder, because other flags would rebuild everything.
   CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo$separator--remap-path-prefix=$target=target$separator--remap-path-prefix=$PWD=." \
     CFLAGS="${CFLAGS:-} -ffile-prefix-map=$cargo_home=/cargo" \
     LIBZ_SYS_STATIC=1 LIBGIT2_NO_PKG_CONFIG=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$target/dist-build \
@@ -106,7 +106,7 @@ notices() {
     # C libraries within the crates, such as libgit2, have their own.
     find "$folder" -type f \( -iname 'LICEN[CS]E*' -o -iname 'COPYING*' -o -iname 'NOTICE*' \) \
       -not -iname '*.rs' -not -iname '*.py' | LC_ALL=C sort >"$scratch/found"
-    printf '%s %s: %s%s\n' "$name" "$version" "$licence" "$([[ -s $scratch/found ]] || echo ' (its package has no text of it)')"
+    printf '%s %s: %s%s\n' "$name" "$version" "$licence" "$([[ -s $scratch/found ]] || echo ' (no licence text in its package)')"
     while IFS= read -r file; do
       key=$(sha256sum <"$file" | cut -d' ' -f1)
       [[ -f $texts/$key ]] || cp "$file" "$texts/$key"
@@ -135,11 +135,11 @@ make_archive() {
   mkdir -p "$root"
   cp -R "$scratch/bin/." "$root/"
   cp -R "$scratch/man" "$scratch/completions" "$scratch/NOTICES.txt" LICENSE deploy/control-plane "$root/"
-  cp "$output/$archive.spdx.json" "$root/trishanku.spdx.json"
+  cp "$new/$archive.spdx.json" "$root/trishanku.spdx.json"
   settle "$root"
   (cd "$root" && find . -mindepth 1 -printf '%P\0' | LC_ALL=C sort -z |
     tar --create --no-recursion --null --files-from=- --owner=0 --group=0 --numeric-owner --format=gnu) |
-    gzip --no-name >"$output/$archive.tar.gz"
+    gzip --no-name >"$new/$archive.tar.gz"
 }
 
 # ---- Debian packages ---------------------------------------------------------
@@ -201,7 +201,7 @@ Homepage: $SOURCE
 Description: $2
 EOF
   settle "$root"
-  dpkg-deb --root-owner-group -Zgzip --build "$root" "$output/${name}_${deb_version}_$architecture.deb" >/dev/null
+  dpkg-deb --root-owner-group -Zgzip --build "$root" "$new/${name}_${deb_version//\~/.}_$architecture.deb" >/dev/null
 }
 
 make_packages() {
@@ -261,15 +261,16 @@ main() {
   mkdir -p "$target" "${output:=$target/dist}"
   target=$(cd "$target" && pwd)
   output=$(cd "$output" && pwd)
-  [[ -f $output/SHA256SUMS || -z $(ls -A "$output") ]] || die "$output has other files; name an empty folder"
+  # Files of an earlier release are replaced; any others are not touched.
+  foreign=$(ls -A "$output" | grep -vxF -f <(printf '%s\n' SHA256SUMS SHA256SUMS.sig && sed 's/^[^ ]*  //' "$output/SHA256SUMS" 2>/dev/null) | head -n 3) || :
+  [[ -z $foreign ]] || die "$output contains files that are not of a release: ${foreign//$'\n'/, }; use --output with an empty folder"
   is_built=0
   if [[ -z $programs ]]; then
     build
     is_built=1
   fi
-  rm -f "$output"/*
-  scratch=$(mktemp -d)
-  trap 'rm -rf "$scratch"' EXIT
+  scratch=$(mktemp -d) new=$(mktemp -d "$output.XXXXXX")
+  trap 'rm -rf "$scratch" "$new"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   archive=trishanku-linux-$architecture
@@ -277,12 +278,15 @@ main() {
   sources=()
   strip_programs
   make_texts
-  sbom trishanku "$archive-$version" APPLICATION >"$output/$archive.spdx.json"
+  sbom trishanku "$archive-$version" APPLICATION >"$new/$archive.spdx.json"
   make_archive
   make_packages
-  install -m 755 install.sh "$output/install.sh"
-  (cd "$output" && LC_ALL=C sha256sum -- * >"$scratch/sums" && mv "$scratch/sums" SHA256SUMS)
-  if [[ -n $sign ]]; then ssh-keygen -q -Y sign -f "$sign" -n "$NAMESPACE" "$output/SHA256SUMS"; fi
+  install -m 755 install.sh "$new/install.sh"
+  (cd "$new" && LC_ALL=C sha256sum -- * >"$scratch/sums" && mv "$scratch/sums" SHA256SUMS)
+  if [[ -n $sign ]]; then ssh-keygen -q -Y sign -f "$sign" -n "$NAMESPACE" "$new/SHA256SUMS"; fi
+  # Only whole releases get there.
+  rm -f "$output"/*
+  mv "$new"/* "$output/"
   (cd "$output" && du -m -- * | awk '{ printf "dist: %4d MiB  %s\n", $1, $2 }') >&2
   printf '%s\n' "$output"
 }

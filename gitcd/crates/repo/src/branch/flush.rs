@@ -71,6 +71,8 @@ impl Branch {
         let metadata = self.write_metadata(state, Some(self.head.metadata));
         let pair = CommittedHeads { data: self.data_commit, metadata };
         let finished = self.pack.publish(&self.repository.path().join("objects/pack"), self.open_below)?;
+        // Of the written pack, also if its commits cannot be made visible.
+        self.overhead = 0;
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         self.move_data(pair.data)?;
         (self.head, self.is_recorded) = (pair, false);
@@ -78,7 +80,6 @@ impl Branch {
         if !self.pack.is_open() {
             self.values.clear();
         }
-        self.overhead = 0;
         Ok(Flushed {
             pair,
             pack_bytes: finished.pack_bytes,

@@ -111,6 +111,29 @@ fn a_pack_that_cannot_be_written_leaves_the_branch_as_it_was() {
     assert_eq!(store.loaded(), before);
 }
 
+/// The committer asks for it until the branch can be opened again.
+#[test]
+fn what_is_pending_is_known_after_a_flush_that_failed_behind_its_pack() {
+    let mut store = Store::new();
+    store.commit(&[("/registry/a", Some("1"))]);
+    store.flush();
+    let before = store.loaded();
+    store.commit(&[("/registry/a", Some("2")), ("/registry/b/c", Some("1"))]);
+    assert!(store.branch.pending().overhead_bytes > 0);
+    // A Git that was killed leaves such a lock.
+    let lock = store.path.join(format!("{DATA}.lock"));
+    std::fs::write(&lock, "").unwrap();
+    let state = store.state.clone();
+    let error = store.branch.flush(&state).unwrap_err();
+    assert!(matches!(error, FlushError::Reference(_)), "{error}");
+    let pending = store.branch.pending();
+    assert_eq!((pending.pack_bytes, pending.useful_bytes), (0, 0), "the pack is written");
+    std::fs::remove_file(&lock).unwrap();
+    store.reopen();
+    assert_ne!(store.loaded(), before, "the move of the references is completed");
+    store.check();
+}
+
 #[test]
 fn a_folder_with_something_else_in_it_is_refused() {
     let folder = tempfile::tempdir().unwrap();
