@@ -162,6 +162,7 @@ broken_servers_fire_their_alerts() {
   prometheus --config.file="$scratch/prometheus.yaml" --storage.tsdb.path="$scratch/data" \
     --web.listen-address="127.0.0.1:$prometheus_port" >"$scratch/prometheus.log" 2>&1 &
   started+=($!)
+  # The one that takes half a minute is last: idle connections are closed meanwhile.
   while read -r line; do
     # shellcheck disable=SC2086
     wait_for "$line" is_firing $line
@@ -170,9 +171,9 @@ GitcdWritesRefused full
 GitcdQuotaNearlyUsed full
 GitcdRemoteUnreachable alone
 GitcdDown down
-GitcdCommitsFail locked
 GitcdConnectionsNearLimit crowded
 GitcdFilesRejected rejecting
+GitcdCommitsFail locked
 EOF
   curl -sf "http://127.0.0.1:$prometheus_port/api/v1/alerts" >"$scratch/alerts.json"
   grep -o '"summary":"[^"]*"' "$scratch/alerts.json" | sort -u
