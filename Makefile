@@ -221,7 +221,7 @@ schema: ## Make the table of how Kubernetes' kinds are merged from their OpenAPI
 
 .PHONY: alerts
 alerts: ## Test the alert rules and dashboards, with promtool and with servers that are broken; installs Prometheus on Debian as root
-	@test -x "$${CARGO_TARGET_DIR:-target}/debug/gitcd" || $(CARGO) build --workspace --locked --bins
+	@$(CARGO) build --workspace --locked --bins
 	@hack/alerts.sh $(ARGS)
 
 .PHONY: dist

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Tests deploy/monitoring: the rules with promtool, their names against the metrics and the runbook, and some of the alerts with a
-# real Prometheus and servers that are broken: hack/alerts.sh [--write | PROGRAMS]
+# real Prometheus and servers that are broken: hack/alerts.sh [--write | PROGRAMS [PART]]
 #
-# PROGRAMS: folder of gitcd (default: target/debug). --write: only writes prometheusrule.yaml from rules.yaml. Installs the
+# PROGRAMS: folder of gitcd (default: target/debug). PART: run only the cases whose names contain it. --write: only writes prometheusrule.yaml from rules.yaml. Installs the
 # package `prometheus` if promtool is missing (Debian, root).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly FOLDER=deploy/monitoring
+. hack/cases.sh
 
-say() { printf 'alerts: %s\n' "$*" >&2; }
+readonly FOLDER=deploy/monitoring
 
 # The same rules, for the Prometheus operator.
 custom_resource() {
@@ -74,7 +74,8 @@ all_metrics_exist() {
 
 # ---- Servers that are broken ---------------------------------------------------
 
-port=29100
+# Below those of other tests, and of outgoing connections.
+port=11100
 next_port() { port=$((port + 1)); }
 
 # Starts a gitcd with a repository of its own, and adds it to what Prometheus scrapes.
@@ -110,7 +111,7 @@ is_firing() { # ALERT INSTANCE
 }
 
 broken_servers_fire_their_alerts() {
-  local number server socket line
+  local number server line
   # Not local: the trap runs after the function, too.
   started=()
   trap 'kill "${started[@]}" 2>/dev/null || :; wait || :' EXIT
@@ -133,8 +134,10 @@ broken_servers_fire_their_alerts() {
   put /locked/a 10
 
   serve crowded --max-connections=10
-  for number in {1..9}; do
-    exec {socket}<>"/dev/tcp/127.0.0.1/$port"
+  # Watches: idle connections would be closed.
+  for number in {1..8}; do
+    curl -sN "http://127.0.0.1:$port/v3/watch" -d '{"create_request": {"key": "AA=="}}' >/dev/null &
+    started+=($!)
   done
 
   serve rejecting --key-prefixes=/registry
@@ -162,7 +165,6 @@ broken_servers_fire_their_alerts() {
   prometheus --config.file="$scratch/prometheus.yaml" --storage.tsdb.path="$scratch/data" \
     --web.listen-address="127.0.0.1:$prometheus_port" >"$scratch/prometheus.log" 2>&1 &
   started+=($!)
-  # The one that takes half a minute is last: idle connections are closed meanwhile.
   while read -r line; do
     # shellcheck disable=SC2086
     wait_for "$line" is_firing $line
@@ -209,30 +211,7 @@ has_data() { [[ $(ask "$1") == *'"value":'* ]]; }
 
 alerts() { sed -n 's/^ *- alert: //p' "$FOLDER/rules.yaml"; }
 
-passed=0 failed=0
-try() { # CASE
-  local status
-  # Not in a condition, in which a failed command does not end the case.
-  set +e
-  (
-    set -euo pipefail
-    shopt -s inherit_errexit
-    "$1"
-  ) >"$scratch/output" 2>&1
-  status=$?
-  set -e
-  if ((status == 0)); then
-    passed=$((passed + 1))
-    printf 'test %s ... ok\n' "$1"
-  else
-    failed=$((failed + 1))
-    printf 'test %s ... FAILED\n' "$1"
-    cat "$scratch/output"
-    [[ -z ${TRISHANKU_TEST_REPORT:-} ]] || printf 'failed: hack/alerts.sh %s\n' "$1" >>"$TRISHANKU_TEST_REPORT"
-  fi
-}
-
-programs=${1:-${CARGO_TARGET_DIR:-target}/debug}
+programs=${1:-${CARGO_TARGET_DIR:-target}/debug} part=${2:-}
 command -v promtool >/dev/null && command -v prometheus >/dev/null || hack/apt.sh prometheus
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -243,6 +222,4 @@ try the_custom_resource_has_the_same_rules
 try every_alert_is_in_the_runbook
 try all_metrics_exist
 try broken_servers_fire_their_alerts
-if ((failed)); then result=FAILED; else result=ok; fi
-printf '\ntest result: %s. %d passed; %d failed; 0 ignored; 0 measured; 0 filtered out\n' "$result" "$passed" "$failed"
-((failed == 0))
+totals

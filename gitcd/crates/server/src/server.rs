@@ -9,8 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gitcd_core::blocking::{self, Panicked};
 use gitcd_core::supervisor::{Supervisor, fail_point};
-use gitcd_engine::audit::Audit;
-use gitcd_engine::committer::{self, Committer, Head};
+use gitcd_engine::committer;
 use gitcd_engine::compactor::Retention;
 use gitcd_engine::maintenance::{self, Maintenance};
 use gitcd_engine::recovery::{self, OpenError, Opened, StateLock};
@@ -20,8 +19,7 @@ use gitcd_net::tls;
 use gitcd_repo::branch;
 use gitcd_sync::lease::{self, Attempts, Lease, LeaseError};
 use gitcd_sync::owner::Served;
-use gitcd_sync::{self, MergeError, Merger, Puller};
-use tokio::runtime::Handle;
+use gitcd_sync::{self, MergeError, Puller};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -30,10 +28,12 @@ mod past;
 mod scratch;
 mod standby;
 mod tasks;
+mod threads;
 
 use self::frontend::Frontend;
 pub use self::past::{PastError, PastMoment};
 use self::standby::Turn;
+use self::threads::Threads;
 use crate::api;
 use crate::audit;
 use crate::config::Listen;
@@ -400,72 +400,6 @@ impl Server {
 
 /// The last step of a start, as the end of a sentence that starts with "cannot".
 const SERVE: &str = "serve the branch";
-
-/// The threads of a branch that is being started, and what uses them.
-struct Threads {
-    store: Arc<Store>,
-    writer: store::Handle,
-    committer: std::thread::JoinHandle<bool>,
-    puller: Arc<Puller>,
-    audit: Option<Arc<Audit>>,
-    lock: StateLock,
-}
-
-impl Threads {
-    /// Starts the store's writer and the committer. Blocks: reads the repository, and takes time for each key.
-    fn start(
-        config: &Config,
-        opened: Opened,
-        lease: Option<&Lease>,
-        counters: Arc<committer::Counters>,
-    ) -> Result<Self, ServeError> {
-        let Opened { branch, start, bases, incarnation, lock } = opened;
-        let (store, writer) = Store::start(start, config.store.clone()).map_err(ServeError::Thread)?;
-        if let Some(lease) = lease {
-            store.fence(lease.gate().clone());
-        }
-        let settings = committer::Settings { audit: config.audit.settings, ..config.committer.clone() };
-        let of_branch = config.branch.clone();
-        let committer = Committer::new(store.clone(), branch, of_branch, settings, incarnation, bases, counters);
-        let audit = committer.audit();
-        let puller = puller(config, &store, committer.heads());
-        match puller.and_then(|puller| Ok((puller, committer.spawn().map_err(ServeError::Thread)?))) {
-            Ok((puller, committer)) => {
-                config.served.add(puller.merger().clone(), puller.statuses().clone());
-                Ok(Self { store, writer, committer, puller, audit, lock })
-            }
-            Err(error) => {
-                // The thread must not outlive the lock.
-                Handle::current().block_on(store.stop());
-                writer.join();
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Threads {
-    /// Stops the threads and waits for them: they must not outlive the lock.
-    async fn end(self) {
-        let Self { store, writer, committer, puller: _, audit: _, lock } = self;
-        store.stop().await;
-        let joined = tokio::task::spawn_blocking(move || {
-            writer.join();
-            let _is_committed = committer.join();
-            drop(lock);
-        });
-        // The runtime shuts down otherwise.
-        let _ended = joined.await;
-    }
-}
-
-/// Returns the puller of a branch.
-fn puller(config: &Config, store: &Arc<Store>, heads: watch::Receiver<Head>) -> Result<Arc<Puller>, ServeError> {
-    let merger = Merger::new(store.clone(), heads, config.branch.clone())?
-        .with_secret_kinds(&config.pull.secret_kinds)
-        .with_api_server(config.pull.api_server.clone());
-    Ok(Arc::new(Puller::new(Arc::new(merger), config.pull.clone())))
-}
 
 /// Waits until a stop is requested.
 async fn requested(stopped: &mut watch::Receiver<bool>) {
