@@ -112,6 +112,11 @@ impl Listing {
         Ok(())
     }
 
+    /// Returns whether a symbolic reference leads to `name`.
+    pub(crate) fn has_link_to(&self, name: &str) -> bool {
+        self.files.values().any(|stored| matches!(stored, Stored::Symbolic(target) if target == name))
+    }
+
     /// Returns the references with their final targets.
     pub(crate) fn resolved(&self) -> BTreeMap<String, Oid> {
         let names = self.packed.keys().chain(self.files.keys());

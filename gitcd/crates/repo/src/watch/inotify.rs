@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-use super::DirtySet;
+use super::follower::DirtySet;
 
 /// Limit of nested folders of references; Git has none, but path names have.
 const MAX_DEPTH: usize = 100;

@@ -1,11 +1,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use git2::Oid;
 use tempfile::TempDir;
 
-use super::{Changes, RefChange, RefWatcher};
+use super::{Changes, RefChange, RefWatcher, shared};
 use crate::refs::{Change, Refs};
 
 fn git(folder: &Path, arguments: &[&str]) {
@@ -132,11 +133,70 @@ async fn a_reader_is_enough_to_keep_it_alive() {
 async fn without_notifications_it_polls() {
     let (folder, refs) = repository();
     let nothing = std::io::Error::from(std::io::ErrorKind::Unsupported);
-    let watcher = RefWatcher::start(Refs::open(folder.path()).unwrap(), Err(nothing), Box::new(|_| true)).unwrap();
+    let watcher = shared::start(Refs::open(folder.path()).unwrap(), Some(Err(nothing)), Box::new(|_| true)).unwrap();
     let mut changes = watcher.changes();
     refs.update("refs/heads/main", id(1), None).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/heads/main", None, Some(id(1)))]);
     watcher.look();
     refs.update("refs/heads/main", id(2), Some(id(1))).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/heads/main", Some(id(1)), Some(id(2)))]);
+}
+
+#[tokio::test]
+async fn watchers_of_a_repository_share_a_thread_and_each_receives_what_it_wants() {
+    let (folder, refs) = repository();
+    let watch = |name: &'static str| RefWatcher::new(folder.path(), move |other| other == name).unwrap();
+    let one = watch("refs/heads/one");
+    let mut ones = one.changes();
+    // No watcher wants it yet.
+    refs.update("refs/heads/other", id(1), None).unwrap();
+    let other = watch("refs/heads/other");
+    assert!(Arc::ptr_eq(&one.subscription.watched, &other.subscription.watched));
+    assert_eq!(other.latest().get("refs/heads/other"), Some(&id(1)));
+    let mut others = other.changes();
+    refs.update("refs/heads/one", id(2), None).unwrap();
+    refs.update("refs/heads/other", id(3), Some(id(1))).unwrap();
+    assert_eq!(next(&mut ones).await, [change("refs/heads/one", None, Some(id(2)))]);
+    assert_eq!(next(&mut others).await, [change("refs/heads/other", Some(id(1)), Some(id(3)))]);
+    drop((one, ones));
+    refs.update("refs/heads/other", id(4), Some(id(3))).unwrap();
+    assert_eq!(next(&mut others).await, [change("refs/heads/other", Some(id(3)), Some(id(4)))]);
+    let watched = Arc::downgrade(&other.subscription.watched);
+    drop((other, others));
+    let ended = tokio::time::timeout(Duration::from_secs(8), async {
+        while watched.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    ended.await.expect("the thread ends with its last watcher");
+    let again = watch("refs/heads/other");
+    let mut changes = again.changes();
+    refs.update("refs/heads/other", id(5), Some(id(4))).unwrap();
+    assert_eq!(next(&mut changes).await, [change("refs/heads/other", Some(id(4)), Some(id(5)))]);
+}
+
+#[tokio::test]
+async fn a_repository_at_the_path_of_another_has_a_watcher_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("repository.git");
+    git2::Repository::init_bare(&path).unwrap();
+    let one = RefWatcher::new(&path, |_| true).unwrap();
+    std::fs::rename(&path, place.path().join("moved.git")).unwrap();
+    git2::Repository::init_bare(&path).unwrap();
+    let other = RefWatcher::new(&path, |_| true).unwrap();
+    assert!(!Arc::ptr_eq(&one.subscription.watched, &other.subscription.watched));
+    let mut changes = other.changes();
+    Refs::open(&path).unwrap().update("refs/heads/main", id(1), None).unwrap();
+    assert_eq!(next(&mut changes).await, [change("refs/heads/main", None, Some(id(1)))]);
+}
+
+#[tokio::test]
+async fn the_target_of_a_symbolic_reference_is_followed() {
+    let (folder, refs) = repository();
+    refs.update("refs/heads/main", id(1), None).unwrap();
+    git(folder.path(), &["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
+    let watcher = RefWatcher::new(folder.path(), |name| name == "refs/heads/alias").unwrap();
+    let mut changes = watcher.changes();
+    refs.update("refs/heads/main", id(2), Some(id(1))).unwrap();
+    assert_eq!(next(&mut changes).await, [change("refs/heads/alias", Some(id(1)), Some(id(2)))]);
 }
