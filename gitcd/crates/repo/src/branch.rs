@@ -187,6 +187,8 @@ pub struct Branch {
     config: Config,
     names: Names,
     repository: Repository,
+    /// What the process had read when it was opened; see [`crate::object::bytes_read`].
+    released_at: u64,
     refs: Refs,
     /// `Name <address> `, cleaned.
     identity: String,

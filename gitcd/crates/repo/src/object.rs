@@ -1,6 +1,7 @@
 //! Reading of objects.
 
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use git2::{ErrorClass, ErrorCode, ObjectType, Odb, OdbObject, Oid, Repository};
 
@@ -17,6 +18,7 @@ pub fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2::Error
     static BY_US: Once = Once::new();
     BY_US.call_once(|| git2::opts::strict_hash_verification(false));
     let object = odb.read(oid)?;
+    READ.fetch_add(object.len() as u64, Ordering::Relaxed);
     let kind = match object.kind() {
         ObjectType::Commit => Kind::Commit,
         ObjectType::Tree => Kind::Tree,
@@ -30,6 +32,17 @@ pub fn read<'o>(odb: &'o Odb<'_>, oid: Oid) -> Result<OdbObject<'o>, git2::Error
         return Err(git2::Error::new(ErrorCode::GenericError, ErrorClass::Odb, message));
     }
     Ok(object)
+}
+
+/// Bytes of objects that this process has read.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how many bytes of objects [`read`] has returned in this process.
+///
+/// For every pack that any open repository of the process has used, libgit2 keeps up to 16 MiB of unpacked objects, until the last
+/// of these repositories is closed. So a program that keeps a repository open opens it again from time to time.
+pub fn bytes_read() -> u64 {
+    READ.load(Ordering::Relaxed)
 }
 
 /// Returns the bytes of an ID.

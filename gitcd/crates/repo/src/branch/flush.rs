@@ -5,10 +5,15 @@ use std::time::SystemTime;
 use super::super::entries::Entry;
 use super::super::graph::Graph;
 use super::super::message;
+use super::super::object;
 use super::super::pack::Kind;
 use super::super::refs::RefError;
 use super::super::state::FORMAT;
+use super::repository::open_repository;
 use super::{Branch, CommittedHeads, FlushError, State, is_to_be_merged, show};
+
+/// Bytes of objects that the process reads before a branch closes its packs.
+const RELEASE_AFTER: u64 = 32 << 20;
 
 /// The result of a flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +67,20 @@ impl Branch {
         if !self.is_recorded && !self.failed {
             self.head.write(&self.pair_file()).inspect_err(|_| self.failed = true)?;
             self.is_recorded = true;
+            self.release_packs();
         }
         Ok(())
+    }
+
+    /// Closes all packs, with what libgit2 keeps of them, if much was read since the last time.
+    fn release_packs(&mut self) {
+        let read = object::bytes_read();
+        if read.saturating_sub(self.released_at) < RELEASE_AFTER {
+            return;
+        }
+        if let Ok(Some(repository)) = open_repository(&self.config.repository) {
+            (self.repository, self.released_at) = (repository, read);
+        }
     }
 
     fn try_flush(&mut self, state: &State) -> Result<Flushed, FlushError> {

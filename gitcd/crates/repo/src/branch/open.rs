@@ -14,7 +14,7 @@ use super::super::reader::{Parents, Reader};
 use super::super::refs::Refs;
 use super::super::tree::Tree;
 use super::super::trie::Trie;
-use super::super::{go, message, pack, pack_spill};
+use super::super::{go, message, object, pack, pack_spill};
 use super::repository::{finish, init, open_repository};
 use super::{
     Branch, CommittedHeads, Config, CreateError, FlushError, OpenError, Revisions, State, is_to_be_merged, show,
@@ -188,6 +188,7 @@ impl Branch {
             identity: format!("{name} <{email}> "),
             config,
             repository,
+            released_at: object::bytes_read(),
             refs,
             head,
             state,

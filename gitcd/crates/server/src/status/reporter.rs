@@ -35,7 +35,7 @@ pub struct Reporter {
 
 #[derive(Default)]
 struct Git {
-    open: Option<(Repository, Graph)>,
+    graph: Graph,
     counted: HashMap<String, Counted>,
 }
 
@@ -208,7 +208,7 @@ impl Reporter {
             Err(error) => {
                 tracing::debug!(remote, %error, "cannot count the commits that a remote is ahead");
                 // The next attempt starts from scratch.
-                git.open = None;
+                git.graph = Graph::default();
                 None
             }
         }
@@ -222,9 +222,6 @@ impl Git {
         let problem = |error: git2::Error| GraphError::unreadable(theirs, error.message());
         // Fetches and pushes add and remove packs, and an open repository keeps removed ones open.
         let repository = Repository::open(folder).map_err(problem)?;
-        let graph = self.open.take().map(|(_, graph)| graph).unwrap_or_default();
-        self.open = Some((repository, graph));
-        let (repository, graph) = self.open.as_mut().expect("it was just opened");
-        graph.missing(repository, theirs, ours, MOST)
+        self.graph.missing(&repository, theirs, ours, MOST)
     }
 }
