@@ -173,6 +173,8 @@ pub struct Pending {
     pub pack_bytes: usize,
     /// Number of data commits.
     pub commits: usize,
+    /// Number of changes in these commits.
+    pub changes: usize,
     /// Bytes of directories that had to be written whole, plus an estimate for the metadata: every flush writes these again for
     /// what it changes, so fewer flushes save them.
     pub overhead_bytes: usize,
@@ -213,6 +215,8 @@ pub struct Branch {
     local_values: HashMap<Bytes, (Oid, Bytes)>,
     local_changed: bool,
     commits: usize,
+    /// Changes in these commits.
+    changes: usize,
     /// History links for the next metadata commit.
     joins: Vec<HistoryLink>,
     overhead: usize,
@@ -276,6 +280,7 @@ impl Branch {
         Pending {
             pack_bytes: self.pack.len(),
             commits: self.commits,
+            changes: self.changes,
             overhead_bytes,
             useful_bytes: self.pack.len() - self.overhead,
         }

@@ -13,9 +13,16 @@ const MAX_LAG: Duration = Duration::from_mins(1);
 /// a quiet branch keeps to its rate.
 const MAX_CREDIT_BYTES: f64 = (4 << 20) as f64;
 const CREDIT_HALF_LIFE: Duration = Duration::from_secs(2);
+/// Bytes that each of many changes earns for directories, besides its content in the pack: the journal has written about as much
+/// for it. Without this, many new keys, for which most of the metadata must be written again, would wait for most of a minute.
+const OF_A_CHANGE: usize = 1024;
+/// Changes in a pack that earn nothing: a quiet branch keeps to its rate.
+const FEW: usize = 64;
 /// Share of a burst's bytes that is reserved for its end, when few values are left to write, but large directories must be
 /// written with them.
 const RESERVED: f64 = 0.25;
+/// The same share of what its changes earn.
+const RESERVED_OF_CHANGES: f64 = 0.5;
 const MAX_RESERVE_BYTES: f64 = (16 << 20) as f64;
 const RESERVE_HALF_LIFE: Duration = Duration::from_secs(4);
 /// Age of the oldest write from which the reserve is used.
@@ -67,15 +74,20 @@ impl Budget {
     }
 
     fn reserve(&self, pending: &Pending, now: Instant) -> f64 {
-        remaining(self.reserve, RESERVE_HALF_LIFE, now - self.last_flush) + pending.useful_bytes as f64 * RESERVED
+        let reserved = pending.useful_bytes as f64 * RESERVED + of_changes(pending) * RESERVED_OF_CHANGES;
+        remaining(self.reserve, RESERVE_HALF_LIFE, now - self.last_flush) + reserved
     }
 
     /// Returns the credit after a flush, without what the time since the last one earns. It is negative if directories and leaves
     /// that must be written whole cost more than the other content and the remaining credit allow.
     fn balance(&self, pending: &Pending, now: Instant) -> f64 {
         let left = remaining(self.credit, CREDIT_HALF_LIFE, now - self.last_flush);
-        left + pending.useful_bytes as f64 / 2.0 - pending.overhead_bytes as f64
+        left + pending.useful_bytes as f64 / 2.0 + of_changes(pending) - pending.overhead_bytes as f64
     }
+}
+
+fn of_changes(pending: &Pending) -> f64 {
+    (pending.changes.saturating_sub(FEW) * OF_A_CHANGE) as f64
 }
 
 fn remaining(amount: f64, half_life: Duration, time: Duration) -> f64 {
@@ -88,8 +100,9 @@ mod tests {
 
     const RATE: u64 = 26 << 10;
 
+    /// Values of [`TRICKLE`] bytes.
     fn pending(useful_bytes: usize, overhead_bytes: usize) -> Pending {
-        Pending { pack_bytes: useful_bytes, commits: 1, overhead_bytes, useful_bytes }
+        Pending { pack_bytes: useful_bytes, commits: 1, changes: useful_bytes / TRICKLE, overhead_bytes, useful_bytes }
     }
 
     /// Simulates a branch under load whose directories and metadata take `directories` bytes in every pack.
@@ -154,6 +167,33 @@ mod tests {
             // The rest of the burst is written although little follows.
             let (_, packs) = load.run(Duration::from_secs(4), 10_000);
             assert!(packs > 0, "{directories} bytes of directories");
+        }
+    }
+
+    /// Values of which little is left when compressed, and new keys, which change the metadata everywhere.
+    #[test]
+    fn many_small_changes_are_written_in_time_and_so_are_the_last_ones() {
+        for per_second in [2_000, 10_000, 20_000] {
+            let (mut budget, mut now) = (Budget::new(RATE, Instant::now()), Instant::now());
+            let (mut oldest, mut changes, mut most) = (None, 0, Duration::ZERO);
+            for step in 0..20 * 20 {
+                now += Duration::from_millis(50);
+                // The last changes come after ten seconds.
+                if step < 10 * 20 {
+                    changes += per_second / 20;
+                    oldest.get_or_insert(now);
+                }
+                let Some(first) = oldest else { continue };
+                most = most.max(now - first);
+                let (overhead_bytes, useful_bytes) = ((changes * 4096).min(6 << 20), changes * 150);
+                let open = Pending { pack_bytes: useful_bytes, commits: 1, changes, overhead_bytes, useful_bytes };
+                if budget.due_at(&open, first, now) <= now {
+                    budget.flushed(&open, now, now);
+                    (oldest, changes) = (None, 0);
+                }
+            }
+            assert!(most <= Duration::from_secs(6), "{per_second} changes a second: {most:?}");
+            assert_eq!(oldest, None, "{per_second} changes a second: the last ones wait");
         }
     }
 

@@ -51,6 +51,7 @@ impl Branch {
             let message = format!("{}\n\n{trailers}{}", subject.text(), actor::trailers(actors));
             self.data_commit = self.write_commit(tree, &[self.data_commit], revisions.time, &message);
             self.commits += 1;
+            self.changes += revisions.changes.len();
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub struct Flushed {
     pub objects: usize,
     /// Number of data commits among them.
     pub data_commits: usize,
+    /// Number of changed keys in its commits, each time that they changed.
+    pub changes: usize,
 }
 
 impl Branch {
@@ -103,6 +105,7 @@ impl Branch {
             index_bytes: finished.index_bytes,
             objects: finished.objects,
             data_commits: std::mem::take(&mut self.commits),
+            changes: std::mem::take(&mut self.changes),
         })
     }
 

@@ -111,6 +111,7 @@ impl Branch {
         self.data_commit = self.write_commit(tree, &parents, at, &text);
         self.identity = own;
         self.commits += 1;
+        self.changes += revisions.changes.len();
         self.joins.push(HistoryLink::Merged { ours, theirs: *theirs });
         Ok(Joined::Merged)
     }

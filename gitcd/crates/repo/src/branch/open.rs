@@ -204,6 +204,7 @@ impl Branch {
             local_values: std::collections::HashMap::new(),
             local_changed: false,
             commits: 0,
+            changes: 0,
             joins: Vec::new(),
             overhead: 0,
             time: None,
@@ -245,7 +246,7 @@ impl Branch {
         self.head = pair;
         self.state = state.clone();
         self.values.clear();
-        self.commits = 0;
+        (self.commits, self.changes) = (0, 0);
         self.overhead = 0;
         Ok(())
     }
