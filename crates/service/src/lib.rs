@@ -8,6 +8,7 @@
 //! | [`throttle`] | | a limit on log lines that repeat |
 //! | [`exposition`] | `exposition` | the text formats of metrics, and the choice between them |
 //! | [`http`] | `http` | a client for requests with one response each |
+//! | [`log_lines`] | `log-lines` | log lines for people, or as JSON for programs |
 //! | [`otlp`] | `otlp` | export of spans to a collector, by OpenTelemetry's environment variables |
 //! | [`otlp::Collector`] | `otlp-settings` | only whether these variables enable the export, and where to |
 //! | [`tls`] | `tls` | certificates of servers, reloaded when their files change, and TLS settings of clients |
@@ -19,6 +20,8 @@ pub mod error;
 pub mod exposition;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "log-lines")]
+pub mod log_lines;
 #[cfg(feature = "otlp-settings")]
 pub mod otlp;
 pub mod plain_http;

@@ -53,7 +53,6 @@
 //! **Secrets.** Spans contain what this page names. They contain no bodies, headers or queries, and of an error the reason,
 //! not the message. Spans of other crates (kube's contain whole URLs) are left out, unless [`Settings::spans_of`] names them.
 
-mod logs;
 mod otlp;
 mod settings;
 
@@ -65,9 +64,9 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::Layered;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub use self::logs::{Format, UnknownFormat};
 pub use self::settings::{Settings, SetupError};
 pub use crate::trace::{TRACEPARENT, TraceContext};
+pub use trishanku_service::log_lines::{Format, UnknownFormat};
 pub use trishanku_service::otlp::OtlpError;
 
 /// How long the collector may take to accept the last spans.

@@ -10,12 +10,13 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::Extensions;
 use tracing_subscriber::{Layer, reload};
+use trishanku_service::log_lines::{Ids, LogLines};
 use trishanku_service::otlp::{Collector, OtlpError, environment};
 
-use super::logs::Lines;
 use super::{Format, Inner, Telemetry, UnknownFilter, otlp, parse};
-use crate::trace::{RECONCILE, TARGET, TRACES_ENABLED};
+use crate::trace::{RECONCILE, TARGET, TRACES_ENABLED, TraceIds};
 
 /// Why logs and traces cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +131,7 @@ impl Settings {
             .with_writer(self.writer)
             .with_ansi(self.ansi)
             .fmt_fields(JsonFields::new())
-            .event_format(Lines(self.format))
+            .event_format(LogLines::new(self.format).with_ids(ids))
             .with_filter(filter.or(of_reconciles).and(of_others));
         if provider.is_some() {
             TRACES_ENABLED.store(true, Ordering::Relaxed);
@@ -144,4 +145,10 @@ impl Settings {
 /// anyway.
 fn has_bodies(metadata: &tracing::Metadata<'_>) -> bool {
     metadata.target() == "kube_client::client" && *metadata.level() == tracing::Level::WARN
+}
+
+/// Returns the trace and the span of a reconcile or a request.
+fn ids(extensions: &Extensions<'_>) -> Option<Ids> {
+    let TraceIds { trace, span } = extensions.get()?;
+    Some(Ids { trace: trace.clone(), span: span.clone() })
 }

@@ -35,8 +35,10 @@ use gitcd_repo::git_dir;
 use gitcd_server::config::{Branches, ConfigError, PerBranch};
 use gitcd_server::telemetry;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
+use trishanku_service::log_lines::{Format, LogLines};
 
 use self::origin::Origins;
 
@@ -58,8 +60,28 @@ struct Cli {
     /// Log level: 0 info, 1 debug, 2 trace
     #[arg(long, global = true, env = "GITCD_VERBOSITY", default_value_t = 0, value_name = "N")]
     verbosity: i32,
+    /// Format of log lines on standard error: text for people, or a JSON object for each line
+    #[arg(long, global = true, env = "GITCD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
+}
+
+/// The format of log lines. Its values are explained by the flag: with texts of their own, the help of every command would be
+/// twice as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    // `console` is etcd's name for it.
+    #[value(alias = "console")]
+    Text,
+    Json,
+}
+
+/// How much is logged, and how.
+#[derive(Clone, Copy, Debug)]
+struct Logs {
+    verbosity: i32,
+    format: LogFormat,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -260,13 +282,13 @@ pub fn run() -> anyhow::Result<ExitCode> {
     let origins = Origins::new(&args, file);
     let matches = command.try_get_matches_from(&args).unwrap_or_else(|error| origins.of_refused(error).exit());
     let cli = Cli::from_arg_matches(&matches)?;
-    let verbosity = cli.verbosity.max(i32::from(cli.debug));
-    run_command(cli.command, verbosity).map_err(|error| origins.of_failed(error))
+    let logs = Logs { verbosity: cli.verbosity.max(i32::from(cli.debug)), format: cli.log_format };
+    run_command(cli.command, logs).map_err(|error| origins.of_failed(error))
 }
 
-fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
+fn run_command(command: Command, logs: Logs) -> anyhow::Result<ExitCode> {
     if !matches!(command, Command::Serve(_)) {
-        log(verbosity, None);
+        log(logs, None);
     }
     // Fails only where a policy forbids it; the limits of connections follow the limit that there is.
     let _ = gitcd_core::descriptors::raise_limit();
@@ -276,7 +298,7 @@ fn run_command(command: Command, verbosity: i32) -> anyhow::Result<ExitCode> {
     match command {
         Command::Init(args) => init::run(&args)?,
         Command::Prepare(args) => prepare::run(&args)?,
-        Command::Serve(args) => serve::run(&args, verbosity)?,
+        Command::Serve(args) => serve::run(&args, logs)?,
         Command::Pull(args) => pull::run(&args)?,
         Command::Host(args) => host::run(&args)?,
         Command::Restore(args) => restore::run(&args)?,
@@ -321,9 +343,9 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Logs to standard error, and sends spans to `traces`.
-fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
+fn log(logs: Logs, traces: Option<telemetry::Layer>) {
     use std::io::IsTerminal;
-    let level = match verbosity {
+    let level = match logs.verbosity {
         ..=0 => "info",
         1 => "gitcd=debug,info",
         _ => "trace",
@@ -332,10 +354,10 @@ fn log(verbosity: i32, traces: Option<telemetry::Layer>) {
     // The hint leaves the most detailed level to the filter. Without it, every span of every library would be created in vain.
     let others =
         filter_fn(|metadata| metadata.target() != gitcd_core::trace::TARGET).with_max_level_hint(LevelFilter::TRACE);
-    let words = tracing_subscriber::fmt::layer()
-        .with_writer(progress::log_writer)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .with_filter(filter.and(others));
-    tracing_subscriber::registry().with(traces).with(words).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(progress::log_writer);
+    let lines = match logs.format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
+        LogFormat::Json => lines.fmt_fields(JsonFields::new()).event_format(LogLines::new(Format::Json)).boxed(),
+    };
+    tracing_subscriber::registry().with(traces).with(lines.with_filter(filter.and(others))).init();
 }

@@ -199,13 +199,13 @@ impl Former {
     }
 }
 
-pub(super) fn run(args: &Args, verbosity: i32) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, logs: super::Logs) -> anyhow::Result<()> {
     let runtime = super::runtime()?;
     let traces = {
         let _inside = runtime.enter();
         telemetry::start(&args.tracing.settings())?
     };
-    super::log(verbosity, traces.as_ref().map(telemetry::Traces::layer));
+    super::log(logs, traces.as_ref().map(telemetry::Traces::layer));
     args.former.warn();
     let configs = configs(args)?;
     args.pull.warn();

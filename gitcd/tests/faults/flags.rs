@@ -236,3 +236,25 @@ fn what_is_no_repository_is_named_with_what_to_do() {
     let (ok, said) = gitcd(&["merge-file", "--install", &format!("--repo={}", file.display())], &[]);
     assert!(!ok && said.contains("name a clone with --repo") && !said.contains("class="), "{said}");
 }
+
+#[tokio::test]
+async fn log_lines_are_json_objects_if_wanted() {
+    // etcd's name for text is `console`.
+    for (format, is_json) in [("json", true), ("text", false), ("console", false)] {
+        let server = Launch::new(Kind::Gitcd).argument(format!("--log-format={format}")).start().await;
+        let logged = async || server.output().contains("serving").then(|| server.output());
+        let output = crate::support::eventually("the log", logged).await;
+        let line = output.lines().find(|line| line.contains("serving")).expect("it is there");
+        let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else {
+            assert!(!is_json, "{line}");
+            continue;
+        };
+        assert!(is_json, "{line}");
+        for field in ["time", "level", "message", "target"] {
+            assert!(line[field].is_string(), "{line}");
+        }
+        assert_eq!(line["level"], "INFO");
+    }
+    let (_, output) = gitcd(&["status", "--log-format=xml"], &[]);
+    assert!(output.contains("text, json"), "{output}");
+}

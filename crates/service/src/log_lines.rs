@@ -1,4 +1,16 @@
 //! Log lines for people or for programs.
+//!
+//! ```
+//! use tracing_subscriber::fmt::format::JsonFields;
+//! use tracing_subscriber::layer::SubscriberExt;
+//! use trishanku_service::log_lines::{Format, LogLines};
+//!
+//! let layer = tracing_subscriber::fmt::layer()
+//!     .fmt_fields(JsonFields::new())
+//!     .event_format(LogLines::new("json".parse::<Format>()?));
+//! let subscriber = tracing_subscriber::registry().with(layer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::{self, Write};
 
@@ -8,9 +20,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
-
-use crate::trace::TraceIds;
+use tracing_subscriber::registry::{Extensions, LookupSpan};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +49,37 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Writes log lines.
-#[derive(Debug)]
-pub(super) struct Lines(pub(super) Format);
+/// The trace and the span to which a line belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// 32 hexadecimal digits.
+    pub trace: String,
+    /// 16 hexadecimal digits.
+    pub span: String,
+}
 
-impl<S> FormatEvent<S, JsonFields> for Lines
+/// Writes log lines, with the fields of all spans around them; those of inner spans take precedence. Fields whose names start with
+/// `otel.` are left out. The layer must use [`JsonFields`].
+#[derive(Clone, Copy, Debug)]
+pub struct LogLines {
+    format: Format,
+    ids: fn(&Extensions<'_>) -> Option<Ids>,
+}
+
+impl LogLines {
+    /// Lines in this format.
+    pub fn new(format: Format) -> Self {
+        Self { format, ids: |_| None }
+    }
+
+    /// Adds `trace_id` and `span_id` to lines inside a span for which `ids` returns them.
+    #[must_use]
+    pub fn with_ids(self, ids: fn(&Extensions<'_>) -> Option<Ids>) -> Self {
+        Self { ids, ..self }
+    }
+}
+
+impl<S> FormatEvent<S, JsonFields> for LogLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -59,7 +95,7 @@ where
         // From the innermost span outwards: inner fields take precedence.
         for span in context.event_scope().into_iter().flatten() {
             let extensions = span.extensions();
-            ids = ids.or_else(|| extensions.get::<TraceIds>().map(|ids| (ids.trace.clone(), ids.span.clone())));
+            ids = ids.or_else(|| (self.ids)(&extensions));
             let of_span = extensions.get::<FormattedFields<JsonFields>>().map_or("", |fields| fields.fields.as_str());
             for (name, value) in serde_json::from_str::<Map<_, _>>(of_span).unwrap_or_default() {
                 // These are for exporters.
@@ -68,14 +104,14 @@ where
                 }
             }
         }
-        if let Some((trace, span)) = ids {
+        if let Some(Ids { trace, span }) = ids {
             fields.named.insert("trace_id".to_owned(), trace.into());
             fields.named.insert("span_id".to_owned(), span.into());
         }
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
         let metadata = event.metadata();
-        match self.0 {
+        match self.format {
             Format::Json => json(&mut writer, time, *metadata.level(), metadata.target(), fields),
             Format::Human => human(&mut writer, &time, *metadata.level(), &fields),
         }
@@ -179,18 +215,43 @@ impl Visit for Fields {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex, PoisonError};
+
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::telemetry::tests::Lines as Written;
+
+    /// A writer that keeps the text.
+    #[derive(Clone, Debug, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+        }
+    }
+
+    impl io::Write for Written {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     fn written(format: Format, say: impl FnOnce()) -> String {
         let lines = Written::default();
         let layer = tracing_subscriber::fmt::layer()
-            .with_writer(lines.clone())
+            .with_writer({
+                let lines = lines.clone();
+                move || lines.clone()
+            })
             .with_ansi(false)
             .fmt_fields(JsonFields::new())
-            .event_format(Lines(format));
+            .event_format(LogLines::new(format));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), say);
         lines.text()
     }
@@ -210,7 +271,7 @@ mod tests {
         let time = parsed.remove("time").and_then(|time| time.as_str().map(ToOwned::to_owned)).unwrap_or_default();
         assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
         let expected = serde_json::json!({
-            "level": "WARN", "message": "went wrong\nhere", "target": "trishanku_framework::telemetry::logs::tests",
+            "level": "WARN", "message": "went wrong\nhere", "target": "trishanku_service::log_lines::tests",
             "reason": "Broken", "error": "it said\n\"no\"\u{1b}[2J", "attempt": 3, "object.name": "a b",
         });
         assert_eq!(Value::Object(parsed), expected);
