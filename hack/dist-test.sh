@@ -249,6 +249,12 @@ printf '%s namespaces="%s" %s\n' me@example.org git "$(cat "$scratch/key.pub")" 
 programs=${1:-} part=${2:-}
 export DIST_COMPRESSION_LEVEL=1
 say 'making the files of a release'
+if [[ -n $programs ]]; then
+  # Another build may replace them meanwhile.
+  mkdir "$scratch/programs"
+  cp -- "$programs"/{gitcd,trishanku} "$scratch/programs/"
+  programs=$scratch/programs
+fi
 dist=$(hack/dist.sh ${programs:+--programs "$programs"} --output "$scratch/dist")
 # As the workflow of a release does; --sign refuses changes that are not committed.
 ssh-keygen -q -Y sign -f "$scratch/key" -n trishanku-release "$dist/SHA256SUMS"
