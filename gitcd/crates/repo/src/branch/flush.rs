@@ -28,8 +28,6 @@ pub struct Flushed {
     pub objects: usize,
     /// Number of data commits among them.
     pub data_commits: usize,
-    /// Number of changed keys in its commits, each time that they changed.
-    pub changes: usize,
 }
 
 impl Branch {
@@ -91,7 +89,7 @@ impl Branch {
         let pair = CommittedHeads { data: self.data_commit, metadata };
         let finished = self.pack.publish(&self.repository.path().join("objects/pack"), self.open_below)?;
         // Of the written pack, also if its commits cannot be made visible.
-        self.overhead = 0;
+        (self.overhead, self.changes) = (0, 0);
         self.refs.update(&self.names.metadata, metadata, Some(self.head.metadata))?;
         self.move_data(pair.data)?;
         (self.head, self.is_recorded) = (pair, false);
@@ -105,7 +103,6 @@ impl Branch {
             index_bytes: finished.index_bytes,
             objects: finished.objects,
             data_commits: std::mem::take(&mut self.commits),
-            changes: std::mem::take(&mut self.changes),
         })
     }
 

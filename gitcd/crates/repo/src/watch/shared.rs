@@ -73,7 +73,12 @@ impl Drop for Subscription {
 
 /// Returns a watcher of the `wanted` references, with the thread of another watcher if the repository has one.
 pub(super) fn subscribe(refs: Refs, wanted: Box<Wanted>) -> Result<RefWatcher, WatchError> {
-    let Some(identity) = identity(&refs) else { return start(refs, None, wanted) };
+    let start_own = |refs: Refs, wanted| {
+        // Start the notifications first, so that changes during the first read are noticed.
+        let notifier = Notifier::new(refs.root());
+        start(refs, notifier, wanted)
+    };
+    let Some(identity) = identity(&refs) else { return start_own(refs, wanted) };
     let found = WATCHED.lock().get(&identity).and_then(Weak::upgrade);
     let wanted = match found {
         Some(known) => match known.join(&refs, wanted)? {
@@ -83,23 +88,17 @@ pub(super) fn subscribe(refs: Refs, wanted: Box<Wanted>) -> Result<RefWatcher, W
         None => wanted,
     };
     // Outside the lock: the disk may be slow. Two that start at once have a thread each.
-    let watcher = start(refs, None, wanted)?;
+    let watcher = start_own(refs, wanted)?;
     let mut all = WATCHED.lock();
     all.retain(|_, watched| watched.strong_count() > 0);
     all.insert(identity, Arc::downgrade(&watcher.subscription.watched));
     Ok(watcher)
 }
 
-/// Starts a thread for a repository. Without a `notifier`, it asks the system for one.
-pub(super) fn start(
-    refs: Refs,
-    notifier: Option<io::Result<Notifier>>,
-    wanted: Box<Wanted>,
-) -> Result<RefWatcher, WatchError> {
+/// Starts a thread for a repository; it polls without a notifier.
+pub(super) fn start(refs: Refs, notifier: io::Result<Notifier>, wanted: Box<Wanted>) -> Result<RefWatcher, WatchError> {
     let path = refs.root().to_owned();
     let system = |source| WatchError::System { path: path.clone(), source };
-    // Start the notifications first, so that changes during the first read are noticed.
-    let notifier = notifier.unwrap_or_else(|| Notifier::new(refs.root()));
     if let Err(error) = &notifier {
         tracing::warn!(%error, "the system reports no changes of references: polling for them");
     }

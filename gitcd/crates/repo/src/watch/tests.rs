@@ -133,7 +133,7 @@ async fn a_reader_is_enough_to_keep_it_alive() {
 async fn without_notifications_it_polls() {
     let (folder, refs) = repository();
     let nothing = std::io::Error::from(std::io::ErrorKind::Unsupported);
-    let watcher = shared::start(Refs::open(folder.path()).unwrap(), Some(Err(nothing)), Box::new(|_| true)).unwrap();
+    let watcher = shared::start(Refs::open(folder.path()).unwrap(), Err(nothing), Box::new(|_| true)).unwrap();
     let mut changes = watcher.changes();
     refs.update("refs/heads/main", id(1), None).unwrap();
     assert_eq!(next(&mut changes).await, [change("refs/heads/main", None, Some(id(1)))]);
