@@ -69,10 +69,11 @@ async fn an_apiserver_without_streams_is_asked_for_pages_and_for_a_stream_only_o
     proxy.cut();
     create(&api, &["b"]).await;
     log.until(1, "b").await;
+    // More than two, if the first watch was answered with the 410 and the cut interrupted the second list.
     let pages = wait::until("a second list", async || {
         let seen = proxy.seen();
         let pages = seen.iter().filter(|seen| seen.uri.contains(PAGES)).count();
-        if pages == 2 { Ok(seen) } else { Err(format!("{seen:?}")) }
+        if pages >= 2 { Ok(seen) } else { Err(format!("{seen:?}")) }
     });
     let seen = pages.await.unwrap();
     assert_eq!(seen.iter().filter(|seen| seen.uri.contains(STREAMS)).count(), 1, "{seen:?}");
