@@ -40,7 +40,7 @@ rules:
 /// Small batches keep requests small; truncation would encode each event once more to know its size.
 const WEBHOOK: [&str; 5] = [
     "--audit-webhook-mode=batch",
-    "--audit-webhook-batch-max-wait=25ms",
+    "--audit-webhook-batch-max-wait=10ms",
     "--audit-webhook-batch-throttle-enable=false",
     "--audit-webhook-batch-max-size=32",
     "--audit-webhook-initial-backoff=1s",

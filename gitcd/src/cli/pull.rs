@@ -20,7 +20,7 @@ use super::stop::{Outcome, Stop};
 use super::{Common, boolean, duration, per_branch};
 use crate::{api, committer};
 
-/// Interval of commits while a branch changes that others follow.
+/// Shortest interval of packs while a branch changes that others follow.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 /// How long echoes to the only remote of a served branch are deferred: longer than each step of a chain of controllers that
 /// change one object after the other, shorter than the chain.

@@ -48,7 +48,7 @@ pub struct Settings {
     pub overhead_bytes_per_second: u64,
     /// Journal size above which the compact revision is raised.
     pub max_journal_bytes: u64,
-    /// For branches that others follow: commits become visible after this time, whatever they cost.
+    /// For branches that others follow: commits become visible at once, and then at this interval, whatever they cost.
     pub flush_interval: Option<Duration>,
     /// How audit events of kube-apiserver are joined to revisions; `None` to name no actors.
     pub audit: Option<audit::Settings>,
@@ -70,6 +70,8 @@ impl Default for Settings {
 const MAX_PACK_BYTES: usize = 24 << 20;
 /// Where others follow, flushes take at most one in this many parts of the time.
 const FLUSH_SHARE: u32 = 3;
+/// Where others follow, the first flush after a pause waits this long for related changes, which are often written together.
+const GATHER: Duration = Duration::from_millis(2);
 /// Where others follow, several flushes extend the same pack up to this size.
 const OPEN_PACK_BYTES: usize = 512 << 10;
 /// How often an idle branch with changes of ephemeral keys still advances the start of its journal.
@@ -366,8 +368,10 @@ impl Committer {
             return idle.then(|| self.budget.last_flush() + interval);
         };
         if let Some(interval) = self.settings.flush_interval {
-            // Limit the share of time whatever the disk can do: every reader searches all packs.
-            return Some((oldest + interval).max(self.budget.last_flush() + FLUSH_SHARE * self.flush_took));
+            // The first change after a pause is visible at once, and the changes after it at the interval. Limit the share of time
+            // whatever the disk can do: every reader searches all packs.
+            let pause = interval.max(FLUSH_SHARE * self.flush_took);
+            return Some((oldest + interval.min(GATHER)).max(self.budget.last_flush() + pause));
         }
         Some(self.budget.due_at(&self.branch.pending(), oldest, Instant::now()))
     }

@@ -33,10 +33,14 @@ pub(super) struct Known(VecDeque<Oid>);
 
 impl Known {
     pub(super) fn add(&mut self, exchanged: &Exchanged) {
+        self.add_all(exchanged.found.iter().copied().chain(exchanged.pushed));
+    }
+
+    pub(super) fn add_all(&mut self, commits: impl IntoIterator<Item = Oid>) {
         const MOST: usize = 256;
-        for oid in exchanged.found.iter().chain(&exchanged.pushed) {
-            if !self.0.contains(oid) {
-                self.0.push_back(*oid);
+        for oid in commits {
+            if !self.0.contains(&oid) {
+                self.0.push_back(oid);
             }
         }
         self.0.drain(..self.0.len().saturating_sub(MOST));

@@ -9,7 +9,6 @@ use gitcd_repo::watch::{Changes, RefWatcher};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::fairness::Known;
 use super::git_worker::blocking;
 use super::remote::{Link, Location, Remote};
 use super::smart::Events;
@@ -118,19 +117,17 @@ impl Notices {
         self.location.as_ref()
     }
 
-    /// Waits until a reference may have changed to a commit that is neither known nor `ours`, or until the pause after the end
-    /// of the source is over.
+    /// Waits until a reference may have changed to a commit that is not known, or until the pause after the end of the source is
+    /// over.
     pub(super) async fn next(
         &mut self,
         remote: &Remote,
         config: &branch::Config,
-        known: &Known,
-        ours: impl Fn() -> Oid + Send + Sync,
+        is_known: impl Fn(&str, Oid) -> bool + Send + Sync,
     ) {
         let is_news = |reference: &str, new: Option<Oid>| {
-            let is_own = reference == config.data_reference;
-            (reference == remote.data_reference || is_own)
-                && !new.is_some_and(|new| known.has(new) || is_own && new == ours())
+            (reference == remote.data_reference || reference == config.data_reference)
+                && !new.is_some_and(|new| is_known(reference, new))
         };
         let is_active = match &mut self.source {
             Some(Source::Folder(changes)) => loop {
@@ -182,20 +179,19 @@ mod tests {
         let (here, there) = (folder.path().join("here"), folder.path().join("there"));
         Repository::init_bare(&there).unwrap();
         Repository::init_bare(&here).unwrap().remote("up", there.to_str().unwrap()).unwrap();
-        let (remote, config, link, known) =
-            (Remote::named("up", "refs/heads/main"), config(&here), Link::default(), Known::default());
+        let (remote, config, link) = (Remote::named("up", "refs/heads/main"), config(&here), Link::default());
         let mut notices = Notices::default();
         notices.open(&remote, &config, &link, true).await;
         assert!(notices.is_active());
         std::fs::remove_dir_all(&there).unwrap();
-        let ours = || Oid::ZERO_SHA1;
+        let is_known = |_: &str, _| false;
         let ended = Instant::now();
         while notices.is_active() {
             assert!(ended.elapsed() < Duration::from_mins(1), "a deleted repository is still followed");
-            let step = notices.next(&remote, &config, &known, ours);
+            let step = notices.next(&remote, &config, is_known);
             let _other = tokio::time::timeout(Duration::from_millis(20), step).await;
         }
-        let next = notices.next(&remote, &config, &known, ours);
+        let next = notices.next(&remote, &config, is_known);
         tokio::time::timeout(Duration::from_mins(1), next).await.expect("the pause ends");
         // The pauses grow while the repository is missing.
         let pauses = [2, 4, 8, 16, 30, 30].map(Duration::from_secs);

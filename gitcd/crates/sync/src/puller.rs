@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use gitcd_core::error::chain;
 use gitcd_merge::secrecy::SecretKinds;
 use gitcd_mvcc as store;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -21,7 +22,7 @@ use self::follow::Follower;
 use self::memory::{Contained, HistoryLinks, Memory};
 use self::together::Together;
 use super::dry_run::ApiServer;
-use super::fairness::Exchanged;
+use super::fairness::{Exchanged, Known};
 use super::git_worker::blocking;
 use super::merger::{MergeError, Merger};
 use super::plan::PlanError;
@@ -109,6 +110,8 @@ pub struct Puller {
     /// The fetches of each.
     fetches: Vec<FetchProgress>,
     together: Together,
+    /// Commits that were pushed to any remote, which come back when others follow them.
+    pushed: Mutex<Known>,
 }
 
 impl Puller {
@@ -123,7 +126,7 @@ impl Puller {
         config.remotes.iter().for_each(|remote| statuses.change(&remote.name, |_| {}));
         let fetches: Vec<_> = config.remotes.iter().map(|_| FetchProgress::default()).collect();
         let turns = fetches.iter().map(|progress| tokio::sync::Mutex::new(Link::counted(progress.clone()))).collect();
-        Self { merger, config, statuses, turns, fetches, together: Together::default() }
+        Self { merger, config, statuses, turns, fetches, together: Together::default(), pushed: Mutex::default() }
     }
 
     /// Returns the merger of the branch.

@@ -10,6 +10,7 @@
 
 use std::time::{Duration, Instant};
 
+use git2::Oid;
 use gitcd_core::error::chain;
 use gitcd_engine::committer::Head;
 use rand::Rng as _;
@@ -149,6 +150,7 @@ impl<'p> Follower<'p> {
         };
         self.last = outcome.as_ref().map_or_else(PullError::condition, |()| Condition::Synced);
         self.known.add(&exchanged);
+        self.puller.pushed.lock().add_all(exchanged.pushed);
         State::Yielding { delay: self.fairness.after(&exchanged, started.elapsed(), Instant::now()), pause }
     }
 
@@ -180,11 +182,10 @@ impl<'p> Follower<'p> {
         match delay {
             Delay::Batch(gather) => tokio::time::sleep(gather).await,
             Delay::Yield(turn) => {
-                let merger = &self.puller.merger;
-                let ours = || merger.head().data;
+                let is_known = |reference: &str, oid| self.puller.is_known(self.remote, &self.known, reference, oid);
                 tokio::select! {
                     () = tokio::time::sleep(turn) => {}
-                    () = self.notices.next(self.remote, merger.config(), &self.known, ours) => return State::Connecting,
+                    () = self.notices.next(self.remote, self.puller.merger.config(), is_known) => return State::Connecting,
                 }
             }
         }
@@ -202,10 +203,10 @@ impl<'p> Follower<'p> {
         let is_coordinated = self.is_one_of_several() && self.notices.is_active();
         let location = self.notices.location().filter(|_| is_coordinated).cloned();
         let (puller, remote) = (self.puller, self.remote);
-        let ours = || puller.merger.head().data;
+        let is_known = |reference: &str, oid| puller.is_known(remote, &self.known, reference, oid);
         tokio::select! {
             () = sleep_or_forever(pause.into_iter().chain(echo).min()) => {}
-            () = self.notices.next(remote, puller.merger.config(), &self.known, ours) => {}
+            () = self.notices.next(remote, puller.merger.config(), is_known) => {}
             // A new commit here is to be pushed.
             () = puller.committed(remote, location.as_ref(), &mut self.heads), if pushes => {}
         }
@@ -235,6 +236,22 @@ async fn sleep_or_forever(pause: Option<Duration>) {
 }
 
 impl Puller {
+    /// Returns whether a reference of the remote at this commit needs no exchange. Records it if a followed branch is at a commit
+    /// that we pushed: the other server has then merged what we have, and has nothing else.
+    fn is_known(&self, remote: &Remote, known: &Known, reference: &str, oid: Oid) -> bool {
+        let is_own = reference == self.merger.config().data_reference;
+        if known.has(oid) || is_own && oid == self.merger.head().data {
+            return true;
+        }
+        let is_ours = !is_own && self.pushed.lock().has(oid);
+        if is_ours {
+            self.statuses.change(&remote.name, |status| {
+                (status.seen, status.merged) = (Some(oid.to_string()), Some(oid.to_string()));
+            });
+        }
+        is_ours
+    }
+
     /// Waits for a commit that no other remote of the same repository pushes.
     async fn committed(&self, remote: &Remote, location: Option<&Location>, heads: &mut watch::Receiver<Head>) {
         while heads.changed().await.is_ok() {
