@@ -6,6 +6,7 @@ mod sandbox;
 use std::fs;
 
 use serde_json::Value;
+use trishanku::plane::registry::Registry;
 use trishanku::plane::{Identity, State};
 
 use self::sandbox::{PATIENCE, Sandbox, printed};
@@ -69,9 +70,9 @@ fn down_finds_the_processes_of_a_folder_that_is_gone() {
     let sandbox = Sandbox::with_gitcd(GITCD);
     let mut up = sandbox.start(&UP);
     let gitcd = sandbox.processes("pids", 1);
-    // The component is in the registry once its start was noted.
-    let is_known = || State::load(&sandbox.home().state_file()).unwrap().components.iter().any(|c| c.process.is_some());
-    while !is_known() {
+    // Its start is recorded in the folder first, and then in the registry.
+    let registry = Registry::at(sandbox.path().join("state/trishanku/planes"));
+    while !registry.entries().unwrap().iter().any(|entry| !entry.processes.is_empty()) {
         std::thread::yield_now();
     }
     up.kill();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 use trishanku_e2e::nodes::kubectl::said;
 use trishanku_e2e::wait::until_within;
@@ -86,6 +86,22 @@ impl Drop for StandIn<'_> {
     }
 }
 
+/// Shows where more pods than replicas come from: each pod with its owner and deletion, and the ReplicaSet's events.
+fn surplus(kubectl: Kubectl<'_>, pods: &[Value]) -> String {
+    if pods.len() <= REPLICAS {
+        return String::new();
+    }
+    let lines = pods.iter().map(|pod| {
+        let metadata = &pod["metadata"];
+        let [name, created, deleted] =
+            ["name", "creationTimestamp", "deletionTimestamp"].map(|field| metadata[field].as_str().unwrap_or("-"));
+        format!("\n{name} of {} created {created} deleted {deleted}", metadata["ownerReferences"][0]["uid"])
+    });
+    let events = kubectl("get events --output=wide --field-selector=involvedObject.kind=ReplicaSet", "");
+    let events = events.unwrap_or_else(|error| format!("cannot list events: {error:#}"));
+    lines.chain([format!("\n{events}")]).collect()
+}
+
 /// Measures how long it takes until all replicas of a Deployment are bound; then deletes it.
 fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
     // A kubelet's heartbeat: without it the node is soon considered lost.
@@ -105,7 +121,9 @@ fn bound(kubectl: Kubectl<'_>, number: usize) -> anyhow::Result<Duration> {
         let pods: Value = serde_json::from_str(&kubectl(&list, "")?)?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
         let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"] == NODE).count();
-        ensure!(bound == REPLICAS, "{bound} of {} are bound", pods.len());
+        if bound != REPLICAS {
+            bail!("{bound} of {} are bound{}", pods.len(), surplus(kubectl, &pods));
+        }
         Ok(Some(()))
     })?;
     let took = begun.elapsed();
