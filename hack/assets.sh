@@ -4,7 +4,7 @@
 
 set -euo pipefail
 
-readonly DEFAULT_NAMES=(etcd etcdctl kube-apiserver kubectl kube-controller-manager kube-scheduler)
+readonly DEFAULT_NAMES=(etcd etcdctl etcdutl kube-apiserver kubectl kube-controller-manager kube-scheduler)
 readonly ON_DEMAND_NAMES=(kubelet kube-proxy)
 readonly GO_MINOR_WANTED=26 # of Go 1, as the go lines of the two go.mod files say
 readonly PROGRESS_SECONDS=15
@@ -58,7 +58,7 @@ required_version() { # GO_MOD MODULE
   die "$1 does not require $2"
 }
 
-is_etcd() { [[ $1 == etcd || $1 == etcdctl ]]; }
+is_etcd() { [[ $1 == etcd || $1 == etcdctl || $1 == etcdutl ]]; }
 
 version_of() {
   if is_etcd "$1"; then printf '%s\n' "$ETCD_VERSION"; else printf '%s\n' "$KUBE_VERSION"; fi
@@ -196,7 +196,7 @@ check_version() { # NAME FILE
   local reported want
   want=$(version_of "$1")
   case $1 in
-    etcdctl) reported=$("$2" version 2>&1) || : ;;
+    etcdctl | etcdutl) reported=$("$2" version 2>&1) || : ;;
     kubectl) reported=$(KUBECONFIG=/dev/null "$2" version --client 2>&1) || : ;;
     *) reported=$("$2" --version 2>&1) || : ;;
   esac
@@ -274,7 +274,7 @@ download_kube() { # NAME
 
 download_etcd() { # NAME
   local folder=etcd-v$ETCD_VERSION-$os-$arch sum
-  # One archive holds both programs.
+  # One archive holds all three programs.
   if [[ ! -f $temporary/$folder.tar.gz.good ]]; then
     fetch "$etcd_release/SHA256SUMS" "$temporary/etcd.sums" &&
       fetch "$etcd_release/$folder.tar.gz" "$temporary/$folder.tar.gz" || return 1
@@ -347,6 +347,7 @@ build() { # NAME
   case $name in
     etcd) module=etcd package=go.etcd.io/etcd/server/v3 tags= ;;
     etcdctl) module=etcd package=go.etcd.io/etcd/etcdctl/v3 tags= ;;
+    etcdutl) module=etcd package=go.etcd.io/etcd/etcdutl/v3 tags= ;;
     *) module=kube package=k8s.io/kubernetes/cmd/$name tags=selinux,notest,grpcnotrace ;;
   esac
   say "$name: building $(version_of "$name") from Go modules"

@@ -27,6 +27,8 @@ pub struct Options {
     pub storage_media_type: Option<&'static str>,
     /// The shape of the control plane.
     pub shape: Shape,
+    /// The store of a central control plane; `None` for the one that the scenarios run on.
+    pub store: Option<Store>,
     /// Additional arguments for `trishanku up`.
     pub arguments: Vec<String>,
     /// Whether its gitcd also serves the repository to Git clients.
@@ -111,7 +113,7 @@ impl Cluster {
         ensure!(supervisor.is_none(), "the control plane is already running");
         let printed = self.dir.path().join("up.log");
         let output = File::create(&printed)?;
-        let store = if Self::is_on_git() { "gitcd" } else { "etcd" };
+        let store = self.store();
         let mut process = self
             .trishanku()
             .args(["up", "--until-stdin-closes"])
@@ -197,8 +199,24 @@ impl Cluster {
     /// The name of the store component.
     #[must_use]
     pub fn store(&self) -> &'static str {
-        let store = if Self::is_on_git() { Store::Gitcd } else { Store::Etcd };
-        store.name()
+        let usual = if Self::is_on_git() { Store::Gitcd } else { Store::Etcd };
+        self.options.store.unwrap_or(usual).name()
+    }
+
+    /// The port of the store.
+    ///
+    /// # Errors
+    /// If the state file cannot be read, or the store has no port.
+    pub fn store_port(&self) -> anyhow::Result<u16> {
+        let state = State::load(&self.home.state_file())?;
+        let store = state.components.iter().find(|component| component.name == self.store());
+        store.and_then(|store| store.port).context("the store has no port")
+    }
+
+    /// Returns the path of a program under test: `gitcd` or `trishanku`.
+    #[must_use]
+    pub fn program_under_test(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
     }
 
     /// `trishanku --dir FOLDER` for this control plane, to add arguments.
@@ -214,9 +232,7 @@ impl Cluster {
     /// # Errors
     /// If the state file cannot be read, or the store has no port.
     pub fn etcdctl(&self) -> anyhow::Result<Command> {
-        let state = State::load(&self.home.state_file())?;
-        let store = state.components.iter().find(|component| component.name == self.store());
-        let port = store.and_then(|store| store.port).context("the store has no port")?;
+        let port = self.store_port()?;
         let keys = self.home.keys();
         let mut command = Command::new(self.program("etcdctl"));
         command.arg(format!("--endpoints=https://127.0.0.1:{port}"));

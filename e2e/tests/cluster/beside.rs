@@ -86,7 +86,7 @@ impl Drop for StandIn<'_> {
     }
 }
 
-/// Shows where more pods than replicas come from: each pod with its owner and deletion, and the ReplicaSet's events.
+/// Shows where more pods than replicas come from: each pod with its owner and deletion, and the events of the owner.
 fn surplus(kubectl: Kubectl<'_>, pods: &[Value]) -> String {
     if pods.len() <= REPLICAS {
         return String::new();

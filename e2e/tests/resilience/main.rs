@@ -1,11 +1,13 @@
 //! Kills of single programs, and restarts of everything.
 
 mod lifecycle;
+mod migrated;
 mod store_killed;
 
 use std::process::ExitCode;
 
-use trishanku_e2e::{Options, Order, run, scenarios};
+use trishanku::plane::state::Store;
+use trishanku_e2e::{Cluster, Options, Order, Scenario, run_groups, scenarios};
 
 fn main() -> ExitCode {
     let all = scenarios![
@@ -20,5 +22,8 @@ fn main() -> ExitCode {
         lifecycle::a_taken_port_is_replaced_and_the_data_stays,
         lifecycle::protobuf_objects_continue_beside_json_ones,
     ];
-    run(&Options::default(), Order::OneByOne, all)
+    let on_etcd = scenarios![migrated::a_cluster_on_etcd_moves_to_gitcd_while_it_is_used];
+    let on_etcd = on_etcd.into_iter().map(Scenario::on_git).collect();
+    let start = |store| move || Cluster::start(Options { store, ..Options::default() });
+    run_groups(Order::OneByOne, vec![(Box::new(start(None)), all), (Box::new(start(Some(Store::Etcd))), on_etcd)])
 }

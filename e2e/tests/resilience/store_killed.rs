@@ -108,7 +108,7 @@ fn create(cluster: &Cluster, namespace: &str, numbers: std::ops::Range<usize>) -
     })
 }
 
-fn pid(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
+pub(crate) fn pid(cluster: &Cluster, component: &str) -> anyhow::Result<u32> {
     let report = trishanku::status::read(cluster.home())?;
     let found = report.components.iter().find(|c| c.name == component);
     found.and_then(|component| component.pid).with_context(|| format!("{component} is not running"))

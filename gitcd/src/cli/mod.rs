@@ -14,6 +14,7 @@ mod init;
 mod limits;
 mod loopback;
 mod merge_file;
+mod migrate;
 mod origin;
 mod permissions;
 mod prepare;
@@ -108,6 +109,8 @@ enum Command {
     Host(Box<host::Args>),
     /// Create a branch from a snapshot that `etcdctl snapshot save` took of a gitcd or an etcd
     Restore(Box<restore::Args>),
+    /// Move from a running etcd to a branch, or back
+    Migrate(Box<migrate::Args>),
     /// Create a branch in a repository of its own that continues from a moment of another branch
     ///
     /// The branch may be served meanwhile, and is not changed.
@@ -178,8 +181,11 @@ enum Command {
 impl Command {
     /// Returns whether the command creates or changes a repository.
     fn writes(&self) -> bool {
-        use Command::{Fork, Host, Init, Prepare, Pull, Restore, Retain, Serve};
-        matches!(self, Init(_) | Fork(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_) | Retain(_))
+        use Command::{Fork, Host, Init, Migrate, Prepare, Pull, Restore, Retain, Serve};
+        matches!(
+            self,
+            Init(_) | Fork(_) | Migrate(_) | Prepare(_) | Serve(_) | Pull(_) | Host(_) | Restore(_) | Retain(_)
+        )
     }
 }
 
@@ -302,6 +308,7 @@ fn run_command(command: Command, logs: Logs) -> anyhow::Result<ExitCode> {
         Command::Pull(args) => pull::run(&args)?,
         Command::Host(args) => host::run(&args)?,
         Command::Restore(args) => restore::run(&args)?,
+        Command::Migrate(args) => migrate::run(&args)?,
         Command::Fork(args) => fork::run(&args)?,
         Command::Retain(args) => retain::run(&args)?,
         Command::Status(args) => return status::run(&args),

@@ -472,6 +472,7 @@ fn configs(args: &Args) -> anyhow::Result<Vec<Config>> {
             lease,
             past: args.past.moment(branches.prefixes.of(name).is_none()),
             reads_git: args.past.reads_git(),
+            imports: false,
             served: served.clone(),
             process: process.clone(),
         });

@@ -1,6 +1,6 @@
 //! A whole branch in one file, which the Maintenance service sends as a snapshot and `gitcd restore` reads.
 //!
-//! `gitcd restore` also reads snapshots of etcd, which are another format.
+//! `gitcd restore` also reads snapshots of etcd, which are another format. [`write_etcd`] writes them.
 //!
 //! The file has all keys, their history since the compaction and the leases, but not Git's history: for that, clone the
 //! repository. `docs/design/backup.md` describes the format.
@@ -19,6 +19,7 @@ mod etcd;
 mod read;
 mod write;
 
+pub use etcd::write::write_etcd;
 pub use read::{Backup, ReadError};
 pub use write::write;
 

@@ -3,6 +3,7 @@
 mod begin;
 mod error;
 mod fork;
+pub mod import;
 mod lock;
 mod prefixes;
 mod replay;
@@ -115,6 +116,12 @@ pub fn open_locked(config: &Config, segment_bytes: u64, lock: StateLock) -> Resu
     prefixes::check(config, lock.folder())?;
     if lock.folder().join(restore::RESTORING).exists() {
         return Err(OpenError::HalfRestored {
+            repository: config.repository.clone(),
+            reference: config.data_reference.clone(),
+        });
+    }
+    if !lock.continues_import() && import::origin(&lock)?.is_some() {
+        return Err(OpenError::Importing {
             repository: config.repository.clone(),
             reference: config.data_reference.clone(),
         });

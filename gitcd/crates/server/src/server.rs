@@ -97,6 +97,9 @@ pub struct Config {
     pub past: Option<PastMoment>,
     /// Whether ranges at compacted revisions are answered from Git.
     pub reads_git: bool,
+    /// Whether the branch is a copy of a running etcd that is being imported: it may then be opened, and leases do not expire by
+    /// themselves, because etcd decides that.
+    pub imports: bool,
     /// Registry in which a Git host finds the branch, so that pushes go through its store.
     pub served: Served,
     /// Tasks of the process that belong to no branch, such as those of a Git host: every branch reports them, too.
@@ -130,6 +133,7 @@ impl Config {
             lease: None,
             past: None,
             reads_git: false,
+            imports: false,
             served: Served::default(),
             process: Supervisor::default(),
         }
@@ -291,7 +295,8 @@ impl Server {
             listeners.extend(tasks::receive(receivers, threads.audit.as_ref(), &face, &supervisor, &stopped)?);
             let finishing = tasks::exchanges(&supervisor, &threads.puller, lease.as_ref(), maintenance, &stopped);
             // Last: a stop alone does not end them.
-            let mut aborted = tasks::revocations(&supervisor, &threads.store, config.retention, &stopped);
+            let expiry = !config.imports;
+            let mut aborted = tasks::revocations(&supervisor, &threads.store, (expiry, config.retention), &stopped);
             let log_file = threads.audit.as_ref().zip(config.audit.log_file.as_ref());
             aborted.extend(log_file.map(|(audit, path)| tasks::follow_audit(&supervisor, audit, path, &stopped)));
             Ok((listeners, finishing, aborted))
@@ -413,7 +418,7 @@ async fn open(config: &Config, supervisor: &Supervisor, attempts: &Arc<Attempts>
     // Ports first: a second server fails before it touches the branch's data.
     let (ports, listeners, pages) = bind(config).await?;
     let Some(settings) = &config.lease else {
-        let opened = recover(&config.branch, config.journal_segment_bytes).await?;
+        let opened = recover(config).await?;
         return Ok(Turn { opened, lease: None, listeners, pages });
     };
     // Clients must not take a waiting server for a serving one.
@@ -441,10 +446,12 @@ async fn bind_audit(config: &Config) -> Result<Vec<Bound>, ServeError> {
 }
 
 /// Recovers a branch without a lease.
-async fn recover(branch: &branch::Config, segment_bytes: u64) -> Result<Opened, ServeError> {
-    let branch = branch.clone();
+async fn recover(config: &Config) -> Result<Opened, ServeError> {
+    let (branch, segment_bytes, imports) = (config.branch.clone(), config.journal_segment_bytes, config.imports);
     let opened = blocking::run("recover the branch", move || {
-        let opened = recovery::open(&branch, segment_bytes).map_err(Box::new)?;
+        let lock = recovery::lock(&branch).map_err(Box::new)?;
+        let lock = if imports { lock.for_import() } else { lock };
+        let opened = recovery::open_locked(&branch, segment_bytes, lock).map_err(Box::new)?;
         maintenance::graph::mend(&gitcd_repo::git_dir(&branch.repository));
         Ok::<_, Box<recovery::OpenError>>(opened)
     });

@@ -1,10 +1,12 @@
-//! Reading a bbolt file, the format of etcd's database.
+//! Reading and writing a bbolt file, the format of etcd's database.
 //!
 //! A file is a sequence of pages. The first one names the root of a tree of pages; entries are in its leaves, in key order. A value
 //! of the root is a bucket: the root of another tree, or a single leaf that is stored in the value. The numbers are little-endian,
 //! as on all machines that etcd supports but one (s390x). Source: `internal/common` of go.etcd.io/bbolt 1.4.
 
 use bytes::Bytes;
+
+pub(super) mod write;
 
 /// Position and value of the magic number, after the header of the first page.
 pub(super) const MAGIC: (usize, [u8; 4]) = (HEADER, 0xED0C_DAED_u32.to_le_bytes());
@@ -24,6 +26,8 @@ const VERSION: u32 = 2;
 /// Flags of a page.
 const BRANCH: u16 = 1;
 const LEAF: u16 = 2;
+const META: u16 = 4;
+const FREELIST: u16 = 16;
 /// Flag of an element that is a bucket.
 const IS_BUCKET: u32 = 1;
 /// A tree of pages is not deeper: at two entries a page, it would have more pages than a file can have.

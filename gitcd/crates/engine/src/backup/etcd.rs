@@ -1,7 +1,7 @@
-//! Reading a snapshot of etcd: its database, in which a bucket has all revisions since the compaction.
+//! Reading and writing a snapshot of etcd: its database, in which a bucket has all revisions since the compaction.
 //!
 //! Source: `server/storage/mvcc` and `server/storage/schema` of etcd 3.6; the buckets that are read here are those of etcd 3.0 to
-//! 3.7.
+//! 3.7. [`write`] writes those of 3.6.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,16 @@ use prost::Message;
 
 use super::bolt::Bolt;
 use super::{Backup, Header};
+
+pub(super) mod write;
+
+/// Names of the buckets with content, and of entries in them.
+const KEY: &str = "key";
+const LEASE: &str = "lease";
+const META: &str = "meta";
+const AUTH: &str = "auth";
+const FINISHED_COMPACTION: &[u8] = b"finishedCompactRev";
+const SCHEDULED_COMPACTION: &[u8] = b"scheduledCompactRev";
 
 /// `mvccpb.KeyValue`; that of a deletion has only the key.
 #[derive(Clone, PartialEq, Message)]
@@ -42,7 +52,7 @@ struct Lease {
 /// Returns whether the etcd authenticated users.
 pub(super) fn has_users(database: &Bolt) -> Result<bool, String> {
     let mut enabled = false;
-    database.each("auth", |key, value| {
+    database.each(AUTH, |key, value| {
         enabled |= key[..] == *b"authEnabled" && value[..] == [1];
         Ok(())
     })?;
@@ -56,7 +66,7 @@ pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
     // key before that, and all later revisions.
     let base = (compacted - 1).max(Revision::INITIAL.get());
     let (mut pairs, mut writes) = (BTreeMap::new(), Vec::<Write>::new());
-    database.each("key", |key, value| {
+    database.each(KEY, |key, value| {
         let (revision, is_deletion) = revision_of(&key)?;
         let change = change(value, revision, is_deletion)?;
         let of = |changes| Write { revision: Revision::new(revision), time_ms, client: String::new(), changes };
@@ -71,7 +81,7 @@ pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
         Ok(())
     })?;
     let mut leases = Vec::new();
-    database.each("lease", |_, value| {
+    database.each(LEASE, |_, value| {
         let Lease { id, ttl } = Lease::decode(value).map_err(|error| format!("a lease: {error}"))?;
         leases.push((id, ttl));
         Ok(())
@@ -93,8 +103,8 @@ pub(super) fn read(database: &Bolt, time_ms: i64) -> Result<Backup, String> {
 /// revisions already.
 fn compact_revision(database: &Bolt) -> Result<i64, String> {
     let mut compacted = 0;
-    database.each("meta", |key, value| {
-        if matches!(&key[..], b"finishedCompactRev" | b"scheduledCompactRev") {
+    database.each(META, |key, value| {
+        if matches!(&key[..], FINISHED_COMPACTION | SCHEDULED_COMPACTION) {
             compacted = compacted.max(revision_of(&value)?.0);
         }
         Ok(())
@@ -102,8 +112,14 @@ fn compact_revision(database: &Bolt) -> Result<i64, String> {
     Ok(compacted)
 }
 
-/// Returns the revision in a key of the bucket, and whether it is a deletion: the revision (8 bytes), `_`, the position in the
-/// transaction (8 bytes), and for deletions `t`. The numbers are big-endian.
+/// Returns the key of the bucket for a revision: the revision (8 bytes), `_`, the position in the transaction (8 bytes), and for
+/// deletions `t`. The numbers are big-endian.
+fn bucket_key(revision: i64, position: i64, is_deletion: bool) -> Vec<u8> {
+    let mark: &[u8] = if is_deletion { b"t" } else { b"" };
+    [&revision.to_be_bytes()[..], b"_", &position.to_be_bytes(), mark].concat()
+}
+
+/// Returns the revision in a [`bucket_key`], and whether it is a deletion.
 fn revision_of(key: &[u8]) -> Result<(i64, bool), String> {
     let is_deletion = key.len() == 18 && key[17] == b't';
     let revision = key.first_chunk().map(|bytes| i64::from_be_bytes(*bytes));

@@ -124,7 +124,8 @@ impl Backup {
         newest.into_iter().map(|(key, (revision, put))| (key, revision, put)).collect()
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Checks that the revisions are consistent, and that a branch can have the keys.
+    pub(super) fn check(&self) -> Result<(), String> {
         let header = &self.header;
         if self.pairs.len() != header.pairs {
             return Err(format!("{} pairs instead of {}", self.pairs.len(), header.pairs));

@@ -30,7 +30,7 @@ struct View {
 pub fn write(store: &Store, out: impl Write) -> io::Result<Header> {
     let leases = store.leases();
     let View { header, pairs, entries } = store.with_index(view);
-    let mut out = Digesting { out, hasher: Sha256::new(), length: 0 };
+    let mut out = Digesting::new(out);
     out.write_all(MAGIC)?;
     serde_json::to_writer(&mut out, &header)?;
     out.write_all(b"\n")?;
@@ -125,14 +125,20 @@ impl<W: Write> Frames<W> {
     }
 }
 
-struct Digesting<W: Write> {
+/// Writes content, and at its end the padding and the digest that snapshots have.
+pub(super) struct Digesting<W: Write> {
     out: W,
     hasher: Sha256,
     length: u64,
 }
 
 impl<W: Write> Digesting<W> {
-    fn finish(mut self) -> io::Result<()> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, hasher: Sha256::new(), length: 0 }
+    }
+
+    /// Pads the content, appends its digest and flushes.
+    pub(super) fn finish(mut self) -> io::Result<()> {
         let rest = (BLOCK - self.length % BLOCK) % BLOCK;
         self.write_all(&vec![0; rest as usize])?;
         self.out.write_all(&self.hasher.finalize())?;

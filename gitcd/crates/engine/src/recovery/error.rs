@@ -71,6 +71,17 @@ pub enum OpenError {
         /// The data reference.
         reference: String,
     },
+    /// The branch is being imported from an etcd.
+    #[error(
+        "branch {reference} of {repository:?} is being imported from an etcd, which still accepts writes; end the import with \
+         `gitcd migrate import --cut-over` first"
+    )]
+    Importing {
+        /// The repository.
+        repository: PathBuf,
+        /// The data reference.
+        reference: String,
+    },
     /// The bump would leave too few revisions.
     #[error("revision {revision} cannot be raised by {bump}: too few would be left for writes; a billion is plenty")]
     Bump {

@@ -16,6 +16,7 @@ use super::{OpenError, state_folder};
 pub struct StateLock {
     _files: Vec<File>,
     folder: PathBuf,
+    continues_import: bool,
 }
 
 /// The folder of a branch's local state and its parents, up to the repository.
@@ -40,7 +41,17 @@ impl StateLock {
         durable::sync_all(&folders)?;
         warn_if_wide(&folder);
         let files = paths.iter().map(|path| lock_file(config, path)).collect::<Result<_, _>>()?;
-        Ok(Self { _files: files, folder })
+        Ok(Self { _files: files, folder, continues_import: false })
+    }
+
+    /// With this lock, a branch that is being imported is opened, and not refused.
+    #[must_use]
+    pub fn for_import(self) -> Self {
+        Self { continues_import: true, ..self }
+    }
+
+    pub(super) fn continues_import(&self) -> bool {
+        self.continues_import
     }
 
     /// Returns whether a process on this machine writes the branch with this reference, whatever its name.

@@ -29,6 +29,16 @@ const MAX_BUMPED: i64 = i64::MAX / 2;
 /// # Errors
 /// [`OpenError`], for example if the branch exists. After a crash, the branch is refused until it is removed.
 pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Revision, OpenError> {
+    restore_marked(config, backup, bump, &[])
+}
+
+/// Does the same; the branch has these files in its state folder from its first moment on.
+pub(super) fn restore_marked(
+    config: &Config,
+    backup: &Backup,
+    bump: Option<i64>,
+    marks: &[(&str, Vec<u8>)],
+) -> Result<Revision, OpenError> {
     // Reports a file in the way as such; other obstacles are found when the branch is created.
     branch::is_absent(&config.repository).map_err(Box::new)?;
     durable::make_folder(&config.repository)?;
@@ -82,6 +92,9 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
     snapshot.ephemeral = ephemeral;
     snapshot.write(&folder)?;
     super::prefixes::record(config, &folder)?;
+    for (name, content) in marks {
+        durable::replace(&folder.join(name), content)?;
+    }
     std::fs::remove_file(&mark).map_err(|source| OpenError::Folder { action: "remove", path: mark.clone(), source })?;
     durable::sync(&folder)?;
     Ok(newest)

@@ -78,13 +78,15 @@ pub(super) fn follow_audit(
 pub(super) fn revocations(
     supervisor: &Supervisor,
     store: &Arc<Store>,
-    retention: Option<Retention>,
+    (expires, retention): (bool, Option<Retention>),
     stopped: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
     let expiring = store.clone();
-    let expiry = supervisor.spawn("lease-expiry", stopped.clone(), move || {
-        let store = expiring.clone();
-        async move { store.expire_leases().await }
+    let expiry = expires.then(|| {
+        supervisor.spawn("lease-expiry", stopped.clone(), move || {
+            let store = expiring.clone();
+            async move { store.expire_leases().await }
+        })
     });
     let compacting = store.clone();
     let compaction = retention.map(|retention| {
@@ -93,7 +95,7 @@ pub(super) fn revocations(
             async move { compactor::run(&store, retention).await }
         })
     });
-    std::iter::once(expiry).chain(compaction).collect()
+    expiry.into_iter().chain(compaction).collect()
 }
 
 /// Starts the tasks that follow external commits, the lease and the remotes, and maintain the repository, until the server stops.

@@ -1,0 +1,205 @@
+//! A running etcd becomes a branch, and a branch becomes an etcd.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
+use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, PutRequest, TxnRequest};
+use tokio::task::JoinHandle;
+use tonic::Code;
+
+use crate::export::{fill, restore, same, text};
+use crate::support::build::{all, compact, delete, get, grant, ops, put, revoke};
+use crate::support::{Client, Kind, Launch, Server};
+
+/// Runs `gitcd migrate import` into the folder's `repo.git`.
+async fn import(etcd: &Server, folder: &Path, flags: &[&str]) -> Output {
+    let mut command = command(etcd, folder, flags);
+    tokio::task::spawn_blocking(move || command.output().expect("gitcd can be started")).await.expect("no panic")
+}
+
+fn command(etcd: &Server, folder: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command
+        .args(["migrate", "import", "--key-prefixes=/registry"])
+        .arg(format!("--endpoints=http://127.0.0.1:1,http://{}", etcd.address()))
+        .arg(format!("--repo={}", folder.join("repo.git").display()))
+        .args(flags);
+    command
+}
+
+/// The output of a command that succeeded.
+#[track_caller]
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The error of a command that failed.
+#[track_caller]
+fn refused(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Clients that write until they are stopped or refused.
+struct Writers {
+    stopped: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<usize>>,
+}
+
+impl Writers {
+    async fn start(etcd: &Server) -> Self {
+        let stopped = Arc::<AtomicBool>::default();
+        let mut tasks = Vec::new();
+        for writer in 0..4 {
+            let (channel, stopped) = (etcd.channel().await, stopped.clone());
+            tasks.push(tokio::spawn(async move {
+                let mut written = 0;
+                while !stopped.load(Ordering::Relaxed) && write(&channel, writer, written).await.is_ok() {
+                    written += 1;
+                }
+                written
+            }));
+        }
+        Self { stopped, tasks }
+    }
+
+    /// Waits until each has written something, and returns how much all have.
+    async fn stop(self) -> usize {
+        self.stopped.store(true, Ordering::Relaxed);
+        let written = futures::future::join_all(self.tasks).await;
+        written.into_iter().map(|written| written.expect("no panic")).sum()
+    }
+}
+
+/// Puts, transactions, deletions, and leases that are granted, used and revoked.
+async fn write(channel: &tonic::transport::Channel, writer: usize, number: usize) -> Result<(), tonic::Status> {
+    use gitcd::proto::etcdserverpb::kv_client::KvClient;
+    use gitcd::proto::etcdserverpb::lease_client::LeaseClient;
+    let (mut keys, mut leases) = (KvClient::new(channel.clone()), LeaseClient::new(channel.clone()));
+    let key = |number: usize| format!("/registry/w{writer}/{:03}", number % 50);
+    let value = "v".repeat(number % 700);
+    match number % 6 {
+        0 => {
+            let several =
+                [put(&key(number), &value), put(&key(number + 7), "z"), put(&format!("/other/{writer}"), "y")];
+            keys.txn(all(several)).await?;
+        }
+        1 => drop(keys.delete_range(delete(&key(number + 3))).await?),
+        2 => {
+            let id = (writer * 1_000_000 + number + 1) as i64;
+            leases.lease_grant(grant(id, 300)).await?;
+            keys.put(PutRequest { lease: id, ..put(&key(number), &value) }).await?;
+            if number.is_multiple_of(4) {
+                leases.lease_revoke(revoke(id)).await?;
+            }
+        }
+        3 => {
+            let mut both = ops([put(&key(number), &value)]);
+            both.extend(ops([delete(&key(number + 1))]));
+            keys.txn(TxnRequest { success: both, ..TxnRequest::default() }).await?;
+        }
+        _ => drop(keys.put(put(&key(number), &value)).await?),
+    }
+    Ok(())
+}
+
+async fn revision(client: &Client) -> i64 {
+    client.range(get("/registry/none")).await.ok().header.expect("a header").revision
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_under_load_becomes_a_branch_with_the_same_revisions() {
+    let etcd = Server::start(Kind::Etcd).await;
+    let client = etcd.client().await;
+    fill(&client).await;
+    client.compact(compact(40)).await.ok();
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let writers = Writers::start(&etcd).await;
+    let first = printed(&import(&etcd, folder.path(), &[]).await);
+    assert!(first.contains("copied: revision"), "{first}");
+
+    // The copy is not served before the cut-over.
+    let mut early = Launch::new(Kind::Gitcd).folder(folder.path()).spawn();
+    let exit = early.exit().await;
+    assert!(exit.output.contains("end the import with `gitcd migrate import --cut-over` first"), "{}", exit.output);
+
+    // Killed at any moment, it continues.
+    for _ in 0..3 {
+        let before = revision(&client).await;
+        let mut killed = command(&etcd, folder.path(), &["--follow"]).spawn().expect("gitcd can be started");
+        crate::support::eventually("writes while the copy follows", async || {
+            (revision(&client).await > before + 200).then_some(())
+        })
+        .await;
+        killed.kill().expect("the child is ours");
+        killed.wait().expect("the child is ours");
+    }
+    let last = printed(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    assert!(last.contains("cut over: revision") && last.contains("the same in both"), "{last}");
+    // The writers were refused.
+    let written = futures::future::join_all(writers.tasks).await;
+    let written: usize = written.into_iter().map(|written| written.expect("no panic")).sum();
+    assert!(written > 600, "{written}");
+    client.put(put("/registry/late", "1")).await.refused(Code::DataLoss);
+    client.delete_range(delete("/registry/a")).await.refused(Code::DataLoss);
+
+    let gitcd = Launch::new(Kind::Gitcd).folder(folder.path()).start().await;
+    let served = gitcd.client().await;
+    let newest = revision(&client).await;
+    same(&client, &served, 40, newest).await;
+
+    // And back.
+    let file = folder.path().join("exported");
+    let mut export = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    export.args(["migrate", "export", text(&file), &format!("--endpoints=http://{}", gitcd.address())]);
+    let exported = tokio::task::spawn_blocking(move || export.output().expect("gitcd can be started"));
+    let exported = printed(&exported.await.expect("no panic"));
+    assert!(exported.contains(&format!("revision {newest}")), "{exported}");
+    let restored = restore(&file, folder.path()).await;
+    same(&client, &restored.client().await, 40, newest).await;
+
+    // After a return to etcd, its state is that of the cut-over.
+    let disarm =
+        AlarmRequest { action: AlarmAction::Deactivate.into(), alarm: AlarmType::Corrupt.into(), member_id: 0 };
+    let member_id = client.alarm(AlarmRequest::default()).await.ok().alarms[0].member_id;
+    client.alarm(AlarmRequest { member_id, ..disarm }).await.ok();
+    let put = client.put(put("/registry/late", "1")).await.ok();
+    assert_eq!(put.header.expect("a header").revision, newest + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_imported_is_refused_with_the_reason() {
+    let (etcd, other) = (Server::start(Kind::Etcd).await, Server::start(Kind::Etcd).await);
+    let (client, folder) = (etcd.client().await, tempfile::tempdir().expect("the temporary folder is writable"));
+    client.put(put("/registry/a", "1")).await.ok();
+    printed(&import(&etcd, folder.path(), &[]).await);
+
+    client.put(put("/registry/a", "2")).await.ok();
+    client.put(put("/registry/a", "3")).await.ok();
+    let mistaken = refused(&import(&other, folder.path(), &[]).await);
+    assert!(mistaken.contains("and the branch is being imported from"), "{mistaken}");
+    client.compact(compact(4)).await.ok();
+    let compacted = refused(&import(&etcd, folder.path(), &[]).await);
+    assert!(compacted.contains("remove the branch, and import it again"), "{compacted}");
+
+    let taken = tempfile::tempdir().expect("the temporary folder is writable");
+    crate::support::Repository::init(&taken.path().join("repo.git"));
+    let taken = refused(&import(&etcd, taken.path(), &[]).await);
+    assert!(taken.contains("exists already, and is not being imported"), "{taken}");
+
+    let writers = Writers::start(&etcd).await;
+    let (unreachable, folder) = (Server::start(Kind::Etcd).await, tempfile::tempdir().expect("it is writable"));
+    let address = unreachable.address();
+    drop(unreachable);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitcd"));
+    command.args(["migrate", "import", &format!("--endpoints=http://{address}")]);
+    command.arg(format!("--repo={}", folder.path().join("repo.git").display()));
+    let output = tokio::task::spawn_blocking(move || command.output().expect("gitcd can be started"));
+    let unreachable = refused(&output.await.expect("no panic"));
+    assert!(unreachable.contains(&format!("cannot connect to etcd at http://{address}")), "{unreachable}");
+    assert!(writers.stop().await > 0);
+}
