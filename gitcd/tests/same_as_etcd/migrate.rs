@@ -172,6 +172,34 @@ async fn an_etcd_under_load_becomes_a_branch_with_the_same_revisions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn etcd_accepts_writes_again_if_the_copy_turns_out_to_be_wrong() {
+    let etcd = Server::start(Kind::Etcd).await;
+    let (client, folder) = (etcd.client().await, tempfile::tempdir().expect("the temporary folder is writable"));
+    client.put(put("/registry/a", "1")).await.ok();
+    printed(&import(&etcd, folder.path(), &[]).await);
+    // Another value at the next revision, as only an error could write it.
+    let mut branch = gitcd::git::branch::Config::named(folder.path().join("repo.git"), "default");
+    branch.keys = gitcd::keyspace::KeySpace::new("/registry", Vec::<String>::new());
+    let config = gitcd::server::Config { imports: true, ..gitcd::server::Config::new(branch) };
+    let server = gitcd::server::Server::start(config).await.expect("the branch can be opened");
+    let wrong = gitcd::store::txn::Put {
+        key: "/registry/a".into(),
+        value: Some("wrong".into()),
+        lease: Some(0),
+        previous: false,
+    };
+    server.store().execute(gitcd::store::txn::Op::Put(wrong), None).await.expect("the store accepts writes");
+    server.stop().await.expect("everything is committed");
+
+    client.put(put("/registry/a", "2")).await.ok();
+    let different = refused(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    assert!(different.contains("at revision 3, the branch has 1 keys"), "{different}");
+    client.put(put("/registry/a", "3")).await.ok();
+    let mut early = Launch::new(Kind::Gitcd).folder(folder.path()).spawn();
+    assert!(early.exit().await.output.contains("is being imported from an etcd"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_imported_is_refused_with_the_reason() {
     let (etcd, other) = (Server::start(Kind::Etcd).await, Server::start(Kind::Etcd).await);
     let (client, folder) = (etcd.client().await, tempfile::tempdir().expect("the temporary folder is writable"));

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use anyhow::{Context as _, ensure};
 use futures::future::BoxFuture;
+use gitcd_core::path;
 use gitcd_core::revision::Revision;
 use gitcd_mvcc::index::KeyRange;
 use gitcd_mvcc::txn::{Delete, Done, Op, Put, Txn};
@@ -79,6 +80,11 @@ impl Copy {
     async fn change(&self, source: &Source, event: Event) -> anyhow::Result<Op> {
         let is_deletion = event.r#type() == EventType::Delete;
         let pair = event.kv.context("an event of etcd has no key")?;
+        ensure!(
+            path::fits(&pair.key),
+            "the key {:?} is too long for a path in Git",
+            String::from_utf8_lossy(&pair.key)
+        );
         if is_deletion {
             return Ok(Op::Delete(Delete { keys: KeyRange::One(pair.key), previous: false }));
         }

@@ -4,6 +4,7 @@
 //! of its own, so that keys have the same revisions and versions. The branch itself is the record of how far the copy has come,
 //! so an interrupted import continues there.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -63,8 +64,8 @@ async fn import(args: &Args, config: branch::Config) -> anyhow::Result<()> {
         ),
     }
     let server = Server::start(Config { imports: true, ..Config::new(config.clone()) }).await?;
-    let run = Run { args, stop, copy: Copy::new(server.store().clone()), cluster_id };
-    let outcome = run.copy_all(source).await;
+    let run = Run { args, stop, copy: Copy::new(server.store().clone()), cluster_id, frozen: Cell::default() };
+    let outcome = run.copy_or_thaw(source).await;
     // Everything that was copied is kept.
     let stopped = server.stop().await;
     let outcome = outcome?;
@@ -150,9 +151,36 @@ struct Run<'a> {
     stop: Stop,
     copy: Copy,
     cluster_id: u64,
+    frozen: Cell<Option<Frozen>>,
+}
+
+/// An etcd that refuses writes.
+#[derive(Clone, Copy)]
+struct Frozen {
+    /// The member whose alarm says so.
+    member_id: u64,
+    since: Instant,
 }
 
 impl Run<'_> {
+    /// Unless the branch can be served afterwards, etcd accepts writes again.
+    async fn copy_or_thaw(&self, source: Source) -> anyhow::Result<Outcome> {
+        let outcome = self.copy_all(source).await;
+        let Some(frozen) = self.frozen.get().filter(|_| !matches!(outcome, Ok(Outcome::CutOver { .. }))) else {
+            return outcome;
+        };
+        let thaw = async { Source::connect(&self.args.source).await?.freeze(frozen.member_id, false).await };
+        let Err(error) = thaw.await else { return outcome };
+        let error = error.context("etcd still refuses writes: run `etcdctl alarm disarm`, or this command again");
+        match outcome {
+            Ok(_) => Err(error),
+            Err(outcome) => {
+                tracing::error!("{error:#}");
+                Err(outcome)
+            }
+        }
+    }
+
     async fn copy_all(&self, mut source: Source) -> anyhow::Result<Outcome> {
         let mut reached = Instant::now();
         loop {
@@ -199,9 +227,10 @@ impl Run<'_> {
         );
         let (first, mut progress) = (self.copy.revision() + 1, Progress::new());
         let mut changes = source.watch(first).await?;
-        let follow = self.args.follow;
-        let mut target = if follow { i64::MAX } else { seen.revision };
-        let mut frozen = None;
+        let mut target = if self.args.follow { i64::MAX } else { seen.revision };
+        // After a lost connection, another member may answer.
+        let member_id = self.frozen.get().map_or(seen.member_id, |frozen| frozen.member_id);
+        let mut is_frozen = false;
         loop {
             while self.copy.revision() < target {
                 let response = changes.next().await.map_err(remedy)?;
@@ -211,29 +240,21 @@ impl Run<'_> {
                 progress.show(format_args!("copying the changes: revision {}, {behind} behind", self.copy.revision()));
             }
             progress.end();
-            if self.args.cut_over && frozen.is_none() {
-                // Writes that were acknowledged before are at most at the revision that is read afterwards.
-                frozen = Some(Instant::now());
-                source.freeze(seen.member_id, true).await.context("etcd cannot be made to refuse writes")?;
+            if self.args.cut_over && !is_frozen {
+                let since = self.frozen.get().map_or_else(Instant::now, |frozen| frozen.since);
+                self.frozen.set(Some(Frozen { member_id, since }));
+                source.freeze(member_id, true).await.context("etcd cannot be made to refuse writes")?;
+                is_frozen = true;
+                // Writes that were acknowledged before are at most at this revision.
                 target = source.newest().await?.revision;
                 continue;
             }
             self.copy.settle_leases(source).await?;
-            let compared = self.compare(source).await;
-            return match (compared, frozen) {
-                (Ok(digested), Some(frozen)) => {
-                    Ok(Outcome::CutOver { revision: self.copy.revision(), digested, frozen })
-                }
-                (Ok(digested), None) => Ok(Outcome::InStep(self.copy.revision(), digested)),
-                (Err(error), None) => Err(error),
-                (Err(error), Some(_)) => {
-                    source
-                        .freeze(seen.member_id, false)
-                        .await
-                        .context("etcd still refuses writes: `etcdctl alarm disarm` ends that")?;
-                    Err(error)
-                }
-            };
+            let (digested, revision) = (self.compare(source).await?, self.copy.revision());
+            return Ok(match self.frozen.get() {
+                Some(frozen) => Outcome::CutOver { revision, digested, frozen: frozen.since },
+                None => Outcome::InStep(revision, digested),
+            });
         }
     }
 
