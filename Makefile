@@ -134,6 +134,11 @@ bench-hostile: ## Measure gitcd's latency under hostile requests to its Git host
 	$(CARGO) build --release -p gitcd -p gitcd-bench && \
 	target/release/gitcd-bench hostile --write docs/benchmarks.md $(ARGS)
 
+.PHONY: bench-migrate
+bench-migrate: ## Measure a move of 100,000 keys from etcd to gitcd and back, under load
+	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	$(CARGO) build --release -p gitcd && hack/bench-migrate.sh target/release/gitcd
+
 .PHONY: bench-heavens
 bench-heavens: ## Measure the memory of a manager with 1,000 heavens; fails if it is more than it may be
 	@assets="$$(hack/assets.sh)" && export KUBEBUILDER_ASSETS="$$assets" && \

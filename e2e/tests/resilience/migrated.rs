@@ -60,6 +60,9 @@ pub(crate) fn a_cluster_on_etcd_moves_to_gitcd_while_it_is_used(cluster: &Arc<Cl
     ensure!(seen.resumed == 0, "the watch was interrupted {} times", seen.resumed);
     let listed = cluster.kubectl(["get", "configmaps", "-n", "moved", "-o", "name"])?;
     ensure!(written.iter().all(|name| listed.contains(name)), "{listed} lacks some of {written:?}");
+    // With an open watch, or without a store, kube-apiserver takes a minute to stop.
+    drop(watch);
+    trishanku::down::down(cluster.home())?;
     Ok(())
 }
 

@@ -1,12 +1,15 @@
 //! `gitcd migrate`: from a running etcd to a branch, and back.
 
-mod copy;
+mod client;
+mod copier;
 mod digest;
 mod export;
 mod import;
-mod source;
+mod run;
 
 use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -39,17 +42,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A file beside another one, which is removed when it is dropped.
-struct Temporary(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Temporary {
-    fn beside(path: &Path, suffix: &str) -> Self {
-        let mut path = path.as_os_str().to_owned();
-        path.push(suffix);
-        Self(path.into())
+impl TemporaryFile {
+    /// Returns its path, at which there is no file: one that a killed command left is removed.
+    ///
+    /// # Errors
+    /// The folder cannot be created or written to.
+    fn beside(path: &Path, suffix: &str) -> anyhow::Result<Self> {
+        let name = path.file_name().with_context(|| format!("{} has no name", path.display()))?;
+        let mut name = name.to_owned();
+        name.push(suffix);
+        let path = path.with_file_name(name);
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            gitcd_core::durable::make_folder(folder)?;
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", path.display()))
+            }
+            _ => Ok(Self(path)),
+        }
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // It may not have been created, or it was renamed.
         let _absent = std::fs::remove_file(&self.0);

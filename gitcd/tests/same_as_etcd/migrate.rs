@@ -2,8 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use gitcd::proto::etcdserverpb::alarm_request::AlarmAction;
 use gitcd::proto::etcdserverpb::{AlarmRequest, AlarmType, PutRequest, TxnRequest};
@@ -13,6 +12,9 @@ use tonic::Code;
 use crate::export::{fill, restore, same, text};
 use crate::support::build::{all, compact, delete, get, grant, ops, put, revoke};
 use crate::support::{Client, Kind, Launch, Server};
+
+/// The pause of each writer, so that a test compares thousands of events, and not tens of thousands.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs `gitcd migrate import` into the folder's `repo.git`.
 async fn import(etcd: &Server, folder: &Path, flags: &[&str]) -> Output {
@@ -44,35 +46,21 @@ fn refused(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Clients that write until they are stopped or refused.
-struct Writers {
-    stopped: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<usize>>,
-}
-
-impl Writers {
-    async fn start(etcd: &Server) -> Self {
-        let stopped = Arc::<AtomicBool>::default();
-        let mut tasks = Vec::new();
-        for writer in 0..4 {
-            let (channel, stopped) = (etcd.channel().await, stopped.clone());
-            tasks.push(tokio::spawn(async move {
-                let mut written = 0;
-                while !stopped.load(Ordering::Relaxed) && write(&channel, writer, written).await.is_ok() {
-                    written += 1;
+/// Clients that write until they are refused.
+async fn writers(etcd: &Server) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    for writer in 0..4 {
+        let channel = etcd.channel().await;
+        tasks.push(tokio::spawn(async move {
+            for number in 0.. {
+                if write(&channel, writer, number).await.is_err() {
+                    break;
                 }
-                written
-            }));
-        }
-        Self { stopped, tasks }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }));
     }
-
-    /// Waits until each has written something, and returns how much all have.
-    async fn stop(self) -> usize {
-        self.stopped.store(true, Ordering::Relaxed);
-        let written = futures::future::join_all(self.tasks).await;
-        written.into_iter().map(|written| written.expect("no panic")).sum()
-    }
+    tasks
 }
 
 /// Puts, transactions, deletions, and leases that are granted, used and revoked.
@@ -118,7 +106,7 @@ async fn an_etcd_under_load_becomes_a_branch_with_the_same_revisions() {
     fill(&client).await;
     client.compact(compact(40)).await.ok();
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
-    let writers = Writers::start(&etcd).await;
+    let writers = writers(&etcd).await;
     let first = printed(&import(&etcd, folder.path(), &[]).await);
     assert!(first.contains("copied: revision"), "{first}");
 
@@ -141,11 +129,13 @@ async fn an_etcd_under_load_becomes_a_branch_with_the_same_revisions() {
     let last = printed(&import(&etcd, folder.path(), &["--cut-over"]).await);
     assert!(last.contains("cut over: revision") && last.contains("the same in both"), "{last}");
     // The writers were refused.
-    let written = futures::future::join_all(writers.tasks).await;
-    let written: usize = written.into_iter().map(|written| written.expect("no panic")).sum();
-    assert!(written > 600, "{written}");
+    for ended in futures::future::join_all(writers).await {
+        ended.expect("no panic");
+    }
     client.put(put("/registry/late", "1")).await.refused(Code::DataLoss);
     client.delete_range(delete("/registry/a")).await.refused(Code::DataLoss);
+    client.lease_grant(grant(99, 300)).await.refused(Code::DataLoss);
+    client.compact(compact(41)).await.refused(Code::DataLoss);
 
     let gitcd = Launch::new(Kind::Gitcd).folder(folder.path()).start().await;
     let served = gitcd.client().await;
@@ -169,6 +159,50 @@ async fn an_etcd_under_load_becomes_a_branch_with_the_same_revisions() {
     client.alarm(AlarmRequest { member_id, ..disarm }).await.ok();
     let put = client.put(put("/registry/late", "1")).await.ok();
     assert_eq!(put.header.expect("a header").revision, newest + 1);
+}
+
+/// More revisions at once than are written at the same time, and more than a watch of etcd sends in one response.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_is_copied_in_its_order() {
+    let etcd = Server::start(Kind::Etcd).await;
+    let (client, folder) = (etcd.client().await, tempfile::tempdir().expect("the temporary folder is writable"));
+    client.put(put("/registry/a", "1")).await.ok();
+    printed(&import(&etcd, folder.path(), &[]).await);
+    let channel = etcd.channel().await;
+    for number in 0..3000 {
+        write(&channel, 0, number).await.expect("etcd accepts writes");
+    }
+    printed(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    let gitcd = Launch::new(Kind::Gitcd).folder(folder.path()).start().await;
+    let newest = revision(&client).await;
+    same(&client, &gitcd.client().await, 1, newest).await;
+}
+
+/// Interrupted or killed while etcd refuses writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_over_that_was_killed_is_ended_by_the_next_one() {
+    let etcd = Server::start(Kind::Etcd).await;
+    let (client, folder) = (etcd.client().await, tempfile::tempdir().expect("the temporary folder is writable"));
+    client.put(put("/registry/a", "1")).await.ok();
+    printed(&import(&etcd, folder.path(), &[]).await);
+    let member_id = client.range(get("/registry/a")).await.ok().header.expect("a header").member_id;
+    let alarm = AlarmRequest { action: AlarmAction::Activate.into(), alarm: AlarmType::Corrupt.into(), member_id };
+    client.alarm(alarm).await.ok();
+    let unknown = refused(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    assert!(unknown.contains("of etcd has the alarm CORRUPT"), "{unknown}");
+    // What is recorded before the alarm is raised.
+    let mark = folder.path().join("repo.git/gitcd/default/importing");
+    let mut origin: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&mark).expect("it exists")).expect("JSON");
+    origin["frozen_member"] = member_id.into();
+    std::fs::write(&mark, origin.to_string()).expect("it is writable");
+    let output = import(&etcd, folder.path(), &[]).await;
+    let warning = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed(&output).contains("copied") && warning.contains("since an earlier cut-over"), "{warning}");
+    let ended = printed(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    assert!(ended.contains("cut over: revision 2"), "{ended}");
+    let gitcd = Launch::new(Kind::Gitcd).folder(folder.path()).start().await;
+    assert_eq!(revision(&gitcd.client().await).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,14 +246,13 @@ async fn what_cannot_be_imported_is_refused_with_the_reason() {
     assert!(mistaken.contains("and the branch is being imported from"), "{mistaken}");
     client.compact(compact(4)).await.ok();
     let compacted = refused(&import(&etcd, folder.path(), &[]).await);
-    assert!(compacted.contains("remove the branch, and import it again"), "{compacted}");
+    assert!(compacted.contains("remove the branch, and import again"), "{compacted}");
 
     let taken = tempfile::tempdir().expect("the temporary folder is writable");
     crate::support::Repository::init(&taken.path().join("repo.git"));
     let taken = refused(&import(&etcd, taken.path(), &[]).await);
     assert!(taken.contains("exists already, and is not being imported"), "{taken}");
 
-    let writers = Writers::start(&etcd).await;
     let (unreachable, folder) = (Server::start(Kind::Etcd).await, tempfile::tempdir().expect("it is writable"));
     let address = unreachable.address();
     drop(unreachable);
@@ -229,5 +262,10 @@ async fn what_cannot_be_imported_is_refused_with_the_reason() {
     let output = tokio::task::spawn_blocking(move || command.output().expect("gitcd can be started"));
     let unreachable = refused(&output.await.expect("no panic"));
     assert!(unreachable.contains(&format!("cannot connect to etcd at http://{address}")), "{unreachable}");
-    assert!(writers.stop().await > 0);
+    // An alarm of etcd's own is not taken for that of a cut-over.
+    let member_id = client.range(get("/registry/a")).await.ok().header.expect("a header").member_id;
+    let alarm = AlarmRequest { action: AlarmAction::Activate.into(), alarm: AlarmType::Nospace.into(), member_id };
+    client.alarm(alarm).await.ok();
+    let alarmed = refused(&import(&etcd, folder.path(), &["--cut-over"]).await);
+    assert!(alarmed.contains("of etcd has the alarm NOSPACE"), "{alarmed}");
 }

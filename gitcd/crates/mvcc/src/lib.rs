@@ -311,6 +311,15 @@ impl Store {
         self.send(|reply| writer::Command::Write { op, client, reply }).await
     }
 
+    /// Queues a write without waiting until it is durable. Writes take effect in the order in which these calls return, and those
+    /// that are queued together share an fsync.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], or that of a store that shows the past.
+    pub async fn enqueue(&self, op: Op, client: Option<Arc<str>>) -> Result<QueuedWrite, Error> {
+        self.submit(|reply| writer::Command::Write { op, client, reply }).await.map(QueuedWrite)
+    }
+
     /// Compacts history below `revision`.
     ///
     /// # Errors
@@ -426,6 +435,20 @@ impl Store {
         let (reply, answer) = writer::Reply::channel();
         self.commands.send(command(reply)).await.map_err(|_| Error::Stopped)?;
         Ok(answer)
+    }
+}
+
+/// A write that [`Store::enqueue`] queued.
+#[derive(Debug)]
+pub struct QueuedWrite(oneshot::Receiver<Result<Done, Error>>);
+
+impl QueuedWrite {
+    /// Waits until the write is durable.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn done(self) -> Result<Done, Error> {
+        self.0.await.map_err(|_| Error::Stopped)?
     }
 }
 

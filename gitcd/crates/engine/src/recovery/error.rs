@@ -62,8 +62,8 @@ pub enum OpenError {
     },
     /// A restore was interrupted.
     #[error(
-        "branch {reference} of {repository:?} was not restored completely; remove the branch (or the whole repository) and run \
-         `gitcd restore` again"
+        "branch {reference} of {repository:?} was not restored or imported completely; remove the repository (or the branch and its \
+         folder in gitcd/ of the repository), and run the command again"
     )]
     HalfRestored {
         /// The repository.

@@ -12,7 +12,7 @@ use gitcd_repo::branch::Config;
 use serde::{Deserialize, Serialize};
 
 use super::restore::restore_marked;
-use super::{OpenError, StateLock};
+use super::{OpenError, StateLock, state_folder};
 use crate::backup::Backup;
 
 /// Name of the file that marks a branch that is being imported.
@@ -23,6 +23,9 @@ const IMPORTING: &str = "importing";
 pub struct Origin {
     /// The ID of etcd's cluster.
     pub cluster_id: u64,
+    /// The member whose alarm makes etcd refuse writes; recorded before the alarm is raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_member: Option<u64>,
 }
 
 /// Creates a branch from a snapshot of a running etcd, and marks it as being imported.
@@ -48,14 +51,27 @@ pub fn origin(lock: &StateLock) -> Result<Option<Origin>, OpenError> {
     }
 }
 
-/// Ends the import: from now on, the branch can be served.
+/// Records a change of the origin, by the process that holds the branch's lock.
 ///
 /// # Errors
 /// [`OpenError::Folder`].
+pub fn record(config: &Config, origin: &Origin) -> Result<(), OpenError> {
+    let text = serde_json::to_vec(origin).expect("numbers can be written as JSON");
+    Ok(durable::replace(&path(&state_folder(config)), &text)?)
+}
+
+/// Ends the import: from now on, the branch can be served. If the folder cannot be synced afterwards, that is logged: after a loss
+/// of power, the import may have to be ended again.
+///
+/// # Errors
+/// [`OpenError::Folder`]; the branch is still being imported.
 pub fn end(lock: &StateLock) -> Result<(), OpenError> {
     let path = path(lock.folder());
     std::fs::remove_file(&path).map_err(|source| OpenError::Folder { action: "remove", path: path.clone(), source })?;
-    Ok(durable::sync(lock.folder())?)
+    if let Err(error) = durable::sync(lock.folder()) {
+        tracing::warn!("the branch can be served, but a loss of power may undo that: {error}");
+    }
+    Ok(())
 }
 
 fn path(folder: &Path) -> PathBuf {

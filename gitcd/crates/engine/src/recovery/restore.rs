@@ -32,7 +32,7 @@ pub fn restore(config: &Config, backup: &Backup, bump: Option<i64>) -> Result<Re
     restore_marked(config, backup, bump, &[])
 }
 
-/// Does the same; the branch has these files in its state folder from its first moment on.
+/// Restores a branch that has these files in its state folder from its first moment on.
 pub(super) fn restore_marked(
     config: &Config,
     backup: &Backup,
@@ -79,6 +79,9 @@ pub(super) fn restore_marked(
     let made = Branch::create_with(config.clone(), &state, &revisions, || {
         let folder = state_folder(config);
         durable::make_folder(&folder)?;
+        for (name, content) in marks {
+            durable::replace(&folder.join(name), content)?;
+        }
         durable::replace(&folder.join(RESTORING), b"a restore that did not finish\n")
     });
     let branch = made.map_err(Box::new)?;
@@ -92,9 +95,6 @@ pub(super) fn restore_marked(
     snapshot.ephemeral = ephemeral;
     snapshot.write(&folder)?;
     super::prefixes::record(config, &folder)?;
-    for (name, content) in marks {
-        durable::replace(&folder.join(name), content)?;
-    }
     std::fs::remove_file(&mark).map_err(|source| OpenError::Folder { action: "remove", path: mark.clone(), source })?;
     durable::sync(&folder)?;
     Ok(newest)

@@ -1,5 +1,6 @@
 //! A client of the etcd that is copied.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ use gitcd_server::proto::etcdserverpb::watch_client::WatchClient;
 use gitcd_server::proto::etcdserverpb::watch_request::RequestUnion;
 use gitcd_server::proto::etcdserverpb::{
     AlarmRequest, AlarmType, LeaseLeasesRequest, LeaseTimeToLiveRequest, RangeRequest, RangeResponse, SnapshotRequest,
-    SnapshotResponse, StatusRequest, StatusResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+    SnapshotResponse, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use gitcd_server::proto::mvccpb::KeyValue;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::cli::progress::Progress;
@@ -30,8 +32,12 @@ const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection on which nothing arrives for this long after a ping is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Number of key-value pairs that are read at once.
-const PAGE: i64 = 1000;
+/// Time limit for a request; for a stream, until its first message.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Number of key-value pairs in the first page, and in any page.
+const PAGES: RangeInclusive<i64> = 100..=20_000;
+/// About as many bytes are read at once.
+const PAGE_BYTES: usize = 8 << 20;
 /// All keys: from the empty one on.
 const FIRST: &[u8] = b"\0";
 
@@ -60,7 +66,7 @@ pub(super) struct Flags {
 
 /// A connection to a server of etcd's API.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct EtcdClient {
     /// The endpoint that responded.
     pub(super) url: String,
     channel: Channel,
@@ -68,13 +74,13 @@ pub(super) struct Source {
 
 /// The state of a server that can be reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ClusterState {
     pub(super) cluster_id: u64,
     pub(super) member_id: u64,
     pub(super) revision: i64,
 }
 
-impl Source {
+impl EtcdClient {
     /// Connects to the first endpoint that responds.
     ///
     /// # Errors
@@ -83,7 +89,7 @@ impl Source {
         let mut problems = Vec::new();
         for url in &flags.endpoints {
             match Self::connect_to(url, flags).await {
-                Ok(source) => return Ok(source),
+                Ok(client) => return Ok(client),
                 Err(error) => problems.push(format!("{url}: {error:#}")),
             }
         }
@@ -94,28 +100,26 @@ impl Source {
         let mut endpoint = Endpoint::from_shared(url.to_owned())?
             .connect_timeout(CONNECT)
             .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE);
+            .keep_alive_timeout(KEEP_ALIVE)
+            .timeout(DEADLINE);
         if url.starts_with("https://") {
             endpoint = endpoint.tls_config(tls(flags)?)?;
         }
-        let source = Self { url: url.to_owned(), channel: endpoint.connect().await? };
-        source.status().await?;
-        Ok(source)
-    }
-
-    async fn status(&self) -> anyhow::Result<StatusResponse> {
-        Ok(MaintenanceClient::new(self.channel.clone()).status(StatusRequest {}).await?.into_inner())
+        let client = Self { url: url.to_owned(), channel: endpoint.connect().await? };
+        // A learner does not answer this.
+        client.newest().await?;
+        Ok(client)
     }
 
     /// Returns the newest revision of the cluster: all writes that were acknowledged before the call are in it.
     ///
     /// # Errors
     /// Those of the server.
-    pub(super) async fn newest(&self) -> anyhow::Result<Seen> {
+    pub(super) async fn newest(&self) -> anyhow::Result<ClusterState> {
         let all =
             RangeRequest { key: FIRST.into(), range_end: FIRST.into(), count_only: true, ..RangeRequest::default() };
         let header = self.range(all).await?.header.context("a response of etcd has no header")?;
-        Ok(Seen { cluster_id: header.cluster_id, member_id: header.member_id, revision: header.revision })
+        Ok(ClusterState { cluster_id: header.cluster_id, member_id: header.member_id, revision: header.revision })
     }
 
     async fn range(&self, request: RangeRequest) -> anyhow::Result<RangeResponse> {
@@ -128,16 +132,18 @@ impl Source {
     /// # Errors
     /// Those of the server, for example if the revision is compacted meanwhile.
     pub(super) async fn each(&self, revision: i64, mut visit: impl FnMut(&KeyValue)) -> anyhow::Result<()> {
-        let mut key = Bytes::from_static(FIRST);
+        let (mut key, mut limit) = (Bytes::from_static(FIRST), *PAGES.start());
         loop {
-            let page = RangeRequest { key, range_end: FIRST.into(), limit: PAGE, revision, ..RangeRequest::default() };
+            let page = RangeRequest { key, range_end: FIRST.into(), limit, revision, ..RangeRequest::default() };
             let page = self.range(page).await?;
             page.kvs.iter().for_each(&mut visit);
-            match page.kvs.last() {
-                // The smallest key after the last one.
-                Some(last) if page.more => key = [&last.key[..], b"\0"].concat().into(),
-                _ => return Ok(()),
-            }
+            let Some(last) = page.kvs.last().filter(|_| page.more) else { return Ok(()) };
+            // The smallest key after the last one.
+            key = [&last.key[..], b"\0"].concat().into();
+            // etcd counts all keys for each page, so pages are as large as their values allow.
+            let bytes: usize = page.kvs.iter().map(|pair| pair.key.len() + pair.value.len() + 1).sum();
+            let fitting = page.kvs.len() * PAGE_BYTES / bytes;
+            limit = i64::try_from(fitting).unwrap_or(i64::MAX).clamp(*PAGES.start(), *PAGES.end());
         }
     }
 
@@ -151,7 +157,7 @@ impl Source {
 
     async fn save(&self, path: &Path) -> anyhow::Result<()> {
         let mut options = tokio::fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(gitcd_core::durable::PRIVATE_FILE);
+        let options = options.write(true).create_new(true).mode(gitcd_core::durable::PRIVATE_FILE);
         let (mut file, mut progress, mut bytes) = (options.open(path).await?, Progress::new(), 0);
         let mut client = MaintenanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let mut parts = client.snapshot(SnapshotRequest {}).await?.into_inner();
@@ -168,7 +174,7 @@ impl Source {
     ///
     /// # Errors
     /// Those of the server.
-    pub(super) async fn watch(&self, start_revision: i64) -> anyhow::Result<Changes> {
+    pub(super) async fn watch(&self, start_revision: i64) -> anyhow::Result<KeyWatch> {
         let all = WatchCreateRequest {
             key: FIRST.into(),
             range_end: FIRST.into(),
@@ -178,8 +184,10 @@ impl Source {
         let (requests, receiver) = mpsc::channel(1);
         requests.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(all)) }).await?;
         let mut client = WatchClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        let responses = client.watch(ReceiverStream::new(receiver)).await?.into_inner();
-        Ok(Changes { responses, _requests: requests })
+        let mut request = tonic::Request::new(ReceiverStream::new(receiver));
+        // A member without a leader ends the watch, instead of sending nothing.
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        Ok(KeyWatch { responses: client.watch(request).await?.into_inner(), _requests: requests })
     }
 
     /// Returns the IDs of all leases.
@@ -202,8 +210,45 @@ impl Source {
         Ok((found.granted_ttl > 0).then_some(found.granted_ttl))
     }
 
+    /// Returns the first revision after `from` and up to `to` that can be read, which is the compact revision; `from` if it can be
+    /// read. Takes one request for each halving of the interval.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub(super) async fn compact_revision(&self, from: i64, to: i64) -> anyhow::Result<i64> {
+        let (mut compacted, mut readable) = (from, to);
+        if !self.is_compacted(from).await? {
+            return Ok(from);
+        }
+        while readable - compacted > 1 {
+            let middle = i64::midpoint(compacted, readable);
+            if self.is_compacted(middle).await? { compacted = middle } else { readable = middle }
+        }
+        Ok(readable)
+    }
+
+    async fn is_compacted(&self, revision: i64) -> anyhow::Result<bool> {
+        match self.range(RangeRequest { key: FIRST.into(), revision, ..RangeRequest::default() }).await {
+            Ok(_) => Ok(false),
+            Err(error) => match error.downcast_ref::<tonic::Status>() {
+                Some(status) if status.code() == tonic::Code::OutOfRange => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Returns the raised alarms: the member and the kind of each.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub(super) async fn alarms(&self) -> anyhow::Result<Vec<(u64, AlarmType)>> {
+        let get = AlarmRequest { action: AlarmAction::Get.into(), ..AlarmRequest::default() };
+        let found = MaintenanceClient::new(self.channel.clone()).alarm(get).await?.into_inner();
+        Ok(found.alarms.into_iter().map(|alarm| (alarm.member_id, alarm.alarm())).collect())
+    }
+
     /// Makes etcd refuse all writes, or accept them again. The alarm CORRUPT is the only one that refuses deletions and lease
-    /// requests, too; reads and watches go on. It outlives restarts of etcd.
+    /// requests, too; reads and watches continue. It remains after restarts of etcd.
     ///
     /// # Errors
     /// Those of the server.
@@ -215,26 +260,26 @@ impl Source {
     }
 }
 
-/// The changes of all keys.
+/// A watch of all keys.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct KeyWatch {
     responses: Streaming<WatchResponse>,
     /// The watch ends with it.
     _requests: mpsc::Sender<WatchRequest>,
 }
 
-impl Changes {
+impl KeyWatch {
     /// Waits for the next changes: one or more whole revisions.
     ///
     /// # Errors
     /// Those of the server; the history is compacted.
     pub(super) async fn next(&mut self) -> anyhow::Result<WatchResponse> {
-        let Some(response) = self.responses.message().await? else { bail!("etcd ended the watch") };
+        let response = self.responses.message().await?.ok_or(WatchEnded)?;
         if response.compact_revision > 0 {
             return Err(Compacted(response.compact_revision).into());
         }
         if response.canceled {
-            bail!("etcd cancelled the watch: {}", response.cancel_reason);
+            return Err(anyhow::Error::new(WatchEnded).context(response.cancel_reason));
         }
         Ok(response)
     }
@@ -242,8 +287,35 @@ impl Changes {
 
 /// Changes that are still to be copied were compacted.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd has compacted its history up to revision {0}, and changes before that were not copied yet")]
+#[error(
+    "etcd has compacted its history up to revision {0}, and changes before that were not copied yet; remove the branch, and import \
+     again (with --follow, the copy keeps up)"
+)]
 pub(super) struct Compacted(i64);
+
+/// The server has ended the watch.
+#[derive(Debug, thiserror::Error)]
+#[error("etcd ended the watch")]
+pub(super) struct WatchEnded;
+
+/// The server does not send what it has.
+#[derive(Debug, thiserror::Error)]
+#[error("etcd does not send its changes")]
+pub(super) struct Silent;
+
+/// Returns whether another attempt may succeed.
+pub(super) fn is_transient(error: &anyhow::Error) -> bool {
+    use tonic::Code::{Aborted, Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable, Unknown};
+    let is_code = |status: &tonic::Status| {
+        matches!(status.code(), Aborted | Cancelled | DeadlineExceeded | ResourceExhausted | Unavailable | Unknown)
+    };
+    error.chain().any(|cause| {
+        cause.downcast_ref().is_some_and(is_code)
+            || cause.is::<tonic::transport::Error>()
+            || cause.is::<WatchEnded>()
+            || cause.is::<Silent>()
+    })
+}
 
 fn tls(flags: &Flags) -> anyhow::Result<ClientTlsConfig> {
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
