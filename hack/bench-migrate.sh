@@ -55,7 +55,7 @@ value=$(head -c 760 /dev/urandom | base64 -w0)
 for transaction in {0..999}; do
   {
     echo
-    for key in {0..99}; do echo "put /registry/pods/ns-$((transaction % 50))/pod-$transaction-$key $value"; done
+    for key in {0..99}; do echo "put /registry/pods/ns-$((transaction % 50))/pod-$transaction-$key $transaction-$key-$value"; done
     printf '\n\n'
   } | etcdctl txn >/dev/null
 done
