@@ -199,6 +199,7 @@ async fn a_cut_over_that_was_killed_is_ended_by_the_next_one() {
     let output = import(&etcd, folder.path(), &[]).await;
     let warning = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(printed(&output).contains("copied") && warning.contains("since an earlier cut-over"), "{warning}");
+    client.put(put("/registry/a", "2")).await.refused(Code::DataLoss);
     let ended = printed(&import(&etcd, folder.path(), &["--cut-over"]).await);
     assert!(ended.contains("cut over: revision 2"), "{ended}");
     let gitcd = Launch::new(Kind::Gitcd).folder(folder.path()).start().await;

@@ -368,8 +368,7 @@ impl Committer {
             return idle.then(|| self.budget.last_flush() + interval);
         };
         if let Some(interval) = self.settings.flush_interval {
-            // The first change after a pause is visible at once, and the changes after it at the interval. Limit the share of time
-            // whatever the disk can do: every reader searches all packs.
+            // After the first change, others follow at the interval, or later if the disk is slow: every reader searches all packs.
             let pause = interval.max(FLUSH_SHARE * self.flush_took);
             return Some((oldest + interval.min(GATHER)).max(self.budget.last_flush() + pause));
         }

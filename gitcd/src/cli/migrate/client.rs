@@ -28,13 +28,15 @@ use crate::cli::progress::Progress;
 
 /// Responses may be as large as etcd sends them: the events of one revision are never divided.
 const MAX_MESSAGE_BYTES: usize = i32::MAX as usize;
+/// Pause between attempts to connect.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// How long one endpoint may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection on which nothing arrives for this long after a ping is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Time limit for a request; for a stream, until its first message.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Number of key-value pairs in the first page, and in any page.
+/// Least and most key-value pairs of a page; the first page has the least.
 const PAGES: RangeInclusive<i64> = 100..=20_000;
 /// About as many bytes are read at once.
 const PAGE_BYTES: usize = 8 << 20;
@@ -116,9 +118,9 @@ impl EtcdClient {
     /// # Errors
     /// Those of the server.
     pub(super) async fn newest(&self) -> anyhow::Result<ClusterState> {
-        let all =
-            RangeRequest { key: FIRST.into(), range_end: FIRST.into(), count_only: true, ..RangeRequest::default() };
-        let header = self.range(all).await?.header.context("a response of etcd has no header")?;
+        // One key: etcd would count those of a range.
+        let one = RangeRequest { key: FIRST.into(), ..RangeRequest::default() };
+        let header = self.range(one).await?.header.context("a response of etcd has no header")?;
         Ok(ClusterState { cluster_id: header.cluster_id, member_id: header.member_id, revision: header.revision })
     }
 

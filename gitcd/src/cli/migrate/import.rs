@@ -14,7 +14,7 @@ use gitcd_server::proto::etcdserverpb::AlarmType;
 use gitcd_server::server::{Config, Server};
 
 use super::TemporaryFile;
-use super::client::{self, EtcdClient};
+use super::client::{self, EtcdClient, RETRY};
 use super::digest::Digested;
 use super::run::{ImportOutcome, ImportRun};
 use crate::cli::progress::Step;
@@ -23,7 +23,6 @@ use crate::cli::{Common, boolean};
 
 /// Time limit for making etcd accept writes again.
 const THAW: Duration = Duration::from_mins(1);
-const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -82,7 +81,9 @@ async fn import(args: &Args, config: branch::Config) -> anyhow::Result<()> {
         }
         Ok(outcome)
     });
-    if let Some(member_id) = run.frozen_member()
+    // Another run reports what a killed cut-over has left, and does not change it.
+    if args.cut_over
+        && let Some(member_id) = run.frozen_member()
         && !matches!(ended, Ok(ImportOutcome::CutOver { .. }))
     {
         thaw(args, &config, import::Origin { cluster_id, frozen_member: Some(member_id) }).await;

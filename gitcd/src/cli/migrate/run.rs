@@ -10,7 +10,7 @@ use gitcd_mvcc::Store;
 use gitcd_repo::branch;
 use gitcd_server::proto::etcdserverpb::AlarmType;
 
-use super::client::{ClusterState, EtcdClient, KeyWatch, Silent, is_transient};
+use super::client::{ClusterState, EtcdClient, KeyWatch, RETRY, Silent, is_transient};
 use super::copier::RevisionCopier;
 use super::digest::{Digest, Digested};
 use super::import::{Args, shown};
@@ -19,7 +19,6 @@ use crate::cli::stop::Stop;
 
 /// Time limit for reconnecting without --follow.
 const PATIENCE: Duration = Duration::from_mins(1);
-const RETRY: Duration = Duration::from_secs(1);
 /// After a silence of this length, the newest revision is read: a watch that is behind it is opened again.
 const SILENCE: Duration = Duration::from_secs(10);
 /// etcd is frozen when the copy is at most so many revisions behind, or does not get closer.
